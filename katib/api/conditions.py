@@ -1,0 +1,75 @@
+"""Conditions: how the state of an object is written down.
+
+Theory of operation: a condition is a fact with a status. Setting one that already holds with the same reason changes
+nothing. Setting anything else moves it to the end of the list, so the last element is what happened last, and its type
+is what printer columns, the UI and the gRPC trial status call "the state".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from katib.api.types import Condition, ConditionStatus, ExperimentCondition, TrialCondition
+
+Conditions = tuple[Condition, ...]
+
+COMPLETED_EXPERIMENT = frozenset({ExperimentCondition.SUCCEEDED, ExperimentCondition.FAILED})
+COMPLETED_TRIAL = frozenset(
+    {
+        TrialCondition.SUCCEEDED,
+        TrialCondition.FAILED,
+        TrialCondition.KILLED,
+        TrialCondition.EARLY_STOPPED,
+        TrialCondition.METRICS_UNAVAILABLE,
+    }
+)
+
+
+def find_condition(conditions: Iterable[Condition], type_: str) -> Condition | None:
+    """Return the condition of that type, whatever its status."""
+    return next((c for c in conditions if c.type == type_), None)
+
+
+def is_true(conditions: Iterable[Condition], type_: str) -> bool:
+    """Tell whether a condition of that type holds."""
+    return any(c.type == type_ and c.status == ConditionStatus.TRUE for c in conditions)
+
+
+def true_types(conditions: Iterable[Condition]) -> frozenset[str]:
+    """Return the types of all conditions that hold."""
+    return frozenset(c.type for c in conditions if c.status == ConditionStatus.TRUE)
+
+
+def current_type(conditions: Conditions) -> str:
+    """Return "the state": the type of the condition that changed last; empty when there is none."""
+    return conditions[-1].type if conditions else ""
+
+
+def set_condition(
+    conditions: Conditions,
+    type_: str,
+    status: str,
+    *,
+    reason: str,
+    message: str,
+    now: datetime,
+) -> Conditions:
+    """Return the list with the condition set, the very same list when nothing changed."""
+    old = find_condition(conditions, type_)
+    if old is not None and old.status == status and old.reason == reason:
+        return conditions
+    new = Condition(
+        type=type_,
+        status=status,
+        reason=reason,
+        message=message,
+        last_update_time=now,
+        last_transition_time=old.last_transition_time if old is not None and old.status == status else now,
+    )
+    return (*without_condition(conditions, type_), new)
+
+
+def without_condition(conditions: Conditions, *types: str) -> Conditions:
+    """Return the list without conditions of these types."""
+    return tuple(c for c in conditions if c.type not in types)

@@ -1,0 +1,103 @@
+"""Errors: one tree, and one table that says how each class is shown on every surface.
+
+The class tells the caller what to do next: mend the input, retry later, give up, or report a bug. A message is one
+line with three parts kept apart until it is rendered: the path of the field, the cause with the offending value, and
+the remedy. Every room may import this module; it imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One thing wrong with the input.
+
+    Attributes:
+        path: Where, as a JSON path without the leading dot: `spec.parameters[2].feasibleSpace.min`. A file name when
+            the input has no fields yet.
+        cause: What is wrong, with the offending value.
+        remedy: What to do about it, as an imperative without a full stop.
+        origin: Stable identifier of the broken rule in kebab case (`bounds-order`), for tests and for programs.
+    """
+
+    path: str
+    cause: str
+    remedy: str
+    origin: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.cause}; {self.remedy}"
+
+
+class KatibError(Exception):
+    """Base of all errors that are meant to be read by a user."""
+
+
+class InvalidError(KatibError):
+    """The input breaks at least one rule; retrying without a change is useless."""
+
+    def __init__(self, errors: Iterable[FieldError]) -> None:
+        self.errors = tuple(errors)
+        super().__init__("\n".join(map(str, self.errors)))
+
+
+class NotFoundError(KatibError):
+    """The named object does not exist."""
+
+
+class AlreadyExistsError(KatibError):
+    """An object of that name exists."""
+
+
+class ConflictError(KatibError):
+    """The object changed since it was read: read it again and decide anew."""
+
+
+class ExpiredError(KatibError):
+    """The revision to watch from is no longer kept: list again and watch from there."""
+
+
+class UnavailableError(KatibError):
+    """Something we depend on does not answer now; the same call may succeed later."""
+
+
+class TerminalError(KatibError):
+    """Retrying cannot help, although the input was accepted; somebody has to act."""
+
+
+class InternalError(KatibError):
+    """A broken promise inside the product: a bug to report."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCode:
+    """How one class of error is shown on each surface."""
+
+    reason: str
+    http_status: int
+    grpc_code: str
+    exit_code: int
+
+
+ERROR_CODES: dict[type[KatibError], ErrorCode] = {
+    InvalidError: ErrorCode("Invalid", 422, "INVALID_ARGUMENT", 2),
+    NotFoundError: ErrorCode("NotFound", 404, "NOT_FOUND", 2),
+    AlreadyExistsError: ErrorCode("AlreadyExists", 409, "ALREADY_EXISTS", 2),
+    ConflictError: ErrorCode("Conflict", 409, "ABORTED", 1),
+    ExpiredError: ErrorCode("Expired", 410, "OUT_OF_RANGE", 1),
+    UnavailableError: ErrorCode("Unavailable", 503, "UNAVAILABLE", 1),
+    TerminalError: ErrorCode("Terminal", 409, "FAILED_PRECONDITION", 1),
+    InternalError: ErrorCode("Internal", 500, "INTERNAL", 1),
+    KatibError: ErrorCode("Internal", 500, "UNKNOWN", 1),
+}
+
+
+def code_of(error: BaseException) -> ErrorCode:
+    """Return the code of the nearest class in the table; a foreign exception is an internal error."""
+    for cls in type(error).__mro__:
+        if cls in ERROR_CODES:
+            return ERROR_CODES[cls]
+    return ERROR_CODES[InternalError]
