@@ -1,0 +1,94 @@
+"""What the controllers need from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol
+
+from katib.api.metrics import MetricLog
+from katib.api.types import (
+    AlgorithmSetting,
+    EarlyStoppingRule,
+    Experiment,
+    Observation,
+    ParameterAssignment,
+    Resource,
+    Trial,
+)
+
+
+class ObservationLog(Protocol):
+    """The time series of metrics, by trial name. Thread-safe. Raises UnavailableError when it cannot be reached."""
+
+    def report(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
+        """Append readings; all or none."""
+
+    def summarize(self, trial_name: str, metrics: Sequence[str]) -> Observation | None:
+        """Return min, max and latest of these metrics, in this order; None when the log has no reading of the first one.
+
+        A metric without usable number has `unavailable` as min and max; latest is the last text.
+        """
+
+    def delete(self, trial_name: str) -> None:
+        """Remove the log of a trial; an unknown trial is fine."""
+
+
+@dataclass(frozen=True, slots=True)
+class SuggestedAssignment:
+    """One answer of a suggestion service; an empty name leaves naming to the controller."""
+
+    assignments: tuple[ParameterAssignment, ...]
+    trial_name: str
+    labels: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SuggestionsReply:
+    """A whole answer. Fewer assignments than asked, with `exhausted`, mean that the search space has no more."""
+
+    assignments: tuple[SuggestedAssignment, ...]
+    algorithm_settings: tuple[AlgorithmSetting, ...] = ()
+    exhausted: bool = False
+
+
+class SuggestionService(Protocol):
+    """A client of the services of one experiment. Calls return at once; the future holds the answer or a KatibError.
+
+    InvalidError: the service refused the experiment. UnavailableError: it did not answer in time or went away.
+    """
+
+    def validate(self, experiment: Experiment) -> Future[None]:
+        """Ask the suggestion service, and the early stopping service if any, whether they accept the experiment."""
+
+    def get_suggestions(
+        self, experiment: Experiment, trials: Sequence[Trial], *, current_request: int, total_request: int
+    ) -> Future[SuggestionsReply]:
+        """Ask for assignments."""
+
+    def get_early_stopping_rules(
+        self, experiment: Experiment, trials: Sequence[Trial]
+    ) -> Future[tuple[EarlyStoppingRule, ...]]:
+        """Ask for the rules that the next trials start with."""
+
+
+class ServiceDirectory(Protocol):
+    """Finds, and where needed starts, the services an experiment asks for."""
+
+    def service_for(self, experiment: Experiment) -> SuggestionService | None:
+        """Return a client when the services are ready, None while they start (`on_change` tells when to ask again).
+
+        Raises:
+            TerminalError: They cannot be started, with the cause.
+        """
+
+    def release(self, experiment: Experiment) -> None:
+        """Say that the experiment asks no more for now, so that idle services may stop. Releasing twice is fine."""
+
+
+class EventRecorder(Protocol):
+    """Keeps the notable moments of an object for `katib describe`. Never fails, may drop."""
+
+    def record(self, obj: Resource, *, warning: bool, reason: str, message: str) -> None:
+        """Note that something happened to an object."""

@@ -1,0 +1,142 @@
+"""The calls of a tuning service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from katib.api.algorithms import AlgorithmInfo
+from katib.api.metrics import MetricLog
+
+Json = dict[str, Any]
+
+DEFAULT_NAMESPACE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """What became of a submitted experiment.
+
+    Attributes:
+        experiment: As stored, with defaults.
+        outcome: `created`; `resumed` when the same experiment was there, unfinished; `updated` when its budget changed;
+            `unchanged` when it was there and is finished.
+        notices: Sentences about what will be done otherwise than on Kubernetes, such as an image that is not run.
+    """
+
+    experiment: Json
+    outcome: str
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Part of a listing, oldest first; an empty cursor marks the last page."""
+
+    items: tuple[Json, ...]
+    cursor: str
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedEvent:
+    """A notable moment of an object."""
+
+    time: datetime
+    kind: str
+    name: str
+    warning: bool
+    reason: str
+    message: str
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Why an experiment or trial does not progress, or how it ended.
+
+    Attributes:
+        verdict: One sentence: the answer.
+        findings: What it rests on, most important first, one sentence each.
+        remedies: What the user can do, one sentence each.
+        log_tail: Last lines of the trial's output where they explain the end; empty otherwise.
+    """
+
+    kind: str
+    name: str
+    state: str
+    verdict: str
+    findings: tuple[str, ...] = ()
+    remedies: tuple[str, ...] = ()
+    log_tail: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of an experiment or one of its trials: `ADDED`, `MODIFIED` or `DELETED`."""
+
+    type: str
+    object: Json
+
+
+class TuningService(Protocol):
+    """One tuning service. Thread-safe. Kinds are `Experiment`, `Trial` and `Suggestion`.
+
+    Every call raises NotFoundError for a missing object and UnavailableError when the service cannot be reached.
+    """
+
+    def submit(self, document: str, *, source: str, namespace: str | None = None) -> Submission:
+        """Create an experiment from YAML or JSON text, or resume or update the one of that name.
+
+        Args:
+            document: The text of the file.
+            source: What to call it in errors, such as the file name.
+            namespace: Used when the document names none.
+
+        Raises:
+            InvalidError: Anything wrong with it, all errors at once; also when it differs from the stored one in a
+                way that cannot be resumed.
+        """
+
+    def get(self, kind: str, namespace: str, name: str) -> Json:
+        """Return an object."""
+
+    def experiments(self, namespace: str | None = None) -> Sequence[Json]:
+        """Return all experiments, oldest first; None: of every namespace."""
+
+    def trials(
+        self,
+        namespace: str,
+        experiment: str,
+        *,
+        states: Sequence[str] = (),
+        limit: int = 500,
+        cursor: str = "",
+    ) -> Page:
+        """Return trials of an experiment, those in one of the states (`Running`, `Succeeded`, ...) if any is given."""
+
+    def best(self, namespace: str, experiment: str) -> Json | None:
+        """Return the best Trial object so far; None when no trial has a usable objective value."""
+
+    def metrics(self, namespace: str, trial: str, *, metric: str = "", limit: int = 100_000) -> Sequence[MetricLog]:
+        """Return readings of a trial in order of time, of one metric or of all."""
+
+    def logs(self, namespace: str, trial: str, *, follow: bool = False, tail_lines: int | None = None) -> Iterator[bytes]:
+        """Yield the output of the trial's primary container in chunks; with `follow`, until it ends."""
+
+    def events(self, kind: str, namespace: str, name: str) -> Sequence[RecordedEvent]:
+        """Return the notable moments of an object, oldest first; for an Experiment those of its trials too."""
+
+    def changes(self, namespace: str, experiment: str, *, timeout_seconds: float | None = None) -> Iterator[Change]:
+        """Yield the experiment and its trials as they are, then every change, until it is deleted or the time is up."""
+
+    def why(self, namespace: str, name: str) -> Diagnosis:
+        """Explain an experiment, or a trial of that name."""
+
+    def delete(self, namespace: str, experiment: str) -> None:
+        """Delete an experiment with its trials, their processes, metrics and files; returns when they are gone."""
+
+    def algorithms(self) -> Sequence[AlgorithmInfo]:
+        """Return the algorithms offered."""
