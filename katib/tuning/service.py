@@ -75,10 +75,18 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of an experiment or one of its trials: `ADDED`, `MODIFIED` or `DELETED`."""
+    """A change of an experiment or one of its trials.
+
+    Attributes:
+        type: `ADDED`, `MODIFIED` or `DELETED`.
+        object: The Experiment or Trial after the change; for DELETED its last state.
+        cursor: Opaque place in the stream: `changes(since=cursor)` goes on behind it. Empty where one cannot resume,
+            as in the middle of the opening listing.
+    """
 
     type: str
     object: Json
+    cursor: str = ""
 
 
 class TuningService(Protocol):
@@ -98,6 +106,13 @@ class TuningService(Protocol):
         Raises:
             InvalidError: Anything wrong with it, all errors at once; also when it differs from the stored one in a
                 way that cannot be resumed.
+        """
+
+    def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
+        """Check a document as `submit` would, store nothing, and return the notices that `submit` would give.
+
+        Raises:
+            InvalidError: Anything wrong with it, all errors at once.
         """
 
     def get(self, kind: str, namespace: str, name: str) -> Json:
@@ -121,16 +136,32 @@ class TuningService(Protocol):
         """Return the best Trial object so far; None when no trial has a usable objective value."""
 
     def metrics(self, namespace: str, trial: str, *, metric: str = "", limit: int = 100_000) -> Sequence[MetricLog]:
-        """Return readings of a trial in order of time, of one metric or of all."""
+        """Return readings of a trial in order of time, of one metric or of all; the newest `limit` when there are more."""
 
-    def logs(self, namespace: str, trial: str, *, follow: bool = False, tail_lines: int | None = None) -> Iterator[bytes]:
+    def logs(
+        self, namespace: str, trial: str, *, follow: bool = False, tail_lines: int | None = None
+    ) -> Iterator[bytes]:
         """Yield the output of the trial's primary container in chunks; with `follow`, until it ends."""
 
     def events(self, kind: str, namespace: str, name: str) -> Sequence[RecordedEvent]:
         """Return the notable moments of an object, oldest first; for an Experiment those of its trials too."""
 
-    def changes(self, namespace: str, experiment: str, *, timeout_seconds: float | None = None) -> Iterator[Change]:
-        """Yield the experiment and its trials as they are, then every change, until it is deleted or the time is up."""
+    def changes(
+        self, namespace: str, experiment: str, *, timeout_seconds: float | None = None, since: str = ""
+    ) -> Iterator[Change]:
+        """Yield the experiment and its trials as they are, then every change, until it is deleted or the time is up.
+
+        A missing experiment raises with the first item.
+
+        Args:
+            namespace: Of the experiment.
+            experiment: Its name.
+            timeout_seconds: End after so long; None: never.
+            since: Cursor of the last change seen; the opening listing is left out and the stream goes on behind it.
+
+        Raises:
+            ExpiredError: `since` is too old; begin again without.
+        """
 
     def why(self, namespace: str, name: str) -> Diagnosis:
         """Explain an experiment, or a trial of that name."""
