@@ -136,7 +136,7 @@ class TuningService(Protocol):
         """Return the best Trial object so far; None when no trial has a usable objective value."""
 
     def metrics(self, namespace: str, trial: str, *, metric: str = "", limit: int = 100_000) -> Sequence[MetricLog]:
-        """Return readings of a trial in order of time, of one metric or of all; the newest `limit` when there are more."""
+        """Return readings of a trial in order of time, of one metric or of all; at most `limit`, the newest ones."""
 
     def logs(
         self, namespace: str, trial: str, *, follow: bool = False, tail_lines: int | None = None

@@ -1,0 +1,87 @@
+"""What a diagnosis rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from katib.api.metrics import MetricLog
+from katib.tuning.service import Json, RecordedEvent
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceFacts:
+    """One suggestion or early stopping service, as whoever starts it sees it.
+
+    Attributes:
+        algorithm: Name of the algorithm.
+        state: `starting`, `ready` or `failing`.
+        attempts: How often it was started for this experiment; 1 is the first try.
+        last_error: Why the last try failed, one line; empty when none did.
+        retry_at: When it is tried again.
+        address: Where it listens, or the command that starts it.
+    """
+
+    algorithm: str
+    state: str
+    attempts: int = 1
+    last_error: str = ""
+    retry_at: datetime | None = None
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What the runner knows of a trial's job beyond the stored object.
+
+    Attributes:
+        job: The stored object; None when there is none.
+        waiting_for: What has to become free before it may start, such as `2 cpu (0 of 2 free)`; empty when nothing has.
+        attempt: Which try is running or ran last, from 1.
+        retry_at: When the next try starts, during back-off.
+        exit_code: Of the primary container's last run.
+        signal: Name of the signal that ended it, such as `SIGKILL`.
+        out_of_memory: Whether the machine's memory killer ended it.
+        log_tail: Last lines of its output.
+    """
+
+    job: Json | None = None
+    waiting_for: str = ""
+    attempt: int = 1
+    retry_at: datetime | None = None
+    exit_code: int | None = None
+    signal: str = ""
+    out_of_memory: bool = False
+    log_tail: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything known about one experiment at one moment. Only `now` and the subject itself are required.
+
+    Attributes:
+        now: The moment.
+        experiment: The Experiment; for a trial, its experiment if it still exists.
+        suggestion: The Suggestion of the experiment.
+        trials: A sample: all active trials and the newest ended ones. Counts are taken from the experiment's status.
+        best: The best Trial.
+        jobs: By trial name, for active and failed trials.
+        services: Suggestion and early stopping services of the experiment.
+        events: Notable moments of the experiment and its trials, oldest first.
+        readings: Newest reading of the objective metric, by trial name.
+        reading_counts: Number of readings of the objective metric, by trial name.
+        controllers_running: False when objects are read while no engine works on them.
+    """
+
+    now: datetime
+    experiment: Json | None = None
+    suggestion: Json | None = None
+    trials: Sequence[Json] = ()
+    best: Json | None = None
+    jobs: Mapping[str, JobFacts] = field(default_factory=dict)
+    services: Sequence[ServiceFacts] = ()
+    events: Sequence[RecordedEvent] = ()
+    readings: Mapping[str, MetricLog] = field(default_factory=dict)
+    reading_counts: Mapping[str, int] = field(default_factory=dict)
+    controllers_running: bool = True

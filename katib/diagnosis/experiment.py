@@ -1,0 +1,315 @@
+"""Why an experiment waits, or how it ended.
+
+The checks of an unfinished experiment stand in the order in which causes hide each other: nobody working on it, then
+the store, then the suggestion service, then the trials.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from katib.diagnosis.answer import Answer, finding_of_event, pick_warnings, since
+from katib.diagnosis.evidence import Evidence, JobFacts, ServiceFacts
+from katib.diagnosis.trial import diagnose_trial, failure_cause
+from katib.tuning.reading import (
+    assignments_of,
+    completed_count,
+    condition_of,
+    format_duration,
+    is_completed,
+    name_of,
+    objective_of,
+    objective_value,
+    state_of,
+    status_of,
+)
+from katib.tuning.service import Diagnosis, Json
+
+_SHOWN_TRIALS = 3
+STORAGE_REASONS = frozenset({"DiskFull", "DatabaseUnavailable", "StoreUnavailable", "ObservationLogUnavailable"})
+"""Reasons of warning events that mean: nothing can be written now."""
+
+
+def diagnose_experiment(experiment: Json, evidence: Evidence) -> Diagnosis:
+    """Explain one experiment.
+
+    Args:
+        experiment: The Experiment object.
+        evidence: What is known; the more of it, the nearer the answer.
+    """
+    answer = _ended(experiment, evidence) if is_completed(experiment) else _unfinished(experiment, evidence)
+    answer.findings.extend(map(finding_of_event, pick_warnings(evidence.events)))
+    return answer.diagnosis("Experiment", name_of(experiment), state_of(experiment))
+
+
+# --- unfinished -------------------------------------------------------------------------------------------------------
+
+
+def _unfinished(experiment: Json, evidence: Evidence) -> Answer:
+    checks: tuple[Callable[[Json, Evidence], Answer | None], ...] = (
+        _deleting,
+        _nobody_works,
+        _storage_fails,
+        _validation_refused,
+        _service_fails,
+        _all_trials_wait,
+        _trials_run,
+        _service_starts,
+        _waits_for_suggestions,
+    )
+    answer = next((answer for check in checks if (answer := check(experiment, evidence)) is not None), None)
+    if answer is None:
+        answer = Answer(
+            f"{name_of(experiment)} was accepted and has no trial yet; nothing that would hold it back is known.",
+            remedies=["If this lasts longer than a minute, restart with -v and look at the messages."],
+        )
+    answer.findings.insert(0, progress_sentence(experiment))
+    if condition_of(experiment, "Restarting") is not None:
+        answer.findings.append("It was finished, and runs again because its budget was raised.")
+    answer.findings.extend(_restarts(evidence))
+    return answer
+
+
+def progress_sentence(experiment: Json) -> str:
+    """Return how many trials are done, running and waiting."""
+    status, limit = status_of(experiment), experiment.get("spec", {}).get("maxTrialCount")
+    of = f" of {limit}" if limit is not None else ""
+    running, pending = int(status.get("trialsRunning") or 0), int(status.get("trialsPending") or 0)
+    return f"{completed_count(experiment)}{of} trials are done, {running} running, {pending} waiting."
+
+
+def _deleting(experiment: Json, _evidence: Evidence) -> Answer | None:
+    if not experiment.get("metadata", {}).get("deletionTimestamp"):
+        return None
+    return Answer(f"{name_of(experiment)} is being deleted, together with its trials.")
+
+
+def _nobody_works(experiment: Json, evidence: Evidence) -> Answer | None:
+    if evidence.controllers_running:
+        return None
+    return Answer(
+        f"{name_of(experiment)} is unfinished, and no engine is running on this data directory.",
+        remedies=["Start `katib serve`, or `katib run` with the same file: both go on where it stopped."],
+    )
+
+
+def _storage_fails(experiment: Json, evidence: Evidence) -> Answer | None:
+    """A storage warning counts while it is the newest thing that happened."""
+    latest = evidence.events[-1] if evidence.events else None
+    if latest is None or not latest.warning or latest.reason not in STORAGE_REASONS:
+        return None
+    full = latest.reason == "DiskFull" or "disk full" in latest.message.lower() or "no space" in latest.message.lower()
+    what = "the disk is full" if full else "the database does not answer"
+    remedy = "Free space on the disk of the data directory" if full else "Look for another process that locks it"
+    return Answer(
+        f"{name_of(experiment)} cannot progress because {what}.",
+        remedies=[f"{remedy}; the work goes on by itself."],
+    )
+
+
+def _validation_refused(experiment: Json, evidence: Evidence) -> Answer | None:
+    condition = condition_of(evidence.suggestion or {}, "Failed")
+    if condition is None:
+        return None
+    return Answer(
+        f"{name_of(experiment)} has no assignments because its suggestion failed: {_message(condition)}.",
+        remedies=["Mend spec.algorithm or the search space as the message says, and run the file again."],
+    )
+
+
+def _service_fails(experiment: Json, evidence: Evidence) -> Answer | None:
+    failing = next((s for s in evidence.services if s.state == "failing"), None)
+    if failing is None:
+        return None
+    again = ""
+    if failing.retry_at is not None:
+        again = f"; next try in {format_duration((failing.retry_at - evidence.now).total_seconds())}"
+    return Answer(
+        f"{name_of(experiment)} waits for the suggestion service {failing.algorithm}, which does not start: "
+        f"{(failing.last_error or 'no reason was given').rstrip('.')}.",
+        findings=[f"It was tried {failing.attempts} time{'s' * (failing.attempts != 1)}{again}."],
+        remedies=[_service_remedy(failing)],
+    )
+
+
+def _service_remedy(service: ServiceFacts) -> str:
+    if "No module named" in service.last_error:
+        return "Install what the service needs (`pip install 'katib[all]'`)."
+    if service.address:
+        return f"Try it by hand: {service.address}"
+    return f"Mend the cause, or choose another algorithm than {service.algorithm} (`katib algorithms` lists them)."
+
+
+def _all_trials_wait(experiment: Json, evidence: Evidence) -> Answer | None:
+    """With none running, what holds the waiting trials back is what holds the experiment back."""
+    waiting = [trial for trial in evidence.trials if not is_completed(trial)]
+    if not waiting or any(_is_at_work(trial, evidence) for trial in waiting):
+        return None
+    first = diagnose_trial(waiting[0], evidence)
+    others = len(waiting) - 1
+    more = f" {others} more wait too." if others else ""
+    return Answer(
+        f"{name_of(experiment)} waits for its trials: {first.verdict}{more}",
+        findings=[*first.findings],
+        remedies=[*first.remedies],
+        log_tail=first.log_tail,
+    )
+
+
+def _is_at_work(trial: Json, evidence: Evidence) -> bool:
+    facts = evidence.jobs.get(name_of(trial), JobFacts())
+    suspended = (facts.job or {}).get("spec", {}).get("suspend")
+    held = facts.waiting_for or suspended or (facts.retry_at is not None and facts.retry_at > evidence.now)
+    return state_of(trial) == "Running" and not held
+
+
+def _trials_run(experiment: Json, evidence: Evidence) -> Answer | None:
+    running = [trial for trial in evidence.trials if not is_completed(trial) and _is_at_work(trial, evidence)]
+    if not running:
+        return None
+    count = max(len(running), int(status_of(experiment).get("trialsRunning") or 0))
+    answer = Answer(f"{name_of(experiment)} is progressing: {count} trial{'s' * (count != 1)} running.")
+    for trial in running[:_SHOWN_TRIALS]:
+        details = diagnose_trial(trial, evidence)
+        answer.findings.append(" ".join((details.verdict, *details.findings[:1])))
+        answer.remedies.extend(details.remedies[:1])
+    answer.findings.extend(_best(experiment, evidence))
+    return answer
+
+
+def _service_starts(experiment: Json, evidence: Evidence) -> Answer | None:
+    starting = next((s for s in evidence.services if s.state == "starting"), None)
+    if starting is None:
+        return None
+    answer = Answer(f"{name_of(experiment)} waits for the suggestion service {starting.algorithm} to start.")
+    if starting.attempts > 1:
+        last = f"; the last one failed: {starting.last_error.rstrip('.')}" if starting.last_error else ""
+        answer.findings.append(f"This is try {starting.attempts}{last}.")
+    return answer
+
+
+def _waits_for_suggestions(experiment: Json, evidence: Evidence) -> Answer | None:
+    suggestion = evidence.suggestion
+    if suggestion is None:
+        return None
+    algorithm = suggestion.get("spec", {}).get("algorithm", {}).get("algorithmName", "")
+    if condition_of(suggestion, "DeploymentReady") is None and condition_of(suggestion, "Running") is None:
+        return Answer(f"{name_of(experiment)} waits for the suggestion service {algorithm} to start.")
+    wanted, got = suggestion.get("spec", {}).get("requests", 0), status_of(suggestion).get("suggestionCount", 0)
+    if wanted <= got:
+        return None
+    return Answer(
+        f"{name_of(experiment)} waits for {wanted - got} assignment{'s' * (wanted - got != 1)} from the suggestion "
+        f"service {algorithm}."
+    )
+
+
+def _restarts(evidence: Evidence) -> list[str]:
+    restarts = [event for event in evidence.events if event.reason in ("EngineRestarted", "Resumed")]
+    if not restarts:
+        return []
+    return [f"The engine was restarted {since(restarts[-1].time, evidence.now)} ago; unfinished trials began anew."]
+
+
+# --- ended ------------------------------------------------------------------------------------------------------------
+
+
+def _ended(experiment: Json, evidence: Evidence) -> Answer:
+    condition = condition_of(experiment, "Failed")
+    if condition is not None:
+        answer = _failed(experiment, condition, evidence)
+    else:
+        answer = _succeeded(experiment, condition_of(experiment, "Succeeded") or {}, evidence)
+    answer.findings.insert(0, progress_sentence(experiment))
+    answer.findings.extend(_best(experiment, evidence))
+    return answer
+
+
+def _succeeded(experiment: Json, condition: Json, evidence: Evidence) -> Answer:
+    name, reason = name_of(experiment), str(condition.get("reason", ""))
+    if "GoalReached" in reason:
+        return Answer(f"{name} succeeded: {_goal_sentence(experiment, evidence)}")
+    if "MaxTrials" in reason:
+        limit = experiment.get("spec", {}).get("maxTrialCount")
+        return Answer(
+            f"{name} succeeded: all {limit} trials of its budget are done.",
+            remedies=_resume_remedies(experiment),
+        )
+    if "Exhausted" in reason or "EndReached" in reason:
+        return Answer(
+            f"{name} succeeded: every point of its search space was tried.",
+            remedies=["Widen the search space under a new name if you want more trials."],
+        )
+    return Answer(f"{name} succeeded: {_message(condition)}.")
+
+
+def _goal_sentence(experiment: Json, evidence: Evidence) -> str:
+    objective = objective_of(experiment)
+    metric, goal = objective.get("objectiveMetricName", ""), objective.get("goal")
+    best = evidence.best
+    if best is None:
+        return f"the goal {metric}={goal} was reached."
+    return f"{name_of(best)} reached the goal with {metric}={objective_value(best)} (goal {goal})."
+
+
+def _resume_remedies(experiment: Json) -> list[str]:
+    policy = experiment.get("spec", {}).get("resumePolicy", "")
+    if policy in ("LongRunning", "FromVolume"):
+        return ["Raise maxTrialCount and run the file again for more trials."]
+    return ["For more trials, submit it under a new name, or with resumePolicy: LongRunning to be able to go on."]
+
+
+def _failed(experiment: Json, condition: Json, evidence: Evidence) -> Answer:
+    name, status = name_of(experiment), status_of(experiment)
+    suggestion = condition_of(evidence.suggestion or {}, "Failed")
+    if suggestion is not None:
+        return Answer(
+            f"{name} failed because its suggestion failed: {_message(suggestion)}.",
+            remedies=["Mend spec.algorithm or the search space as the message says, and submit it again."],
+        )
+    lost = int(status.get("trialsFailed") or 0) + int(status.get("trialMetricsUnavailable") or 0)
+    budget = experiment.get("spec", {}).get("maxFailedTrialCount")
+    if budget is None or lost < max(1, int(budget)):
+        return Answer(f"{name} failed: {_message(condition)}.")
+    return _failure_budget(experiment, lost, int(budget), evidence)
+
+
+def _failure_budget(experiment: Json, lost: int, budget: int, evidence: Evidence) -> Answer:
+    failed = [t for t in evidence.trials if state_of(t) in ("Failed", "MetricsUnavailable")]
+    answer = Answer(
+        f"{name_of(experiment)} failed: {lost} trial{'s' * (lost != 1)} failed or had no metrics, "
+        f"and maxFailedTrialCount is {budget}."
+    )
+    if not failed:
+        return answer
+    causes = Counter(_cause(trial, evidence) for trial in failed)
+    cause, count = causes.most_common(1)[0]
+    names = [name_of(trial) for trial in failed]
+    shown = ", ".join(names[:_SHOWN_TRIALS]) + (", ..." if len(names) > _SHOWN_TRIALS else "")
+    answer.findings.append(f"Most common cause, {count} of {len(failed)} looked at: {cause}.")
+    answer.findings.append(f"These trials were lost: {shown}.")
+    example = next(trial for trial in failed if _cause(trial, evidence) == cause)
+    details = diagnose_trial(example, evidence)
+    answer.remedies.extend(details.remedies)
+    answer.log_tail = details.log_tail
+    return answer
+
+
+def _cause(trial: Json, evidence: Evidence) -> str:
+    if state_of(trial) == "MetricsUnavailable":
+        metric = objective_of(trial).get("objectiveMetricName", "the objective metric")
+        return f"{metric} was not found in the output"
+    return failure_cause(trial, evidence.jobs.get(name_of(trial), JobFacts()))
+
+
+def _best(experiment: Json, evidence: Evidence) -> list[str]:
+    best, metric = evidence.best, objective_of(experiment).get("objectiveMetricName", "")
+    if best is None:
+        return ["No trial has a usable objective value so far."]
+    values = ", ".join(f"{key}={value}" for key, value in assignments_of(best).items())
+    return [f"Best trial so far: {name_of(best)} with {metric}={objective_value(best)} ({values})."]
+
+
+def _message(condition: Json) -> str:
+    return str(condition.get("message") or condition.get("reason") or "no reason was recorded").rstrip(".")

@@ -1,0 +1,242 @@
+"""Why a trial waits, or how it ended."""
+
+from __future__ import annotations
+
+from katib.api.metrics import ZERO_TIME
+from katib.api.names import METRICS_REPORT_ANNOTATION
+from katib.diagnosis.answer import Answer, finding_of_event, pick_warnings, since
+from katib.diagnosis.evidence import Evidence, JobFacts
+from katib.tuning.reading import (
+    assignments_of,
+    condition_of,
+    format_duration,
+    is_completed,
+    name_of,
+    objective_of,
+    objective_value,
+    state_of,
+    status_of,
+    time_of,
+)
+from katib.tuning.service import Diagnosis, Json
+
+_COMMAND_NOT_FOUND = 127
+_COMMAND_NOT_EXECUTABLE = 126
+
+
+def diagnose_trial(trial: Json, evidence: Evidence) -> Diagnosis:
+    """Explain one trial.
+
+    Args:
+        trial: The Trial object.
+        evidence: What is known; its `jobs`, `readings` and `events` matter here.
+    """
+    name = name_of(trial)
+    facts = evidence.jobs.get(name, JobFacts())
+    answer = _ended(trial, facts, evidence) if is_completed(trial) else _active(trial, facts, evidence)
+    warnings = pick_warnings(evidence.events, "Trial", name)
+    answer.findings.extend(map(finding_of_event, warnings))
+    assignments = ", ".join(f"{key}={value}" for key, value in assignments_of(trial).items())
+    if assignments:
+        answer.findings.append(f"Its parameters are {assignments}.")
+    return answer.diagnosis("Trial", name, state_of(trial))
+
+
+def _active(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
+    name = name_of(trial)
+    if trial.get("metadata", {}).get("deletionTimestamp"):
+        return Answer(f"{name} is being deleted; its job and its metrics go first.")
+    if not evidence.controllers_running:
+        return Answer(
+            f"{name} does not progress because no engine is running on this data directory.",
+            remedies=["Start `katib serve`, or `katib run` with the same file: both go on where it stopped."],
+        )
+    waiting = _waiting(name, facts, evidence)
+    if waiting is not None:
+        return waiting
+    if state_of(trial) == "Running":
+        return _running(trial, facts, evidence)
+    if facts.job is None:
+        return Answer(f"{name} waits for its job to be created.", findings=[_age_finding(trial, evidence)])
+    return Answer(f"{name} has a job that has not started yet.", findings=[_age_finding(trial, evidence)])
+
+
+def _waiting(name: str, facts: JobFacts, evidence: Evidence) -> Answer | None:
+    """Return what holds the job back, None when nothing does."""
+    job = facts.job or {}
+    if (job.get("spec") or {}).get("suspend") or condition_of(job, "Suspended") is not None:
+        return Answer(
+            f"{name} waits because its job is suspended (spec.suspend is true).",
+            remedies=["Set spec.suspend of the job to false, or remove it from the template."],
+        )
+    if facts.retry_at is not None and facts.retry_at > evidence.now:
+        wait = format_duration((facts.retry_at - evidence.now).total_seconds())
+        limit = (job.get("spec") or {}).get("backoffLimit", 6)
+        return Answer(
+            f"{name} failed {facts.attempt} time{'s' * (facts.attempt != 1)} and is tried again in {wait}.",
+            findings=[_exit_sentence(facts), f"backoffLimit allows {limit} retries."],
+            remedies=["Read the output below; set backoffLimit to 0 if a retry cannot help."],
+            log_tail=facts.log_tail,
+        )
+    if facts.waiting_for:
+        return Answer(
+            f"{name} waits until enough is free on this machine: {facts.waiting_for}.",
+            remedies=["Wait for running trials to end, or lower resources.requests in the template."],
+        )
+    return None
+
+
+def _running(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
+    name = name_of(trial)
+    start = time_of(status_of(trial).get("startTime"))
+    running = f" for {since(start, evidence.now)}" if start else ""
+    answer = Answer(f"{name} has been running{running}." if running else f"{name} is running.")
+    metric = objective_of(trial).get("objectiveMetricName", "the objective metric")
+    reading = evidence.readings.get(name)
+    if reading is None:
+        answer.findings.append(f"It has not reported {metric} yet.")
+        answer.remedies.append(f"Look at its output: katib logs {name} -f")
+    else:
+        count = evidence.reading_counts.get(name, 1)
+        age = f", {since(reading.time, evidence.now)} ago" if reading.time != ZERO_TIME else ""
+        answer.findings.append(f"Latest {metric} is {reading.value}, {count} reading{'s' * (count != 1)} so far{age}.")
+    answer.findings.extend(_pace(start, evidence))
+    if facts.attempt > 1:
+        answer.findings.append(f"This is try {facts.attempt} of its job.")
+    return answer
+
+
+def _pace(start: object, evidence: Evidence) -> list[str]:
+    """Compare with how long the other trials took."""
+    seconds = sorted(
+        (end - begin).total_seconds()
+        for other in evidence.trials
+        if condition_of(other, "Succeeded") is not None
+        and (end := time_of(status_of(other).get("completionTime"))) is not None
+        and (begin := time_of(status_of(other).get("startTime"))) is not None
+    )
+    if not seconds or start is None:
+        return []
+    return [f"Trials that succeeded took {format_duration(seconds[len(seconds) // 2])} (median)."]
+
+
+def _ended(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
+    ways = {
+        "Succeeded": _succeeded,
+        "Failed": _failed,
+        "EarlyStopped": _early_stopped,
+        "MetricsUnavailable": _metrics_unavailable,
+        "Killed": _killed,
+    }
+    for type_, explain in ways.items():
+        condition = condition_of(trial, type_)
+        if condition is not None:
+            return explain(trial, condition, facts, evidence)
+    raise AssertionError(trial)  # pragma: no cover - is_completed saw one of them
+
+
+def _succeeded(trial: Json, condition: Json, _facts: JobFacts, evidence: Evidence) -> Answer:
+    name, metric = name_of(trial), objective_of(trial).get("objectiveMetricName", "")
+    answer = Answer(f"{name} succeeded with {metric}={objective_value(trial) or 'unavailable'}.")
+    if evidence.best is not None and name_of(evidence.best) == name:
+        answer.findings.append("It is the best trial so far.")
+    if condition.get("message"):
+        answer.findings.append(str(condition["message"]))
+    return answer
+
+
+def _failed(trial: Json, condition: Json, facts: JobFacts, _evidence: Evidence) -> Answer:
+    name = name_of(trial)
+    answer = Answer(f"{name} failed: {failure_cause(trial, facts)}.", log_tail=facts.log_tail)
+    message = str(condition.get("message", ""))
+    if message and message not in answer.verdict:
+        answer.findings.append(message)
+    if facts.attempt > 1:
+        answer.findings.append(f"Its job was tried {facts.attempt} times.")
+    answer.remedies.append(_failure_remedy(name, facts))
+    return answer
+
+
+def failure_cause(trial: Json, facts: JobFacts) -> str:
+    """Return in a few words why a trial failed: the exit, else what the condition says."""
+    deadline = condition_of(facts.job or {}, "Failed") or {}
+    if deadline.get("reason") == "DeadlineExceeded":
+        return "its job ran longer than activeDeadlineSeconds"
+    if facts.exit_code is not None or facts.signal or facts.out_of_memory:
+        return _exit_words(facts)
+    condition = condition_of(trial, "Failed") or {}
+    return str(condition.get("message") or condition.get("reason") or "no reason was recorded").rstrip(".")
+
+
+def _exit_words(facts: JobFacts) -> str:
+    if facts.out_of_memory:
+        return "the machine ran out of memory and ended it (SIGKILL)"
+    if facts.signal:
+        return f"its process was ended by {facts.signal}"
+    if facts.exit_code == _COMMAND_NOT_FOUND:
+        return "its command was not found (exit code 127)"
+    if facts.exit_code == _COMMAND_NOT_EXECUTABLE:
+        return "its command could not be executed (exit code 126)"
+    return f"its process ended with exit code {facts.exit_code}"
+
+
+def _exit_sentence(facts: JobFacts) -> str:
+    if facts.exit_code is None and not facts.signal:
+        return "How the last try ended was not recorded."
+    words = _exit_words(facts)
+    return f"{words[0].upper()}{words[1:]}."
+
+
+def _failure_remedy(name: str, facts: JobFacts) -> str:
+    if facts.out_of_memory or facts.signal == "SIGKILL":
+        return "Run fewer trials at once (parallelTrialCount), or request the memory that one needs."
+    if facts.exit_code == _COMMAND_NOT_FOUND:
+        return "Install the command on this machine, or give its full path in the template."
+    if not facts.log_tail:
+        return f"Look at its output: katib logs {name}"
+    return "Mend the cause shown in the output below and run the file again."
+
+
+def _early_stopped(trial: Json, condition: Json, _facts: JobFacts, _evidence: Evidence) -> Answer:
+    rule = str(condition.get("message", ""))
+    answer = Answer(f"{name_of(trial)} was stopped early by a rule of the early stopping algorithm.")
+    if rule:
+        answer.findings.append(rule)
+    rules = trial.get("spec", {}).get("earlyStoppingRules") or ()
+    answer.findings.extend(
+        f"Rule: stop when {r.get('name')} is {_COMPARISONS.get(str(r.get('comparison')), r.get('comparison'))} "
+        f"{r.get('value')} from reading {r.get('startStep', 0)} on."
+        for r in rules
+    )
+    value = objective_value(trial)
+    if value is not None:
+        answer.findings.append(f"It had reached {objective_of(trial).get('objectiveMetricName', '')}={value}.")
+    return answer
+
+
+_COMPARISONS = {"less": "less than", "greater": "greater than", "equal": "equal to"}
+
+
+def _metrics_unavailable(trial: Json, condition: Json, facts: JobFacts, _evidence: Evidence) -> Answer:
+    metric = objective_of(trial).get("objectiveMetricName", "the objective metric")
+    answer = Answer(f"{name_of(trial)} ended, but {metric} was not found in what it wrote.", log_tail=facts.log_tail)
+    annotations = (facts.job or {}).get("metadata", {}).get("annotations") or {}
+    report = str(annotations.get(METRICS_REPORT_ANNOTATION) or condition.get("message") or "")
+    if report:
+        answer.findings.append(report)
+    answer.remedies.append(
+        f"Print lines such as `{metric}=0.5`, or describe your format in "
+        "spec.metricsCollectorSpec.source.filter.metricsFormat."
+    )
+    return answer
+
+
+def _killed(trial: Json, condition: Json, _facts: JobFacts, _evidence: Evidence) -> Answer:
+    message = str(condition.get("message", "")).rstrip(".")
+    because = f": {message}" if message else " before it ended by itself"
+    return Answer(f"{name_of(trial)} was stopped{because}.")
+
+
+def _age_finding(trial: Json, evidence: Evidence) -> str:
+    created = time_of(trial.get("metadata", {}).get("creationTimestamp"))
+    return f"It was created {since(created, evidence.now)} ago." if created else "It was created just now."
