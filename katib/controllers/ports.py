@@ -26,7 +26,7 @@ class ObservationLog(Protocol):
         """Append readings; all or none."""
 
     def summarize(self, trial_name: str, metrics: Sequence[str]) -> Observation | None:
-        """Return min, max and latest of these metrics, in this order; None when the log has no reading of the first one.
+        """Return min, max and latest of these metrics, in this order; None when the first one has no reading.
 
         A metric without usable number has `unavailable` as min and max; latest is the last text.
         """

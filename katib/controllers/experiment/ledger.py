@@ -1,0 +1,159 @@
+"""The ledger: what an experiment's trials add up to, kept current event by event.
+
+It is a view of the trial cache: the informer applies every change under its own lock, so the ledger and the cache never
+disagree, and the cost of one finished trial does not grow with the number of trials.
+
+Laws: applying the changes of a set of trials in any order that keeps each trial's own order gives the same tally, but
+for the order of names; a tally equals what counting all cached trials would give.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+
+from katib.api.metrics import parse_value
+from katib.api.names import EXPERIMENT_LABEL
+from katib.api.types import UNAVAILABLE, Trial
+from katib.controllers.objectives import cost, objective_text, objective_value
+from katib.controllers.trial_states import ACTIVE, ELIGIBLE, TrialState, state_of
+from katib.runtime.objects import Key
+
+LISTED_NAMES = 100
+"""How many names of each state a tally lists, the newest ones. All counts are exact; the bound keeps an Experiment
+object, which is written at every step, the same size at the hundredth and at the ten-thousandth trial."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What the trials of one experiment add up to.
+
+    Attributes:
+        counts: Number of trials by state; states without trials are absent.
+        names: Newest names by state, in the order in which they came into it.
+        active: Names of all trials that are pending or running.
+        best: The trial with the best objective value among those that may be best; None when there is none.
+    """
+
+    counts: Mapping[TrialState, int] = field(default_factory=dict)
+    names: Mapping[TrialState, tuple[str, ...]] = field(default_factory=dict)
+    active: tuple[str, ...] = ()
+    best: Trial | None = None
+
+    @property
+    def total(self) -> int:
+        """Number of trials that exist."""
+        return sum(self.counts.values())
+
+    @property
+    def completed(self) -> int:
+        """Number of trials that will not change their state any more."""
+        return self.total - len(self.active)
+
+    def count(self, *states: TrialState) -> int:
+        """Return the number of trials in any of these states."""
+        return sum(self.counts.get(state, 0) for state in states)
+
+
+@dataclass(slots=True)
+class _Account:
+    """The trials of one experiment."""
+
+    by_state: dict[TrialState, dict[str, None]] = field(default_factory=dict)
+    state: dict[str, TrialState] = field(default_factory=dict)
+    candidates: dict[str, tuple[float, int, Trial]] = field(default_factory=dict)
+    ranking: list[tuple[float, int, str]] = field(default_factory=list)
+    texts: dict[str, Trial] = field(default_factory=dict)
+
+    def remove(self, name: str) -> None:
+        state = self.state.pop(name, None)
+        if state is not None:
+            del self.by_state[state][name]
+        self.candidates.pop(name, None)
+        self.texts.pop(name, None)
+
+    def add(self, trial: Trial, order: int) -> None:
+        state = state_of(trial)
+        self.state[trial.name] = state
+        self.by_state.setdefault(state, {})[trial.name] = None
+        if state in ELIGIBLE:
+            self._enter(trial, order)
+
+    def _enter(self, trial: Trial, order: int) -> None:
+        objective = trial.spec.objective
+        value = objective_value(objective, trial.status.observation)
+        if objective is not None and value is not None:
+            rank = cost(objective, value)
+            self.candidates[trial.name] = (rank, order, trial)
+            heapq.heappush(self.ranking, (rank, order, trial.name))
+            return
+        text = objective_text(objective, trial.status.observation)
+        if text != UNAVAILABLE and parse_value(text) is None:
+            self.texts[trial.name] = trial
+
+    def best(self) -> Trial | None:
+        while self.ranking:
+            rank, order, name = self.ranking[0]
+            candidate = self.candidates.get(name)
+            if candidate is not None and candidate[:2] == (rank, order):
+                return candidate[2]
+            heapq.heappop(self.ranking)  # an older value of this trial, or the trial is gone
+        return next(reversed(self.texts.values()), None)
+
+
+class TrialLedger:
+    """Tallies of all experiments. `apply` runs under the informer's lock; `tally` may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._accounts: dict[Key, _Account] = {}
+        self._order: dict[str, int] = {}
+        self._counter = itertools.count()
+        self._lock = Lock()
+
+    def apply(self, old: Trial | None, new: Trial | None) -> None:
+        """Take in one change: added (old is None), modified, or deleted (new is None)."""
+        with self._lock:
+            if old is not None:
+                self._withdraw(old, keeps_order=new is not None)
+            if new is not None:
+                order = self._order.setdefault(new.metadata.uid, next(self._counter))
+                self._accounts.setdefault(experiment_of(new), _Account()).add(new, order)
+
+    def tally(self, experiment: Key) -> Tally:
+        """Return what the trials of an experiment add up to now."""
+        with self._lock:
+            account = self._accounts.get(experiment)
+            if account is None:
+                return Tally()
+            filled = {state: names for state, names in account.by_state.items() if names}
+            return Tally(
+                counts={state: len(names) for state, names in filled.items()},
+                names={state: _newest(names) for state, names in filled.items()},
+                active=tuple(name for state in ACTIVE for name in filled.get(state, ())),
+                best=account.best(),
+            )
+
+    def _withdraw(self, trial: Trial, *, keeps_order: bool) -> None:
+        key = experiment_of(trial)
+        account = self._accounts.get(key)
+        if account is None:
+            return
+        account.remove(trial.name)
+        if not keeps_order:
+            self._order.pop(trial.metadata.uid, None)
+        if not account.state:
+            del self._accounts[key]
+
+
+def experiment_of(trial: Trial) -> Key:
+    """Return the experiment that a trial belongs to, by its label."""
+    return Key(trial.namespace, trial.metadata.labels.get(EXPERIMENT_LABEL, ""))
+
+
+def _newest(names: dict[str, None]) -> tuple[str, ...]:
+    newest = list(itertools.islice(reversed(names), LISTED_NAMES))
+    newest.reverse()
+    return tuple(newest)

@@ -1,0 +1,294 @@
+"""What to do about an experiment, decided from what is observed. Pure: no I/O, no clock.
+
+Theory of operation. An experiment is Created, then Running while trials exist, then Succeeded or Failed, once and for
+all unless its budget is raised. While it runs, there are three kinds of work under way: *active* trials, *waiting*
+assignments that a suggestion service gave and no trial took yet, and *outstanding* requests without an answer. Their
+sum never exceeds the parallelism, and with the completed trials never the budget, so the number of trials is exact.
+
+The order of writes makes every crash harmless: trials are named by the assignment they come from, so creating one twice
+is a conflict; a request is a total, not an increment, so raising it twice is one request.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from katib.api.conditions import Conditions, find_condition, is_true, set_condition, true_types, without_condition
+from katib.api.types import (
+    ConditionStatus,
+    Experiment,
+    ExperimentCondition,
+    ExperimentStatus,
+    Observation,
+    OptimalTrial,
+    ResumePolicy,
+    Suggestion,
+    SuggestionCondition,
+    Trial,
+    TrialAssignment,
+)
+from katib.controllers.experiment.ledger import Tally
+from katib.controllers.objectives import objective_value, reaches_goal
+from katib.controllers.settings import FINISH, FINISH_ANNOTATION
+from katib.controllers.suggestion.states import is_closed, is_exhausted
+from katib.controllers.trial_states import TrialState
+
+GOAL_REACHED = "ExperimentGoalReached"
+MAX_TRIALS_REACHED = "ExperimentMaxTrialsReached"
+SUGGESTION_END_REACHED = "ExperimentSuggestionEndReached"
+EXPERIMENT_FAILED = "ExperimentFailed"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an experiment ends."""
+
+    type: ExperimentCondition
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentPlan:
+    """What to write, in this order.
+
+    Attributes:
+        create_trials: Assignments that become trials now.
+        requests: New total of the Suggestion's requests; None leaves it.
+        create_suggestion: Whether the Suggestion has to be created, with `requests`.
+        stop_trials: Trials to kill because the experiment is over.
+        close_suggestion: Whether the Suggestion is to be marked Succeeded, so that its service may stop.
+        restart_suggestion: Whether the Suggestion is to be opened again.
+        status: The new status; the very same object when nothing changed.
+    """
+
+    status: ExperimentStatus
+    create_trials: tuple[TrialAssignment, ...] = ()
+    requests: int | None = None
+    create_suggestion: bool = False
+    stop_trials: tuple[str, ...] = ()
+    close_suggestion: bool = False
+    restart_suggestion: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The world as the controller sees it.
+
+    Attributes:
+        waiting: Assignments of the Suggestion that no trial has taken.
+        template_error: Why the template cannot be rendered; empty when it can.
+    """
+
+    experiment: Experiment
+    suggestion: Suggestion | None
+    tally: Tally
+    waiting: tuple[TrialAssignment, ...] = ()
+    template_error: str = ""
+    now: datetime = field(kw_only=True)
+
+
+def plan_experiment(seen: Observed) -> ExperimentPlan:
+    """Return the next step for an experiment that is not being deleted."""
+    status = _with_summary(_with_start(seen.experiment.status, seen.now), seen)
+    if is_completed(status.conditions):
+        if not _may_restart(seen.experiment, status):
+            return _wind_down(seen, status)
+        status = _restarted(status, seen.now)
+    ending = _ending(seen)
+    if ending is not None:
+        return _wind_down(seen, _ended(status, ending, seen.now))
+    if seen.tally.total:
+        status = _running(status, seen.now)
+    return _go_on(seen, status)
+
+
+def is_completed(conditions: Conditions) -> bool:
+    """Tell whether an experiment is over."""
+    return not true_types(conditions).isdisjoint((ExperimentCondition.SUCCEEDED, ExperimentCondition.FAILED))
+
+
+# --- status -----------------------------------------------------------------------------------------------------------
+
+
+def _with_start(status: ExperimentStatus, now: datetime) -> ExperimentStatus:
+    if find_condition(status.conditions, ExperimentCondition.CREATED) is not None:
+        return status
+    conditions = set_condition(
+        status.conditions,
+        ExperimentCondition.CREATED,
+        ConditionStatus.TRUE,
+        reason="ExperimentCreated",
+        message="Experiment is created",
+        now=now,
+    )
+    return status.model_copy(update={"conditions": conditions, "start_time": now})
+
+
+def _with_summary(status: ExperimentStatus, seen: Observed) -> ExperimentStatus:
+    tally = seen.tally
+    update = {
+        "trials": tally.total,
+        "current_optimal_trial": optimal_trial(tally.best),
+    }
+    for state, (names_field, count_field) in _SUMMARY_FIELDS.items():
+        update[names_field] = tally.names.get(state, ())
+        update[count_field] = tally.count(state)
+    return status.model_copy(update=update)
+
+
+_SUMMARY_FIELDS = {
+    TrialState.PENDING: ("pending_trial_list", "trials_pending"),
+    TrialState.RUNNING: ("running_trial_list", "trials_running"),
+    TrialState.SUCCEEDED: ("succeeded_trial_list", "trials_succeeded"),
+    TrialState.FAILED: ("failed_trial_list", "trials_failed"),
+    TrialState.KILLED: ("killed_trial_list", "trials_killed"),
+    TrialState.EARLY_STOPPED: ("early_stopped_trial_list", "trials_early_stopped"),
+    TrialState.METRICS_UNAVAILABLE: ("metrics_unavailable_trial_list", "trial_metrics_unavailable"),
+}
+
+
+def optimal_trial(best: Trial | None) -> OptimalTrial:
+    """Return what an experiment's status says of its best trial."""
+    if best is None:
+        return OptimalTrial()
+    return OptimalTrial(
+        best_trial_name=best.name,
+        parameter_assignments=best.spec.parameter_assignments,
+        observation=best.status.observation or Observation(),
+    )
+
+
+def _running(status: ExperimentStatus, now: datetime) -> ExperimentStatus:
+    conditions = set_condition(
+        status.conditions,
+        ExperimentCondition.RUNNING,
+        ConditionStatus.TRUE,
+        reason="ExperimentRunning",
+        message="Experiment is running",
+        now=now,
+    )
+    return status.model_copy(update={"conditions": conditions})
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+
+def _ending(seen: Observed) -> Ending | None:
+    """Return how the experiment ends now; the first rule that holds wins, None when it goes on."""
+    spec, tally = seen.experiment.spec, seen.tally
+    best = objective_value(spec.objective, tally.best.status.observation) if tally.best else None
+    failed = tally.count(TrialState.FAILED, TrialState.METRICS_UNAVAILABLE)
+    if reaches_goal(spec.objective, best):
+        return _succeeded(GOAL_REACHED, "Objective goal has reached")
+    if spec.max_failed_trial_count is not None and failed and failed >= spec.max_failed_trial_count:
+        return _failed("Experiment has failed because max failed count has reached")
+    if spec.max_trial_count is not None and tally.completed >= spec.max_trial_count:
+        return _succeeded(MAX_TRIALS_REACHED, "max trial count has reached")
+    return None if tally.active else _dead_end(seen)
+
+
+def _dead_end(seen: Observed) -> Ending | None:
+    """Return why nothing more can be started, once nothing runs any more: what runs may still bring the best trial."""
+    if seen.template_error:
+        return _failed(f"Trial template cannot be rendered: {seen.template_error}")
+    if seen.suggestion is None:
+        return None
+    conditions = seen.suggestion.status.conditions
+    failure = find_condition(conditions, SuggestionCondition.FAILED)
+    if failure is not None and failure.status == ConditionStatus.TRUE:
+        return _failed(f"Suggestion has failed: {failure.message}")
+    if is_exhausted(conditions) and not seen.waiting:
+        return _succeeded(SUGGESTION_END_REACHED, "suggestion service has reached the end")
+    return None
+
+
+def _succeeded(reason: str, cause: str) -> Ending:
+    return Ending(ExperimentCondition.SUCCEEDED, reason, f"Experiment has succeeded because {cause}")
+
+
+def _failed(message: str) -> Ending:
+    return Ending(ExperimentCondition.FAILED, EXPERIMENT_FAILED, message)
+
+
+def _ended(status: ExperimentStatus, ending: Ending, now: datetime) -> ExperimentStatus:
+    conditions = status.conditions
+    for type_ in (ExperimentCondition.RESTARTING, ExperimentCondition.RUNNING):
+        old = find_condition(conditions, type_)
+        if old is not None:
+            conditions = set_condition(
+                conditions, type_, ConditionStatus.FALSE, reason=old.reason, message=old.message, now=now
+            )
+    conditions = set_condition(
+        conditions, ending.type, ConditionStatus.TRUE, reason=ending.reason, message=ending.message, now=now
+    )
+    return status.model_copy(update={"conditions": conditions, "completion_time": now})
+
+
+def _wind_down(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
+    suggestion = seen.suggestion
+    keeps_service = seen.experiment.spec.resume_policy == ResumePolicy.LONG_RUNNING
+    close = suggestion is not None and not keeps_service and not is_closed(suggestion.status.conditions)
+    lets_finish = seen.experiment.metadata.annotations.get(FINISH_ANNOTATION) == FINISH
+    return ExperimentPlan(
+        status=status,
+        stop_trials=() if lets_finish else seen.tally.active,
+        close_suggestion=close,
+    )
+
+
+# --- restart ----------------------------------------------------------------------------------------------------------
+
+
+def is_restartable(experiment: Experiment) -> bool:
+    """Tell whether a raised budget would set a finished experiment going again."""
+    end = find_condition(experiment.status.conditions, ExperimentCondition.SUCCEEDED)
+    return (
+        end is not None
+        and end.status == ConditionStatus.TRUE
+        and end.reason == MAX_TRIALS_REACHED
+        and experiment.spec.resume_policy in (ResumePolicy.LONG_RUNNING, ResumePolicy.FROM_VOLUME)
+    )
+
+
+def _may_restart(experiment: Experiment, status: ExperimentStatus) -> bool:
+    budget = experiment.spec.max_trial_count
+    return is_restartable(experiment) and (budget is None or budget > status.trials)
+
+
+def _restarted(status: ExperimentStatus, now: datetime) -> ExperimentStatus:
+    conditions = set_condition(
+        without_condition(status.conditions, ExperimentCondition.SUCCEEDED, ExperimentCondition.FAILED),
+        ExperimentCondition.RESTARTING,
+        ConditionStatus.TRUE,
+        reason="ExperimentRestarting",
+        message="Experiment is restarted",
+        now=now,
+    )
+    return status.model_copy(update={"conditions": conditions, "completion_time": None})
+
+
+# --- the way on -------------------------------------------------------------------------------------------------------
+
+
+def _go_on(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
+    if seen.template_error:
+        return ExperimentPlan(status=status)
+    spec = seen.experiment.spec
+    slots = max((spec.parallel_trial_count or 1) - len(seen.tally.active), 0)
+    if spec.max_trial_count is not None:
+        slots = min(slots, max(spec.max_trial_count - seen.tally.total, 0))
+    create = seen.waiting[:slots]
+    missing = max(slots - len(seen.waiting), 0)
+    suggestion = seen.suggestion
+    if suggestion is None:
+        return ExperimentPlan(status=status, create_suggestion=True, requests=missing)
+    conditions = suggestion.status.conditions
+    wanted = suggestion.status.suggestion_count + (0 if is_exhausted(conditions) else missing)
+    return ExperimentPlan(
+        status=status,
+        create_trials=create,
+        requests=wanted if wanted != suggestion.spec.requests else None,
+        restart_suggestion=is_true(conditions, SuggestionCondition.SUCCEEDED),
+    )

@@ -1,0 +1,168 @@
+"""Reconciles an Experiment: asks for as many assignments as there is room for, and makes trials of them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from katib.api.names import EXPERIMENT_FINALIZER
+from katib.api.types import Experiment, ObjectMeta, Suggestion, SuggestionSpec, Trial, TrialAssignment
+from katib.controllers.experiment.ledger import TrialLedger
+from katib.controllers.experiment.plan import ExperimentPlan, Observed, is_completed, plan_experiment
+from katib.controllers.experiment.trial_factory import TrialFactory
+from katib.controllers.freshness import Freshness
+from katib.controllers.kinds import owned_by, with_metadata, with_status
+from katib.controllers.ports import EventRecorder
+from katib.controllers.suggestion import states
+from katib.controllers.suggestion.plan import waiting_assignments
+from katib.controllers.taken_names import TakenNames
+from katib.controllers.trial.plan import killed
+from katib.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
+from katib.runtime.clock import Clock
+from katib.runtime.controller import DONE, Result
+from katib.runtime.informer import Informer
+from katib.runtime.objects import Key, ObjectStore
+
+
+class ExperimentReconciler:
+    """Moves one experiment at a time towards its end."""
+
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        experiments: Informer[Experiment],
+        suggestions: Informer[Suggestion],
+        trials: Informer[Trial],
+        ledger: TrialLedger,
+        events: EventRecorder,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._experiments = experiments
+        self._suggestions = suggestions
+        self._trials = trials
+        self._ledger = ledger
+        self._events = events
+        self._clock = clock
+        self._factory = TrialFactory(store)
+        self._fresh = Freshness()
+
+    def reconcile(self, key: Key) -> Result:
+        """Move one experiment a step closer to its end."""
+        experiment = self._experiments.get(key)
+        if experiment is None or self._fresh.is_stale(experiment):
+            return DONE
+        with suppress(NotFoundError):  # it went away meanwhile; the event of that is on its way
+            if experiment.metadata.deletion_timestamp is not None:
+                self._let_go(experiment)
+            elif EXPERIMENT_FINALIZER not in experiment.metadata.finalizers:
+                finalizers = (*experiment.metadata.finalizers, EXPERIMENT_FINALIZER)
+                self._store.update(with_metadata(experiment, finalizers=finalizers))
+                self._fresh.replaced(experiment)
+            else:
+                self._progress(key, experiment)
+        return DONE
+
+    def _progress(self, key: Key, experiment: Experiment) -> None:
+        # The Suggestion first: an assignment leaves it only after its trial is in the cache, so whoever reads in this
+        # order sees every assignment in at least one of the two places.
+        suggestion = self._suggestions.get(key)
+        with self._trials.reading():
+            tally = self._ledger.tally(key)
+            waiting = waiting_assignments(suggestion, TakenNames(self._trials, key.namespace))
+        plan = plan_experiment(
+            Observed(
+                experiment,
+                suggestion,
+                tally,
+                waiting,
+                self._template_error(experiment),
+                now=self._clock.now(),
+            )
+        )
+        self._apply(experiment, suggestion, plan)
+
+    def _template_error(self, experiment: Experiment) -> str:
+        if is_completed(experiment.status.conditions):
+            return ""
+        try:
+            self._factory.template_of(experiment)
+        except InvalidError as error:
+            return "; ".join(map(str, error.errors))
+        return ""
+
+    def _apply(self, experiment: Experiment, suggestion: Suggestion | None, plan: ExperimentPlan) -> None:
+        for assignment in plan.create_trials:
+            self._create_trial(experiment, assignment)
+        if plan.create_suggestion:
+            self._create_suggestion(experiment, plan.requests or 0)
+        elif suggestion is not None:
+            self._write_suggestion(suggestion, plan)
+        for name in plan.stop_trials:
+            self._kill(Key(experiment.namespace, name), plan)
+        if plan.status != experiment.status:
+            self._store.update_status(with_status(experiment, plan.status))
+            self._fresh.replaced(experiment)
+            self._announce(experiment, plan)
+
+    def _create_trial(self, experiment: Experiment, assignment: TrialAssignment) -> None:
+        with suppress(AlreadyExistsError):  # created before, and the cache is behind
+            self._store.create(self._factory.make(experiment, assignment))
+
+    def _create_suggestion(self, experiment: Experiment, requests: int) -> None:
+        suggestion = Suggestion(
+            metadata=ObjectMeta(
+                name=experiment.name,
+                namespace=experiment.namespace,
+                labels=experiment.metadata.labels,
+                annotations=experiment.metadata.annotations,
+                owner_references=(owned_by(experiment),),
+            ),
+            spec=SuggestionSpec(
+                algorithm=experiment.spec.algorithm,
+                early_stopping=experiment.spec.early_stopping,
+                requests=requests,
+                resume_policy=experiment.spec.resume_policy,
+            ),
+        )
+        with suppress(AlreadyExistsError):
+            self._store.create(suggestion.encode())
+
+    def _write_suggestion(self, suggestion: Suggestion, plan: ExperimentPlan) -> None:
+        if plan.requests is not None:
+            spec = suggestion.spec.model_copy(update={"requests": plan.requests})
+            self._store.update(suggestion.model_copy(update={"spec": spec}).encode())
+            return
+        if not plan.close_suggestion and not plan.restart_suggestion:
+            return
+        now = self._clock.now()
+        conditions = suggestion.status.conditions
+        changed = (
+            states.closed(conditions, suggestion.spec.resume_policy, now)
+            if plan.close_suggestion
+            else states.restarting(conditions, now)
+        )
+        status = suggestion.status.model_copy(update={"conditions": changed})
+        self._store.update_status(with_status(suggestion, status))
+
+    def _kill(self, key: Key, plan: ExperimentPlan) -> None:
+        trial = self._trials.get(key)
+        if trial is None:
+            return
+        end = plan.status.conditions[-1]
+        status = killed(trial.status, f"Trial is stopped: {end.message}", self._clock.now())
+        with suppress(ConflictError, NotFoundError):  # it moved by itself; its event brings us back
+            self._store.update_status(with_status(trial, status))
+
+    def _announce(self, experiment: Experiment, plan: ExperimentPlan) -> None:
+        last = plan.status.conditions[-1]
+        if last not in experiment.status.conditions:
+            failed = last.type == "Failed"
+            self._events.record(experiment, warning=failed, reason=last.reason, message=last.message)
+
+    def _let_go(self, experiment: Experiment) -> None:
+        self._factory.forget(experiment.metadata.uid)
+        self._fresh.forget(experiment.metadata.uid)
+        if EXPERIMENT_FINALIZER in experiment.metadata.finalizers:
+            finalizers = tuple(f for f in experiment.metadata.finalizers if f != EXPERIMENT_FINALIZER)
+            self._store.update(with_metadata(experiment, finalizers=finalizers))

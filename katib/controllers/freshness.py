@@ -1,0 +1,29 @@
+"""Skips work on objects that we ourselves already changed.
+
+After a write, the informer shows the old object until the event of the write arrives. Deciding on it again would be
+harmless, since the write would conflict, but it would ask services and clocks for nothing. The event is on its way and
+wakes the controller, so a stale read is simply left alone.
+"""
+
+from __future__ import annotations
+
+from katib.api.types import Resource
+
+
+class Freshness:
+    """Remembers, for each object, the revision that our last write replaced. Safe to call from any thread."""
+
+    def __init__(self) -> None:
+        self._replaced: dict[str, str] = {}
+
+    def is_stale(self, obj: Resource) -> bool:
+        """Tell whether this is the object as it was before our last write."""
+        return self._replaced.get(obj.metadata.uid) == obj.metadata.resource_version
+
+    def replaced(self, obj: Resource) -> None:
+        """Note that a write replaced this revision."""
+        self._replaced[obj.metadata.uid] = obj.metadata.resource_version
+
+    def forget(self, uid: str) -> None:
+        """Forget an object that is gone."""
+        self._replaced.pop(uid, None)

@@ -1,0 +1,48 @@
+"""The kinds the controllers read and write, and how to write their status."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from katib.api.types import API_VERSION, ObjectMeta, OwnerReference, Resource
+from katib.runtime.objects import Key, Kind
+
+EXPERIMENT = Kind(API_VERSION, "Experiment")
+SUGGESTION = Kind(API_VERSION, "Suggestion")
+TRIAL = Kind(API_VERSION, "Trial")
+CONFIG_MAP = Kind("v1", "ConfigMap")
+
+
+def key_of(obj: Resource) -> Key:
+    """Return the key of an object."""
+    return Key(obj.namespace, obj.name)
+
+
+def owned_by(owner: Resource) -> OwnerReference:
+    """Return the reference that makes `owner` the controller of another object."""
+    return OwnerReference(
+        api_version=API_VERSION,
+        kind=type(owner).__name__,
+        name=owner.name,
+        uid=owner.metadata.uid,
+        controller=True,
+        block_owner_deletion=True,
+    )
+
+
+def controller_key(metadata: ObjectMeta, kind: Kind) -> Key | None:
+    """Return the key of the controller of that kind, None when another kind or nobody controls the object."""
+    for owner in metadata.owner_references:
+        if owner.controller and Kind(owner.api_version, owner.kind) == kind:
+            return Key(metadata.namespace, owner.name)
+    return None
+
+
+def with_status(obj: Resource, status: Any) -> dict[str, Any]:
+    """Return the JSON form of an object with another status, to be written."""
+    return obj.model_copy(update={"status": status}).encode()
+
+
+def with_metadata(obj: Resource, **changes: Any) -> dict[str, Any]:
+    """Return the JSON form of an object with other metadata, to be written."""
+    return obj.model_copy(update={"metadata": obj.metadata.model_copy(update=changes)}).encode()

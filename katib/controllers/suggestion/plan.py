@@ -1,0 +1,183 @@
+"""What a reply means for a Suggestion, and what is asked. Pure: no I/O, no clock.
+
+Theory of operation: `suggestionCount` counts every assignment ever accepted and never falls; `suggestions` keeps those
+that no trial has taken. An assignment's name comes from its number, so accepting the same reply twice gives the same
+names, and the compare-and-set on the object lets only one of the two through.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from katib.api.conditions import Conditions, set_condition
+from katib.api.names import trial_name
+from katib.api.types import (
+    AlgorithmSetting,
+    AlgorithmSpec,
+    ConditionStatus,
+    EarlyStoppingRule,
+    Experiment,
+    ObjectMeta,
+    Suggestion,
+    SuggestionStatus,
+    Trial,
+    TrialAssignment,
+    TrialCondition,
+    TrialSpec,
+    TrialStatus,
+)
+from katib.controllers.ports import SuggestedAssignment, SuggestionsReply
+from katib.controllers.suggestion import states
+from katib.space import check_assignments
+
+_DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+
+
+class MalformedReplyError(Exception):
+    """A service answered something that cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One question to the services and the position it was asked from.
+
+    Attributes:
+        base: `suggestionCount` when it was asked.
+        wanted: How many assignments were asked for.
+    """
+
+    base: int
+    wanted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the services said in one round."""
+
+    reply: SuggestionsReply
+    rules: tuple[EarlyStoppingRule, ...] = ()
+
+
+def next_round(suggestion: Suggestion) -> Round | None:
+    """Return what is to be asked now; None when nothing is outstanding."""
+    wanted = suggestion.spec.requests - suggestion.status.suggestion_count
+    if wanted <= 0 or states.is_exhausted(suggestion.status.conditions):
+        return None
+    return Round(suggestion.status.suggestion_count, wanted)
+
+
+def waiting_assignments(suggestion: Suggestion | None, taken: Container[str]) -> tuple[TrialAssignment, ...]:
+    """Return the assignments that no trial has taken.
+
+    Args:
+        suggestion: The Suggestion; None counts as one without assignments.
+        taken: Names of the experiment's trials.
+    """
+    if suggestion is None:
+        return ()
+    return tuple(a for a in suggestion.status.suggestions if a.name not in taken)
+
+
+def accepted(
+    experiment: Experiment,
+    suggestion: Suggestion,
+    asked: Round,
+    answer: Answer,
+    *,
+    taken: Container[str],
+    conditions: Conditions,
+    now: datetime,
+) -> SuggestionStatus:
+    """Return the status of a Suggestion that takes an answer.
+
+    Raises:
+        MalformedReplyError: The answer has the wrong number of assignments, or one that is not a point of the search
+            space, or a name that cannot be a trial's.
+    """
+    reply = answer.reply
+    _check_count(len(reply.assignments), asked.wanted, exhausted=reply.exhausted)
+    waiting = waiting_assignments(suggestion, taken)
+    names = {a.name for a in waiting}
+    new: list[TrialAssignment] = []
+    for i, suggested in enumerate(reply.assignments):
+        assignment = _assignment(experiment, suggested, asked.base + i, answer.rules)
+        if assignment.name in names or assignment.name in taken:
+            raise MalformedReplyError(f'trial name "{assignment.name}" is taken')
+        names.add(assignment.name)
+        new.append(assignment)
+    return suggestion.status.model_copy(
+        update={
+            "suggestions": (*waiting, *new),
+            "suggestion_count": asked.base + len(new),
+            "algorithm_settings": merged_settings(suggestion.status.algorithm_settings, reply.algorithm_settings),
+            "conditions": states.exhausted(conditions, now) if reply.exhausted else conditions,
+        }
+    )
+
+
+def _check_count(given: int, wanted: int, *, exhausted: bool) -> None:
+    if given > wanted or (given < wanted and not exhausted):
+        raise MalformedReplyError(f"{given} assignments were given where {wanted} were asked for")
+
+
+def _assignment(
+    experiment: Experiment, suggested: SuggestedAssignment, index: int, rules: tuple[EarlyStoppingRule, ...]
+) -> TrialAssignment:
+    if experiment.spec.parameters:
+        errors = check_assignments(experiment.spec.parameters, suggested.assignments)
+        if errors:
+            raise MalformedReplyError("; ".join(f"{e.path}: {e.cause}" for e in errors))
+    name = suggested.trial_name or trial_name(experiment.namespace, experiment.name, index)
+    if not _DNS_LABEL.fullmatch(name):
+        raise MalformedReplyError(f'trial name "{name}" is not a DNS label')
+    return TrialAssignment(
+        name=name,
+        parameter_assignments=suggested.assignments,
+        early_stopping_rules=rules,
+        labels=suggested.labels,
+    )
+
+
+def merged_settings(old: Sequence[AlgorithmSetting], new: Sequence[AlgorithmSetting]) -> tuple[AlgorithmSetting, ...]:
+    """Return the old settings with equally named ones replaced in place and the others appended."""
+    merged = {s.name: s for s in old} | {s.name: s for s in new}
+    return tuple(merged.values())
+
+
+def question(experiment: Experiment, suggestion: Suggestion) -> Experiment:
+    """Return the experiment as it is asked about: its settings overridden by those the service gave."""
+    algorithm = experiment.spec.algorithm or AlgorithmSpec()
+    settings = merged_settings(algorithm.algorithm_settings, suggestion.status.algorithm_settings)
+    spec = experiment.spec.model_copy(
+        update={"algorithm": algorithm.model_copy(update={"algorithm_settings": settings})}
+    )
+    return experiment.model_copy(update={"spec": spec})
+
+
+def waiting_trials(experiment: Experiment, waiting: Sequence[TrialAssignment], now: datetime) -> tuple[Trial, ...]:
+    """Return the trials that waiting assignments will become, so that the service counts them as under way."""
+    conditions = set_condition(
+        (),
+        TrialCondition.CREATED,
+        ConditionStatus.TRUE,
+        reason="TrialCreated",
+        message="Trial is created",
+        now=now,
+    )
+    return tuple(
+        Trial(
+            metadata=ObjectMeta(
+                name=a.name, namespace=experiment.namespace, uid=f"waiting-{a.name}", resource_version="0"
+            ),
+            spec=TrialSpec(
+                objective=experiment.spec.objective,
+                parameter_assignments=a.parameter_assignments,
+                labels=a.labels,
+            ),
+            status=TrialStatus(conditions=conditions),
+        )
+        for a in waiting
+    )

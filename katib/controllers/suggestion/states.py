@@ -1,0 +1,92 @@
+"""Conditions of a Suggestion: how its conversation with the service stands.
+
+Theory of operation: Created, then DeploymentReady follows the service, then Running once the service accepted the
+experiment. Succeeded (closed by the experiment) and Failed end it; Exhausted says that the search space has no more
+points. Opening a closed one again sets Running False with the reason `Experiment is restarting`, which makes the
+controller validate anew.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from katib.api.conditions import Conditions, find_condition, is_true, set_condition, without_condition
+from katib.api.types import ConditionStatus, ResumePolicy, SuggestionCondition
+
+EXHAUSTED = "Exhausted"
+CLOSED_REASON = "Experiment is succeeded"
+RESTARTING_REASON = "Experiment is restarting"
+
+_CLOSED_MESSAGES = {
+    ResumePolicy.FROM_VOLUME: "Suggestion is succeeded, suggestion volume is not deleted, can be restarted",
+}
+
+
+def is_exhausted(conditions: Conditions) -> bool:
+    """Tell whether the search space has no more points."""
+    return is_true(conditions, EXHAUSTED)
+
+
+def is_closed(conditions: Conditions) -> bool:
+    """Tell whether nothing more will be asked."""
+    return is_true(conditions, SuggestionCondition.SUCCEEDED) or is_true(conditions, SuggestionCondition.FAILED)
+
+
+def created(conditions: Conditions, now: datetime) -> Conditions:
+    """Return the conditions of a Suggestion that was seen."""
+    if find_condition(conditions, SuggestionCondition.CREATED) is not None:
+        return conditions
+    return _set(conditions, SuggestionCondition.CREATED, "True", "SuggestionCreated", "Suggestion is created", now)
+
+
+def deployment_ready(conditions: Conditions, ready: bool, now: datetime) -> Conditions:
+    """Return the conditions with what is known of the service."""
+    if ready:
+        return _set(
+            conditions, SuggestionCondition.DEPLOYMENT_READY, "True", "DeploymentReady", "Deployment is ready", now
+        )
+    return _set(
+        conditions, SuggestionCondition.DEPLOYMENT_READY, "False", "DeploymentNotReady", "Deployment is not ready", now
+    )
+
+
+def running(conditions: Conditions, now: datetime) -> Conditions:
+    """Return the conditions of a Suggestion whose service accepted the experiment."""
+    conditions = without_condition(conditions, SuggestionCondition.SUCCEEDED)
+    return _set(conditions, SuggestionCondition.RUNNING, "True", "SuggestionRunning", "Suggestion is running", now)
+
+
+def restarting(conditions: Conditions, now: datetime) -> Conditions:
+    """Return the conditions of a closed Suggestion that is opened again."""
+    conditions = without_condition(conditions, SuggestionCondition.SUCCEEDED)
+    return _set(conditions, SuggestionCondition.RUNNING, "False", RESTARTING_REASON, "Suggestion is not running", now)
+
+
+def failed(conditions: Conditions, message: str, now: datetime) -> Conditions:
+    """Return the conditions of a Suggestion that cannot go on."""
+    return _set(conditions, SuggestionCondition.FAILED, "True", "SuggestionFailed", message, now)
+
+
+def exhausted(conditions: Conditions, now: datetime) -> Conditions:
+    """Return the conditions of a Suggestion whose service has no more points."""
+    return _set(conditions, EXHAUSTED, "True", "SearchSpaceExhausted", "Suggestion service has reached the end", now)
+
+
+def closed(conditions: Conditions, resume_policy: str, now: datetime) -> Conditions:
+    """Return the conditions of a Suggestion whose experiment is over."""
+    if is_true(conditions, SuggestionCondition.SUCCEEDED):
+        return conditions
+    for type_, message in (
+        (SuggestionCondition.RUNNING, "Suggestion is not running"),
+        (SuggestionCondition.DEPLOYMENT_READY, "Deployment is not ready"),
+    ):
+        if find_condition(conditions, type_) is not None:
+            conditions = _set(conditions, type_, "False", "Suggestion is succeeded", message, now)
+    message = _CLOSED_MESSAGES.get(
+        ResumePolicy(resume_policy or "Never"), "Suggestion is succeeded, can't be restarted"
+    )
+    return _set(conditions, SuggestionCondition.SUCCEEDED, "True", CLOSED_REASON, message, now)
+
+
+def _set(conditions: Conditions, type_: str, status: str, reason: str, message: str, now: datetime) -> Conditions:
+    return set_condition(conditions, type_, ConditionStatus(status), reason=reason, message=message, now=now)

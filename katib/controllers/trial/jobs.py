@@ -1,0 +1,84 @@
+"""Jobs of trials: any kind, found through a cache where one is kept, and judged by condition paths."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from katib.api.names import METRICS_REPORT_ANNOTATION
+from katib.api.types import Trial
+from katib.controllers.trial.plan import JobView, Judgement
+from katib.errors import NotFoundError
+from katib.runtime.informer import Informer
+from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.templates.condition_path import parse
+
+
+class Jobs:
+    """Reads jobs.
+
+    Args:
+        store: Asked for kinds without a cache.
+        caches: Informers of the kinds that trials usually run as.
+    """
+
+    def __init__(self, store: ObjectStore, caches: Mapping[Kind, Informer[Object]]) -> None:
+        self._store = store
+        self._caches = caches
+
+    def find(self, trial: Trial) -> Object | None:
+        """Return the job of a trial, None when there is none. A job that somebody else owns does not count."""
+        kind = job_kind(trial)
+        key = Key(trial.namespace, trial.name)
+        cache = self._caches.get(kind)
+        job = cache.get(key) if cache is not None else self._live(kind, key)
+        return job if job is not None and _is_owned(job, trial) else None
+
+    def _live(self, kind: Kind, key: Key) -> Object | None:
+        try:
+            return self._store.get(kind, key)
+        except NotFoundError:
+            return None
+
+
+def job_kind(trial: Trial) -> Kind:
+    """Return the kind that a trial runs as."""
+    return Kind.of(trial.spec.run_spec or {})
+
+
+def view_of(job: Object, trial: Trial, now: datetime) -> JobView:
+    """Return what matters of a job, judged by the trial's two conditions."""
+    failed = _judge(trial.spec.failure_condition, job)
+    succeeded = _judge(trial.spec.success_condition, job)
+    ended = failed is not None or succeeded is not None
+    annotations = job.get("metadata", {}).get("annotations") or {}
+    return JobView(
+        failed=failed,
+        succeeded=succeeded,
+        ended_at=_end_of(job, now) if ended else None,
+        metrics_report=annotations.get(METRICS_REPORT_ANNOTATION, ""),
+    )
+
+
+def _judge(path: str, job: Object) -> Judgement | None:
+    satisfied = parse(path).evaluate(job) if path else None
+    return None if satisfied is None else Judgement(satisfied.reason, satisfied.message)
+
+
+def _end_of(job: Object, now: datetime) -> datetime:
+    """Return when the job ended, as far as it says so: its completion time, else its last transition, else now."""
+    status = job.get("status") or {}
+    conditions = status.get("conditions")
+    last = conditions[-1] if isinstance(conditions, list) and conditions else {}
+    for text in (status.get("completionTime"), last.get("lastTransitionTime") if isinstance(last, dict) else None):
+        if isinstance(text, str):
+            try:
+                return datetime.fromisoformat(text).astimezone(UTC)
+            except ValueError:
+                continue
+    return now
+
+
+def _is_owned(job: Object, trial: Trial) -> bool:
+    owners = job.get("metadata", {}).get("ownerReferences") or ()
+    return any(owner.get("uid") == trial.metadata.uid for owner in owners)

@@ -1,0 +1,140 @@
+"""Reconciles a Trial: its job runs, is judged, and leaves an observation behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+from katib.api.names import TRIAL_FINALIZER
+from katib.api.types import Observation, Trial
+from katib.controllers.freshness import Freshness
+from katib.controllers.kinds import TRIAL, key_of, owned_by, with_metadata, with_status
+from katib.controllers.ports import EventRecorder, ObservationLog
+from katib.controllers.settings import ControllerSettings
+from katib.controllers.trial.jobs import Jobs, job_kind, view_of
+from katib.controllers.trial.plan import JobView, Observed, TrialPlan, needs_observation, plan_trial
+from katib.controllers.trial_states import ACTIVE, state_of
+from katib.errors import AlreadyExistsError, NotFoundError, TerminalError
+from katib.runtime.clock import Clock
+from katib.runtime.controller import DONE, Result
+from katib.runtime.informer import Informer
+from katib.runtime.objects import Key, Kind, Object, ObjectStore
+
+_DELETION_POLL_SECONDS = 0.5
+
+
+class TrialReconciler:
+    """Moves one trial at a time towards its end."""
+
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        trials: Informer[Trial],
+        jobs: Mapping[Kind, Informer[Object]],
+        observations: ObservationLog,
+        events: EventRecorder,
+        clock: Clock,
+        settings: ControllerSettings,
+    ) -> None:
+        self._store = store
+        self._trials = trials
+        self._jobs = Jobs(store, jobs)
+        self._observations = observations
+        self._events = events
+        self._clock = clock
+        self._settings = settings
+        self._fresh = Freshness()
+
+    def reconcile(self, key: Key) -> Result:
+        """Move one trial a step closer to its end."""
+        trial = self._trials.get(key)
+        if trial is None or self._fresh.is_stale(trial):
+            return DONE
+        with suppress(NotFoundError):  # it went away meanwhile; the event of that is on its way
+            if trial.metadata.deletion_timestamp is not None:
+                return self._clean_up(trial)
+            if TRIAL_FINALIZER not in trial.metadata.finalizers:
+                self._store.update(with_metadata(trial, finalizers=(*trial.metadata.finalizers, TRIAL_FINALIZER)))
+                self._fresh.replaced(trial)
+                return DONE
+            return self._progress(trial)
+        return DONE
+
+    def _progress(self, trial: Trial) -> Result:
+        now = self._clock.now()
+        job = self._jobs.find(trial)
+        view = None if job is None else view_of(job, trial, now)
+        plan = plan_trial(
+            Observed(
+                trial,
+                view,
+                self._observe(trial, view),
+                metrics_timeout_seconds=self._settings.metrics_timeout_seconds,
+                now=now,
+            )
+        )
+        return self._apply(trial, plan)
+
+    def _observe(self, trial: Trial, job: JobView | None) -> Observation | None:
+        if trial.spec.objective is None or not needs_observation(trial, job):
+            return None
+        return self._observations.summarize(trial.name, trial.spec.objective.metric_names)
+
+    def _apply(self, trial: Trial, plan: TrialPlan) -> Result:
+        if plan.create_job and not self._create_job(trial):
+            return DONE
+        if plan.status != trial.status:
+            self._store.update_status(with_status(trial, plan.status))
+            self._fresh.replaced(trial)
+        if plan.event is not None:
+            event = plan.event
+            self._events.record(trial, warning=event.warning, reason=event.reason, message=event.message)
+        if plan.delete_job:
+            self._delete_job(trial)
+        return Result(plan.again_after_seconds)
+
+    def _create_job(self, trial: Trial) -> bool:
+        """Create the job unless the trial is over by now; a job that is there already is as good.
+
+        The cache may be behind both the trial and its job, and a second run of a finished trial would be wrong, so the
+        trial is read anew first.
+        """
+        current = Trial.decode(self._store.get(TRIAL, key_of(trial)))
+        if state_of(current) not in ACTIVE or current.metadata.uid != trial.metadata.uid:
+            return False
+        run_spec = trial.spec.run_spec or {}
+        metadata = {
+            **run_spec.get("metadata", {}),
+            "ownerReferences": [owned_by(trial).encode()],
+        }
+        try:
+            self._store.create({**run_spec, "metadata": metadata})
+        except AlreadyExistsError:
+            self._check_owner(trial)
+        return True
+
+    def _check_owner(self, trial: Trial) -> None:
+        kind = job_kind(trial)
+        owners = self._store.get(kind, key_of(trial)).get("metadata", {}).get("ownerReferences") or ()
+        if all(owner.get("uid") != trial.metadata.uid for owner in owners):
+            raise TerminalError(
+                f"{kind.kind} {key_of(trial)} exists and does not belong to the trial; delete it so that the trial can run"
+            )
+
+    def _delete_job(self, trial: Trial) -> None:
+        with suppress(NotFoundError):
+            self._store.delete(job_kind(trial), key_of(trial))
+
+    def _clean_up(self, trial: Trial) -> Result:
+        """Let the job go first, then its metrics, then the trial, so that nothing is reported after the clean-up."""
+        if TRIAL_FINALIZER not in trial.metadata.finalizers:
+            return DONE
+        if self._jobs.find(trial) is not None:
+            self._delete_job(trial)
+            return Result(_DELETION_POLL_SECONDS)
+        self._observations.delete(trial.name)
+        finalizers = tuple(f for f in trial.metadata.finalizers if f != TRIAL_FINALIZER)
+        self._store.update(with_metadata(trial, finalizers=finalizers))
+        self._fresh.forget(trial.metadata.uid)
+        return DONE
