@@ -1,0 +1,11 @@
+"""The feasible space: parameters, their values, and how values travel between text, Python and the unit interval.
+
+Belongs here: the meaning of bounds, steps, distributions and lists. Does not belong here: search algorithms, the wire.
+Pure Python, so that a service which only draws at random starts at once.
+"""
+
+from katib.space.assignments import check_assignments
+from katib.space.parameters import Choice, Grid, Interval, Parameter, Value
+from katib.space.search_space import Point, SearchSpace
+
+__all__ = ["Choice", "Grid", "Interval", "Parameter", "Point", "SearchSpace", "Value", "check_assignments"]
