@@ -17,9 +17,8 @@ EXHAUSTED = "Exhausted"
 CLOSED_REASON = "Experiment is succeeded"
 RESTARTING_REASON = "Experiment is restarting"
 
-_CLOSED_MESSAGES = {
-    ResumePolicy.FROM_VOLUME: "Suggestion is succeeded, suggestion volume is not deleted, can be restarted",
-}
+_CLOSED_FOR_GOOD = "Suggestion is succeeded, can't be restarted"
+_CLOSED_FOR_NOW = "Suggestion is succeeded, suggestion volume is not deleted, can be restarted"
 
 
 def is_exhausted(conditions: Conditions) -> bool:
@@ -82,9 +81,7 @@ def closed(conditions: Conditions, resume_policy: str, now: datetime) -> Conditi
     ):
         if find_condition(conditions, type_) is not None:
             conditions = _set(conditions, type_, "False", "Suggestion is succeeded", message, now)
-    message = _CLOSED_MESSAGES.get(
-        ResumePolicy(resume_policy or "Never"), "Suggestion is succeeded, can't be restarted"
-    )
+    message = _CLOSED_FOR_NOW if resume_policy == ResumePolicy.FROM_VOLUME else _CLOSED_FOR_GOOD
     return _set(conditions, SuggestionCondition.SUCCEEDED, "True", CLOSED_REASON, message, now)
 
 

@@ -1,9 +1,9 @@
 """What to do about a trial, decided from what is observed. Pure: no I/O, no clock.
 
-Theory of operation. A trial's job is created once and judged by the two conditions of the template, failure first. A job
-that succeeded is not the end yet: the observation has to be read. It is there (Succeeded, or EarlyStopped when the
-collector ended the job), or the collector says why it is not (MetricsUnavailable), or it is waited for until the metrics
-timeout. A trial that has ended keeps its end; its job is removed unless the template says to retain it.
+Theory of operation. A trial's job is created once and judged by the two conditions of the template, failure first. A
+job that succeeded is not the end yet: the observation has to be read. It is there (Succeeded, or EarlyStopped when the
+collector ended the job), or the collector says why it is not (MetricsUnavailable), or it is waited for until the
+metrics timeout. A trial that has ended keeps its end; its job is removed unless the template says to retain it.
 """
 
 from __future__ import annotations
@@ -126,10 +126,9 @@ def _completed(seen: Observed, status: TrialStatus) -> TrialPlan:
         and seen.job is not None
         and seen.job.ended_at is None
     )
-    return TrialPlan(
-        status=status,
-        delete_job=seen.job is not None and not seen.trial.spec.retain_run and not waits,
-    )
+    # A job that still runs for a killed trial has to go whatever the template says: `retain` keeps finished jobs.
+    unwanted = not seen.trial.spec.retain_run or is_true(status.conditions, TrialCondition.KILLED)
+    return TrialPlan(status=status, delete_job=seen.job is not None and unwanted and not waits)
 
 
 def _failed(seen: Observed, status: TrialStatus, judged: Judgement) -> TrialPlan:

@@ -119,7 +119,7 @@ class TrialReconciler:
         owners = self._store.get(kind, key_of(trial)).get("metadata", {}).get("ownerReferences") or ()
         if all(owner.get("uid") != trial.metadata.uid for owner in owners):
             raise TerminalError(
-                f"{kind.kind} {key_of(trial)} exists and does not belong to the trial; delete it so that the trial can run"
+                f"{kind.kind} {key_of(trial)} belongs to somebody else; delete it so that the trial can run"
             )
 
     def _delete_job(self, trial: Trial) -> None:
