@@ -133,7 +133,14 @@ class ObjectStore(Protocol):
         labels: Mapping[str, str] | None = None,
         owner_uid: str | None = None,
     ) -> ObjectList:
-        """Return the objects of a kind that carry all these labels and, if given, name this owner. None: any namespace."""
+        """Return the objects of a kind, in order of creation.
+
+        Args:
+            kind: Which kind.
+            namespace: Only objects of this namespace; None: of any.
+            labels: Only objects that carry all of these.
+            owner_uid: Only objects with an owner reference to this uid.
+        """
 
     def create(self, obj: Object) -> Object:
         """Store a new object and return it as stored. An empty name with a `generateName` gets a random suffix.

@@ -1,0 +1,133 @@
+"""The loop around a reconciler: take a key, reconcile it, decide when to look again."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from katib.errors import ConflictError, InvalidError, TerminalError, UnavailableError
+from katib.runtime.objects import Key
+from katib.runtime.work_queue import WorkQueue
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a reconcile ended well.
+
+    Attributes:
+        requeue_after_seconds: When to look again even if nothing changes; None: only on the next change.
+    """
+
+    requeue_after_seconds: float | None = None
+
+
+DONE = Result()
+"""Nothing more to do until something changes."""
+
+Reconcile = Callable[[Key], Result]
+OnError = Callable[[Key, Exception], None]
+
+
+def _ignore(_key: Key, _error: Exception) -> None:
+    """Do nothing about an error beyond logging it."""
+
+
+class Controller:
+    """Worker threads that reconcile the keys of a queue.
+
+    What the reconciler raises decides what follows:
+
+    - ConflictError: the cache was behind. Tried again with back-off; neither logged nor reported.
+    - UnavailableError: tried again with back-off.
+    - TerminalError, InvalidError: not tried again until the object changes.
+    - Anything else is a bug somewhere: tried again with back-off, logged with its traceback.
+
+    Every failure is logged once, here, with `controller`, `key` and `reconcile_id` as extra fields of the record.
+
+    Args:
+        name: For logs and thread names.
+        reconcile: Moves one key a step closer to its spec. Called from several threads, never at once for one key.
+        queue: Where keys come from. Whoever watches objects adds to it; `stop` shuts it down.
+        workers: How many keys are reconciled at once.
+        on_error: Told of every failure but conflicts, on the worker's thread.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reconcile: Reconcile,
+        queue: WorkQueue[Key] | None = None,
+        *,
+        workers: int = 1,
+        on_error: OnError = _ignore,
+    ) -> None:
+        self.name = name
+        self.queue: WorkQueue[Key] = WorkQueue() if queue is None else queue
+        self._reconcile = reconcile
+        self._on_error = on_error
+        self._ids = itertools.count(1)
+        self._threads = [
+            threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(workers)
+        ]
+
+    def start(self) -> None:
+        """Start the workers."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Let running reconciles finish, drop the rest, and wait for the workers to end."""
+        self.queue.shut_down()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+
+    def process_next(self, timeout_seconds: float | None = None) -> bool:
+        """Reconcile one key on this thread; return whether there was one. The body of a worker, for single steps."""
+        key = self.queue.get(timeout_seconds)
+        if key is None:
+            return False
+        try:
+            self._process(key)
+        finally:
+            self.queue.done(key)
+        return True
+
+    def _work(self) -> None:
+        while self.process_next():
+            pass
+
+    def _process(self, key: Key) -> None:
+        reconcile_id = f"{self.name}-{next(self._ids)}"
+        try:
+            result = self._reconcile(key)
+        except ConflictError:
+            self.queue.add_rate_limited(key)
+        except Exception as error:  # noqa: BLE001 - the loop outlives every reconciler; the log gets the traceback
+            self._fail(key, error, reconcile_id)
+        else:
+            self.queue.forget(key)
+            if result.requeue_after_seconds is not None:
+                self.queue.add_after(key, result.requeue_after_seconds)
+
+    def _fail(self, key: Key, error: Exception, reconcile_id: str) -> None:
+        extra = {"controller": self.name, "key": str(key), "reconcile_id": reconcile_id}
+        match error:
+            case TerminalError() | InvalidError():
+                self.queue.forget(key)
+                _log.error("Reconcile failed for good: %s", error, extra=extra)
+            case UnavailableError():
+                delay = self.queue.add_rate_limited(key)
+                _log.warning("Reconcile postponed: %s", error, extra=extra | {"retry_after_seconds": delay})
+            case _:
+                delay = self.queue.add_rate_limited(key)
+                _log.error("Reconcile failed", extra=extra | {"retry_after_seconds": delay}, exc_info=error)
+        try:
+            self._on_error(key, error)
+        except Exception:  # noqa: BLE001 - a broken hook must not end the worker
+            _log.exception("Error hook failed", extra=extra)

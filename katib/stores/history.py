@@ -1,0 +1,134 @@
+"""Recent changes and who watches them. In memory: the process that writes is the process that watches.
+
+A ring keeps the newest changes, so that a watch can start a little in the past; whoever asks for more is told to list
+again. Delivery is a hand-over between threads without polling, about 20 microseconds.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from katib.errors import ExpiredError
+from katib.runtime.objects import Kind, WatchEvent
+
+KEPT_CHANGES = 1_000
+"""An informer watches from the list it made a moment ago. More would only hold memory: a change holds its object."""
+
+LONGEST_BACKLOG = 20_000
+"""Changes that one watch may be behind; listing again is cheaper from there on."""
+
+
+class History:
+    """The newest changes of all kinds, and the open watches. Safe to call from any thread.
+
+    Args:
+        revision: Revision of the store when the history begins; nothing before it can be watched.
+        kept_changes: How many changes are kept for watches that start in the past.
+        longest_backlog: How many changes a watch may leave unread.
+    """
+
+    def __init__(
+        self, revision: int, *, kept_changes: int = KEPT_CHANGES, longest_backlog: int = LONGEST_BACKLOG
+    ) -> None:
+        self._lock = threading.Lock()
+        self._changes: deque[tuple[int, Kind, WatchEvent]] = deque()
+        self._begin = revision
+        self._kept_changes = kept_changes
+        self._longest_backlog = longest_backlog
+        self._watches: dict[Kind, list[StoreWatch]] = {}
+
+    def publish(self, events: Sequence[WatchEvent]) -> None:
+        """Tell committed changes to whoever watches. The caller publishes in order of revision."""
+        with self._lock:
+            for event in events:
+                kind = Kind.of(event.object)
+                revision = int(event.resource_version)
+                self._changes.append((revision, kind, event))
+                if len(self._changes) > self._kept_changes:
+                    self._begin = self._changes.popleft()[0]
+                for watch in self._watches.get(kind, ()):
+                    watch.offer(revision, event)
+
+    def watch(self, kind: Kind, since: str) -> StoreWatch:
+        """Return a stream of the changes of a kind after a revision.
+
+        Raises:
+            ExpiredError: That revision is no longer kept, or was never given.
+        """
+        if not (since.isascii() and since.isdigit()):
+            raise ExpiredError(f"watch of {kind.kind}: {since!r} is no revision of this store; list again")
+        revision = int(since)
+        with self._lock:
+            if revision < self._begin:
+                raise ExpiredError(
+                    f"watch of {kind.kind}: revision {revision} is older than {self._begin}, the oldest; list again"
+                )
+            watch = StoreWatch(self, kind, revision, self._longest_backlog)
+            for changed, changed_kind, event in self._changes:
+                if changed_kind == kind:
+                    watch.offer(changed, event)
+            self._watches.setdefault(kind, []).append(watch)
+        return watch
+
+    def forget(self, watch: StoreWatch) -> None:
+        """Stop telling a watch."""
+        with self._lock:
+            watches = self._watches.get(watch.kind, [])
+            if watch in watches:
+                watches.remove(watch)
+
+
+class StoreWatch:
+    """A watch fed by a history: `katib.runtime.objects.Watch`."""
+
+    def __init__(self, history: History, kind: Kind, since: int, longest_backlog: int) -> None:
+        self.kind = kind
+        self._history = history
+        self._since = since
+        self._longest_backlog = longest_backlog
+        self._queue: queue.SimpleQueue[WatchEvent | None] = (
+            queue.SimpleQueue()
+        )  # None wakes the reader of a closed watch
+        self._overrun = False
+        self._closed = False
+
+    def offer(self, revision: int, event: WatchEvent) -> None:
+        """Take a change, unless the reader has seen it or is too far behind. Called under the history's lock."""
+        if revision <= self._since or self._overrun:
+            return
+        if self._queue.qsize() >= self._longest_backlog:
+            self._overrun = True
+        else:
+            self._queue.put(event)
+
+    def next(self, timeout_seconds: float | None = None) -> WatchEvent | None:
+        """Return the next change."""
+        if self._closed:
+            return None
+        if self._overrun and self._queue.empty():
+            raise ExpiredError(
+                f"watch of {self.kind.kind}: more than {self._longest_backlog} changes behind; list again"
+            )
+        try:
+            return self._queue.get(timeout=timeout_seconds)
+        except queue.Empty:
+            return None
+
+    def close(self) -> None:
+        """End the stream."""
+        self._closed = True
+        self._history.forget(self)
+        self._queue.put(None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.close()

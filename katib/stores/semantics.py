@@ -1,0 +1,272 @@
+"""What a write makes of one object: pure functions from the stored and the given object to the next stored one.
+
+They follow the Kubernetes API server (protocol in `katib.runtime.objects`). Two things it does that are easy to forget:
+`generation` also grows when an object is marked for deletion, and an object that is marked accepts no new finalizers.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from katib.errors import ConflictError, FieldError, InvalidError, NotFoundError
+from katib.runtime.objects import Kind, Object
+
+Json = dict[str, Any]
+
+_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: no accidental words, as in Kubernetes
+_SUFFIX_LENGTH = 5
+_LONGEST_GENERATED_BASE = 63 - _SUFFIX_LENGTH
+
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_DNS_SUBDOMAIN = re.compile(rf"{_DNS_LABEL.pattern}(\.{_DNS_LABEL.pattern})*")
+_LONGEST_LABEL, _LONGEST_SUBDOMAIN = 63, 253
+
+_SET_BY_STORE = ("uid", "creationTimestamp", "resourceVersion", "generation", "deletionTimestamp")
+
+
+def isolated(obj: Object) -> Json:
+    """Return a deep copy made of JSON types only, checked to be an object that can be stored.
+
+    Raises:
+        InvalidError: It is not JSON, lacks a kind, or its metadata is malformed.
+    """
+    copy: Json = decode(encode(obj))
+    _require_object(copy)
+    return copy
+
+
+def encode(obj: Object) -> str:
+    """Return the JSON text of an object.
+
+    Raises:
+        InvalidError: A value has no JSON form, such as NaN or a date.
+    """
+    try:
+        return _ENCODER.encode(obj)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _invalid("object", f"not JSON: {error}", "use only text, numbers, lists and maps", "not-json") from error
+
+
+def decode(text: str) -> Json:
+    """Return the object of a JSON text."""
+    obj: Json = _DECODER.decode(text)
+    return obj
+
+
+def created(obj: Json, uid: str, now: datetime, *, has_status: bool) -> Json:
+    """Return a new object as stored, but for its revision."""
+    metadata = obj["metadata"]
+    for name in _SET_BY_STORE:
+        metadata.pop(name, None)
+    _require_names(metadata)
+    metadata["uid"] = uid
+    metadata["creationTimestamp"] = _time(now)
+    metadata["generation"] = 1
+    if has_status:
+        obj.pop("status", None)
+    return obj
+
+
+def updated(stored: Object, obj: Json, *, has_status: bool) -> Json | None:
+    """Return an object with everything but its status replaced, still with its old revision; None when nothing changes.
+
+    Raises:
+        ConflictError, NotFoundError, InvalidError: As `ObjectStore.update`.
+    """
+    _require_same(stored, obj)
+    _require_no_new_finalizers(stored, obj)
+    if has_status:
+        obj.pop("status", None)
+        if "status" in stored:
+            obj["status"] = stored["status"]
+    kept = stored["metadata"]
+    for name in _SET_BY_STORE:
+        obj["metadata"].pop(name, None)
+        if name in kept:
+            obj["metadata"][name] = kept[name]
+    if _same(stored, obj):
+        return None
+    if not _same(_desired(stored, has_status=has_status), _desired(obj, has_status=has_status)):
+        obj["metadata"]["generation"] = kept["generation"] + 1
+    return obj
+
+
+def status_updated(stored: Object, obj: Json) -> Json | None:
+    """Return an object with its status replaced, still with its old revision; None when nothing changes.
+
+    Raises:
+        ConflictError, NotFoundError: As `ObjectStore.update_status`.
+    """
+    _require_same(stored, obj)
+    following = {name: value for name, value in stored.items() if name != "status"}
+    if "status" in obj:
+        following["status"] = obj["status"]
+    return None if _same(stored, following) else following
+
+
+def marked_for_deletion(stored: Object, now: datetime) -> Json | None:
+    """Return an object that waits for its finalizers, still with its old revision; None when it does so already."""
+    metadata = stored["metadata"]
+    if "deletionTimestamp" in metadata:
+        return None
+    return _with_metadata(stored, deletionTimestamp=_time(now), generation=metadata["generation"] + 1)
+
+
+def at_revision(obj: Object, revision: int) -> Json:
+    """Return an object with the revision of the write that made it so."""
+    return _with_metadata(obj, resourceVersion=str(revision))
+
+
+def generated_name(obj: Object) -> str:
+    """Return a name made of the object's `generateName` and a random suffix.
+
+    Raises:
+        InvalidError: It has none.
+    """
+    base = obj["metadata"].get("generateName")
+    if not isinstance(base, str) or not base:
+        raise _invalid("metadata.name", "missing", "give the object a name or a generateName", "name-missing")
+    suffix = "".join(random.choices(_SUFFIX_ALPHABET, k=_SUFFIX_LENGTH))
+    return base[:_LONGEST_GENERATED_BASE] + suffix
+
+
+def is_finished(obj: Object) -> bool:
+    """Return whether an object was marked for deletion and waits for nobody any more."""
+    return "deletionTimestamp" in obj["metadata"] and not has_finalizers(obj)
+
+
+def has_finalizers(obj: Object) -> bool:
+    """Return whether somebody has to do something before the object may go."""
+    return bool(obj["metadata"].get("finalizers"))
+
+
+def labels_of(obj: Object) -> Mapping[str, str]:
+    """Return the labels of a stored object."""
+    labels: Mapping[str, str] = obj["metadata"].get("labels") or {}
+    return labels
+
+
+def owner_uids(obj: Object) -> tuple[str, ...]:
+    """Return the uids of the owners of a stored object, each once."""
+    references = obj["metadata"].get("ownerReferences") or ()
+    return tuple(dict.fromkeys(reference["uid"] for reference in references))
+
+
+_ENCODER = json.JSONEncoder(allow_nan=False, check_circular=True, separators=(",", ":"))
+_CANONICAL = json.JSONEncoder(sort_keys=True, check_circular=False)
+_DECODER = json.JSONDecoder()
+
+
+def _same(left: Object, right: Object) -> bool:
+    """Return whether two objects are the same JSON; Python alone would call 1, 1.0 and true equal."""
+    return left == right and _CANONICAL.encode(left) == _CANONICAL.encode(right)
+
+
+def _desired(obj: Object, *, has_status: bool) -> Json:
+    """Return the part of an object whose change makes a new generation."""
+    return {name: value for name, value in obj.items() if name != "metadata" and not (has_status and name == "status")}
+
+
+def _with_metadata(obj: Object, **changes: Any) -> Json:
+    return {**obj, "metadata": {**obj["metadata"], **changes}}
+
+
+def _time(now: datetime) -> str:
+    """Return a moment as Kubernetes writes it: UTC, whole seconds."""
+    return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _require_object(obj: Any) -> None:
+    if not isinstance(obj, dict):
+        raise _invalid(
+            "object", f"a {type(obj).__name__}", "give a map with apiVersion, kind and metadata", "not-a-map"
+        )
+    for name in ("apiVersion", "kind"):
+        if not isinstance(obj.get(name), str) or not obj[name]:
+            raise _invalid(name, f"{obj.get(name)!r} is no name", f"say which {name} the object is of", "kind-missing")
+    metadata = obj.setdefault("metadata", {})
+    if not isinstance(metadata, dict):
+        raise _invalid("metadata", f"a {type(metadata).__name__}", "give a map with a name", "metadata-type")
+    _require_text_map(metadata, "labels")
+    _require_text_map(metadata, "annotations")
+    _require_texts(metadata)
+    _require_owner_references(metadata)
+
+
+def _require_text_map(metadata: Json, name: str) -> None:
+    values = metadata.get(name) or {}
+    if not isinstance(values, dict):
+        raise _invalid(f"metadata.{name}", f"a {type(values).__name__}", "give a map of texts", "metadata-type")
+    for key, value in values.items():
+        if not isinstance(value, str):
+            raise _invalid(f"metadata.{name}[{key}]", f"{value!r} is no text", "put it in quotes", "metadata-type")
+
+
+def _require_texts(metadata: Json) -> None:
+    finalizers = metadata.get("finalizers") or []
+    if not isinstance(finalizers, list) or not all(isinstance(finalizer, str) for finalizer in finalizers):
+        raise _invalid("metadata.finalizers", f"{finalizers!r}", "give a list of names", "metadata-type")
+
+
+def _require_owner_references(metadata: Json) -> None:
+    references = metadata.get("ownerReferences") or []
+    if not isinstance(references, list):
+        raise _invalid("metadata.ownerReferences", f"{references!r}", "give a list of references", "metadata-type")
+    for index, reference in enumerate(references):
+        if not isinstance(reference, dict) or not isinstance(reference.get("uid"), str) or not reference["uid"]:
+            path = f"metadata.ownerReferences[{index}].uid"
+            raise _invalid(path, "missing", "name the owner as it was stored, with its uid", "owner-uid-missing")
+
+
+def _require_names(metadata: Json) -> None:
+    name, namespace = metadata["name"], metadata.get("namespace", "")
+    if not isinstance(name, str) or len(name) > _LONGEST_SUBDOMAIN or not _DNS_SUBDOMAIN.fullmatch(name):
+        remedy = f"use lower case letters, digits, '-' and '.', at most {_LONGEST_SUBDOMAIN}"
+        raise _invalid("metadata.name", f"{name!r} is no DNS name", remedy, "name-dns")
+    if namespace == "":
+        return
+    if not isinstance(namespace, str) or len(namespace) > _LONGEST_LABEL or not _DNS_LABEL.fullmatch(namespace):
+        remedy = f"use lower case letters, digits and '-', at most {_LONGEST_LABEL}"
+        raise _invalid("metadata.namespace", f"{namespace!r} is no DNS label", remedy, "namespace-dns")
+
+
+def _require_same(stored: Object, obj: Json) -> None:
+    """Raise unless `obj` is an edit of `stored`, made from its latest revision."""
+    kept, given = stored["metadata"], obj["metadata"]
+    if given.get("uid", kept["uid"]) != kept["uid"]:
+        raise NotFoundError(
+            f"{describe(stored)}: uid {given['uid']} is gone, another object has its name; read the new one"
+        )
+    version = given.get("resourceVersion")
+    if not version:
+        remedy = "read the object and update what was read"
+        raise _invalid("metadata.resourceVersion", "missing in an update", remedy, "revision-missing")
+    if version != kept["resourceVersion"]:
+        raise ConflictError(
+            f"{describe(stored)}: revision {version} is not the latest, {kept['resourceVersion']}; read it again"
+        )
+
+
+def _require_no_new_finalizers(stored: Object, obj: Json) -> None:
+    if "deletionTimestamp" not in stored["metadata"]:
+        return
+    known = stored["metadata"].get("finalizers") or []
+    for finalizer in obj["metadata"].get("finalizers") or []:
+        if finalizer not in known:
+            cause = f"{finalizer!r} added while the object is being deleted"
+            raise _invalid("metadata.finalizers", cause, "leave it out", "finalizer-on-deletion")
+
+
+def describe(obj: Object) -> str:
+    """Return how a message names an object: `Trial team/a-1`."""
+    metadata = obj["metadata"]
+    return f"{Kind.of(obj).kind} {metadata.get('namespace', '')}/{metadata.get('name', '')}"
+
+
+def _invalid(path: str, cause: str, remedy: str, origin: str) -> InvalidError:
+    return InvalidError([FieldError(path, cause, remedy, origin)])

@@ -1,0 +1,161 @@
+"""What a write does to all objects: one object changes, others follow their owners.
+
+`Rows` is what a store brings: a place for objects, already inside a transaction. `Transaction` works on it and collects
+the events to publish once the rows are committed. Garbage collection happens in the same transaction as the deletion
+that causes it, so no reader ever sees an object without its owner:
+
+- an object goes when it was deleted and has no finalizers (left),
+- with it go the objects that name it as an owner, unless another of their owners still exists; those with finalizers
+  are marked and wait,
+- an object that is created under owners none of which exists goes at once: its creator acted on an old reading.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Collection
+from datetime import datetime
+from typing import Protocol
+
+from katib.errors import AlreadyExistsError, InternalError, NotFoundError
+from katib.runtime.objects import EventType, Key, Kind, Object, WatchEvent
+from katib.stores import semantics
+from katib.stores.semantics import Json
+
+_NAME_TRIES = 8
+"""Suffixes are one in 14 million; a second try is rare, an eighth means that something else is wrong."""
+
+
+class Rows(Protocol):
+    """Where a store keeps objects, inside one write transaction. Objects given to it are never changed afterwards."""
+
+    def next_revision(self) -> int:
+        """Return a revision greater than any before."""
+
+    def find(self, kind: Kind, key: Key) -> Object | None:
+        """Return an object or None."""
+
+    def has_uid(self, uid: str) -> bool:
+        """Return whether an object with this uid exists."""
+
+    def owned_by(self, uid: str) -> list[Object]:
+        """Return the objects of any kind that name this uid as an owner, in order of creation."""
+
+    def insert(self, obj: Object) -> None:
+        """Add an object under a new name."""
+
+    def replace(self, old: Object, new: Object) -> None:
+        """Put an object in place of its earlier state."""
+
+    def remove(self, obj: Object) -> None:
+        """Take an object away."""
+
+
+class Transaction:
+    """One write and all that follows from it.
+
+    Args:
+        rows: Where the objects are.
+        status_kinds: Kinds with a status subresource.
+        now: When the write happens.
+    """
+
+    def __init__(self, rows: Rows, status_kinds: Collection[Kind], now: datetime) -> None:
+        self.events: list[WatchEvent] = []
+        self._rows = rows
+        self._status_kinds = status_kinds
+        self._now = now
+
+    def create(self, obj: Json) -> Object:
+        """Store a new, isolated object."""
+        kind = Kind.of(obj)
+        self._choose_name(kind, obj)
+        new = semantics.created(obj, str(uuid.uuid4()), self._now, has_status=kind in self._status_kinds)
+        new = semantics.at_revision(new, self._rows.next_revision())
+        self._rows.insert(new)
+        self.events.append(WatchEvent(EventType.ADDED, new))
+        if self._is_garbage(new):
+            self._delete(new)
+        return new
+
+    def update(self, obj: Json) -> Object:
+        """Replace everything but the status with that of an isolated object."""
+        old = self._existing(Kind.of(obj), Key.of(obj))
+        new = semantics.updated(old, obj, has_status=Kind.of(obj) in self._status_kinds)
+        if new is None:
+            return old
+        if semantics.is_finished(new):
+            return self._remove(old, new)
+        return self._replace(old, new)
+
+    def update_status(self, obj: Json) -> Object:
+        """Replace the status with that of an isolated object."""
+        if Kind.of(obj) not in self._status_kinds:
+            raise InternalError(f"{semantics.describe(obj)}: this kind has no separate status; use update")
+        old = self._existing(Kind.of(obj), Key.of(obj))
+        new = semantics.status_updated(old, obj)
+        return old if new is None else self._replace(old, new)
+
+    def delete(self, kind: Kind, key: Key, uid: str | None) -> None:
+        """Delete an object and what it owns, or mark it when it has finalizers."""
+        old = self._existing(kind, key)
+        if uid is not None and uid != old["metadata"]["uid"]:
+            raise NotFoundError(f"{semantics.describe(old)}: uid {uid} is gone, another object has its name")
+        self._delete(old)
+
+    def _existing(self, kind: Kind, key: Key) -> Object:
+        obj = self._rows.find(kind, key)
+        if obj is None:
+            raise NotFoundError(f"{kind.kind} {key}: not found")
+        return obj
+
+    def _choose_name(self, kind: Kind, obj: Json) -> None:
+        if obj["metadata"].get("name"):
+            if self._rows.find(kind, Key.of(obj)) is not None:
+                raise AlreadyExistsError(f"{semantics.describe(obj)}: exists; delete it or choose another name")
+            return
+        for _ in range(_NAME_TRIES):
+            obj["metadata"]["name"] = semantics.generated_name(obj)
+            if self._rows.find(kind, Key.of(obj)) is None:
+                return
+        raise AlreadyExistsError(f"{semantics.describe(obj)}: no free name found; choose another generateName")
+
+    def _replace(self, old: Object, new: Object) -> Object:
+        new = semantics.at_revision(new, self._rows.next_revision())
+        self._rows.replace(old, new)
+        self.events.append(WatchEvent(EventType.MODIFIED, new))
+        return new
+
+    def _delete(self, obj: Object) -> None:
+        if not semantics.has_finalizers(obj):
+            self._remove(obj)
+        elif marked := semantics.marked_for_deletion(obj, self._now):
+            self._replace(obj, marked)
+
+    def _remove(self, stored: Object, last: Object | None = None) -> Object:
+        """Take an object away, then what nobody else owned, and so on; return its last state."""
+        rows = self._rows
+        final = self._bury(stored, last or stored)
+        orphans = deque(rows.owned_by(stored["metadata"]["uid"]))
+        while orphans:
+            orphan = orphans.popleft()
+            if not self._is_garbage(orphan):
+                continue
+            if semantics.has_finalizers(orphan):
+                self._delete(orphan)
+            else:
+                self._bury(orphan, orphan)
+                orphans.extend(rows.owned_by(orphan["metadata"]["uid"]))
+        return final
+
+    def _bury(self, stored: Object, last: Object) -> Object:
+        final = semantics.at_revision(last, self._rows.next_revision())
+        self._rows.remove(stored)
+        self.events.append(WatchEvent(EventType.DELETED, final))
+        return final
+
+    def _is_garbage(self, obj: Object) -> bool:
+        """Return whether an object had owners and all of them are gone."""
+        owners = semantics.owner_uids(obj)
+        return bool(owners) and not any(self._rows.has_uid(uid) for uid in owners)

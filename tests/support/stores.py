@@ -1,0 +1,87 @@
+"""Object stores and objects for tests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from katib.runtime.clock import Clock
+from katib.runtime.objects import Key, Kind, Object, ObjectStore, Watch, WatchEvent
+from katib.stores.memory import MemoryStore
+
+WIDGET = Kind("example.org/v1", "Widget")
+GADGET = Kind("example.org/v1", "Gadget")
+CONFIG_MAP = Kind("v1", "ConfigMap")
+STATUS_KINDS = frozenset(
+    {
+        WIDGET,
+        GADGET,
+        Kind("kubeflow.org/v1beta1", "Experiment"),
+        Kind("kubeflow.org/v1beta1", "Suggestion"),
+        Kind("kubeflow.org/v1beta1", "Trial"),
+        Kind("batch/v1", "Job"),
+    }
+)
+"""What the embedded home passes, and two kinds that mean nothing."""
+
+
+def memory_store(clock: Clock | None = None, **options: int) -> MemoryStore:
+    """Return an empty store in memory that knows the status kinds of the product."""
+    return MemoryStore(STATUS_KINDS, clock=clock, **options)
+
+
+def widget(name: str = "a", namespace: str = "team", *, kind: Kind = WIDGET, **fields: Any) -> dict[str, Any]:
+    """Return an object to create; `labels`, `finalizers`, `ownerReferences` and so on go to its metadata."""
+    top = {field: fields.pop(field) for field in ("spec", "status", "data") if field in fields}
+    metadata = {"name": name, "namespace": namespace, **fields}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **top}
+
+
+def owned_by(*owners: Object) -> list[dict[str, Any]]:
+    """Return owner references to stored objects."""
+    return [
+        {
+            "apiVersion": owner["apiVersion"],
+            "kind": owner["kind"],
+            "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"],
+        }
+        for owner in owners
+    ]
+
+
+def changed(obj: Object, **changes: Any) -> dict[str, Any]:
+    """Return a copy of an object with top-level fields replaced."""
+    return {**obj, **changes}
+
+
+def with_metadata(obj: Object, **changes: Any) -> dict[str, Any]:
+    """Return a copy of an object with metadata fields replaced."""
+    return {**obj, "metadata": {**obj["metadata"], **changes}}
+
+
+def names(store: ObjectStore, kind: Kind = WIDGET, **options: Any) -> list[str]:
+    """Return the names a list call finds."""
+    return [obj["metadata"]["name"] for obj in store.list(kind, **options).items]
+
+
+def world(store: ObjectStore, *kinds: Kind) -> Mapping[tuple[Kind, Key], Object]:
+    """Return everything a store keeps of some kinds."""
+    return {(kind, Key.of(obj)): obj for kind in kinds for obj in store.list(kind).items}
+
+
+def drain(watch: Watch, wait_seconds: float = 0.0) -> list[WatchEvent]:
+    """Return the changes that a watch has now."""
+    events = []
+    while (event := watch.next(wait_seconds)) is not None:
+        events.append(event)
+    return events
+
+
+def eventually(check: Callable[[], object], within_seconds: float = 10.0) -> None:
+    """Poll until a check holds; fail with its last answer when it does not in time."""
+    deadline = time.monotonic() + within_seconds
+    while not (answer := check()):
+        assert time.monotonic() < deadline, f"still {answer!r} after {within_seconds:g} s"
+        time.sleep(0.001)
