@@ -1,0 +1,118 @@
+"""Processes of an engine that is no more.
+
+Every process carries its engine's id in its environment, and the engine notes that id on disk. The next engine in the
+same directory kills what still carries it. A bare pid is never trusted: the kill goes through a pidfd that was opened
+before the mark was checked, so a process that took over the number is never hit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from katib.errors import TerminalError
+from katib.processes import proc
+
+_PAUSE_SECONDS = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRecord:
+    """What an engine leaves on disk to be cleaned up by.
+
+    Attributes:
+        engine_id: The mark in the environment of its processes.
+        boot_id: Which boot of the machine; after another one nothing can be left.
+        pid: Of the engine itself, with its start time.
+        start_time: Clock ticks since boot.
+        guard_pid: Of the guard, with its start time.
+        guard_start_time: Clock ticks since boot.
+    """
+
+    engine_id: str
+    boot_id: str
+    pid: int
+    start_time: int
+    guard_pid: int
+    guard_start_time: int
+
+    def write(self, path: Path) -> None:
+        """Replace the file whole, so that a crash in between leaves the old or the new one."""
+        draft = path.with_suffix(".new")
+        draft.write_text(json.dumps(asdict(self)))
+        draft.replace(path)
+
+    @classmethod
+    def read(cls, path: Path) -> EngineRecord | None:
+        """Return what the last engine wrote; None when there is nothing readable."""
+        try:
+            return cls(**json.loads(path.read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+
+def boot_id() -> str:
+    """Return the identity of this boot, empty where unknown."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def is_alive(pid: int, start_time: int) -> bool:
+    """Tell whether that very process still runs; one that ended and waits to be reaped does not."""
+    stat = proc.read_stat(pid)
+    return stat is not None and stat.start_time == start_time and stat.state not in {"Z", "X"}
+
+
+def clean_up_after(record: EngineRecord, *, patience_seconds: float = 10.0) -> int:
+    """Kill what an engine left behind and return how many processes that were.
+
+    Raises:
+        TerminalError: That engine is alive: two engines must not share a directory.
+    """
+    if record.boot_id != boot_id():
+        return 0
+    if record.pid != os.getpid() and is_alive(record.pid, record.start_time):
+        raise TerminalError(
+            f"another engine (process {record.pid}) is at work in this directory; end it or choose another directory"
+        )
+    # Its guard knows descendants that hid their mark; it is already killing, so let it finish first.
+    deadline = time.monotonic() + patience_seconds / 2
+    while is_alive(record.guard_pid, record.guard_start_time) and time.monotonic() < deadline:
+        time.sleep(_PAUSE_SECONDS)
+    return len(sweep(record.engine_id, patience_seconds=patience_seconds))
+
+
+def sweep(engine_id: str, *, patience_seconds: float = 10.0) -> set[int]:
+    """Kill every process that carries the mark of an engine, until none is left; return who they were."""
+    killed: set[int] = set()
+    deadline = time.monotonic() + patience_seconds
+    while found := [pid for pid in proc.pids_with(proc.ENGINE_ID, engine_id) if _kill_marked(pid, engine_id)]:
+        killed.update(found)
+        if time.monotonic() > deadline:
+            break
+        time.sleep(_PAUSE_SECONDS)
+    return killed
+
+
+def _kill_marked(pid: int, engine_id: str) -> bool:
+    """Kill a process if it carries the mark; True when it did and was alive."""
+    try:
+        fd = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        if proc.environment_value(pid, proc.ENGINE_ID) != engine_id:
+            return False
+        signal.pidfd_send_signal(fd, signal.SIGKILL)
+    except OSError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(fd)
