@@ -1,0 +1,10 @@
+"""Reads what a training program prints and turns it into readings of metrics.
+
+Belongs here: parsers (bytes in, readings out, no I/O), sources that fetch the bytes, early stopping rules evaluated in
+the stream, and the reporter that hands readings to an observation log.
+Does not belong here: trials, processes, storage. It imports only `katib.api` and `katib.rpc`, because it also runs as a
+sidecar.
+
+The path of a byte: a source (a pipe, `sources.FileTail`) -> `collector.Collector.feed` -> a parser of `parsers` ->
+readings -> `reporter.Reporter` -> the log.
+"""

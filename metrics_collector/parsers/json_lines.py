@@ -1,0 +1,99 @@
+"""JSON: one object per line, metrics under their names, time under `timestamp`.
+
+Where this reads more than Katib does:
+
+- A metric may be a number as well as a string; the text of the number is kept as it was written.
+- A line that cannot be decoded is counted and skipped; Katib drops the whole collection.
+- A numeric `timestamp` is seconds with a fraction. Katib reads the digits after the point as a count of nanoseconds
+  (`.5` is 5 ns), so its times of one second are out of order; no program can rely on that, while the order of readings
+  decides which one is the latest. Whole seconds and RFC 3339 text mean the same to both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.api.timestamps import parse_time
+from metrics_collector.parsers.lines import MAX_LINE_BYTES, CandidateLines, Line, Notes
+from metrics_collector.parsers.text import clean_value
+
+TIME_KEY = "timestamp"
+
+
+class _Number(str):
+    """The text of a JSON number, NaN and Infinity included."""
+
+    __slots__ = ()
+
+
+_DECODER = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_Number)
+
+
+class JsonParser:
+    """Reads lines of JSON objects.
+
+    Args:
+        names: The metrics to find, in the order in which one line reports them.
+        limit: Longest line that is examined, in bytes.
+    """
+
+    def __init__(self, names: Iterable[str], *, limit: int = MAX_LINE_BYTES) -> None:
+        self._names = tuple(dict.fromkeys(names))
+        self._lines = CandidateLines((word for name in self._names for word in _spellings(name)), limit)
+
+    @property
+    def notes(self) -> Notes:
+        """What was seen so far."""
+        return self._lines.notes
+
+    def feed(self, data: bytes) -> list[MetricLog]:
+        """Return the readings of all lines that end in this chunk."""
+        return [reading for line in self._lines.feed(data) for reading in self._read(line)]
+
+    def finish(self) -> list[MetricLog]:
+        """Return the readings of a last line without line end."""
+        return [reading for line in self._lines.finish() for reading in self._read(line)]
+
+    def _read(self, line: Line) -> Iterator[MetricLog]:
+        entries = None if line.cut else _decode(line.text)
+        if entries is None:
+            self.notes.broken_lines += 1
+            return
+        time = _time_of(entries.get(TIME_KEY))
+        for name in self._names:
+            value = entries.get(name)
+            text = clean_value(value.encode(errors="replace")) if isinstance(value, str) else ""
+            if text:
+                yield MetricLog(time, name, text)
+
+
+def _decode(line: bytes) -> dict[str, Any] | None:
+    try:
+        entries = _DECODER.decode(line.decode(errors="replace").strip())
+    except (ValueError, RecursionError):
+        return None
+    return entries if isinstance(entries, dict) else None
+
+
+def _spellings(name: str) -> Iterator[bytes]:
+    """Yield the ways in which JSON writers spell a name."""
+    yield name.encode()
+    yield json.dumps(name)[1:-1].encode()  # as ASCII
+    yield json.dumps(name, ensure_ascii=False)[1:-1].encode()
+    yield name.replace("/", "\\/").encode()
+
+
+def _time_of(stamp: object) -> datetime:
+    time: datetime | None = None
+    if isinstance(stamp, _Number):
+        try:
+            time = datetime.fromtimestamp(float(stamp), UTC)
+        except (ValueError, OverflowError, OSError):
+            time = None
+    elif isinstance(stamp, str):
+        time = parse_time(stamp)
+    return time or ZERO_TIME

@@ -1,0 +1,168 @@
+r"""The lines worth a look: those that contain one of the wanted words, cut out of a stream of bytes.
+
+Training logs are large and metric lines rare, so the stream is searched as bytes for the words and only lines around a
+hit are cut out; all other lines cost one pass of a substring search.
+
+A line ends at `\n` or `\r` (progress bars redraw with `\r`), or where the stream ends. Only `\n` counts as a line, as
+`wc -l` counts. Of a line longer than MAX_LINE_BYTES only the first MAX_LINE_BYTES are examined; the rest is skipped, so
+memory stays bounded whatever is printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import re2
+
+MAX_LINE_BYTES = 1 << 20
+
+# Up to so many words one substring search each (about 2 GB/s) beats one RE2 alternation (about 0.6 GB/s).
+_MAX_SEARCHES = 3
+
+_Find = Callable[[bytes, int, int], int]
+"""Returns the first hit in data[start:stop], or -1."""
+
+
+@dataclass(slots=True)
+class Notes:
+    """What a parser has seen.
+
+    Attributes:
+        lines: Lines so far, a last one without line end included.
+        size_bytes: Bytes so far.
+        long_lines: Lines of which only the first part was examined.
+        broken_lines: Lines that mention a metric but could not be decoded.
+    """
+
+    lines: int = 0
+    size_bytes: int = 0
+    long_lines: int = 0
+    broken_lines: int = 0
+
+
+class Line(NamedTuple):
+    """A line that contains a wanted word, without its end."""
+
+    text: bytes
+    cut: bool
+    """True when the line went on beyond the limit."""
+
+
+class CandidateLines:
+    """Cuts the lines that contain any of the words out of a stream."""
+
+    def __init__(self, words: Iterable[bytes], limit: int = MAX_LINE_BYTES) -> None:
+        self.notes = Notes()
+        self._words = _shortest(words)
+        self._limit = limit
+        self._finds = _finds(self._words)
+        self._pending = bytearray()  # the last line so far, up to the limit
+        self._pending_size = 0  # its length including what was skipped
+        self._line_open = False  # bytes came after the last `\n`
+
+    def feed(self, data: bytes) -> list[Line]:
+        """Return the candidate lines that end in this chunk."""
+        if not data:
+            return []
+        self._count(data)
+        lines: list[Line] = []
+        start = 0
+        if self._pending_size:
+            end = _line_end(data, 0, len(data))
+            self._hold(data, 0, end)
+            if end == len(data):
+                return lines
+            lines += self._release()
+            start = end + 1
+        last = max(data.rfind(b"\n", start), data.rfind(b"\r", start))
+        if last >= start:
+            lines += self._scan(data, start, last)
+            start = last + 1
+        self._hold(data, start, len(data))
+        return lines
+
+    def finish(self) -> list[Line]:
+        """Return the last line, when it has no line end and is a candidate."""
+        return self._release()
+
+    def _count(self, data: bytes) -> None:
+        notes = self.notes
+        notes.size_bytes += len(data)
+        notes.lines += data.count(b"\n") - self._line_open
+        self._line_open = not data.endswith(b"\n")
+        notes.lines += self._line_open
+
+    def _hold(self, data: bytes, start: int, end: int) -> None:
+        room = max(0, self._limit - self._pending_size)
+        self._pending += data[start : min(end, start + room)]
+        self._pending_size += end - start
+
+    def _release(self) -> list[Line]:
+        text, cut = bytes(self._pending), self._pending_size > self._limit
+        self._pending.clear()
+        self._pending_size = 0
+        self.notes.long_lines += cut
+        return [Line(text, cut)] if any(word in text for word in self._words) else []
+
+    def _scan(self, data: bytes, start: int, stop: int) -> Iterator[Line]:
+        """Yield the candidates among the complete lines in data[start:stop]."""
+        has_cr = data.find(b"\r", start, stop) >= 0
+        hits = [find(data, start, stop) for find in self._finds]
+        while (hit := min((hit for hit in hits if hit >= 0), default=-1)) >= 0:
+            begin = data.rfind(b"\n", start, hit) + 1 or start
+            if has_cr:
+                begin = data.rfind(b"\r", begin, hit) + 1 or begin
+            end = _line_end(data, hit, stop) if has_cr else _newline(data, hit, stop)
+            yield self._cut_out(data, begin, end)
+            start = end
+            hits = [
+                find(data, end, stop) if 0 <= hit < end else hit for find, hit in zip(self._finds, hits, strict=True)
+            ]
+
+    def _cut_out(self, data: bytes, begin: int, end: int) -> Line:
+        cut = end - begin > self._limit
+        self.notes.long_lines += cut
+        return Line(data[begin : begin + self._limit] if cut else data[begin:end], cut)
+
+
+def _newline(data: bytes, start: int, stop: int) -> int:
+    end = data.find(b"\n", start, stop)
+    return stop if end < 0 else end
+
+
+def _line_end(data: bytes, start: int, stop: int) -> int:
+    newline = _newline(data, start, stop)
+    carriage = data.find(b"\r", start, newline)
+    return newline if carriage < 0 else carriage
+
+
+def _shortest(words: Iterable[bytes]) -> tuple[bytes, ...]:
+    """Drop words that contain another one: who finds `loss` finds `val_loss` too."""
+    unique = {word for word in words if word}
+    return tuple(sorted(word for word in unique if not any(other != word and other in word for other in unique)))
+
+
+def _finds(words: tuple[bytes, ...]) -> tuple[_Find, ...]:
+    """Return searches that together find every word."""
+    if len(words) > _MAX_SEARCHES:
+        return (_alternation(words),)
+    return tuple(_search(word) for word in words)
+
+
+def _search(word: bytes) -> _Find:
+    return lambda data, start, stop: data.find(word, start, stop)
+
+
+def _alternation(words: tuple[bytes, ...]) -> _Find:
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1  # bytes are bytes
+    options.never_capture = True
+    pattern = re2.compile(b"|".join(re2.escape(word) for word in words), options)
+
+    def find(data: bytes, start: int, stop: int) -> int:
+        match = pattern.search(data, start, stop)
+        return -1 if match is None else int(match.start())
+
+    return find

@@ -1,0 +1,120 @@
+"""TEXT: metrics in log lines, found by RE2 patterns of two groups, name and value.
+
+The default pattern reads `name=value`. It takes what Katib's default takes, and `nan` and `inf` as well, where Katib
+reads an empty value: a diverged run says `loss=nan`, and that is a reading. An empty value is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import re2
+
+from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.api.timestamps import MAX_LENGTH, parse_time
+from katib.errors import FieldError, InvalidError
+from metrics_collector.parsers.lines import MAX_LINE_BYTES, CandidateLines, Line, Notes
+
+DEFAULT_FILTER = r"([\w|-]+)\s*=\s*([+-]?(?:(?i:nan|inf(?:inity)?)\b|\d*(?:\.\d+)?(?:[Ee][+-]?\d+)?))"
+
+MAX_VALUE_LENGTH = 1024
+"""Longer text is no value: the filter swallowed a line."""
+
+
+class TextParser:
+    """Reads lines of text.
+
+    Args:
+        names: The metrics to find.
+        filters: RE2 patterns in order of preference; none: the default pattern.
+        limit: Longest part of a line that is examined, in bytes.
+        file_format: As given by the user, to be refused when it is not TEXT.
+
+    Raises:
+        InvalidError: A filter is no RE2 pattern with two groups, or the format is unknown.
+    """
+
+    def __init__(
+        self,
+        names: Iterable[str],
+        filters: Sequence[str] = (),
+        *,
+        limit: int = MAX_LINE_BYTES,
+        file_format: str = "TEXT",
+    ) -> None:
+        if file_format not in {"", "TEXT"}:
+            raise InvalidError([_format_error(file_format)])
+        self._names = {name.encode(): name for name in names}
+        self._filters = _compile(tuple(filters) or (DEFAULT_FILTER,))
+        self._lines = CandidateLines(self._names, limit)
+
+    @property
+    def notes(self) -> Notes:
+        """What was seen so far."""
+        return self._lines.notes
+
+    def feed(self, data: bytes) -> list[MetricLog]:
+        """Return the readings of all lines that end in this chunk."""
+        return [reading for line in self._lines.feed(data) for reading in self._read(line)]
+
+    def finish(self) -> list[MetricLog]:
+        """Return the readings of a last line without line end."""
+        return [reading for line in self._lines.finish() for reading in self._read(line)]
+
+    def _read(self, line: Line) -> Iterator[MetricLog]:
+        text = line.text if line.text.isascii() else line.text.decode(errors="replace").encode()
+        time: datetime | None = None
+        for pattern in self._filters:
+            for match in pattern.finditer(text):
+                name = self._names.get((match.group(1) or b"").strip())
+                value = clean_value(match.group(2) or b"") if name else ""
+                # A match that reaches the end of a cut line may have lost digits.
+                if name and value and not (line.cut and match.end() == len(text)):
+                    time = time or _time_of(text)
+                    yield MetricLog(time, name, value)
+
+
+def clean_value(raw: bytes) -> str:
+    """Return a value as it is kept; empty when it is none."""
+    text = raw[: 4 * MAX_VALUE_LENGTH + 1].decode(errors="replace").strip()
+    return text.replace("\0", "\ufffd") if len(text) <= MAX_VALUE_LENGTH else ""  # PostgreSQL keeps no NUL in text
+
+
+def _time_of(line: bytes) -> datetime:
+    word, blank, _ = line[: MAX_LENGTH + 1].partition(b" ")
+    time = parse_time(word.decode(errors="replace")) if blank and word[:1].isdigit() else None
+    return time or ZERO_TIME
+
+
+def _compile(filters: tuple[str, ...]) -> list[Any]:
+    options = re2.Options()
+    options.log_errors = False
+    compiled, errors = [], []
+    for index, text in enumerate(filters):
+        path = f"source.filter.metricsFormat[{index}]"
+        try:
+            pattern = re2.compile(text.encode(), options)
+        except re2.error as error:
+            cause = f"{text!r} is no RE2 expression ({_reason(error)})"
+            errors.append(FieldError(path, cause, "see the RE2 syntax", "metrics-format-re2"))
+            continue
+        if pattern.groups < 2:  # noqa: PLR2004 - a name and a value
+            cause = f"{text!r} has {pattern.groups} groups"
+            errors.append(FieldError(path, cause, "use two: the name, then the value", "metrics-format-groups"))
+        compiled.append(pattern)
+    if errors:
+        raise InvalidError(errors)
+    return compiled
+
+
+def _reason(error: Exception) -> str:
+    reason = error.args[0] if error.args else "not valid"
+    return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+
+
+def _format_error(file_format: str) -> FieldError:
+    return FieldError(
+        "source.fileSystemPath.format", f"unknown format {file_format!r}", "use TEXT or JSON", "file-format"
+    )

@@ -1,0 +1,295 @@
+"""Hands readings of many trials to an observation log, from one thread of its own.
+
+Laws:
+
+- Readings of one trial are stored in the order in which they were reported.
+- A batch that the log refuses for now (UnavailableError) is kept and tried again with growing pauses, until it is
+  stored or the reporter is closed. A log whose calls are all or none therefore gets every reading exactly once.
+- Readings that the log refuses for good are dropped, logged and counted in `lost`; other trials go on.
+- Nothing waits longer than MAX_AGE_SECONDS before it is handed over, and nothing at all once its trial is flushed.
+- Trials take turns, flushed ones first, so one that prints without end does not hold up the others.
+- Memory is bounded by the caller: who keeps reporting while `backlogged` lets the queue grow.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from katib.api.metrics import MetricLog
+from katib.errors import InternalError, UnavailableError
+
+MAX_BATCH = 5_000
+"""Readings handed over at once: large enough to pay for a commit, small enough to be short."""
+
+MAX_AGE_SECONDS = 0.05
+"""How long a reading may wait for company."""
+
+MAX_WAITING = 50_000
+"""Readings that may wait before the reporter calls itself backlogged: about 10 MB."""
+
+FIRST_PAUSE_SECONDS = 0.05
+LAST_PAUSE_SECONDS = 2.0
+
+_logger = logging.getLogger(__name__)
+
+Done = Callable[[], None]
+
+
+class Log(Protocol):
+    """Where readings are stored. All or none per call; UnavailableError means: try again later."""
+
+    def report(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
+        """Append readings of one trial."""
+
+
+@runtime_checkable
+class BatchLog(Protocol):
+    """An ability of a log: to store readings of several trials at the price of one."""
+
+    def report_all(self, batch: Mapping[str, Sequence[MetricLog]]) -> None:
+        """Append readings by trial name; all or none."""
+
+
+@dataclass(slots=True)
+class _Trial:
+    """What waits for one trial."""
+
+    logs: list[MetricLog] = field(default_factory=list)
+    done: list[Done] = field(default_factory=list)
+
+
+class Reporter:
+    """A queue in front of a log. All methods may be called from any thread; only `close` and `discard` may wait.
+
+    Args:
+        log: Where readings go. When it is a BatchLog too, readings of several trials share a call.
+        max_batch: Most readings in one call of the log.
+        max_age_seconds: Longest wait for company.
+        max_waiting: Number of waiting readings from which the reporter is backlogged.
+        first_pause_seconds: Pause after a first refusal; it doubles with each further one.
+        last_pause_seconds: Longest pause.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        *,
+        max_batch: int = MAX_BATCH,
+        max_age_seconds: float = MAX_AGE_SECONDS,
+        max_waiting: int = MAX_WAITING,
+        first_pause_seconds: float = FIRST_PAUSE_SECONDS,
+        last_pause_seconds: float = LAST_PAUSE_SECONDS,
+    ) -> None:
+        self._log = log
+        self._batch_log = log if isinstance(log, BatchLog) else None
+        self._max_batch = max_batch
+        self._max_age = max_age_seconds
+        self._max_waiting = max_waiting
+        self._pauses = (first_pause_seconds, last_pause_seconds)
+        self._changed = threading.Condition()
+        self._queue: dict[str, _Trial] = {}
+        self._queued = 0  # readings in the queue
+        self._oldest: float | None = None  # since when the queue has something to store
+        self._flushed: dict[str, None] = {}  # trials of the queue that are to be stored now, in order
+        self._under_way: dict[str, _Trial] = {}  # taken from the queue and not yet settled
+        self._calling = False  # the log is working on what is under way
+        self._waiting = 0  # readings queued or under way
+        self._lost = 0
+        self._deadline: float | None = None  # set once it closes
+        self._thread = threading.Thread(target=self._run, name="metrics-reporter", daemon=True)
+        self._thread.start()
+
+    @property
+    def backlogged(self) -> bool:
+        """True while so many readings wait that no more should be read."""
+        return self._waiting >= self._max_waiting
+
+    @property
+    def lost(self) -> int:
+        """Number of readings that the log refused for good."""
+        return self._lost
+
+    def report(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
+        """Queue readings of a trial.
+
+        Raises:
+            InternalError: The reporter is closed.
+        """
+        if not logs:
+            return
+        with self._changed:
+            self._entry(trial_name).logs.extend(logs)
+            self._queued += len(logs)
+            self._waiting += len(logs)
+            if self._oldest is None:
+                self._oldest = time.monotonic()
+                self._changed.notify_all()
+            elif self._queued >= self._max_batch:
+                self._changed.notify_all()
+
+    def flush(self, trial_name: str, done: Done) -> None:
+        """Have `done` called, on the reporter's thread, once all that was reported for the trial is settled.
+
+        It is not called when the reporter is closed before that.
+
+        Raises:
+            InternalError: The reporter is closed.
+        """
+        with self._changed:
+            self._entry(trial_name).done.append(done)
+            self._flushed[trial_name] = None
+            self._changed.notify_all()
+
+    def discard(self, trial_name: str) -> None:
+        """Drop what waits for a trial, because its log is about to be deleted; flushes of it count as settled.
+
+        Waits for a call of the log that is working on it, so that nothing is stored after this returns.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: not (self._calling and trial_name in self._under_way))
+            for place in (self._queue, self._under_way):
+                if (entry := place.get(trial_name)) is not None:
+                    self._waiting -= len(entry.logs)
+                    self._queued -= len(entry.logs) if place is self._queue else 0
+                    entry.logs.clear()
+
+    def close(self, timeout_seconds: float) -> int:
+        """Store what waits, for at most so long, and end the thread; return the number of readings not stored."""
+        with self._changed:
+            self._deadline = time.monotonic() + timeout_seconds
+            self._changed.notify_all()
+        self._thread.join(timeout_seconds)
+        return self._waiting
+
+    # --- the caller's side of the queue -------------------------------------------------------------------------------
+
+    def _entry(self, trial_name: str) -> _Trial:
+        if self._deadline is not None:
+            raise InternalError("the reporter is closed")
+        return self._queue.setdefault(trial_name, _Trial())
+
+    # --- the reporter's thread ----------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while self._take():
+            if not self._settle():
+                return
+
+    def _take(self) -> bool:
+        """Move a batch from the queue to what is under way; False when there is none and never will be."""
+        with self._changed:
+            while not self._ripe():
+                if self._deadline is not None:
+                    return False
+                self._changed.wait(None if self._oldest is None else self._oldest + self._max_age - time.monotonic())
+            room = self._max_batch
+            for name in dict.fromkeys([*self._flushed, *self._queue]):
+                room -= self._move(name, room)
+                if room <= 0:
+                    break
+            self._oldest = self._oldest if self._queued else None
+            return True
+
+    def _ripe(self) -> bool:
+        if self._flushed or self._queued >= self._max_batch:
+            return True
+        if self._oldest is None:
+            return False
+        return self._deadline is not None or time.monotonic() >= self._oldest + self._max_age
+
+    def _move(self, name: str, room: int) -> int:
+        """Put up to so many readings of a trial under way, with its flushes when these are all."""
+        entry = self._queue.pop(name)
+        self._flushed.pop(name, None)
+        if len(entry.logs) <= room:
+            self._under_way[name] = entry
+        else:
+            self._under_way[name] = _Trial(entry.logs[:room])
+            self._queue[name] = _Trial(entry.logs[room:], entry.done)  # behind the others
+            if entry.done:
+                self._flushed[name] = None
+        moved = len(self._under_way[name].logs)
+        self._queued -= moved
+        return moved
+
+    def _settle(self) -> bool:
+        """Store what is under way, however long it takes; False when the time to close was up before that."""
+        pause, last_pause = self._pauses
+        while True:
+            batch = self._begin()
+            try:
+                self._store(batch)
+            except UnavailableError as error:
+                details = {"error": str(error), "waiting": self._waiting}
+                _logger.warning("observation log unavailable, trying again", extra=details)
+            for done in self._end(batch):
+                _call(done)
+            if not self._under_way:
+                return True
+            if not self._rest(pause):
+                return False
+            pause = min(2 * pause, last_pause)
+
+    def _begin(self) -> dict[str, list[MetricLog]]:
+        with self._changed:
+            self._calling = True
+            return {name: entry.logs for name, entry in self._under_way.items() if entry.logs}
+
+    def _end(self, unsettled: Mapping[str, object]) -> list[Done]:
+        """Forget what is settled and return its flushes."""
+        with self._changed:
+            self._calling = False
+            settled = [self._under_way.pop(name) for name in list(self._under_way) if name not in unsettled]
+            self._waiting -= sum(len(entry.logs) for entry in settled)
+            self._changed.notify_all()
+            return [done for entry in settled for done in entry.done]
+
+    def _rest(self, pause: float) -> bool:
+        """Wait before the next attempt; False when the time to close is up."""
+        with self._changed:
+            if self._deadline is None:
+                self._changed.wait_for(lambda: self._deadline is not None, pause)
+                return True
+            left = self._deadline - time.monotonic()
+        time.sleep(max(0.0, min(pause, left)))
+        return left > 0
+
+    def _store(self, batch: dict[str, list[MetricLog]]) -> None:
+        """Hand readings to the log; what is settled leaves the batch.
+
+        Raises:
+            UnavailableError: What is left in the batch is to be tried again.
+        """
+        if self._batch_log is not None and len(batch) > 1:
+            try:
+                self._batch_log.report_all(batch)
+            except UnavailableError:
+                raise
+            except Exception:  # noqa: BLE001 - one bad trial must not take the others with it: try them one by one
+                _logger.debug("observation log refused a batch", exc_info=True)
+            else:
+                batch.clear()
+        for name in list(batch):
+            self._store_one(name, batch[name])
+            del batch[name]
+
+    def _store_one(self, name: str, logs: list[MetricLog]) -> None:
+        try:
+            self._log.report(name, logs)
+        except UnavailableError:
+            raise
+        except Exception:
+            self._lost += len(logs)
+            _logger.exception("observation log refused readings", extra={"trial": name, "readings": len(logs)})
+
+
+def _call(done: Done) -> None:
+    try:
+        done()
+    except Exception:
+        _logger.exception("a flush could not be announced")
