@@ -1,0 +1,310 @@
+"""Success and failure conditions: paths in the GJSON grammar, as far as conditions of jobs need it.
+
+    path   = step { ("." | "|") step }
+    step   = key | index | "[@this]" | "#(" query ")" | "#(" query ")#"
+    query  = [path] [ ("=" | "==" | "!=" | "<" | "<=" | ">" | ">=" | "%" | "!%") value ]
+
+`#(query)` is the first matching element, `#(query)#` the list of all; after the latter, "." goes on with each element
+and "|" with the list. `[@this]` puts the value into a list of one. A backslash takes the meaning from a character.
+A condition is satisfied by an object or by a list whose first element is an object; a text, a number, a boolean or an
+empty list does not satisfy it. As in GJSON, a query compares by the type it finds, and a right side that is no number
+counts as 0 when it meets one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from katib.errors import FieldError, InvalidError
+
+MAX_DEPTH: Final = 8
+MAX_STEPS: Final = 64
+
+_MISSING: Final = object()
+_OPERATORS: Final = ("==", "!=", "<=", ">=", "!%", "=", "<", ">", "%")
+_NUMBER = re.compile(r"[-+]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][-+]?[0-9]{1,9})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Satisfied:
+    """A condition that holds, with the words of the object that made it so."""
+
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    path: tuple[_Step, ...]
+    operator: str = ""
+    value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One step: a key, a query for the first or for all elements, or (neither key nor query) the list of one.
+
+    Attributes:
+        piped: Whether "|" stands before it.
+    """
+
+    key: str | None = None
+    query: _Query | None = None
+    all: bool = False
+    piped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionPath:
+    """A parsed path. Immutable; evaluating it never fails, whatever the object is."""
+
+    text: str
+    steps: tuple[_Step, ...]
+
+    def evaluate(self, obj: Any) -> Satisfied | None:
+        """Return reason and message of the object that satisfies the condition, None when nothing does."""
+        if not self.steps:
+            return None
+        value = _walk(self.steps, obj)
+        if isinstance(value, list):
+            value = value[0] if value else None
+        if not isinstance(value, dict):
+            return None
+        return Satisfied(_text(value.get("reason")), _text(value.get("message")))
+
+
+@lru_cache(maxsize=256)
+def parse(path: str) -> ConditionPath:
+    """Parse a path; the empty path is never satisfied.
+
+    Raises:
+        InvalidError: Not in the grammar.
+    """
+    return ConditionPath(path, _Parser(path).parse() if path else ())
+
+
+def check_condition(text: str, path: str) -> list[FieldError]:
+    """Return what is wrong with a condition; `path` names its field, such as `spec.trialTemplate.successCondition`."""
+    try:
+        parse(text)
+    except InvalidError as error:
+        return [FieldError(path, e.cause, e.remedy, e.origin) for e in error.errors]
+    return []
+
+
+class _Parser:
+    """Recursive descent over one path; queries hold paths of their own."""
+
+    def __init__(self, text: str, whole: str = "", depth: int = 0) -> None:
+        self._text = text
+        self._whole = whole or text
+        self._at = 0
+        self._depth = depth
+
+    def parse(self) -> tuple[_Step, ...]:
+        if self._depth > MAX_DEPTH:
+            raise self._error("queries are nested too deeply")
+        steps = [self._step(piped=False)]
+        while self._at < len(self._text):
+            separator = self._text[self._at]
+            if separator not in ".|":
+                raise self._error(f'"{self._text[self._at :]}" is not expected here')
+            self._at += 1
+            steps.append(self._step(piped=separator == "|"))
+            if len(steps) > MAX_STEPS:
+                raise self._error(f"it has more than {MAX_STEPS} steps")
+        return tuple(steps)
+
+    def _step(self, *, piped: bool) -> _Step:
+        rest = self._text[self._at :]
+        if rest.startswith("[@this]"):
+            self._at += len("[@this]")
+            return _Step(piped=piped)
+        if rest.startswith("#("):
+            return self._query_step(piped=piped)
+        if rest[:1] in tuple("#@[{!"):
+            raise self._error(f'"{rest}" is not supported')
+        return _Step(key=self._key(), piped=piped)
+
+    def _key(self) -> str:
+        key = ""
+        while self._at < len(self._text) and self._text[self._at] not in ".|":
+            char = self._text[self._at]
+            if char in "*?":
+                raise self._error(f'the wildcard "{char}" is not supported')
+            if char == "\\":
+                self._at += 1
+                char = self._text[self._at : self._at + 1]
+            key += char
+            self._at += 1
+        if not key:
+            raise self._error("a key is missing")
+        return key
+
+    def _query_step(self, *, piped: bool) -> _Step:
+        start = self._at + len("#(")
+        end, operator_at = self._scan_query(start)
+        self._at = end + 1
+        every = self._text[self._at : self._at + 1] == "#"
+        self._at += every
+        query = self._query(self._text[start:operator_at].strip(), self._text[operator_at:end].strip())
+        return _Step(query=query, all=every, piped=piped)
+
+    def _scan_query(self, start: int) -> tuple[int, int]:
+        """Return where the closing parenthesis is, and where the operator begins (there too when there is none)."""
+        operator_at, depth, at = 0, 1, start
+        while at < len(self._text):
+            char = self._text[at]
+            if char == "\\":
+                at += 1
+            elif char == '"':
+                at = self._closing_quote(at)
+            elif char in "([":
+                depth += 1
+            elif char in ")]":
+                depth -= 1
+                if depth == 0:
+                    return at, operator_at or at
+            elif char in "=!<>%" and depth == 1 and not operator_at:
+                operator_at = at
+            at += 1
+        raise self._error("a query is not closed")
+
+    def _closing_quote(self, at: int) -> int:
+        at += 1
+        while at < len(self._text) and self._text[at] != '"':
+            at += 2 if self._text[at] == "\\" else 1
+        if at >= len(self._text):
+            raise self._error("a quote is not closed")
+        return at
+
+    def _query(self, left: str, comparison: str) -> _Query:
+        path = _Parser(left, self._whole, self._depth + 1).parse() if left else ()
+        if not comparison:
+            if not path:
+                raise self._error("a query is empty")
+            return _Query(path)
+        operator = next((word for word in _OPERATORS if comparison.startswith(word)), "")
+        value = comparison[len(operator) :].strip()
+        if not operator or value.startswith("~"):
+            raise self._error(f'"{comparison}" is not supported')
+        return _Query(path, operator.replace("==", "="), _unquote(value))
+
+    def _error(self, cause: str) -> InvalidError:
+        remedy = 'write a path such as status.conditions.#(type=="Complete")#|#(status=="True")#'
+        text = f"{self._whole} {cause}"
+        shown = f'"{self._whole}": {cause}' if text.isprintable() else f"{self._whole!r}: {cause!r}"
+        return InvalidError([FieldError("condition", shown, remedy, "condition-path")])
+
+
+def _unquote(value: str) -> str:
+    if len(value) > 1 and value[0] == '"' == value[-1]:
+        return re.sub(r"\\(.)", r"\1", value[1:-1], flags=re.DOTALL)
+    return value
+
+
+def _walk(steps: tuple[_Step, ...], value: Any) -> Any:
+    for i, step in enumerate(steps):
+        if step.query is None:
+            value = _child(value, step.key) if step.key is not None else [] if value is _MISSING else [value]
+        elif not isinstance(value, list):
+            return _walk(steps[i + 1 :], _MISSING)
+        elif step.all:
+            each = _steps_until_pipe(steps[i + 1 :])
+            found = (_walk(each, item) for item in _matches(step.query, value))
+            rest = steps[i + 1 + len(each) :]
+            return _walk(rest, [item for item in found if item is not _MISSING])
+        else:
+            value = next(_matches(step.query, value), _MISSING)
+    return value
+
+
+def _steps_until_pipe(steps: tuple[_Step, ...]) -> tuple[_Step, ...]:
+    count = next((i for i, step in enumerate(steps) if step.piped), len(steps))
+    return steps[:count]
+
+
+def _child(value: Any, key: str) -> Any:
+    if isinstance(value, dict):
+        return value.get(key, _MISSING)
+    if isinstance(value, list) and key.isascii() and key.isdigit() and len(key) < 10:  # noqa: PLR2004  # an index
+        return value[int(key)] if int(key) < len(value) else _MISSING
+    return _MISSING
+
+
+def _matches(query: _Query, items: list[Any]) -> Iterator[Any]:
+    return (item for item in items if _is_match(query, item))
+
+
+def _is_match(query: _Query, item: Any) -> bool:
+    if query.path and not isinstance(item, dict | list):
+        return False
+    value = _walk(query.path, item)
+    return value is not _MISSING and (not query.operator or _compare(query, value))
+
+
+def _compare(query: _Query, value: Any) -> bool:
+    if isinstance(value, bool):
+        return _compare_boolean(query, value=value)
+    if isinstance(value, str):
+        return _compare_text(query, value)
+    if isinstance(value, int | float):
+        number = float(query.value) if _NUMBER.fullmatch(query.value) else 0.0
+        return _is_ordered(query.operator, value, number)
+    return False
+
+
+def _compare_boolean(query: _Query, *, value: bool) -> bool:
+    if query.operator in ("=", "!="):
+        return (query.value == str(value).lower()) == (query.operator == "=")
+    opposite = query.value == str(not value).lower()
+    strict, loose = (">", ">=") if value else ("<", "<=")
+    return query.operator == loose or (query.operator == strict and opposite)
+
+
+def _compare_text(query: _Query, value: str) -> bool:
+    if query.operator in ("%", "!%"):
+        return _is_like(value, query.value) == (query.operator == "%")
+    return _is_ordered(query.operator, value, query.value)
+
+
+def _is_ordered(operator: str, left: Any, right: Any) -> bool:
+    comparison = _COMPARISONS.get(operator)
+    return comparison is not None and comparison(left, right)
+
+
+_COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "=": lambda left, right: bool(left == right),
+    "!=": lambda left, right: bool(left != right),
+    "<": lambda left, right: bool(left < right),
+    "<=": lambda left, right: bool(left <= right),
+    ">": lambda left, right: bool(left > right),
+    ">=": lambda left, right: bool(left >= right),
+}
+
+
+def _is_like(text: str, pattern: str) -> bool:
+    """Match a whole text: `*` is any text, `?` one character. Takes at most len(text) * len(pattern) steps."""
+    tokens = re.findall(r"\\.|.", pattern, flags=re.DOTALL)
+    at = token = 0
+    star, resume = -1, 0
+    while at < len(text):
+        if token < len(tokens) and tokens[token] == "*":
+            star, resume = token, at
+            token += 1
+        elif token < len(tokens) and (tokens[token] == "?" or tokens[token][-1] == text[at]):
+            at, token = at + 1, token + 1
+        elif star >= 0:
+            resume += 1
+            at, token = resume, star + 1
+        else:
+            return False
+    return all(rest == "*" for rest in tokens[token:])
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,86 @@
+"""Placeholders in a template, and what a trial parameter may refer to.
+
+`${trialParameters.x}` is Katib's form; `${trialParams.x}` and `$<trialParams.x>` mean the same. Whatever else looks
+like a variable (`${HOME}`, `$(VAR)`, `{{x}}`, and `${trialSpec.Name}` outside a reference) is not ours.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_PLACEHOLDER = re.compile(r"\$\{trialParam(?:eter)?s\.(.+?)\}|\$<trialParam(?:eter)?s\.(.+?)>")
+_METADATA_REFERENCE = re.compile(r"\$\{trialSpec\.(.+?)\}")
+_INDEXED_KEY = re.compile(r"(.+)\[(.+)]")
+
+PLAIN_KEYS = ("Name", "Namespace", "Kind", "APIVersion")
+INDEXED_KEYS = ("Labels", "Annotations")
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataReference:
+    """A reference to the trial or to its template, such as `${trialSpec.Labels[team]}`."""
+
+    key: str
+    index: str = ""
+
+    @property
+    def is_legal(self) -> bool:
+        """Whether the key exists, and has an index where it needs one."""
+        return self.key in PLAIN_KEYS or (self.key in INDEXED_KEYS and bool(self.index))
+
+
+def parse_reference(reference: str) -> MetadataReference | None:
+    """Return what a metadata reference names, None for the name of a search-space parameter."""
+    found = _METADATA_REFERENCE.search(reference)
+    if found is None:
+        return None
+    indexed = _INDEXED_KEY.fullmatch(found[1])
+    return MetadataReference(indexed[1], indexed[2]) if indexed else MetadataReference(found[1])
+
+
+def split_text(text: str) -> tuple[str, ...]:
+    """Return literal text and placeholder names in turn, literal first and last: `("--lr=", "lr", "")`."""
+    parts: list[str] = []
+    end = 0
+    for found in _PLACEHOLDER.finditer(text):
+        parts += (text[end : found.start()], found[1] or found[2])
+        end = found.end()
+    return (*parts, text[end:])
+
+
+def join_text(parts: tuple[str, ...], values: Mapping[str, str]) -> str:
+    """Put the values in, all at once: a value that looks like a placeholder is only text."""
+    return "".join(values[part] if i % 2 else part for i, part in enumerate(parts))
+
+
+def has_placeholder(value: object) -> bool:
+    """Say whether this is a text with a placeholder in it."""
+    return isinstance(value, str) and _PLACEHOLDER.search(value) is not None
+
+
+def find_placeholders(value: Any) -> tuple[str, ...]:
+    """Return the names of all placeholders in a text, or in the keys and texts of an object, each once, in order."""
+    return tuple(dict.fromkeys(name for text in _texts(value) for name in split_text(text)[1::2]))
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return the known name that the author probably meant, empty when none is close."""
+    choices = {candidate.lower(): candidate for candidate in known}
+    found = difflib.get_close_matches(name.lower(), choices, n=1, cutoff=0.6)
+    return choices[found[0]] if found else ""
+
+
+def _texts(value: Any) -> Iterator[str]:
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, Mapping):
+            pending.extend(text for entry in reversed(list(item.items())) for text in reversed(entry))
+        elif isinstance(item, list | tuple):
+            pending.extend(reversed(item))

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from katib.api.types import TrialTemplate
+from katib.templates import check_template
+from tests.support.templates import REFERENCES, example_job, in_config_map, inline, job, space
+
+SPACE = space("lr", "momentum")
+
+
+def found(template: TrialTemplate, *names: str, text: str | None = None) -> list[tuple[str, str]]:
+    """Return path, below `spec.`, and origin of every error."""
+    errors = check_template(template, space(*names), text)
+    return [(e.path.removeprefix("spec."), e.origin) for e in errors]
+
+
+def test_a_good_template_has_no_errors() -> None:
+    assert check_template(inline(example_job(), REFERENCES), SPACE) == []
+
+
+def test_a_good_config_map_template_has_no_errors() -> None:
+    assert check_template(in_config_map(REFERENCES), SPACE, yaml.safe_dump(example_job())) == []
+
+
+def test_metadata_references_need_no_parameter_of_the_space() -> None:
+    spec = job("${trialParameters.a} ${trialParameters.l} ${trialParameters.n}")
+    spec["metadata"] = {"labels": {"test-label": "a"}, "annotations": {"test-annotation": "b"}}
+    references = {
+        "n": "${trialSpec.Name}",
+        "a": "${trialSpec.Annotations[test-annotation]}",
+        "l": "${trialSpec.Labels[test-label]}",
+    }
+
+    assert check_template(inline(spec, references), []) == []
+
+
+@pytest.mark.parametrize(
+    ("references", "names", "expected"),
+    [
+        ([("a", "")], [], [("[0].reference", "trial-parameter-incomplete")]),
+        ([("", "x")], ["x"], [("[0].name", "trial-parameter-incomplete")]),
+        ([("{a}", "x")], ["x"], [("[0].name", "trial-parameter-name")]),
+        ([("a", "x"), ("a", "y")], ["x", "y"], [("[1].name", "trial-parameter-duplicate")]),
+        ([("a", "x"), ("b", "x")], ["x"], [("[1].reference", "trial-parameter-reference-duplicate")]),
+        ([("a", "wrong-ref")], ["x"], [("[0].reference", "trial-parameter-reference-unknown")]),
+        ([("a", "wrong-ref")], [], []),
+        ([("a", "${trialSpec.Image}")], [], [("[0].reference", "template-metadata-reference")]),
+        ([("a", "${trialSpec.Labels[x]}")], [], [("[0].reference", "template-metadata-missing")]),
+    ],
+    ids=[
+        "no-reference",
+        "no-name",
+        "braces",
+        "name-twice",
+        "reference-twice",
+        "unknown",
+        "architecture-search",
+        "metadata-key",
+        "no-label",
+    ],
+)
+def test_each_broken_trial_parameter_is_named(
+    references: list[tuple[str, str]], names: list[str], expected: list[tuple[str, str]]
+) -> None:
+    spec = job(*(f"${{trialParameters.{name}}}" for name, _ in references if name and "{" not in name))
+    whole = inline(spec, {})
+    entries = [inline(spec, {name: reference}).trial_parameters for name, reference in references]
+    template = whole.model_copy(update={"trial_parameters": tuple(e for entry in entries for e in entry or ())})
+
+    errors = found(template, *names)
+
+    own = [(p.removeprefix("trialTemplate.trialParameters"), o) for p, o in errors if "trialParameters" in p]
+    assert own == expected
+
+
+def test_a_parameter_of_the_space_that_never_reaches_the_trial_is_an_error() -> None:
+    errors = check_template(inline(job("${trialParameters.x}"), {"x": "lr"}), SPACE)
+
+    assert [str(e) for e in errors] == [
+        (
+            "spec.parameters[1].name: no trial parameter refers to momentum, so its value would never reach a trial; "
+            "add an entry with reference momentum to spec.trialTemplate.trialParameters, or remove the parameter"
+        )
+    ]
+
+
+def test_a_misspelled_placeholder_is_reported_from_both_sides() -> None:
+    template = inline(job("${trialParameters.learnRate}"), {"learningRate": "lr"})
+
+    assert [str(e) for e in check_template(template, space("lr"))] == [
+        (
+            "spec.trialTemplate.trialParameters[0].name: ${trialParameters.learningRate} does not occur in "
+            "the template; use it there in place of learnRate"
+        ),
+        (
+            "spec.trialTemplate.trialSpec: placeholder ${trialParameters.learnRate} has no trial parameter; "
+            "did you mean learningRate"
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"metadata": {"name": "a"}}, [("metadata.name", "template-metadata-fixed")]),
+        ({"metadata": {"namespace": ""}}, [("metadata.namespace", "template-metadata-fixed")]),
+        ({"metadata": "a"}, [("metadata", "template-metadata")]),
+        ({"apiVersion": ""}, [("apiVersion", "template-kind-missing")]),
+        ({"kind": None}, [("kind", "template-kind-missing")]),
+        ({"apiVersion": None, "kind": 5}, [("apiVersion", "template-kind-missing"), ("kind", "template-kind-missing")]),
+        ({"kind": "CustomKind"}, []),
+        ({"metadata": None}, []),
+    ],
+    ids=["name", "namespace", "metadata", "api-version", "kind", "both", "custom", "no-metadata"],
+)
+def test_the_object_needs_a_kind_and_no_name(change: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+    prefix = "trialTemplate.trialSpec."
+
+    assert found(inline({**job("a"), **change}, {})) == [(prefix + path, origin) for path, origin in expected]
+
+
+def test_text_that_is_no_object_is_an_error_at_the_config_map() -> None:
+    assert found(in_config_map({}), text="- a") == [("trialTemplate.configMap", "template-not-an-object")]
+
+
+def test_a_config_map_that_was_not_read_is_an_error() -> None:
+    assert found(in_config_map({})) == [("trialTemplate.configMap.configMapName", "template-config-map-missing")]
+
+
+def test_flow_text_with_placeholders_is_checked_like_any_other() -> None:
+    text = '{"apiVersion": "v1", "kind": "K", "metadata": {"name": "a"}, "replicas": ${trialParameters.n}}'
+
+    assert found(in_config_map({"n": "x"}), "x", text=text) == [
+        ("trialTemplate.configMap.metadata.name", "template-metadata-fixed")
+    ]
+
+
+def test_the_primary_container_must_be_in_the_template() -> None:
+    errors = check_template(inline(job("a"), {}, primary="main"), [])
+
+    assert [str(e) for e in errors] == [
+        'spec.trialTemplate.primaryContainerName: no container of the template is named "main"; use one of training'
+    ]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"tfReplicaSpecs": {"Worker": {"template": {"spec": {"containers": [{"name": "main"}]}}}}},
+        {"trainer": {"numNodes": 1}},
+        {"template": {"spec": {"containers": [{"name": "${trialParameters.x}"}]}}},
+    ],
+    ids=["replicas", "no-pod-template", "placeholder"],
+)
+def test_the_primary_container_is_looked_for_where_the_kind_has_pod_templates(spec: dict[str, Any]) -> None:
+    template = inline({"apiVersion": "v1", "kind": "K", "spec": spec}, {"x": "x"}, primary="main")
+
+    assert "template-primary-container" not in [origin for _, origin in found(template, "x")]
+
+
+def test_without_a_source_or_with_both_there_is_nothing_to_check() -> None:
+    both = inline(job("a"), {}).model_copy(update={"config_map": in_config_map({}).config_map})
+
+    assert found(TrialTemplate()) == []
+    assert found(both) == []
+
+
+def test_a_placeholder_in_a_number_field_is_no_error_before_its_value_is_known() -> None:
+    spec = job("a", parallelism="${trialParameters.x}") | {"${trialParameters.x}": "odd"}
+
+    assert found(inline(spec, {"x": "x"}), "x") == []
