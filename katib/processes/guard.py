@@ -26,7 +26,7 @@ import signal
 import socket
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from katib.processes import proc, wire
 
@@ -48,6 +48,7 @@ class _Main:
     pid: int
     ended: bool = False
     doomed: bool = False
+    victims: set[int] = field(default_factory=set)
 
 
 class Guard:
@@ -170,9 +171,11 @@ class Guard:
     def _kill_remains(self, main: _Main) -> None:
         if self._mains.get(main.key) is not main:
             return  # the same turn has finished it
+        main.victims.update(self._targets(main))
         self._signal(main, signal.SIGKILL)
         self._reap()
-        if main.ended and not self._targets(main):
+        # A dying process has no environment any more, so it is known only by having been a target before.
+        if main.ended and not self._targets(main) and not any(map(proc.is_running, main.victims)):
             self._mains.pop(main.key, None)
             self._tell("gone", main.key)
             self._kill_unowned()

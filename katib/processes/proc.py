@@ -47,6 +47,12 @@ def read_stat(pid: int) -> Stat | None:
     return Stat(fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
 
 
+def is_running(pid: int) -> bool:
+    """Tell whether a process exists and has not ended; False where nothing is known."""
+    stat = read_stat(pid)
+    return stat is not None and stat.state not in {"Z", "X"}
+
+
 def environment_value(pid: int, name: str) -> str | None:
     """Return a variable of the environment a process was started with; None when absent, hidden or not on Linux."""
     try:

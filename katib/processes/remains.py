@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import time
 from dataclasses import asdict, dataclass
@@ -18,6 +19,8 @@ from katib.errors import TerminalError
 from katib.processes import proc
 
 _PAUSE_SECONDS = 0.005
+_DEATH_MILLISECONDS = 1000
+"""A killed process is gone in a moment, unless it sleeps in the kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ def boot_id() -> str:
 def is_alive(pid: int, start_time: int) -> bool:
     """Tell whether that very process still runs; one that ended and waits to be reaped does not."""
     stat = proc.read_stat(pid)
-    return stat is not None and stat.start_time == start_time and stat.state not in {"Z", "X"}
+    return stat is not None and stat.start_time == start_time and proc.is_running(pid)
 
 
 def clean_up_after(record: EngineRecord, *, patience_seconds: float = 10.0) -> int:
@@ -101,7 +104,7 @@ def sweep(engine_id: str, *, patience_seconds: float = 10.0) -> set[int]:
 
 
 def _kill_marked(pid: int, engine_id: str) -> bool:
-    """Kill a process if it carries the mark; True when it did and was alive."""
+    """Kill a process if it carries the mark, and wait for its end; True when it did and was alive."""
     try:
         fd = os.pidfd_open(pid)
     except OSError:
@@ -110,9 +113,16 @@ def _kill_marked(pid: int, engine_id: str) -> bool:
         if proc.environment_value(pid, proc.ENGINE_ID) != engine_id:
             return False
         signal.pidfd_send_signal(fd, signal.SIGKILL)
+        _await_end(fd)
     except OSError:
         return False
     else:
         return True
     finally:
         os.close(fd)
+
+
+def _await_end(pidfd: int) -> None:
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    poll.poll(_DEATH_MILLISECONDS)

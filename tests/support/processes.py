@@ -63,14 +63,6 @@ def marked(engine_id: str) -> list[int]:
     return list(proc.pids_with(proc.ENGINE_ID, engine_id))
 
 
-def is_running(pid: int) -> bool:
-    """Tell whether a process exists and is no zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def read_pid(path: Path) -> int:
     """Return the pid that a process wrote to a file, waiting until it is there."""
     wait_until(lambda: path.exists() and path.read_text(), f"{path} was never written")

@@ -13,9 +13,9 @@ from katib.errors import TerminalError, UnavailableError
 from katib.processes import proc
 from katib.processes.client import Processes
 from katib.processes.handle import SpawnError
+from katib.processes.proc import is_running
 from tests.support.processes import (
     engine,
-    is_running,
     marked,
     read_pid,
     start,
@@ -304,7 +304,7 @@ class TestDisasters:
         remains = successor.start()
         successor.stop()
 
-        assert remains == 1
+        assert remains >= 1
         assert not is_running(daemon)
 
     def test_two_engines_do_not_share_a_directory(self, tmp_path: Path) -> None:
