@@ -1,0 +1,108 @@
+"""The process: bind, serve until told to stop, leave at once.
+
+`python -m suggestion_services --algorithm tpe --address 127.0.0.1:6789` prints nothing as long as all is well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+
+from katib.errors import KatibError, TerminalError, code_of
+from katib.rpc._generated import api_pb2_grpc, health_pb2, health_pb2_grpc
+from suggestion_services.algorithms import ENTRIES, Entry, find_entry
+from suggestion_services.base.servicer import SuggestionServicer
+
+_THREADS = 10  # as many as Katib's own services; experiments beyond that wait
+_OPTIONS = (
+    ("grpc.max_receive_message_length", -1),  # ten thousand trials are more than the default of 4 MiB
+    ("grpc.max_send_message_length", -1),
+    ("grpc.so_reuseport", 0),  # a port in use is an error, not a second server that gets half of the requests
+)
+_HEALTHY = frozenset({"", "manager.v1beta1.Suggestion"})  # the second is what Katib's probes ask for
+_STOP_SECONDS = 0.2
+
+
+class HealthServicer(health_pb2_grpc.HealthServicer):
+    """Says that the process serves, to those who ask for a service it knows."""
+
+    def Check(  # noqa: N802  # the wire's name
+        self, request: health_pb2.HealthCheckRequest, context: grpc.ServicerContext
+    ) -> health_pb2.HealthCheckResponse:
+        """Return SERVING, or the status NOT_FOUND for a foreign name."""
+        if request.service not in _HEALTHY:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service}")
+        return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
+
+
+def start_server(entry: Entry, address: str) -> tuple[grpc.Server, int]:
+    """Start serving an algorithm and return the server and its port (0 for a Unix socket).
+
+    Raises:
+        TerminalError: The address cannot be bound, or a package that the algorithm needs is missing.
+    """
+    entry.check_installed()
+    server = grpc.server(ThreadPoolExecutor(_THREADS, thread_name_prefix="request"), options=_OPTIONS)
+    if entry.info.early_stopping:
+        _register(api_pb2_grpc.add_EarlyStoppingServicer_to_server, entry.load()(), server)
+    else:
+        _register(api_pb2_grpc.add_SuggestionServicer_to_server, SuggestionServicer(entry.info, entry.load), server)
+    _register(health_pb2_grpc.add_HealthServicer_to_server, HealthServicer(), server)
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError:
+        port = None
+    if port is None:
+        raise TerminalError(f"--address: cannot listen on {address}; choose a free port or a path in a writable folder")
+    server.start()
+    return server, 0 if address.startswith("unix:") else port
+
+
+def _register(add: Callable[[Any, grpc.Server], None], servicer: object, server: grpc.Server) -> None:
+    add(servicer, server)  # in one place, since the generated functions have no types
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve until SIGTERM, SIGINT or, if asked so, the end of standard input."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")  # a library's advice to its programmer means nothing to the user of a service
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    try:
+        server, _ = start_server(find_entry(options.algorithm), options.address)
+    except KatibError as error:
+        sys.stderr.write(f"{error}\n")
+        return code_of(error).exit_code
+    if options.exit_with_stdin:
+        threading.Thread(target=_wait_for_stdin, args=(stop,), daemon=True).start()
+    stop.wait()
+    server.stop(None).wait(_STOP_SECONDS)
+    os._exit(0)  # a library deep in a computation would hold up a normal exit, and nobody waits for its answer
+
+
+def _wait_for_stdin(stop: threading.Event) -> None:
+    while os.read(0, 4096):
+        pass
+    stop.set()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="suggestion_services", description="Serve one algorithm over gRPC.")
+    names = ", ".join(entry.info.name for entry in ENTRIES)
+    parser.add_argument("--algorithm", required=True, metavar="NAME", help=f"one of {names}")
+    parser.add_argument("--address", required=True, help="unix:/path/of/socket or host:port")
+    parser.add_argument("--exit-with-stdin", action="store_true", help="stop when standard input ends")
+    return parser

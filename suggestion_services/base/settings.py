@@ -1,0 +1,111 @@
+"""Settings of an algorithm, from text to numbers, with the refusals that Katib's users know by heart.
+
+The texts here are the ones Katib's services answer with, letter for letter, because scripts compare them. The fuller
+check with paths and remedies happens earlier, when an experiment is submitted (`katib.api.algorithms.check_settings`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from katib.api.algorithms import AlgorithmInfo, SettingSpec
+from katib.api.types import AlgorithmSetting
+from katib.errors import FieldError, InvalidError
+
+SettingValue = int | float | str | bool
+
+_PATH = "spec.algorithm.algorithmSettings"
+_REMEDY = "see the algorithm's settings"
+
+_TITLES = {"bayesianoptimization": "Bayesian optimization"}  # how Katib's refusal calls it
+
+
+class Settings:
+    """Typed values by name. A setting that was not given is absent: its default is the algorithm's business."""
+
+    def __init__(self, values: Mapping[str, SettingValue]) -> None:
+        self._values = MappingProxyType(dict(values))
+
+    def get(self, name: str) -> SettingValue | None:
+        """Return a value; None when it was not given."""
+        return self._values.get(name)
+
+    def whole(self, name: str, default: int) -> int:
+        """Return an int setting."""
+        return int(self._values.get(name, default))
+
+    def text(self, name: str, default: str) -> str:
+        """Return a text setting."""
+        return str(self._values.get(name, default))
+
+
+class LiteralError(FieldError):
+    """A refusal that reads as Katib's services word it: the cause alone, without path and remedy."""
+
+    def __str__(self) -> str:
+        return self.cause
+
+
+def read_settings(info: AlgorithmInfo, settings: Sequence[AlgorithmSetting]) -> Settings:
+    """Return the values of the given settings; of a repeated one, the last.
+
+    Raises:
+        InvalidError: Unknown names and wrong values, one error each.
+    """
+    known = {spec.name: spec for spec in info.settings or ()}
+    values: dict[str, SettingValue] = {}
+    errors: list[FieldError] = []
+    for setting in settings:
+        cause: str | None
+        spec = known.get(setting.name)
+        if spec is None:
+            cause, origin = f"unknown setting {setting.name} for algorithm {info.name}", "setting-unknown"
+        else:
+            try:
+                values[setting.name] = _convert(spec, setting.value)
+                cause, origin = _out_of_range(info, spec, values[setting.name]), "setting-range"
+            except ValueError as error:
+                cause, origin = f"failed to validate {setting.name}({setting.value}): {error}", "setting-type"
+        if cause is not None:
+            errors.append(LiteralError(f"{_PATH}.{setting.name}", cause, _REMEDY, origin))
+    if errors:
+        raise InvalidError(errors)
+    return Settings(values)
+
+
+def _convert(spec: SettingSpec, text: str) -> SettingValue:
+    match spec.type:
+        case "int":
+            return int(text)
+        case "float":
+            value = float(text)
+            if not math.isfinite(value):
+                raise ValueError("not a finite number")
+            return value
+        case "bool":
+            if text.lower() not in ("true", "false"):
+                raise ValueError("neither true nor false")
+            return text.lower() == "true"
+        case _:
+            return text
+
+
+def _out_of_range(info: AlgorithmInfo, spec: SettingSpec, value: SettingValue) -> str | None:
+    if spec.choices and value not in spec.choices:
+        return f"{spec.name} {value} is not supported in {_TITLES.get(info.name, info.name)}"
+    if isinstance(value, str):
+        return None
+    above, at_least, below, at_most = spec.above, spec.at_least, spec.below, spec.at_most
+    rules = (
+        (above is not None and below is not None and not above < value < below, f"in the range of ({above}, {below})"),
+        (above is not None and value <= above, f"great than {_word(above)}"),
+        (at_least is not None and value < at_least, f"great or equal than {_word(at_least)}"),
+        (at_most is not None and value > at_most, f"less or equal than {_word(at_most)}"),
+    )
+    return next((f"{spec.name} should be {wanted}" for broken, wanted in rules if broken), None)
+
+
+def _word(bound: float | None) -> str:
+    return "zero" if bound == 0 else f"{bound:g}" if bound is not None else ""

@@ -1,0 +1,1 @@
+"""Bayesian optimization, on scikit-optimize."""

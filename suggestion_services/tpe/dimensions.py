@@ -1,0 +1,91 @@
+"""How parameters look to Optuna, and how values travel there and back.
+
+| parameter | Optuna sees |
+|---|---|
+| interval, uniform | a float between the bounds |
+| interval, logUniform | a float between the bounds, logarithmic |
+| grid, equal weights | the index, an int: exact for every step |
+| list of numbers (discrete) | the index in numeric order, an int: neighbors are alike |
+| list of texts (categorical) | a choice |
+| anything else (bell distributions, log on a grid) | the share of probability below the value, a float in [0, 1] |
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from typing_extensions import override
+
+from katib.api.types import Distribution
+from katib.space import Choice, Grid, Interval, Parameter, Value
+
+_INT_LIMIT = 2**53  # beyond it Optuna's floats cannot tell neighbors apart
+
+
+@dataclass(frozen=True)
+class Dimension(ABC):
+    """One parameter as Optuna sees it."""
+
+    parameter: Parameter
+    distribution: BaseDistribution
+
+    @abstractmethod
+    def encode(self, value: Value) -> Value:
+        """Return what Optuna shall see for a feasible value."""
+
+    @abstractmethod
+    def decode(self, value: Value) -> Value:
+        """Return the feasible value for what Optuna says."""
+
+
+class _Same(Dimension):
+    @override
+    def encode(self, value: Value) -> Value:
+        return value
+
+    @override
+    def decode(self, value: Value) -> Value:
+        return value
+
+
+class _Index(Dimension):
+    @override
+    def encode(self, value: Value) -> Value:
+        return self.parameter.index_of(value)
+
+    @override
+    def decode(self, value: Value) -> Value:
+        return self.parameter.at(int(value))
+
+
+class _Share(Dimension):
+    @override
+    def encode(self, value: Value) -> Value:
+        return self.parameter.to_unit(value)
+
+    @override
+    def decode(self, value: Value) -> Value:
+        return self.parameter.from_unit(float(value))
+
+
+def dimension_of(parameter: Parameter) -> Dimension:
+    """Return how Optuna sees a parameter."""
+    match parameter:
+        case Interval(spread=spread) if not spread.bell:
+            log = spread.distribution == Distribution.LOG_UNIFORM
+            return _Same(parameter, FloatDistribution(spread.low, spread.high, log=log))
+        case Grid(spread=None, count=count) if count <= _INT_LIMIT:
+            return _Index(parameter, IntDistribution(0, count - 1))
+        case Choice(ordered=True, values=values):
+            return _Index(parameter, IntDistribution(0, len(values) - 1))
+        case Choice(values=values):
+            return _Same(parameter, CategoricalDistribution(values))
+        case _:
+            return _Share(parameter, FloatDistribution(0.0, 1.0))

@@ -1,0 +1,134 @@
+"""Tree-structured Parzen estimators: `tpe` looks at each parameter for itself, `multivariate-tpe` at all together.
+
+Source: [Bergstra2011] Algorithms for Hyper-Parameter Optimization, NeurIPS 24, section 4; multivariate as in
+[Falkner2018] BOHB, ICML 2018. Both as Optuna implements them; every option is set here, since Optuna's defaults changed
+between releases.
+Failed and diverged trials count as worse than all others (Optuna ranks a pruned trial without readings last), running
+ones as bad too (constant liar), so that requests in parallel spread. Optuna weighs trials beyond the newest 25 a little
+less; "newest" here goes by name, since a history must mean the same in any order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution
+from optuna.samplers import TPESampler
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, TrialState, create_trial
+from typing_extensions import override
+
+from katib.errors import FieldError
+from katib.space import Point
+from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem
+from suggestion_services.base.quiet import quiet
+from suggestion_services.base.settings import Settings
+from suggestion_services.tpe.dimensions import dimension_of
+from suggestion_services.tpe.history import History
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)  # it announces every study, and a request makes one
+
+_STATES = {
+    Outcome.PENDING: TrialState.RUNNING,
+    Outcome.MEASURED: TrialState.COMPLETE,
+    Outcome.BAD: TrialState.PRUNED,
+}
+_MOST_GOOD = 25  # Optuna's and hyperopt's limit of trials that count as good
+_CANDIDATES = 24
+
+
+class Tpe(Algorithm):
+    """The algorithm `tpe`."""
+
+    multivariate = False
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self._dimensions = {p.name: dimension_of(p) for p in problem.space.parameters}
+        self._distributions = {name: dimension.distribution for name, dimension in self._dimensions.items()}
+        self._options = sampler_options(problem.settings, multivariate=self.multivariate)
+        self._direction = StudyDirection.MAXIMIZE if problem.maximize else StudyDirection.MINIMIZE
+        self._known: dict[str, tuple[PastTrial, FrozenTrial | None]] = {}
+
+    @classmethod
+    @override
+    def check(cls, problem: Problem) -> Sequence[FieldError]:
+        one, other = (problem.settings.get(name) for name in ("n_ei_candidates", "n_EI_candidates"))
+        if one is None or other is None or one == other:
+            return ()
+        path, cause = "spec.algorithm.algorithmSettings", f"n_ei_candidates is {one} but n_EI_candidates is {other}"
+        return [FieldError(path, cause, "they are the same option, keep one", "setting-conflict")]
+
+    @override
+    def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Point]:
+        storage = History(self._frozen(trials))
+        study_id = storage.create_new_study([self._direction], self.problem.experiment)
+        study = Study(storage.get_study_name_from_id(study_id), storage)
+        for k in range(first, first + count):
+            study.sampler = _Sampler(self._distributions, self._options, self.problem.seed_of(k))
+            params = study.ask(self._distributions).params
+            yield {name: dimension.decode(params[name]) for name, dimension in self._dimensions.items()}
+
+    def _frozen(self, trials: Sequence[PastTrial]) -> list[FrozenTrial]:
+        """Return the trials as Optuna's, converting only those that are new or changed."""
+        old = self._known
+        self._known = {
+            trial.name: known
+            if (known := old.get(trial.name)) is not None and known[0] == trial
+            else (trial, self._freeze(trial))
+            for trial in trials
+        }
+        return [frozen for _, frozen in self._known.values() if frozen is not None]
+
+    def _freeze(self, trial: PastTrial) -> FrozenTrial | None:
+        state = _STATES.get(trial.outcome)
+        point = self.problem.space.nearest(trial.assignments.items())
+        if state is None or point is None:
+            return None
+        return create_trial(
+            state=state,
+            value=trial.objective if state is TrialState.COMPLETE else None,
+            params={name: self._dimensions[name].encode(value) for name, value in point.items()},
+            distributions=self._distributions,
+        )
+
+
+class MultivariateTpe(Tpe):
+    """The algorithm `multivariate-tpe`."""
+
+    multivariate = True
+
+
+class _Sampler(TPESampler):
+    """Optuna's sampler for one suggestion, told the search space instead of inferring it from all trials each time."""
+
+    def __init__(self, space: dict[str, BaseDistribution], options: dict[str, Any], seed: int) -> None:
+        with quiet:  # gamma and prior_weight leave Optuna in version 6
+            super().__init__(**options, seed=seed)
+        self._joint_space = {name: d for name, d in space.items() if not d.single()} if options["multivariate"] else {}
+
+    @override
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        return self._joint_space
+
+
+def sampler_options(settings: Settings, *, multivariate: bool) -> dict[str, Any]:
+    """Return every option of Optuna's sampler, except the seed."""
+    candidates = settings.whole("n_ei_candidates", settings.whole("n_EI_candidates", _CANDIDATES))
+    options: dict[str, Any] = {
+        "n_startup_trials": settings.whole("n_startup_trials", 10),
+        "n_ei_candidates": max(candidates, 1),  # Katib allows 0, with which nothing could be chosen
+        "multivariate": multivariate,
+        "group": False,
+        "constant_liar": True,
+    }
+    gamma, prior_weight = settings.get("gamma"), settings.get("prior_weight")
+    if gamma is not None:
+        share = float(gamma)
+        options["gamma"] = lambda n: min(math.ceil(share * math.sqrt(n)), _MOST_GOOD)
+    if prior_weight is not None:
+        options["prior_weight"] = float(prior_weight)
+    return options
