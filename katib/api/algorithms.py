@@ -6,12 +6,19 @@ have no declared settings.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from katib.api.types import AlgorithmSetting
+from katib.api.wording import did_you_mean, shown
 from katib.errors import FieldError
+
+_BOOLEANS = ("true", "false", "True", "False")
+_NUMBERS: dict[str, tuple[Callable[[str], float], str]] = {
+    "int": (int, "a whole number"),
+    "float": (float, "a number"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,50 +94,56 @@ def check_settings(info: AlgorithmInfo, settings: Sequence[AlgorithmSetting], pa
     known = {spec.name: spec for spec in info.settings}
     seen: set[str] = set()
     for i, setting in enumerate(settings):
+        where = f"{path}[{i}]"
         spec = known.get(setting.name)
         if spec is None:
-            errors.append(_unknown(info, setting.name, f"{path}[{i}].name"))
+            errors.append(_unknown(info, setting.name, f"{where}.name"))
         elif setting.name in seen:
-            errors.append(
-                FieldError(f"{path}[{i}].name", f"{setting.name} is set twice", "keep one of them", "setting-duplicate")
-            )
+            errors.append(FieldError(f"{where}.name", f"{setting.name} is set twice", "keep one", "setting-duplicate"))
         else:
-            errors.extend(_check_value(spec, setting.value, f"{path}[{i}].value"))
+            errors.extend(_check_value(spec, setting.value, f"{where}.value"))
         seen.add(setting.name)
     return errors
 
 
 def _unknown(info: AlgorithmInfo, name: str, path: str) -> FieldError:
-    names = ", ".join(spec.name for spec in info.settings or ())
-    remedy = f"use one of {names}" if names else f"remove it, {info.name} has no settings"
-    return FieldError(path, f'unknown setting "{name}" for algorithm {info.name}', remedy, "setting-unknown")
+    names = [spec.name for spec in info.settings or ()]
+    remedy = did_you_mean(name, names) if names else f"remove it, {info.name} has no settings"
+    return FieldError(path, f"{shown(name)} is no setting of {info.name}", remedy, "setting-unknown")
 
 
 def _check_value(spec: SettingSpec, text: str, path: str) -> list[FieldError]:
-    if spec.choices and text not in spec.choices:
-        return [
-            FieldError(
-                path,
-                f'"{text}" is not a value of {spec.name}',
-                f"use one of {', '.join(spec.choices)}",
-                "setting-choice",
-            )
-        ]
-    if spec.type not in ("int", "float"):
+    choices = _BOOLEANS if spec.type == "bool" and not spec.choices else spec.choices
+    if choices and text not in choices:
+        cause = f"{shown(text)} is not a value of {spec.name}"
+        return [FieldError(path, cause, did_you_mean(text, choices), "setting-choice")]
+    if spec.type not in _NUMBERS:
         return []
+    convert, kind = _NUMBERS[spec.type]
     try:
-        number = int(text) if spec.type == "int" else float(text)
+        number = convert(text)
     except ValueError:
-        kind = "a whole number" if spec.type == "int" else "a number"
-        return [FieldError(path, f'"{text}" is not {kind}', f"give {spec.name} {kind}", "setting-type")]
-    limits = (
-        (spec.above, lambda bound: number > bound, "above"),
-        (spec.at_least, lambda bound: number >= bound, "at least"),
-        (spec.below, lambda bound: number < bound, "below"),
-        (spec.at_most, lambda bound: number <= bound, "at most"),
-    )
-    broken = any(bound is not None and not holds(bound) for bound, holds, _ in limits)
-    if not broken:
+        return [FieldError(path, f"{shown(text)} is not {kind}", f"give {spec.name} {kind}", "setting-type")]
+    if _is_in_range(number, spec):
         return []
-    wanted = " and ".join(f"{words} {bound:g}" for bound, _, words in limits if bound is not None)
-    return [FieldError(path, f"{text} is out of range", f"choose {spec.name} {wanted}", "setting-range")]
+    return [FieldError(path, f"{shown(text)} is out of range", f"choose {spec.name} {_range(spec)}", "setting-range")]
+
+
+def _is_in_range(number: float, spec: SettingSpec) -> bool:
+    """Compare so that NaN is in no range."""
+    return (
+        (spec.above is None or number > spec.above)
+        and (spec.at_least is None or number >= spec.at_least)
+        and (spec.below is None or number < spec.below)
+        and (spec.at_most is None or number <= spec.at_most)
+    )
+
+
+def _range(spec: SettingSpec) -> str:
+    limits = (
+        ("above", spec.above),
+        ("at least", spec.at_least),
+        ("below", spec.below),
+        ("at most", spec.at_most),
+    )
+    return " and ".join(f"{words} {bound:g}" for words, bound in limits if bound is not None)

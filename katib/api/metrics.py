@@ -11,7 +11,7 @@ ZERO_TIME = datetime(1, 1, 1, tzinfo=UTC)
 """Time of a reading that carried none (Katib's `0001-01-01T00:00:00Z`)."""
 
 # The decimal and named forms of Go's strconv.ParseFloat that training programs print; no blanks, no digit separators.
-_FLOAT = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|inf(inity)?|nan)", re.IGNORECASE)
+_FLOAT = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|inf(inity)?|nan)", re.IGNORECASE | re.ASCII)
 
 
 class MetricLog(NamedTuple):

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, Strict
 from pydantic.alias_generators import to_camel
 
 GROUP = "kubeflow.org"
@@ -165,6 +165,10 @@ def _plain_text(value: object) -> object:
 Time = Annotated[datetime, PlainSerializer(format_time)]
 DecimalText = Annotated[str, BeforeValidator(_decimal_text)]
 PlainText = Annotated[str, BeforeValidator(_plain_text)]
+Int32 = Annotated[int, Strict(), Field(ge=-(2**31), lt=2**31)]
+"""A count as the wire carries it; `"3"`, `true` and `3.0` are none."""
+Number = Annotated[float, Strict()]
+Flag = Annotated[bool, Strict()]
 
 
 class Model(BaseModel):
@@ -216,9 +220,9 @@ class ParameterSpec(Model):
 class GraphConfig(Model):
     """Outline of the network in an architecture search."""
 
-    num_layers: int | None = None
-    input_sizes: tuple[int, ...] = ()
-    output_sizes: tuple[int, ...] = ()
+    num_layers: Int32 | None = None
+    input_sizes: tuple[Int32, ...] = ()
+    output_sizes: tuple[Int32, ...] = ()
 
 
 class Operation(Model):
@@ -249,7 +253,7 @@ class ObjectiveSpec(Model):
     """What to optimise."""
 
     type: str = ""
-    goal: float | None = None
+    goal: Number | None = None
     objective_metric_name: str = ""
     additional_metric_names: tuple[str, ...] = ()
     metric_strategies: tuple[MetricStrategySpec, ...] = ()
@@ -378,7 +382,7 @@ class ConfigMapSource(Model):
 class TrialTemplate(Model):
     """What a trial runs as: any object, with placeholders."""
 
-    retain: bool = False
+    retain: Flag = False
     trial_spec: dict[str, Any] | None = None
     config_map: ConfigMapSource | None = None
     trial_parameters: tuple[TrialParameterSpec, ...] | None = None
@@ -470,9 +474,9 @@ class ExperimentSpec(Model):
     algorithm: AlgorithmSpec | None = None
     early_stopping: AlgorithmSpec | None = None
     trial_template: TrialTemplate | None = None
-    parallel_trial_count: int | None = None
-    max_trial_count: int | None = None
-    max_failed_trial_count: int | None = None
+    parallel_trial_count: Int32 | None = None
+    max_trial_count: Int32 | None = None
+    max_failed_trial_count: Int32 | None = None
     metrics_collector_spec: MetricsCollectorSpec | None = None
     nas_config: NasConfig | None = None
     resume_policy: str = ""

@@ -1,0 +1,189 @@
+"""Files to submissions: the first wall that input meets.
+
+A file holds exactly one Experiment, and beside it any number of the `v1` ConfigMaps and Secrets that its template uses.
+What makes the rest meaningless (no YAML, wrong kind) is raised at once. What concerns single fields is collected in the
+submission, so that it can be reported together with everything validation finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from katib.api.decoding import check_plain, decode
+from katib.api.types import API_VERSION, Experiment
+from katib.api.unknown_fields import unknown_fields
+from katib.api.wording import closest, shown
+from katib.api.yaml_text import YamlDocument, parse_yaml
+from katib.errors import FieldError, InvalidError
+
+_COMPANIONS = ("ConfigMap", "Secret")
+_API_VERSIONS = {"Experiment": API_VERSION, **dict.fromkeys(_COMPANIONS, "v1")}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedDocument:
+    """One object of a file: its kind, the line it starts at, and its plain data."""
+
+    kind: str
+    line: int
+    data: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """`metadata.name`, empty when there is none."""
+        metadata = self.data.get("metadata")
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        return name if isinstance(name, str) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """An experiment as it arrived.
+
+    Attributes:
+        raw: The experiment as the user wrote it.
+        experiment: What could be read of it; no defaults yet, without status and fields that the server writes.
+        companions: ConfigMaps and Secrets from the same file, with a namespace.
+        errors: Values of the wrong type and unknown fields. Not empty: the experiment must not be used.
+    """
+
+    raw: dict[str, Any]
+    experiment: Experiment
+    companions: tuple[dict[str, Any], ...] = ()
+    errors: tuple[FieldError, ...] = ()
+
+    def config_map(self, namespace: str, name: str) -> dict[str, str] | None:
+        """Return the data of a ConfigMap from the same file, None when the file has no such ConfigMap."""
+        for companion in self.companions:
+            metadata = companion["metadata"]
+            if (companion["kind"], metadata.get("namespace"), metadata.get("name")) == ("ConfigMap", namespace, name):
+                return dict(companion.get("data") or {})
+        return None
+
+
+def load_experiment(text: str | bytes, source: str, default_namespace: str) -> Submission:
+    """Read a file with one Experiment and, optionally, ConfigMaps and Secrets.
+
+    Args:
+        text: YAML or JSON; bytes are UTF-8.
+        source: Name of the file, shown in errors.
+        default_namespace: Namespace of objects that name none.
+
+    Raises:
+        InvalidError: The text, the number of documents or the kind of one is wrong.
+    """
+    documents = load_documents(text, source)
+    experiments = [document for document in documents if document.kind == "Experiment"]
+    companions = [document for document in documents if document.kind in _COMPANIONS]
+    if len(experiments) > 1:
+        names = " and ".join(f"{shown(document.name)} at line {document.line}" for document in experiments[:4])
+        raise _invalid(
+            source,
+            f"holds {len(experiments)} Experiments, {names}",
+            "put each Experiment into a file of its own",
+            "document-count",
+        )
+    if not experiments:
+        kinds = ", ".join(document.kind for document in companions)
+        raise _invalid(source, f"holds no Experiment, only {kinds}", "add the Experiment", "document-missing")
+    return decode_experiment(experiments[0].data, default_namespace, companions)
+
+
+def decode_experiment(
+    raw: Mapping[str, Any], default_namespace: str, companions: Sequence[LoadedDocument] = ()
+) -> Submission:
+    """Read an Experiment that is plain data already, such as the body of a request.
+
+    Raises:
+        InvalidError: It is no JSON data, or not a `kubeflow.org/v1beta1` Experiment.
+    """
+    if errors := check_plain(raw) or _kind_errors(raw):
+        raise InvalidError(errors)
+    experiment, value_errors = decode(raw)
+    if not experiment.namespace:
+        metadata = experiment.metadata.model_copy(update={"namespace": default_namespace})
+        experiment = experiment.model_copy(update={"metadata": metadata})
+    companion_errors = [error for document in companions for error in _companion_errors(document)]
+    return Submission(
+        raw=dict(raw),
+        experiment=experiment,
+        companions=tuple(_with_namespace(document.data, default_namespace) for document in companions),
+        errors=(*companion_errors, *unknown_fields(raw, Experiment), *value_errors),
+    )
+
+
+def load_documents(text: str | bytes, source: str) -> list[LoadedDocument]:
+    """Return the objects of a file, in order.
+
+    Raises:
+        InvalidError: The text is empty or no YAML, or a document is not an object that belongs here.
+    """
+    documents = parse_yaml(text, source)
+    if not documents:
+        raise _invalid(source, "it is empty", "write an Experiment into it", "file-empty")
+    errors: list[FieldError] = []
+    for document in documents:
+        place = f"{source}:{document.line}" if len(documents) > 1 else source
+        if not isinstance(document.data, dict):
+            errors.append(_not_an_object(document, place))
+            continue
+        prefix = f"{place}: " if len(documents) > 1 else ""
+        errors.extend(check_plain(document.data) or _kind_errors(document.data, prefix))
+    if errors:
+        raise InvalidError(errors)
+    return [LoadedDocument(document.data["kind"], document.line, document.data) for document in documents]
+
+
+def _not_an_object(document: YamlDocument, place: str) -> FieldError:
+    kind = "a list" if isinstance(document.data, list) else "a single value"
+    return FieldError(
+        place, f"holds {kind}, not an object", "start with apiVersion, kind, metadata and spec", "document-type"
+    )
+
+
+def _kind_errors(data: Mapping[str, Any], prefix: str = "") -> list[FieldError]:
+    """Return what is wrong with kind and apiVersion."""
+    kind = data.get("kind")
+    if kind is None:
+        return [FieldError(f"{prefix}kind", "it is missing", "write kind: Experiment", "kind-missing")]
+    if kind not in _API_VERSIONS:
+        guess = closest(kind, _API_VERSIONS) if isinstance(kind, str) else ""
+        remedy = (
+            f"did you mean {guess}?" if guess else "give an Experiment, with ConfigMaps and Secrets if it needs them"
+        )
+        return [FieldError(f"{prefix}kind", f"{shown(kind)} is not accepted", remedy, "kind-unknown")]
+    wanted = _API_VERSIONS[kind]
+    if "apiVersion" not in data:
+        return [
+            FieldError(f"{prefix}apiVersion", "it is missing", f"write apiVersion: {wanted}", "api-version-missing")
+        ]
+    if (version := data["apiVersion"]) != wanted:
+        cause = f"{shown(version)} is not the version of {kind}"
+        return [FieldError(f"{prefix}apiVersion", cause, f"write {wanted}", "api-version-unknown")]
+    return []
+
+
+def _companion_errors(document: LoadedDocument) -> list[FieldError]:
+    """Return what keeps a ConfigMap or Secret from being used: no name, or data that is not text."""
+    place = f"{document.kind} at line {document.line}"
+    errors: list[FieldError] = []
+    if not document.name:
+        errors.append(FieldError(f"{place}: metadata.name", "it is missing", "give it a name", "name-missing"))
+    for name in ("data", "stringData", "binaryData"):
+        data = document.data.get(name)
+        if data is not None and not (isinstance(data, dict) and all(isinstance(text, str) for text in data.values())):
+            errors.append(
+                FieldError(f"{place}: {name}", "holds values that are not text", "put them in quotes", "value-type")
+            )
+    return errors
+
+
+def _with_namespace(data: dict[str, Any], namespace: str) -> dict[str, Any]:
+    metadata = data.get("metadata")
+    return {**data, "metadata": {"namespace": namespace, **(metadata if isinstance(metadata, dict) else {})}}
+
+
+def _invalid(path: str, cause: str, remedy: str, origin: str) -> InvalidError:
+    return InvalidError([FieldError(path, cause, remedy, origin)])

@@ -1,0 +1,24 @@
+"""Validation: which experiments are accepted. Every rule gets its say; all errors come back at once.
+
+Belongs here: rules about the experiment alone, one module for each block of the spec. Does not belong here: what is
+inside a trial template (`check_template` of the caller), what only a suggestion service knows, and anything that does
+I/O. Rules look at an experiment with defaults. `docs/errors.md` lists every origin with its rule, cause and cure.
+"""
+
+from __future__ import annotations
+
+from katib.api.validation.admission import admit, admit_update
+from katib.api.validation.experiment import TemplateCheck, validate_experiment
+from katib.api.validation.search_space import find_warnings
+from katib.api.validation.update import describe_changes, is_restartable, validate_update
+
+__all__ = [
+    "TemplateCheck",
+    "admit",
+    "admit_update",
+    "describe_changes",
+    "find_warnings",
+    "is_restartable",
+    "validate_experiment",
+    "validate_update",
+]

@@ -1,0 +1,68 @@
+"""All rules of one experiment together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from katib.api.algorithms import AlgorithmCatalog
+from katib.api.types import CollectorKind, Experiment, ExperimentSpec, ParameterSpec, TrialTemplate
+from katib.api.validation.algorithm import check_algorithm, check_early_stopping, check_resume_policy
+from katib.api.validation.counts import check_counts
+from katib.api.validation.metadata import check_metadata
+from katib.api.validation.metrics_collector import check_metrics_collector
+from katib.api.validation.objective import check_objective
+from katib.api.validation.search_space import check_search_space
+from katib.api.validation.template import check_frame
+from katib.api.validation.update import validate_update
+from katib.errors import FieldError
+
+TemplateCheck = Callable[[TrialTemplate, Sequence[ParameterSpec]], list[FieldError]]
+"""Returns what is wrong inside a template whose frame is sound, given the search space: its ConfigMap, placeholders and
+references, and whether the object can run here. Never raises."""
+
+ALL_COLLECTORS: tuple[str, ...] = tuple(CollectorKind)
+
+
+def validate_experiment(
+    experiment: Experiment,
+    *,
+    catalog: AlgorithmCatalog,
+    check_template: TemplateCheck,
+    collectors: Collection[str] = ALL_COLLECTORS,
+    old: Experiment | None = None,
+) -> list[FieldError]:
+    """Return everything that is wrong with an experiment; an empty list means that it is accepted.
+
+    Args:
+        experiment: With defaults.
+        catalog: Algorithms that are offered here.
+        check_template: Looks into the template.
+        collectors: Kinds of metrics collectors that can run here.
+        old: The stored experiment, when this is an update. Then only the change is judged: what was accepted once
+            stays accepted, also when its algorithm has left the catalog since.
+    """
+    if old is not None:
+        return validate_update(old, experiment)
+    spec = experiment.spec
+    return [
+        *check_metadata(experiment.metadata),
+        *check_counts(spec),
+        *check_resume_policy(spec.resume_policy),
+        *check_objective(spec.objective),
+        *check_algorithm(spec.algorithm, catalog),
+        *check_early_stopping(spec.early_stopping, catalog),
+        *check_search_space(spec),
+        *_check_template(spec, check_template),
+        *check_metrics_collector(spec.metrics_collector_spec, collectors),
+    ]
+
+
+def _check_template(spec: ExperimentSpec, check_inside: TemplateCheck) -> Iterator[FieldError]:
+    template = spec.trial_template
+    if template is None:
+        remedy = "describe the object that each trial runs as"
+        yield FieldError("spec.trialTemplate", "it is missing", remedy, "template-missing")
+        return
+    yield from check_frame(template)
+    if template.trial_parameters and (template.trial_spec is None) != (template.config_map is None):
+        yield from check_inside(template, spec.parameters)

@@ -1,0 +1,54 @@
+"""Rules about the name of an experiment: it becomes part of the names of trials, Jobs and Services."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from katib.api.names import MAX_EXPERIMENT_NAME
+from katib.api.types import ObjectMeta
+from katib.api.wording import shown
+from katib.errors import FieldError
+
+_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
+_NAME_PREFIX = re.compile(r"[a-z][-a-z0-9]*", re.ASCII)
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
+_GENERATED_LENGTH = 5
+"""How many characters Kubernetes appends to `generateName`."""
+_MAX_NAMESPACE = 63
+
+_LETTERS = "use lower case letters, digits and hyphens, beginning with a letter and ending with a letter or digit"
+
+
+def check_metadata(metadata: ObjectMeta) -> Iterator[FieldError]:
+    """Check that name and namespace are labels of DNS, as whole words and not too long."""
+    if metadata.name:
+        yield from _check_name(metadata.name)
+    elif metadata.generate_name:
+        yield from _check_prefix(metadata.generate_name)
+    else:
+        yield FieldError("metadata.name", "it is missing", "give the experiment a name", "name-missing")
+    namespace = metadata.namespace
+    if namespace and (not _NAMESPACE.fullmatch(namespace) or len(namespace) > _MAX_NAMESPACE):
+        remedy = f"use at most {_MAX_NAMESPACE} lower case letters, digits and inner hyphens"
+        yield FieldError("metadata.namespace", f"{shown(namespace)} is no namespace", remedy, "namespace-format")
+
+
+def _check_name(name: str) -> Iterator[FieldError]:
+    if not _NAME.fullmatch(name):
+        yield FieldError("metadata.name", f"{shown(name)} is not a DNS label", _LETTERS, "name-format")
+    if len(name) > MAX_EXPERIMENT_NAME:
+        cause = f"{shown(name)} has {len(name)} characters"
+        yield FieldError("metadata.name", cause, f"use at most {MAX_EXPERIMENT_NAME}", "name-length")
+
+
+def _check_prefix(prefix: str) -> Iterator[FieldError]:
+    if not _NAME_PREFIX.fullmatch(prefix):
+        yield FieldError(
+            "metadata.generateName", f"{shown(prefix)} does not begin a DNS label", _LETTERS, "name-format"
+        )
+    limit = MAX_EXPERIMENT_NAME - _GENERATED_LENGTH
+    if len(prefix) > limit:
+        cause = f"{shown(prefix)} has {len(prefix)} characters"
+        remedy = f"use at most {limit}, {_GENERATED_LENGTH} more are appended"
+        yield FieldError("metadata.generateName", cause, remedy, "name-length")

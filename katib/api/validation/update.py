@@ -1,0 +1,122 @@
+"""Rules about changing an experiment that exists.
+
+Only the three counts may change. An experiment that has ended goes on only if it used up its budget and its resume
+policy kept what is needed. An update that leaves the spec alone (labels, finalizers, status) is always accepted, so
+that nothing can keep an experiment from being deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from katib.api.conditions import COMPLETED_EXPERIMENT, find_condition, is_true, true_types
+from katib.api.types import Experiment, ExperimentCondition, ResumePolicy
+from katib.api.validation.counts import check_counts
+from katib.api.wording import path_to, shown
+from katib.errors import FieldError
+
+MAX_TRIALS_REACHED = "ExperimentMaxTrialsReached"
+_MUTABLE = frozenset({"spec.parallelTrialCount", "spec.maxTrialCount", "spec.maxFailedTrialCount"})
+_RESUMABLE_POLICIES = (ResumePolicy.LONG_RUNNING, ResumePolicy.FROM_VOLUME)
+_MAX_CHANGES = 10
+"""More differences than this are another experiment, not an edit."""
+
+_ABSENT = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One field that differs: where, and how, such as `changed from "0.5" to "0.9"`."""
+
+    path: str
+    how: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.how}"
+
+
+def validate_update(old: Experiment, new: Experiment) -> list[FieldError]:
+    """Return what forbids a change of the spec. Both with defaults; `old` with its status."""
+    changes = describe_changes(old, new)
+    if not changes:
+        return []
+    return [
+        *_check_restart(old),
+        *_check_budget(old, new),
+        *_check_immutable([change for change in changes if change.path not in _MUTABLE]),
+        *check_counts(new.spec),
+    ]
+
+
+def is_restartable(experiment: Experiment) -> bool:
+    """Tell whether a finished experiment goes on when its budget is raised."""
+    succeeded = find_condition(experiment.status.conditions, ExperimentCondition.SUCCEEDED)
+    return (
+        succeeded is not None
+        and is_true([succeeded], ExperimentCondition.SUCCEEDED)
+        and succeeded.reason == MAX_TRIALS_REACHED
+        and experiment.spec.resume_policy in _RESUMABLE_POLICIES
+    )
+
+
+def describe_changes(old: Experiment, new: Experiment) -> list[Change]:
+    """Return every field of the spec that differs, in order of the old spec, then what is new."""
+    return list(_changes("spec", old.spec.encode(), new.spec.encode()))
+
+
+def _check_restart(old: Experiment) -> Iterator[FieldError]:
+    if not (true_types(old.status.conditions) & COMPLETED_EXPERIMENT) or is_restartable(old):
+        return
+    remedy = "submit it under another name"
+    yield FieldError("spec.resumePolicy", f"the experiment {_ending(old)}", remedy, "update-not-restartable")
+
+
+def _ending(old: Experiment) -> str:
+    if is_true(old.status.conditions, ExperimentCondition.FAILED):
+        return "has failed and cannot go on"
+    succeeded = find_condition(old.status.conditions, ExperimentCondition.SUCCEEDED)
+    if succeeded is not None and succeeded.reason == MAX_TRIALS_REACHED:
+        return f"has ended, and resume policy {old.spec.resume_policy or ResumePolicy.NEVER} does not let it go on"
+    return "has reached its end before its budget and cannot go on"
+
+
+def _check_budget(old: Experiment, new: Experiment) -> Iterator[FieldError]:
+    limit, trials = new.spec.max_trial_count, old.status.trials
+    if limit is not None and limit <= trials:
+        cause = f"{limit} leaves no trial to run, {trials} exist"
+        yield FieldError("spec.maxTrialCount", cause, f"use more than {trials}", "update-max-trials")
+
+
+def _check_immutable(changes: list[Change]) -> Iterator[FieldError]:
+    remedy = "undo it, or submit the experiment under another name"
+    for change in changes[:_MAX_CHANGES]:
+        yield FieldError(change.path, change.how, remedy, "update-immutable")
+    if len(changes) > _MAX_CHANGES:
+        cause = f"{len(changes) - _MAX_CHANGES} more fields changed"
+        yield FieldError("spec", cause, remedy, "update-immutable")
+
+
+def _changes(path: str, old: Any, new: Any) -> Iterator[Change]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in [*old, *(key for key in new if key not in old)]:
+            yield from _changes(path_to(path, key), old.get(key, _ABSENT), new.get(key, _ABSENT))
+    elif isinstance(old, list) and isinstance(new, list):
+        for i in range(max(len(old), len(new))):
+            yield from _changes(f"{path}[{i}]", _element(old, i), _element(new, i))
+    elif old is _ABSENT:
+        yield Change(path, f"added {shown(new)}")
+    elif new is _ABSENT:
+        yield Change(path, f"removed {shown(old)}")
+    elif not _same(old, new):
+        yield Change(path, f"changed from {shown(old)} to {shown(new)}")
+
+
+def _element(values: list[Any], i: int) -> Any:
+    return values[i] if i < len(values) else _ABSENT
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Compare as JSON does: `1` and `true` differ; NaN, which was refused anyway, equals itself."""
+    return (old == new and isinstance(old, bool) == isinstance(new, bool)) or (old != old and new != new)  # noqa: PLR0124  # NaN is what differs from itself

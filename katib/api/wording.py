@@ -1,0 +1,62 @@
+"""How values, words and paths are shown in errors: always one line, never longer than a reader wants."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable
+
+_MAX_SHOWN = 60
+_MAX_LEVELS = 3
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+def shown(value: object) -> str:
+    """Return the value as JSON on one line, cut when long: `"ten"`, `[1, 2]`, `true`."""
+    text = json.dumps(_outline(value), default=str)
+    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 3]}..."
+
+
+def _outline(value: object, depth: int = 0) -> object:
+    """Return the first few levels and elements: what is shown of a huge value must not cost its size."""
+    if isinstance(value, dict | list | tuple) and depth == _MAX_LEVELS:
+        return "..."
+    if isinstance(value, dict):
+        return {str(key)[:_MAX_SHOWN]: _outline(value[key], depth + 1) for key in list(value)[:10]}
+    if isinstance(value, list | tuple):
+        return [_outline(element, depth + 1) for element in value[:10]]
+    if isinstance(value, str):
+        return value[: 4 * _MAX_SHOWN]
+    if isinstance(value, int) and abs(value) > 10**_MAX_SHOWN:
+        return "a huge number"
+    return value
+
+
+def path_to(parent: str, key: str) -> str:
+    """Return the path of a field: `spec.goal`, or `metadata.labels["a/b"]` where a dot would mislead."""
+    if not _PLAIN_KEY.fullmatch(key):
+        return f"{parent}[{shown(key)}]"
+    return f"{parent}.{key}" if parent else key
+
+
+def closest(word: str, choices: Iterable[str]) -> str:
+    """Return the choice that was probably meant, empty when none is near."""
+    by_lower = {choice.lower(): choice for choice in choices}
+    matches = difflib.get_close_matches(word[:_MAX_SHOWN].lower(), by_lower, n=1)
+    return by_lower[matches[0]] if matches else ""
+
+
+def one_of(choices: Iterable[str]) -> str:
+    """Return the remedy that lists what is allowed: `use one of a, b`."""
+    names = list(choices)
+    if not names:
+        return "remove it, none is available here"
+    return f"use {names[0]}" if len(names) == 1 else f"use one of {', '.join(names)}"
+
+
+def did_you_mean(word: str, choices: Iterable[str]) -> str:
+    """Return the remedy that names the closest choice before it lists all."""
+    names = list(choices)
+    guess = closest(word, names)
+    return f"did you mean {guess}? {one_of(names)}" if guess else one_of(names)

@@ -1,0 +1,271 @@
+"""YAML and JSON text to plain data, strictly and within bounds.
+
+PyYAML's own constructor is not used: it swallows repeated keys, turns dates and `12:30` into objects that JSON does not
+have, reads `1e-3` as text, expands aliases without limit and overruns the stack on deep nesting. Here the parser's
+events are read one by one into dicts, lists, text, numbers, booleans and None, as `kubectl` would send them, except
+that `yes`, `no`, `on` and `off` stay text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from katib.api.wording import shown
+from katib.errors import FieldError, InvalidError
+
+MAX_BYTES = 8 * 2**20
+"""Largest text that is read. Kubernetes refuses objects of a fifth of it."""
+MAX_DEPTH = 64
+"""Deepest nesting. A Job is eight levels deep, an Argo workflow fewer than thirty."""
+MAX_NODES = 200_000
+"""Most values in one text, aliases counted as often as they are used."""
+
+_NOT_TEXT = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_INT = re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|0|[1-9][0-9_]*)", re.ASCII)
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
+_WORDS: dict[str, bool | float | None] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), float("inf")),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
+}
+_TAG = "tag:yaml.org,2002:"
+_REMEDIES = (
+    ("\\t", "indent with spaces"),
+    ("tab character", "indent with spaces"),
+    ("mapping values are not allowed", "put the value in quotes or mend the indentation"),
+    ("cannot start any token", "put the value in quotes"),
+    ("unexpected end of stream", "close the quotes"),
+    ("expected ',' or", "close the bracket or add the comma"),
+    ("did not find expected", "mend the indentation of this line or of the one above"),
+    ("could not find expected ':'", "add the colon after the key, or mend the indentation"),
+    ("escape", "use single quotes, in which a backslash is a backslash"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class YamlDocument:
+    """One document of a text: the line it starts at, counted from one, and its plain data."""
+
+    line: int
+    data: Any
+
+
+def parse_yaml(text: str | bytes, source: str) -> list[YamlDocument]:
+    """Return the documents of a text, without empty ones.
+
+    Args:
+        text: YAML or JSON; bytes are UTF-8.
+        source: Name of the file, shown in errors.
+
+    Raises:
+        InvalidError: It is no YAML, repeats a key or exceeds a bound; one error with file, line and column.
+    """
+    decoded = _decode(text, source)
+    if decoded.lstrip()[:1] == "{":
+        fast = _parse_json(decoded)
+        if fast is not None:
+            return [fast]
+    loader = yaml.CSafeLoader(decoded)
+    try:
+        return [document for document in _Reader(loader, source).documents() if document.data is not None]
+    except yaml.MarkedYAMLError as error:
+        raise _syntax_error(error, source) from error
+    except yaml.YAMLError as error:
+        raise _invalid(source, _one_line(error), "write YAML", "file-syntax") from error
+    finally:
+        loader.dispose()
+
+
+def _decode(text: str | bytes, source: str) -> str:
+    if len(text) > MAX_BYTES:
+        raise _invalid(
+            source, f"has {len(text)} bytes, the limit is {MAX_BYTES}", "give an experiment file", "file-size"
+        )
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise _invalid(
+                source, f"byte {error.start} is not UTF-8", "give a YAML or JSON file in UTF-8", "file-not-text"
+            ) from error
+    text = text.removeprefix("\ufeff")
+    if (junk := _NOT_TEXT.search(text)) is not None:
+        place = f"{source}:{text.count(chr(10), 0, junk.start()) + 1}"
+        code = f"U+{ord(junk.group()):04X}"
+        raise _invalid(place, f"holds the control character {code}", "give a YAML or JSON text file", "file-not-text")
+    return text
+
+
+def _parse_json(text: str) -> YamlDocument | None:
+    """Return the document when the text is flawless JSON; the YAML reader finds the words for anything else."""
+    try:
+        data = json.loads(text, object_pairs_hook=_unique_pairs, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return None
+    return YamlDocument(1, data)
+
+
+def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) != len(pairs):
+        raise ValueError("repeated key")
+    return data
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(name)
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Builds plain data from parser events. Recursion is as deep as the data, so at most `MAX_DEPTH`."""
+
+    loader: Any
+    source: str
+    nodes: int = 0
+    anchors: dict[str, tuple[Any, int]] = field(default_factory=dict)
+
+    def documents(self) -> Iterable[YamlDocument]:
+        self.loader.get_event()  # start of the stream
+        while self.loader.check_event(yaml.DocumentStartEvent):
+            self.loader.get_event()
+            self.anchors.clear()
+            event = self.loader.get_event()
+            line = event.start_mark.line + 1
+            yield YamlDocument(line, self.value(event, 1))
+            self.loader.get_event()  # end of the document
+
+    def value(self, event: Any, depth: int) -> Any:
+        before = self.nodes
+        self.count(1, event)
+        if isinstance(event, yaml.AliasEvent):
+            return self.alias(event)
+        if depth > MAX_DEPTH:
+            raise self.error(event, f"nested deeper than {MAX_DEPTH} levels", "flatten it", "file-nesting")
+        value: Any
+        if isinstance(event, yaml.ScalarEvent):
+            value = self.scalar(event)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            value = self.sequence(event, depth)
+        else:
+            value = self.mapping(event, depth)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = (value, self.nodes - before)
+        return value
+
+    def count(self, nodes: int, event: Any) -> None:
+        self.nodes += nodes
+        if self.nodes > MAX_NODES:
+            raise self.error(event, f"holds more than {MAX_NODES} values", "use fewer aliases", "file-nesting")
+
+    def alias(self, event: Any) -> Any:
+        if event.anchor not in self.anchors:
+            name = shown(f"*{event.anchor}")[1:-1]
+            raise self.error(event, f"{name} refers to nothing above", "put the value in quotes", "file-syntax")
+        value, nodes = self.anchors[event.anchor]
+        self.count(nodes, event)
+        return value
+
+    def sequence(self, start: Any, depth: int) -> list[Any]:
+        self.collection_tag(start, "seq")
+        elements: list[Any] = []
+        while not isinstance(event := self.loader.get_event(), yaml.SequenceEndEvent):
+            elements.append(self.value(event, depth + 1))
+        return elements
+
+    def mapping(self, start: Any, depth: int) -> dict[str, Any]:
+        self.collection_tag(start, "map")
+        fields: dict[str, Any] = {}
+        merged: list[dict[str, Any]] | None = None
+        while not isinstance(event := self.loader.get_event(), yaml.MappingEndEvent):
+            key = self.key(event)
+            is_merge = key == "<<" and event.style is None and event.implicit[0]
+            if key in fields or (is_merge and merged is not None):
+                raise self.error(event, f"key {shown(key)} appears twice", "keep one of them", "key-duplicate")
+            value = self.value(self.loader.get_event(), depth + 1)
+            if is_merge:
+                merged = self.merge_sources(value, event)
+            else:
+                fields[key] = value
+        for source in merged or ():
+            for key, value in source.items():
+                fields.setdefault(key, value)
+        return fields
+
+    def key(self, event: Any) -> str:
+        self.count(1, event)
+        if not isinstance(event, yaml.ScalarEvent):
+            raise self.error(event, "a key is not text", "put the key in quotes", "file-syntax")
+        return str(event.value)
+
+    def merge_sources(self, value: Any, event: Any) -> list[dict[str, Any]]:
+        sources = value if isinstance(value, list) else [value]
+        if not all(isinstance(source, dict) for source in sources):
+            raise self.error(event, "<< does not name a mapping", "write <<: *anchor of a mapping", "file-syntax")
+        self.count(sum(map(len, sources)), event)
+        return sources
+
+    def collection_tag(self, event: Any, kind: str) -> None:
+        if event.tag not in {None, "!", _TAG + kind}:
+            raise self.tag_error(event)
+
+    def scalar(self, event: Any) -> Any:
+        text = event.value
+        if event.tag is None:
+            return self.plain(text, event) if event.implicit[0] else text
+        if event.tag in {"!", _TAG + "str"}:
+            return text
+        if event.tag.removeprefix(_TAG) not in {"int", "float", "bool", "null"}:
+            raise self.tag_error(event)
+        return self.plain(text, event)
+
+    def plain(self, text: str, event: Any) -> Any:
+        if text in _WORDS:
+            return _WORDS[text]
+        if _INT.fullmatch(text):
+            return self.whole_number(text.replace("_", ""), event)
+        return float(text) if _FLOAT.fullmatch(text) else text
+
+    def whole_number(self, text: str, event: Any) -> int:
+        sign, digits = (text[0], text[1:]) if text[0] in "+-" else ("", text)
+        if len(digits) > 1 and digits[0] == "0" and digits[1].isdigit():
+            digits = f"0o{digits[1:]}"  # as in `defaultMode: 0644`
+        try:
+            return int(sign + digits, 0)
+        except ValueError as error:
+            raise self.error(
+                event, f"{shown(text)} is no usable number", "put the value in quotes", "file-syntax"
+            ) from error
+
+    def tag_error(self, event: Any) -> InvalidError:
+        tag = shown(event.tag)
+        return self.error(event, f"the tag {tag} has no meaning here", "remove the tag", "file-syntax")
+
+    def error(self, event: Any, cause: str, remedy: str, origin: str) -> InvalidError:
+        mark = event.start_mark
+        return _invalid(f"{self.source}:{mark.line + 1}:{mark.column + 1}", cause, remedy, origin)
+
+
+def _syntax_error(error: yaml.MarkedYAMLError, source: str) -> InvalidError:
+    mark = error.problem_mark or error.context_mark
+    place = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
+    problem = " ".join(str(error.problem or error.context or "not YAML").split())
+    remedy = next((remedy for words, remedy in _REMEDIES if words in problem), "mend the YAML syntax here")
+    return _invalid(place, problem, remedy, "file-syntax")
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def _invalid(path: str, cause: str, remedy: str, origin: str) -> InvalidError:
+    return InvalidError([FieldError(path, cause, remedy, origin)])
