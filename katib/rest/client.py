@@ -1,0 +1,242 @@
+"""The tuning service at the other end of HTTP."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http import HTTPStatus
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote
+
+import httpx
+
+from katib.api.algorithms import AlgorithmInfo
+from katib.api.metrics import MetricLog
+from katib.errors import InternalError, KatibError, NotFoundError, UnavailableError
+from katib.rest.bodies import (
+    AlgorithmsBody,
+    DiagnosisBody,
+    EventsBody,
+    NoticesBody,
+    ObjectsBody,
+    PageBody,
+    ReadingsBody,
+    SubmissionBody,
+)
+from katib.rest.problems import error_of
+from katib.tuning.service import Change, Diagnosis, Json, Page, RecordedEvent, Submission
+
+_CONNECT_SECONDS = 5.0
+_ANSWER_SECONDS = 60.0
+_DELETE_SECONDS = 300.0
+_CLOCK_SLACK_SECONDS = 0.5
+_KIND_PATHS = {"Experiment": "experiments", "Trial": "trials", "Suggestion": "suggestions"}
+
+Query = Mapping[str, str | int | bool | Sequence[str]]
+
+
+class HttpTuningService:
+    """A TuningService behind a URL. Thread-safe; `close` it when done.
+
+    Args:
+        url: Where the server listens, such as `http://127.0.0.1:8765`.
+        token: Bearer token, where the server asks for one.
+    """
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self._url = url.rstrip("/")
+        self._http = httpx.Client(
+            base_url=f"{self._url}/api/v1/",
+            headers={"authorization": f"Bearer {token}"} if token else {},
+            timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
+            trust_env=False,  # a proxy of the environment has no business between us and loopback
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def submit(self, document: str, *, source: str, namespace: str | None = None) -> Submission:  # noqa: ARG002 - the server knows no file names
+        """Create an experiment, or resume or update the one of that name."""
+        return SubmissionBody.model_validate(self._post("experiments", document, namespace)).value()
+
+    def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:  # noqa: ARG002 - as above
+        """Check a document and store nothing."""
+        return NoticesBody.model_validate(self._post("validate", document, namespace)).notices
+
+    def get(self, kind: str, namespace: str, name: str) -> Json:
+        """Return an object."""
+        obj: Json = self._get(_path(namespace, _KIND_PATHS[kind], name))
+        return obj
+
+    def experiments(self, namespace: str | None = None) -> Sequence[Json]:
+        """Return all experiments, oldest first."""
+        path = "experiments" if namespace is None else _path(namespace, "experiments")
+        return ObjectsBody.model_validate(self._get(path)).items
+
+    def trials(
+        self,
+        namespace: str,
+        experiment: str,
+        *,
+        states: Sequence[str] = (),
+        limit: int = 500,
+        cursor: str = "",
+    ) -> Page:
+        """Return trials of an experiment."""
+        query: Query = {"state": list(states), "limit": limit, "cursor": cursor}
+        return PageBody.model_validate(self._get(_path(namespace, "experiments", experiment, "trials"), query)).value()
+
+    def best(self, namespace: str, experiment: str) -> Json | None:
+        """Return the best Trial so far."""
+        best: Json | None = self._get(_path(namespace, "experiments", experiment, "best"))
+        return best
+
+    def metrics(self, namespace: str, trial: str, *, metric: str = "", limit: int = 100_000) -> Sequence[MetricLog]:
+        """Return readings of a trial."""
+        query: Query = {"metric": metric, "limit": limit}
+        body = ReadingsBody.model_validate(self._get(_path(namespace, "trials", trial, "metrics"), query))
+        return tuple(reading.to_log() for reading in body.items)
+
+    def logs(
+        self, namespace: str, trial: str, *, follow: bool = False, tail_lines: int | None = None
+    ) -> Iterator[bytes]:
+        """Yield the output of the trial's primary container."""
+        query: dict[str, str | int | bool | Sequence[str]] = {"follow": str(follow).lower()}
+        if tail_lines is not None:
+            query["tail"] = tail_lines
+        with self._stream(_path(namespace, "trials", trial, "logs"), query) as response:
+            yield from response.iter_bytes()
+
+    def events(self, kind: str, namespace: str, name: str) -> Sequence[RecordedEvent]:
+        """Return the notable moments of an object."""
+        body = EventsBody.model_validate(self._get(_path(namespace, _KIND_PATHS[kind], name, "events")))
+        return tuple(event.to_event() for event in body.items)
+
+    def changes(
+        self, namespace: str, experiment: str, *, timeout_seconds: float | None = None, since: str = ""
+    ) -> Iterator[Change]:
+        """Yield the experiment and its trials as they are, then every change; a lost connection is an error."""
+        query: Query = {} if timeout_seconds is None else {"timeoutSeconds": str(timeout_seconds)}
+        headers = {"last-event-id": since} if since else {}
+        path = _path(namespace, "experiments", experiment, "changes")
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        with self._stream(path, query, headers) as response:
+            for name, data, cursor in _server_sent_events(response.iter_lines()):
+                if name == "problem":
+                    raise error_of(data, int(data.get("status", 0)))
+                if name == "end":
+                    return
+                yield Change(data["type"], data["object"], cursor)
+        if deadline is None or time.monotonic() < deadline - _CLOCK_SLACK_SECONDS:
+            raise UnavailableError(f"the server at {self._url} ended the stream; it was probably stopped")
+
+    def why(self, namespace: str, name: str) -> Diagnosis:
+        """Explain an experiment, or a trial of that name."""
+        return DiagnosisBody.model_validate(self._get(_path(namespace, "why", name))).to_diagnosis()
+
+    def delete(self, namespace: str, experiment: str) -> None:
+        """Delete an experiment; returns when it is gone."""
+        self._call("DELETE", _path(namespace, "experiments", experiment), timeout=_DELETE_SECONDS)
+
+    def algorithms(self) -> Sequence[AlgorithmInfo]:
+        """Return the algorithms offered."""
+        return tuple(body.to_info() for body in AlgorithmsBody.model_validate(self._get("algorithms")).items)
+
+    # --- HTTP ---------------------------------------------------------------------------------------------------------
+
+    def _get(self, path: str, query: Query | None = None) -> Any:
+        return self._call("GET", path, params=_drop_empty(query or {}))
+
+    def _post(self, path: str, document: str, namespace: str | None) -> Any:
+        return self._call(
+            "POST",
+            path,
+            params=_drop_empty({"namespace": namespace or ""}),
+            content=document.encode(),
+            headers={"content-type": "application/yaml"},
+        )
+
+    def _call(self, method: str, path: str, **request: Any) -> Any:
+        try:
+            response = self._http.request(method, path, **request)
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+        if response.status_code == HTTPStatus.NO_CONTENT:
+            return None
+        return self._decode(response)
+
+    def _decode(self, response: httpx.Response) -> Any:
+        try:
+            body = response.json()
+        except ValueError as error:
+            raise self._foreign(response) from error
+        if response.is_success:
+            return body
+        if not isinstance(body, dict) or "reason" not in body:
+            raise self._foreign(response)
+        raise error_of(body, response.status_code)
+
+    @contextmanager
+    def _stream(self, path: str, query: Query, headers: Mapping[str, str] | None = None) -> Iterator[httpx.Response]:
+        timeout = httpx.Timeout(None, connect=_CONNECT_SECONDS)
+        try:
+            with self._http.stream("GET", path, params=query, headers=headers, timeout=timeout) as response:
+                if not response.is_success:
+                    response.read()
+                    self._decode(response)
+                yield response
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: httpx.HTTPError) -> UnavailableError:
+        if isinstance(error, httpx.ConnectError):
+            return UnavailableError(f"no server answers at {self._url}; start one with `katib serve`, or give --server")
+        if isinstance(error, httpx.TimeoutException):
+            return UnavailableError(f"the server at {self._url} did not answer in time; try again")
+        return UnavailableError(f"the connection to {self._url} was lost ({error}); try again")
+
+    def _foreign(self, response: httpx.Response) -> KatibError:
+        """Return the error for an answer that no server of ours gives."""
+        if response.status_code == HTTPStatus.NOT_FOUND:
+            return NotFoundError(f"what listens at {self._url} is no katib server; check --server")
+        return InternalError(f"{self._url} answered {response.status_code} with something else than JSON")
+
+
+def _path(namespace: str, *parts: str) -> str:
+    return "/".join(("namespaces", *(quote(part, safe="") for part in (namespace, *parts))))
+
+
+def _drop_empty(query: Query) -> dict[str, Any]:
+    return {key: value for key, value in query.items() if value not in ("", [])}
+
+
+def _server_sent_events(lines: Iterable[str]) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Yield name, data and id of each event; comments and other fields are skipped."""
+    name, cursor = "", ""
+    data: list[str] = []
+    for line in lines:
+        if not line:
+            if data:
+                yield name, json.loads("\n".join(data)), cursor
+            name, data, cursor = "", [], ""
+            continue
+        field, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if field == "data":
+            data.append(value)
+        elif field == "event":
+            name = value
+        elif field == "id":
+            cursor = value

@@ -1,0 +1,72 @@
+"""Experiments as they arrive in a request: YAML or JSON text."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import HTTPException, Request
+
+from katib.api.loading import load_documents
+from katib.errors import FieldError, InvalidError
+
+SOURCE = "request body"
+
+MEDIA_TYPES = ("application/yaml", "application/json")
+_ACCEPTED = frozenset({"", *MEDIA_TYPES, "application/x-yaml", "text/yaml", "text/x-yaml"})
+
+REQUEST_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "An Experiment of kubeflow.org/v1beta1.",
+        "content": {media_type: {"schema": {"type": "object"}} for media_type in MEDIA_TYPES},
+    }
+}
+
+
+async def read_document(request: Request) -> str:
+    """Return the text of the body.
+
+    A form or `text/plain`, the only types that a web page may send across sites unasked, is refused.
+    """
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type not in _ACCEPTED:
+        raise HTTPException(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f'cannot read "{media_type}"; send application/yaml or application/json'
+        )
+    try:
+        return (await request.body()).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidError(
+            [FieldError(SOURCE, f"byte {error.start} is not UTF-8", "send UTF-8 text", "document-encoding")]
+        ) from error
+
+
+def check_namespace(document: str, namespace: str) -> None:
+    """Refuse a document that names another namespace than the path; one that cannot be read is left to the service.
+
+    Raises:
+        InvalidError: The namespaces differ.
+    """
+    try:
+        documents = load_documents(document, SOURCE)
+    except InvalidError:
+        return
+    for named in (_namespace(loaded.data) for loaded in documents if loaded.kind == "Experiment"):
+        if named not in ("", namespace):
+            raise InvalidError([_mismatch(named, namespace)])
+
+
+def _namespace(data: dict[str, Any]) -> str:
+    metadata = data.get("metadata")
+    named = metadata.get("namespace") if isinstance(metadata, dict) else None
+    return named if isinstance(named, str) else ""
+
+
+def _mismatch(named: str, namespace: str) -> FieldError:
+    return FieldError(
+        "metadata.namespace",
+        f'"{named}" is not the namespace of the path, "{namespace}"',
+        "make them equal, or post to /api/v1/experiments",
+        "namespace-mismatch",
+    )

@@ -1,0 +1,263 @@
+"""What every TuningService promises, whichever side of HTTP it is on.
+
+A new implementation is one more entry in WORLDS: a context manager that yields a service and a way to let an
+experiment run to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from katib.errors import ExpiredError, InvalidError, NotFoundError
+from katib.rest.client import HttpTuningService
+from katib.rest.server import Server
+from katib.tuning.reading import assignments_of, is_completed, name_of, objective_value, state_of
+from katib.tuning.service import TuningService
+from tests.support.tuning import FakeTuningService, document
+
+NS = "default"
+
+
+@dataclass(frozen=True)
+class World:
+    """A service, and a way to let an experiment of it run to its end."""
+
+    service: TuningService
+    finish: Callable[[str], None]
+
+
+@contextmanager
+def fake(_directory: Path) -> Iterator[World]:
+    service = FakeTuningService()
+    yield World(service, lambda name: service.play(NS, name))
+
+
+@contextmanager
+def over_http(_directory: Path) -> Iterator[World]:
+    service = FakeTuningService()
+    with (
+        Server(service, host="127.0.0.1", port=0, token="secret") as server,
+        HttpTuningService(server.url, "secret") as client,
+    ):
+        yield World(client, lambda name: service.play(NS, name))
+
+
+WORLDS: dict[str, Callable[[Path], AbstractContextManager[World]]] = {"fake": fake, "http": over_http}
+
+
+@pytest.fixture(params=WORLDS.values(), ids=WORLDS.keys())
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    with request.param(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def finished(world: World) -> TuningService:
+    """A service in which the experiment `demo` ran its three trials."""
+    world.service.submit(document("demo"), source="demo.yaml")
+    world.finish("demo")
+    return world.service
+
+
+def test_a_submitted_experiment_is_created_and_can_be_read(world: World) -> None:
+    submission = world.service.submit(document("demo"), source="demo.yaml")
+
+    assert submission.outcome == "created"
+    assert name_of(submission.experiment) == "demo"
+    assert name_of(world.service.get("Experiment", NS, "demo")) == "demo"
+    assert [name_of(e) for e in world.service.experiments()] == ["demo"]
+
+
+def test_what_is_done_differently_here_comes_back_as_a_notice(world: World) -> None:
+    submission = world.service.submit(document("demo"), source="demo.yaml")
+
+    assert any("image" in notice for notice in submission.notices)
+
+
+def test_submitting_the_same_unfinished_experiment_resumes_it(world: World) -> None:
+    world.service.submit(document("demo"), source="demo.yaml")
+
+    assert world.service.submit(document("demo"), source="demo.yaml").outcome == "resumed"
+
+
+def test_submitting_a_finished_experiment_changes_nothing(finished: TuningService) -> None:
+    assert finished.submit(document("demo"), source="demo.yaml").outcome == "unchanged"
+
+
+def test_a_broken_document_is_refused_with_field_errors(world: World) -> None:
+    with pytest.raises(InvalidError) as caught:
+        world.service.submit("just a sentence", source="demo.yaml")
+
+    assert caught.value.errors
+    assert world.service.experiments() == ()
+
+
+def test_validating_stores_nothing(world: World) -> None:
+    notices = world.service.validate(document("demo"), source="demo.yaml")
+
+    assert any("image" in notice for notice in notices)
+    assert world.service.experiments() == ()
+
+
+def test_validating_a_broken_document_raises_as_submitting_would(world: World) -> None:
+    with pytest.raises(InvalidError):
+        world.service.validate("[1, 2]", source="demo.yaml")
+
+
+def test_the_given_namespace_is_used_when_the_document_names_none(world: World) -> None:
+    submission = world.service.submit(document("demo"), source="demo.yaml", namespace="team")
+
+    assert submission.experiment["metadata"]["namespace"] == "team"
+    assert world.service.experiments("default") == ()
+    assert len(world.service.experiments("team")) == 1
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param(lambda s: s.get("Experiment", NS, "ghost"), id="get"),
+        pytest.param(lambda s: s.trials(NS, "ghost"), id="trials"),
+        pytest.param(lambda s: s.best(NS, "ghost"), id="best"),
+        pytest.param(lambda s: s.metrics(NS, "ghost"), id="metrics"),
+        pytest.param(lambda s: list(s.logs(NS, "ghost")), id="logs"),
+        pytest.param(lambda s: s.events("Experiment", NS, "ghost"), id="events"),
+        pytest.param(lambda s: list(s.changes(NS, "ghost", timeout_seconds=1)), id="changes"),
+        pytest.param(lambda s: s.why(NS, "ghost"), id="why"),
+        pytest.param(lambda s: s.delete(NS, "ghost"), id="delete"),
+    ],
+)
+def test_a_missing_object_is_not_found(world: World, call: Callable[[TuningService], object]) -> None:
+    with pytest.raises(NotFoundError, match="ghost"):
+        call(world.service)
+
+
+def test_trials_come_oldest_first_and_in_pages(finished: TuningService) -> None:
+    whole = finished.trials(NS, "demo")
+    first = finished.trials(NS, "demo", limit=2)
+    second = finished.trials(NS, "demo", limit=2, cursor=first.cursor)
+
+    assert whole.total == first.total == 3
+    assert first.cursor
+    assert not second.cursor
+    assert [*map(name_of, first.items), *map(name_of, second.items)] == [*map(name_of, whole.items)]
+
+
+def test_trials_can_be_chosen_by_state(finished: TuningService) -> None:
+    assert finished.trials(NS, "demo", states=("Succeeded",)).total == 3
+    assert finished.trials(NS, "demo", states=("Failed", "Killed")).total == 0
+
+
+def test_the_best_trial_has_the_lowest_loss(finished: TuningService) -> None:
+    best = finished.best(NS, "demo")
+    losses = [float(objective_value(t) or "nan") for t in finished.trials(NS, "demo").items]
+
+    assert best is not None
+    assert float(objective_value(best) or "nan") == min(losses)
+
+
+def test_without_a_finished_trial_there_is_no_best(world: World) -> None:
+    world.service.submit(document("demo"), source="demo.yaml", namespace="empty")
+
+    assert world.service.best("empty", "demo") is None or is_completed(world.service.best("empty", "demo") or {})
+
+
+def test_what_a_trial_printed_is_in_its_log_and_in_its_metrics(finished: TuningService) -> None:
+    trial = finished.trials(NS, "demo").items[0]
+    value = assignments_of(trial)["x"]
+    readings = finished.metrics(NS, name_of(trial), metric="loss")
+
+    assert f"loss={value}" in b"".join(finished.logs(NS, name_of(trial))).decode()
+    assert [reading.value for reading in readings] == [value]
+    assert readings[0].time.tzinfo is not None
+    assert finished.metrics(NS, name_of(trial), metric="other") == ()
+
+
+def test_the_tail_of_a_log_has_so_many_lines(finished: TuningService) -> None:
+    trial = name_of(finished.trials(NS, "demo").items[0])
+
+    assert b"".join(finished.logs(NS, trial, tail_lines=0)) == b""
+    assert len(b"".join(finished.logs(NS, trial, tail_lines=1)).splitlines()) == 1
+
+
+def test_following_the_log_of_an_ended_trial_ends(finished: TuningService) -> None:
+    trial = name_of(finished.trials(NS, "demo").items[0])
+
+    assert b"loss=" in b"".join(finished.logs(NS, trial, follow=True))
+
+
+def test_events_of_an_experiment_include_those_of_its_trials(finished: TuningService) -> None:
+    trials = {name_of(t) for t in finished.trials(NS, "demo").items}
+    events = finished.events("Experiment", NS, "demo")
+
+    assert trials <= {event.name for event in events if event.kind == "Trial"}
+    assert sorted(event.time for event in events) == [event.time for event in events]
+
+
+def test_changes_open_with_everything_as_it_is(finished: TuningService) -> None:
+    changes = list(finished.changes(NS, "demo", timeout_seconds=0.3))
+    opening = {name_of(change.object) for change in changes if change.type == "ADDED"}
+
+    assert opening >= {"demo", *map(name_of, finished.trials(NS, "demo").items)}
+
+
+def test_changes_show_every_step_of_a_run(world: World) -> None:
+    world.service.submit(document("demo"), source="demo.yaml")
+    changes = world.service.changes(NS, "demo", timeout_seconds=20)
+    next(changes)
+    world.finish("demo")
+    states = {}
+    for change in changes:
+        states[name_of(change.object)] = state_of(change.object)
+        if change.object["kind"] == "Experiment" and is_completed(change.object):
+            break
+
+    assert states.pop("demo") == "Succeeded"
+    assert list(states.values()).count("Succeeded") == 3
+
+
+def test_changes_go_on_behind_a_cursor_without_a_new_listing(finished: TuningService) -> None:
+    seen = list(finished.changes(NS, "demo", timeout_seconds=0.3))
+    cursor = next(change.cursor for change in reversed(seen) if change.cursor)
+
+    assert list(finished.changes(NS, "demo", timeout_seconds=0.3, since=cursor)) == []
+
+
+def test_changes_end_with_the_deletion(finished: TuningService) -> None:
+    changes = finished.changes(NS, "demo", timeout_seconds=20)
+    next(changes)
+    finished.delete(NS, "demo")
+    last = list(changes)[-1]
+
+    assert (last.type, last.object["kind"]) == ("DELETED", "Experiment")
+
+
+def test_a_deleted_experiment_is_gone_with_its_trials(finished: TuningService) -> None:
+    trial = name_of(finished.trials(NS, "demo").items[0])
+    finished.delete(NS, "demo")
+
+    with pytest.raises(NotFoundError):
+        finished.get("Experiment", NS, "demo")
+    with pytest.raises(NotFoundError):
+        finished.get("Trial", NS, trial)
+
+
+def test_algorithms_keep_what_is_known_of_their_settings(world: World) -> None:
+    algorithms = {info.name: info for info in world.service.algorithms()}
+
+    assert algorithms["random"].settings
+    assert not algorithms["random"].early_stopping
+    assert algorithms["medianstop"].early_stopping
+
+
+def test_a_forgotten_cursor_is_expired_where_it_is_forgotten() -> None:
+    service = FakeTuningService()
+    service.submit(document("demo"), source="demo.yaml")
+    service.oldest_cursor = 5
+
+    with pytest.raises(ExpiredError):
+        next(service.changes(NS, "demo", since="1"))
