@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from katib.errors import NotFoundError
 from katib.runtime.clock import Clock, SystemClock
-from katib.runtime.objects import Key, Kind, Object, ObjectList, Watch
+from katib.runtime.objects import Key, Kind, Object, ObjectList, Watch, WatchEvent
 from katib.stores import semantics
 from katib.stores.history import KEPT_CHANGES, LONGEST_BACKLOG, History
 from katib.stores.transaction import Transaction
@@ -153,7 +153,7 @@ class MemoryStore:
 
     def _write(self, action: Callable[[Transaction], R]) -> R:
         with self._lock:
-            transaction = Transaction(self._rows, self._status_kinds, self._clock.now())
-            result = action(transaction)
-            self._history.publish(transaction.events)
+            events: list[WatchEvent] = []
+            result = action(Transaction(self._rows, self._status_kinds, self._clock.now(), events))
+            self._history.publish(events)
             return result

@@ -59,10 +59,11 @@ class Transaction:
         rows: Where the objects are.
         status_kinds: Kinds with a status subresource.
         now: When the write happens.
+        events: Takes what is to be published after the commit.
     """
 
-    def __init__(self, rows: Rows, status_kinds: Collection[Kind], now: datetime) -> None:
-        self.events: list[WatchEvent] = []
+    def __init__(self, rows: Rows, status_kinds: Collection[Kind], now: datetime, events: list[WatchEvent]) -> None:
+        self._events = events
         self._rows = rows
         self._status_kinds = status_kinds
         self._now = now
@@ -74,7 +75,7 @@ class Transaction:
         new = semantics.created(obj, str(uuid.uuid4()), self._now, has_status=kind in self._status_kinds)
         new = semantics.at_revision(new, self._rows.next_revision())
         self._rows.insert(new)
-        self.events.append(WatchEvent(EventType.ADDED, new))
+        self._events.append(WatchEvent(EventType.ADDED, new))
         if self._is_garbage(new):
             self._delete(new)
         return new
@@ -124,7 +125,7 @@ class Transaction:
     def _replace(self, old: Object, new: Object) -> Object:
         new = semantics.at_revision(new, self._rows.next_revision())
         self._rows.replace(old, new)
-        self.events.append(WatchEvent(EventType.MODIFIED, new))
+        self._events.append(WatchEvent(EventType.MODIFIED, new))
         return new
 
     def _delete(self, obj: Object) -> None:
@@ -152,7 +153,7 @@ class Transaction:
     def _bury(self, stored: Object, last: Object) -> Object:
         final = semantics.at_revision(last, self._rows.next_revision())
         self._rows.remove(stored)
-        self.events.append(WatchEvent(EventType.DELETED, final))
+        self._events.append(WatchEvent(EventType.DELETED, final))
         return final
 
     def _is_garbage(self, obj: Object) -> bool:
