@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from katib.api.types import ParameterSpec, TrialParameterSpec, TrialTemplate
+from katib.api.wording import closest, shown
 from katib.errors import FieldError, InvalidError
-from katib.templates.placeholders import find_placeholders, has_placeholder, nearest, parse_reference
+from katib.templates.placeholders import find_placeholders, has_placeholder, parse_reference
 from katib.templates.render import PARAMETERS_PATH, STAND_IN, look_up, prepare, unknown_placeholder
 from katib.templates.source import TEMPLATE_PATH, template_path
 
@@ -53,14 +54,14 @@ def _check_entries(entries: Sequence[TrialParameterSpec], parameters: Sequence[s
             yield FieldError(f"{path}.{field}", "it is empty", f"give the {field}", "trial-parameter-incomplete")
         elif "{" in entry.name or "}" in entry.name:
             yield FieldError(
-                f"{path}.name", f'"{entry.name}" contains a brace', "remove the braces", "trial-parameter-name"
+                f"{path}.name", f"{shown(entry.name)} contains a brace", "remove the braces", "trial-parameter-name"
             )
         elif entry.name in names:
             remedy = "give every trial parameter a name of its own"
-            yield FieldError(f"{path}.name", f"{entry.name} is used twice", remedy, "trial-parameter-duplicate")
+            yield FieldError(f"{path}.name", f"{shown(entry.name)} is used twice", remedy, "trial-parameter-duplicate")
         elif entry.reference in references:
             remedy = "keep one of them: a placeholder may occur several times in the template"
-            cause = f"{entry.reference} is referred to twice"
+            cause = f"{shown(entry.reference)} is referred to twice"
             yield FieldError(f"{path}.reference", cause, remedy, "trial-parameter-reference-duplicate")
         elif parameters and entry.reference not in parameters and parse_reference(entry.reference) is None:
             yield _unknown_reference(f"{path}.reference", entry.reference, parameters)
@@ -69,10 +70,10 @@ def _check_entries(entries: Sequence[TrialParameterSpec], parameters: Sequence[s
 
 
 def _unknown_reference(path: str, reference: str, parameters: Sequence[str]) -> FieldError:
-    close = nearest(reference, parameters)
+    close = closest(reference, parameters)
     return FieldError(
         path,
-        f'"{reference}" is not a parameter of the search space',
+        f"{shown(reference)} is not a parameter of the search space",
         f"did you mean {close}" if close else f"use one of {', '.join(parameters)}, or a ${{trialSpec...}} reference",
         "trial-parameter-reference-unknown",
     )
@@ -105,7 +106,7 @@ def _check_placeholders(entries: Sequence[TrialParameterSpec], found: Sequence[s
     names = [entry.name for entry in entries]
     for i, name in enumerate(names):
         if name and name not in found and "{" not in name and "}" not in name:
-            close = nearest(name, [placeholder for placeholder in found if placeholder not in names])
+            close = closest(name, [placeholder for placeholder in found if placeholder not in names])
             cause = f"${{trialParameters.{name}}} does not occur in the template"
             remedy = f"use it there in place of {close}" if close else "use it there, or remove the trial parameter"
             yield FieldError(f"{PARAMETERS_PATH}[{i}].name", cause, remedy, "template-placeholder-missing")
@@ -146,7 +147,7 @@ def _check_primary_container(name: str, source: Mapping[str, Any]) -> Sequence[F
     return [
         FieldError(
             f"{TEMPLATE_PATH}.primaryContainerName",
-            f'no container of the template is named "{name}"',
+            f"no container of the template is named {shown(name)}",
             f"use one of {known}",
             "template-primary-container",
         )

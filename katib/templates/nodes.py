@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 
 import yaml
 
+from katib.api.wording import path_to, shown
 from katib.errors import FieldError, InvalidError
 from katib.templates import yaml_text
 from katib.templates.placeholders import join_text, split_text
@@ -69,7 +70,7 @@ class FieldSlot:
             [
                 FieldError(
                     self.path,
-                    f'the value of trial parameter {self.name}, "{text}", is not {_TYPE_WORDS[self.type]}',
+                    f"the value of trial parameter {self.name}, {shown(text)}, is not {_TYPE_WORDS[self.type]}",
                     "give the search-space parameter values of that type",
                     "template-value-type",
                 )
@@ -129,14 +130,16 @@ def prepare_object(obj: Any, path: str, keys: tuple[str, ...] = ()) -> Any:
     """
     if isinstance(obj, Mapping):
         texts = {_key_text(key): child for key, child in obj.items()}
-        return _entries({key: prepare_object(child, f"{path}.{key}", (*keys, key)) for key, child in texts.items()})
+        return _entries({key: prepare_object(child, path_to(path, key), (*keys, key)) for key, child in texts.items()})
     if isinstance(obj, list | tuple):
         return [prepare_object(child, f"{path}[{i}]", keys) for i, child in enumerate(obj)]
     if isinstance(obj, str):
         return _text(obj, path, keys)
     if type(obj) not in _SCALARS or (isinstance(obj, float) and not math.isfinite(obj)):
         remedy = "write it in quotes, so that it is text"
-        raise InvalidError([FieldError(path, f"{obj} cannot be written as JSON", remedy, "template-not-encodable")])
+        raise InvalidError(
+            [FieldError(path, f"{shown(obj)} cannot be written as JSON", remedy, "template-not-encodable")]
+        )
     return obj
 
 

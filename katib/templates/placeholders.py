@@ -6,9 +6,8 @@ like a variable (`${HOME}`, `$(VAR)`, `{{x}}`, and `${trialSpec.Name}` outside a
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,13 +64,6 @@ def has_placeholder(value: object) -> bool:
 def find_placeholders(value: Any) -> tuple[str, ...]:
     """Return the names of all placeholders in a text, or in the keys and texts of an object, each once, in order."""
     return tuple(dict.fromkeys(name for text in _texts(value) for name in split_text(text)[1::2]))
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the known name that the author probably meant, empty when none is close."""
-    choices = {candidate.lower(): candidate for candidate in known}
-    found = difflib.get_close_matches(name.lower(), choices, n=1, cutoff=0.6)
-    return choices[found[0]] if found else ""
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from katib.api.types import ParameterAssignment, TrialParameterSpec, TrialTemplate
+from katib.api.wording import closest, shown
 from katib.errors import FieldError, InvalidError
 from katib.templates import yaml_text
 from katib.templates.nodes import fill, prepare_object, prepare_yaml
@@ -22,7 +23,6 @@ from katib.templates.placeholders import (
     MetadataReference,
     find_placeholders,
     join_text,
-    nearest,
     parse_reference,
     split_text,
 )
@@ -188,7 +188,7 @@ def look_up(
         metadata = source.get("metadata")
         entries = metadata.get(field) if isinstance(metadata, Mapping) else None
         if not isinstance(entries, Mapping) or reference.index not in entries:
-            cause = f'the template has no {field[:-1]} "{reference.index}"'
+            cause = f"the template has no {field[:-1]} {shown(reference.index)}"
             remedy = f"add it at {template}.metadata.{field}"
             return "", FieldError(path, cause, remedy, "template-metadata-missing")
         return str(entries[reference.index]), None
@@ -208,7 +208,7 @@ def illegal_reference(reference: MetadataReference, path: str) -> FieldError:
 
 def unknown_placeholder(path: str, name: str, known: Sequence[str]) -> FieldError:
     """Return the error for a placeholder that no trial parameter fills."""
-    close = nearest(name, known)
+    close = closest(name, known)
     remedy = f"did you mean {close}" if close else f"add a trial parameter named {name}"
     return FieldError(
         path, f"placeholder ${{trialParameters.{name}}} has no trial parameter", remedy, "template-placeholder-unknown"
@@ -227,10 +227,10 @@ def _yaml_cause(error: Exception) -> str:
 
 
 def _unassigned(reference: _Reference, assigned: Mapping[str, str]) -> FieldError:
-    close = nearest(reference.parameter, assigned)
+    close = closest(reference.parameter, assigned)
     return FieldError(
         f"{reference.path}.reference",
-        f'the assignment has no parameter "{reference.parameter}"',
+        f"the assignment has no parameter {shown(reference.parameter)}",
         f"did you mean {close}" if close else "refer to a parameter of the search space",
         "template-reference-unassigned",
     )
@@ -239,7 +239,7 @@ def _unassigned(reference: _Reference, assigned: Mapping[str, str]) -> FieldErro
 def _not_covered(name: str) -> FieldError:
     return FieldError(
         PARAMETERS_PATH,
-        f'no trial parameter refers to the assigned parameter "{name}"',
+        f"no trial parameter refers to the assigned parameter {shown(name)}",
         f"add one with reference {name} and use it in the template",
         "template-assignment-unused",
     )

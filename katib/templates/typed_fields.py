@@ -25,12 +25,11 @@ class FieldType(Enum):
 _INTEGERS = """
     activeDeadlineSeconds backoffLimit backoffLimitPerIndex completions maxFailedIndexes parallelism
     ttlSecondsAfterFinished minCount succeededCount
-    containerPort hostPort defaultMode mode expirationSeconds
+    containerPort hostPort defaultMode expirationSeconds
     failureThreshold initialDelaySeconds periodSeconds seconds successThreshold timeoutSeconds
     terminationGracePeriodSeconds deletionGracePeriodSeconds tolerationSeconds
     fsGroup runAsGroup runAsUser supplementalGroups
-    maxSkew minDomains priority weight lun partition defaultUser maxExpirationSeconds
-    active failed generation ready succeeded terminating
+    maxSkew minDomains weight lun partition defaultUser maxExpirationSeconds
 
     replicas minReplicas maxReplicas maxRestarts minAvailable scheduleTimeoutSeconds slotsPerWorker
     nProcPerNode numNodes numProcPerNode rdzvPort restartLimit
@@ -45,7 +44,7 @@ _BOOLEANS = """
     enableDynamicWorker runLauncherAsWorker standalone
 """
 
-_INTEGERS_OR_TEXT = "port"
+_INTEGERS_OR_TEXT = "mode port priority"
 
 FIELD_TYPES = {
     **dict.fromkeys(_INTEGERS.split(), FieldType.INTEGER),
