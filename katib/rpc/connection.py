@@ -1,0 +1,130 @@
+"""One connection to one service: calls at once, answers in futures, errors of our tree."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, NoReturn, TypeVar
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from katib.errors import KatibError, UnavailableError
+from katib.rpc.errors import Metadata, Status, error_of, one_line
+
+CHANNEL_OPTIONS = (
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    # The default pool would make a new channel wait out the back-off of a dead one to the same address.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+    ("grpc.enable_http_proxy", 0),  # services are local or in the cluster; a user's http_proxy is for neither
+)
+
+DEADLINE_SECONDS = 60.0
+"""How long a service may take to answer: Katib's value."""
+
+Result = TypeVar("Result")
+
+
+class Connection:
+    """A channel that is opened at the first call and may be shared by all experiments. Thread-safe.
+
+    Args:
+        address: `host:port` or `unix:/path`.
+        peer: What to call the service in errors, such as `suggestion service "tpe"`.
+        timeout_seconds: Deadline of each call.
+    """
+
+    def __init__(self, address: str, *, peer: str, timeout_seconds: float = DEADLINE_SECONDS) -> None:
+        self.address = address
+        self.peer = peer
+        self.answer_count = 0
+        self._timeout_seconds = timeout_seconds
+        self._lock = threading.Lock()
+        self._channel: grpc.Channel | None = None
+        self._closed = False
+
+    def call(
+        self,
+        method: str,
+        request: bytes,
+        result: Callable[[bytes, Metadata], Result],
+        *,
+        on_error: Callable[[Status], Result] | None = None,
+    ) -> Future[Result]:
+        """Send a request; the future holds what `result` makes of the answer, or a KatibError.
+
+        Args:
+            method: Full path of the method.
+            request: The serialised message.
+            result: Turns the serialised answer and the trailing metadata into the result.
+            on_error: Turns a status into a result, or raises; by default `fail`.
+        """
+        future: Future[Result] = Future()
+        future.set_running_or_notify_cancel()
+        try:
+            pending = self._open().unary_unary(method).future(request, timeout=self._timeout_seconds)
+        except (UnavailableError, ValueError):  # ValueError: closed between our look and the call
+            future.set_exception(self._closed_error())
+            return future
+        pending.add_done_callback(lambda done: self._finish(done, future, result, on_error))
+        return future
+
+    def close(self) -> None:
+        """End the connection; calls in flight fail with UnavailableError. Closing twice is fine."""
+        with self._lock:
+            channel, self._channel, self._closed = self._channel, None, True
+        if channel is not None:
+            channel.close()
+
+    def _open(self) -> grpc.Channel:
+        with self._lock:
+            if self._closed:
+                raise self._closed_error()
+            if self._channel is None:
+                self._channel = grpc.insecure_channel(self.address, options=CHANNEL_OPTIONS)
+            return self._channel
+
+    def _closed_error(self) -> UnavailableError:
+        return UnavailableError(f"{self.peer}: the connection was closed")
+
+    def _finish(
+        self,
+        done: Any,
+        future: Future[Result],
+        result: Callable[[bytes, Metadata], Result],
+        on_error: Callable[[Status], Result] | None,
+    ) -> None:
+        try:
+            status = _status(done)
+            if status.code is grpc.StatusCode.OK:
+                self.answer_count += 1
+                future.set_result(result(done.result(), status.metadata))
+            else:
+                future.set_result((on_error or self.fail)(status))
+        except KatibError as error:
+            future.set_exception(error)
+        except DecodeError:
+            future.set_exception(UnavailableError(f"{self.peer} gave an unreadable answer: not the message expected"))
+        except Exception as error:  # noqa: BLE001 - a bug of ours: belongs to the caller, not to gRPC's thread
+            future.set_exception(error)
+
+    def fail(self, status: Status) -> NoReturn:
+        """Raise the error that a status stands for, in words that name the service and where it is."""
+        if status.code is grpc.StatusCode.DEADLINE_EXCEEDED:
+            raise UnavailableError(f"{self.peer} did not answer within {self._timeout_seconds:g} s")
+        if status.code is grpc.StatusCode.UNAVAILABLE:
+            raise UnavailableError(f"{self.peer} at {self.address} cannot be reached: {one_line(status.details)}")
+        if status.code is grpc.StatusCode.CANCELLED:
+            raise self._closed_error()
+        raise error_of(status, peer=self.peer)
+
+
+def _status(done: Any) -> Status:
+    code = done.code()
+    metadata = tuple((key, value) for key, value in done.trailing_metadata() or ())
+    return Status(code, done.details() or "", metadata)

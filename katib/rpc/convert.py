@@ -1,0 +1,305 @@
+"""Objects of `katib.api` to messages of the wire, and messages back to objects.
+
+What is sent is what Katib sends, so that its algorithm images understand it, with one difference: a number that is
+none. A reading that is NaN, infinite, `unavailable` or no number at all is left out of the observation, and a finished
+trial whose objective has no usable value is sent as FAILED. Of all forms this hurts least: services that read the
+objective of every SUCCEEDED trial would raise on such a text (and on the missing entry), and all of them skip FAILED
+trials or count them as bad points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from google.protobuf.message import Message
+
+from katib.api.conditions import current_type, is_true
+from katib.api.metrics import is_usable
+from katib.api.types import (
+    UNAVAILABLE,
+    AlgorithmSetting,
+    AlgorithmSpec,
+    ComparisonType,
+    Distribution,
+    EarlyStoppingRule,
+    Experiment,
+    ExperimentSpec,
+    Metric,
+    MetricStrategy,
+    NasConfig,
+    ObjectiveSpec,
+    ObjectiveType,
+    ParameterAssignment,
+    ParameterSpec,
+    ParameterType,
+    Trial,
+    TrialCondition,
+    format_time,
+)
+from katib.rpc._generated import api_pb2 as pb
+
+_PARAMETER_TYPES: dict[str, pb.ParameterType] = {
+    ParameterType.DOUBLE: pb.DOUBLE,
+    ParameterType.INT: pb.INT,
+    ParameterType.DISCRETE: pb.DISCRETE,
+    ParameterType.CATEGORICAL: pb.CATEGORICAL,
+}
+_DISTRIBUTIONS: dict[str, pb.Distribution] = {
+    Distribution.UNIFORM: pb.UNIFORM,
+    Distribution.LOG_UNIFORM: pb.LOG_UNIFORM,
+    Distribution.NORMAL: pb.NORMAL,
+    Distribution.LOG_NORMAL: pb.LOG_NORMAL,
+}
+_OBJECTIVE_TYPES: dict[str, pb.ObjectiveType] = {
+    ObjectiveType.MINIMIZE: pb.MINIMIZE,
+    ObjectiveType.MAXIMIZE: pb.MAXIMIZE,
+}
+_CONDITIONS: dict[str, pb.TrialStatus.TrialConditionType] = {
+    "": pb.TrialStatus.CREATED,
+    TrialCondition.CREATED: pb.TrialStatus.CREATED,
+    TrialCondition.RUNNING: pb.TrialStatus.RUNNING,
+    TrialCondition.SUCCEEDED: pb.TrialStatus.SUCCEEDED,
+    TrialCondition.KILLED: pb.TrialStatus.KILLED,
+    TrialCondition.FAILED: pb.TrialStatus.FAILED,
+    TrialCondition.EARLY_STOPPED: pb.TrialStatus.EARLYSTOPPED,
+}
+_COMPARISONS = {
+    pb.EQUAL: ComparisonType.EQUAL,
+    pb.LESS: ComparisonType.LESS,
+    pb.GREATER: ComparisonType.GREATER,
+}
+_JUDGED_BY_OBJECTIVE = frozenset({pb.TrialStatus.SUCCEEDED, pb.TrialStatus.EARLYSTOPPED})
+
+_TRIALS_TAG = b"\x12"
+"""Field 2, length-delimited: `trials` of both GetSuggestionsRequest and GetEarlyStoppingRulesRequest."""
+
+
+# --- experiment -------------------------------------------------------------------------------------------------------
+
+
+def experiment_message(experiment: Experiment) -> pb.Experiment:
+    """Return an experiment as services see it: name without namespace, and what matters to an algorithm."""
+    spec = experiment.spec
+    message = pb.Experiment(
+        name=experiment.name,
+        spec=pb.ExperimentSpec(
+            parameter_specs=pb.ExperimentSpec.ParameterSpecs(parameters=map(_parameter, spec.parameters)),
+            objective=_objective(spec.objective),
+            algorithm=_algorithm(spec.algorithm),
+            parallel_trial_count=spec.parallel_trial_count or 0,
+            max_trial_count=spec.max_trial_count or 0,
+        ),
+    )
+    if spec.early_stopping is not None:
+        message.spec.early_stopping.CopyFrom(early_stopping_message(spec))
+    if spec.nas_config is not None:
+        message.spec.nas_config.CopyFrom(_nas_config(spec.nas_config))
+    return message
+
+
+def early_stopping_message(spec: ExperimentSpec) -> pb.EarlyStoppingSpec:
+    """Return the early stopping algorithm with its settings; empty when there is none."""
+    algorithm = spec.early_stopping or AlgorithmSpec()
+    return pb.EarlyStoppingSpec(
+        algorithm_name=algorithm.algorithm_name,
+        algorithm_settings=[
+            pb.EarlyStoppingSetting(name=setting.name, value=setting.value) for setting in algorithm.algorithm_settings
+        ],
+    )
+
+
+def _algorithm(algorithm: AlgorithmSpec | None) -> pb.AlgorithmSpec:
+    algorithm = algorithm or AlgorithmSpec()
+    return pb.AlgorithmSpec(
+        algorithm_name=algorithm.algorithm_name,
+        algorithm_settings=[pb.AlgorithmSetting(name=s.name, value=s.value) for s in algorithm.algorithm_settings],
+    )
+
+
+def _objective(objective: ObjectiveSpec | None) -> pb.ObjectiveSpec:
+    objective = objective or ObjectiveSpec()
+    return pb.ObjectiveSpec(
+        type=_OBJECTIVE_TYPES.get(objective.type, pb.UNKNOWN),
+        goal=objective.goal or 0.0,
+        objective_metric_name=objective.objective_metric_name,
+        additional_metric_names=objective.additional_metric_names,
+    )
+
+
+def _parameter(parameter: ParameterSpec) -> pb.ParameterSpec:
+    space = parameter.feasible_space
+    return pb.ParameterSpec(
+        name=parameter.name,
+        parameter_type=_PARAMETER_TYPES.get(parameter.parameter_type, pb.UNKNOWN_TYPE),
+        feasible_space=pb.FeasibleSpace(
+            max=space.max,
+            min=space.min,
+            list=space.list,
+            step=space.step,
+            distribution=_DISTRIBUTIONS.get(space.distribution, pb.DISTRIBUTION_UNSPECIFIED),
+        ),
+    )
+
+
+def _nas_config(config: NasConfig) -> pb.NasConfig:
+    return pb.NasConfig(
+        graph_config=pb.GraphConfig(
+            num_layers=config.graph_config.num_layers or 0,
+            input_sizes=config.graph_config.input_sizes,
+            output_sizes=config.graph_config.output_sizes,
+        ),
+        operations=pb.NasConfig.Operations(
+            operation=[
+                pb.Operation(
+                    operation_type=operation.operation_type,
+                    parameter_specs=pb.Operation.ParameterSpecs(parameters=map(_parameter, operation.parameters)),
+                )
+                for operation in config.operations
+            ]
+        ),
+    )
+
+
+# --- trials -----------------------------------------------------------------------------------------------------------
+
+
+def is_sent(trial: Trial) -> bool:
+    """Tell whether services hear of a trial: not when its metrics are unavailable or it ended early without any."""
+    conditions = trial.status.conditions
+    if is_true(conditions, TrialCondition.METRICS_UNAVAILABLE):
+        return False
+    return not is_true(conditions, TrialCondition.EARLY_STOPPED) or _has_objective(trial)
+
+
+def trial_message(trial: Trial) -> pb.Trial:
+    """Return a trial as services see it."""
+    status = trial.status
+    observed = _observed(trial)
+    condition = _CONDITIONS.get(current_type(status.conditions), pb.TrialStatus.UNKNOWN)
+    objective = trial.spec.objective or ObjectiveSpec()
+    if condition in _JUDGED_BY_OBJECTIVE and all(m.name != objective.objective_metric_name for m in observed):
+        condition = pb.TrialStatus.FAILED
+    return pb.Trial(
+        name=trial.name,
+        spec=pb.TrialSpec(
+            objective=_objective(objective),
+            parameter_assignments=pb.TrialSpec.ParameterAssignments(
+                assignments=[
+                    pb.ParameterAssignment(name=a.name, value=a.value) for a in trial.spec.parameter_assignments
+                ]
+            ),
+            labels=trial.spec.labels,
+        ),
+        status=pb.TrialStatus(
+            start_time=_time(status.start_time),
+            completion_time=_time(status.completion_time),
+            condition=condition,
+            observation=pb.Observation(metrics=observed),
+        ),
+    )
+
+
+def _assignment(assignment: ParameterAssignment) -> pb.ParameterAssignment:
+    return pb.ParameterAssignment(name=assignment.name, value=assignment.value)
+
+
+def _has_objective(trial: Trial) -> bool:
+    if trial.spec.objective is None or trial.status.observation is None:
+        return False
+    metric = trial.status.observation.metric(trial.spec.objective.objective_metric_name)
+    return metric is not None and metric.latest != UNAVAILABLE
+
+
+def _observed(trial: Trial) -> list[pb.Metric]:
+    """Return name and value of each metric, without values that are no finite numbers.
+
+    A metric without strategy has empty text, as in Katib, unless it is the objective, which services convert unseen.
+    """
+    if trial.status.observation is None:
+        return []
+    objective = trial.spec.objective or ObjectiveSpec()
+    values = [(m.name, _chosen(m, objective.strategy_of(m.name))) for m in trial.status.observation.metrics]
+    return [
+        pb.Metric(name=name, value=value)
+        for name, value in values
+        if is_usable(value) or (not value and name != objective.objective_metric_name)
+    ]
+
+
+def _chosen(metric: Metric, strategy: str) -> str:
+    if strategy == MetricStrategy.MIN:
+        return metric.latest if metric.min == UNAVAILABLE else metric.min
+    if strategy == MetricStrategy.MAX:
+        return metric.latest if metric.max == UNAVAILABLE else metric.max
+    return metric.latest if strategy == MetricStrategy.LATEST else ""
+
+
+def _time(value: datetime | None) -> str:
+    return "" if value is None else format_time(value)
+
+
+class TrialEncoder:
+    """Serialises the trials of one experiment, each state of each trial once.
+
+    A protobuf message is the concatenation of its fields, so a request with a thousand past trials is the bytes of the
+    experiment followed by bytes that are already there. Keeps what the last call needed and no more. Thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, bytes]] = {}
+
+    def encode(self, trials: Iterable[Trial]) -> bytes:
+        """Return the field `trials` of a request, with the trials that services hear of, in this order."""
+        known = self._known
+        kept: dict[str, tuple[str, bytes]] = {}
+        parts: list[bytes] = []
+        for trial in trials:
+            uid, version = trial.metadata.uid, trial.metadata.resource_version
+            entry = known.get(uid)
+            if entry is None or entry[0] != version or not version:
+                entry = (version, _field(trial_message(trial)) if is_sent(trial) else b"")
+            kept[uid] = entry
+            parts.append(entry[1])
+        self._known = kept  # swapped whole: a call at the same time loses cache entries at worst
+        return b"".join(parts)
+
+
+def _field(message: Message) -> bytes:
+    data = message.SerializeToString()
+    return _TRIALS_TAG + _varint(len(data)) + data
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:  # noqa: PLR2004 - seven bits per byte is what a varint is
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+# --- replies ----------------------------------------------------------------------------------------------------------
+
+
+def assignments_of(messages: Iterable[pb.ParameterAssignment]) -> tuple[ParameterAssignment, ...]:
+    """Return assignments as objects."""
+    return tuple(ParameterAssignment(name=m.name, value=m.value) for m in messages)
+
+
+def settings_of(algorithm: pb.AlgorithmSpec) -> tuple[AlgorithmSetting, ...]:
+    """Return the settings that a service wants to see again."""
+    return tuple(AlgorithmSetting(name=s.name, value=s.value) for s in algorithm.algorithm_settings)
+
+
+def rules_of(messages: Iterable[pb.EarlyStoppingRule]) -> tuple[EarlyStoppingRule, ...]:
+    """Return early stopping rules as objects; an unknown comparison means `equal`."""
+    return tuple(
+        EarlyStoppingRule(
+            name=m.name,
+            value=m.value,
+            comparison=_COMPARISONS.get(m.comparison, ComparisonType.EQUAL),
+            start_step=m.start_step,
+        )
+        for m in messages
+    )

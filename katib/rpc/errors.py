@@ -1,0 +1,125 @@
+"""KatibError to gRPC status and back, in one place.
+
+The class of an error decides the status code (`katib.errors.ERROR_CODES`), its text becomes the details, one line for
+each field error. Field errors also travel whole in trailing metadata, so that path, remedy and origin survive the wire
+between two ends that know them; any other client still reads the lines.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import grpc
+
+from katib.errors import (
+    ERROR_CODES,
+    FieldError,
+    InternalError,
+    InvalidError,
+    KatibError,
+    TerminalError,
+    UnavailableError,
+    code_of,
+)
+
+FIELD_ERRORS_KEY = "katib-field-errors-bin"
+"""Trailing metadata: JSON list of [path, cause, remedy, origin]. The suffix `-bin` lets it carry any bytes."""
+
+Metadata = tuple[tuple[str, str | bytes], ...]
+
+# gRPC peers accept 8 KiB of headers by default; details are percent-encoded, so leave room for that and for the rest.
+_MAX_DETAILS = 2000
+_MAX_FIELD_ERRORS = 3000
+
+_CODES = {code.name: code for code in grpc.StatusCode}
+
+_CLASSES: dict[grpc.StatusCode, type[KatibError]] = {
+    _CODES[code.grpc_code]: cls for cls, code in ERROR_CODES.items() if cls not in (InvalidError, KatibError)
+}
+_CLASSES |= dict.fromkeys(
+    (
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.CANCELLED,
+    ),
+    UnavailableError,
+)
+_CLASSES |= dict.fromkeys(
+    (
+        grpc.StatusCode.UNIMPLEMENTED,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.DATA_LOSS,
+    ),
+    TerminalError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a call ended, as gRPC says it."""
+
+    code: grpc.StatusCode
+    details: str = ""
+    metadata: Metadata = ()
+
+
+def status_of(error: BaseException) -> Status:
+    """Return the status that carries an error over the wire; a foreign exception is an internal error."""
+    code = _CODES[code_of(error).grpc_code]
+    details = _clip(str(error) or type(error).__name__)
+    if isinstance(error, InvalidError):
+        return Status(code, details, ((FIELD_ERRORS_KEY, _pack(error.errors)),))
+    return Status(code, details)
+
+
+def error_of(status: Status, *, peer: str, path: str = "request") -> KatibError:
+    """Return the error that a status stands for.
+
+    Args:
+        status: Anything but OK.
+        peer: Who answered, such as `suggestion service "tpe"`: the message begins with it.
+        path: What to name as the field when the peer refused the input without naming any.
+    """
+    if status.code is grpc.StatusCode.INVALID_ARGUMENT:
+        return refusal(status, path=path)
+    cls = _CLASSES.get(status.code, InternalError)
+    return cls(f"{peer}: {one_line(status.details) or status.code.name}")
+
+
+def refusal(status: Status, *, path: str) -> InvalidError:
+    """Return the field errors of a refused request: those sent whole, else one for each line of the details."""
+    packed = next((value for key, value in status.metadata if key == FIELD_ERRORS_KEY), None)
+    errors = _unpack(packed) if isinstance(packed, bytes) else ()
+    if errors:
+        return InvalidError(errors)
+    lines = [line.strip() for line in status.details.splitlines() if line.strip()] or [status.code.name]
+    return InvalidError(FieldError(path, line, "change it as the service asks", "service-refused") for line in lines)
+
+
+def one_line(text: str) -> str:
+    """Return the text on one line, clipped to what a status can carry."""
+    return _clip("; ".join(line.strip() for line in text.splitlines() if line.strip()))
+
+
+def _clip(text: str) -> str:
+    return text if len(text) <= _MAX_DETAILS else text[: _MAX_DETAILS - 3] + "..."
+
+
+def _pack(errors: Iterable[FieldError]) -> bytes:
+    rows: list[list[str]] = []
+    for error in errors:
+        rows.append([error.path, error.cause, error.remedy, error.origin])
+        if len(json.dumps(rows)) > _MAX_FIELD_ERRORS:
+            rows.pop()
+            break
+    return json.dumps(rows).encode()
+
+
+def _unpack(packed: bytes) -> tuple[FieldError, ...]:
+    try:
+        return tuple(FieldError(*map(str, row)) for row in json.loads(packed))
+    except (ValueError, TypeError):
+        return ()  # another program's metadata under our key: its details still say what is wrong

@@ -1,0 +1,115 @@
+"""Suggestion services that behave as a test wants, on real gRPC; and a way to wait without sleeping."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import grpc
+
+from katib.rpc._generated import api_pb2 as pb
+from katib.rpc._generated import api_pb2_grpc
+
+Handler = Callable[[Any, grpc.ServicerContext], Any]
+
+
+class ScriptedSuggestion(api_pb2_grpc.SuggestionServicer):
+    """Answers with what the test gave it and keeps the requests."""
+
+    def __init__(self, suggest: Handler | None = None, validate: Handler | None = None) -> None:
+        self.requests: list[pb.GetSuggestionsRequest] = []
+        self._suggest = suggest or (lambda request, _: some_suggestions(request.current_request_number))
+        self._validate = validate or (lambda *_: pb.ValidateAlgorithmSettingsReply())
+
+    def GetSuggestions(self, request: pb.GetSuggestionsRequest, context: grpc.ServicerContext) -> Any:  # noqa: N802 - the wire's name
+        self.requests.append(request)
+        return self._suggest(request, context)
+
+    def ValidateAlgorithmSettings(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802 - the wire's name
+        return self._validate(request, context)
+
+
+class ScriptedEarlyStopping(api_pb2_grpc.EarlyStoppingServicer):
+    """Answers with what the test gave it and keeps the requests."""
+
+    def __init__(self, rules: Handler | None = None, validate: Handler | None = None) -> None:
+        self.requests: list[pb.GetEarlyStoppingRulesRequest] = []
+        self._rules = rules or (lambda *_: pb.GetEarlyStoppingRulesReply())
+        self._validate = validate or (lambda *_: pb.ValidateEarlyStoppingSettingsReply())
+
+    def GetEarlyStoppingRules(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802 - the wire's name
+        self.requests.append(request)
+        return self._rules(request, context)
+
+    def ValidateEarlyStoppingSettings(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802 - the wire's name
+        return self._validate(request, context)
+
+
+class MemoryDBManager(api_pb2_grpc.DBManagerServicer):
+    """An observation log in a dictionary, for services that read metrics."""
+
+    def __init__(self) -> None:
+        self.readings: dict[str, list[tuple[str, str]]] = {}
+        self.reads: list[str] = []
+
+    def GetObservationLog(self, request: pb.GetObservationLogRequest, context: grpc.ServicerContext) -> Any:  # noqa: N802 - the wire's name
+        self.reads.append(request.trial_name)
+        logs = [
+            pb.MetricLog(time_stamp=time_stamp, metric=pb.Metric(name=request.metric_name, value=value))
+            for time_stamp, value in self.readings.get(request.trial_name, [])
+        ]
+        return pb.GetObservationLogReply(observation_log=pb.ObservationLog(metric_logs=logs))
+
+
+def some_suggestions(count: int) -> pb.GetSuggestionsReply:
+    """Return a reply with that many assignments of a parameter `lr`."""
+    return pb.GetSuggestionsReply(
+        parameter_assignments=[
+            pb.GetSuggestionsReply.ParameterAssignments(
+                assignments=[pb.ParameterAssignment(name="lr", value=f"0.0{i + 1}")]
+            )
+            for i in range(count)
+        ]
+    )
+
+
+@contextmanager
+def serving(
+    suggestion: ScriptedSuggestion | None = None,
+    early_stopping: ScriptedEarlyStopping | None = None,
+    db_manager: MemoryDBManager | None = None,
+    handlers: tuple[grpc.GenericRpcHandler, ...] = (),
+) -> Iterator[str]:
+    """Serve on a Unix socket and yield its address; calls in flight are ended at the end."""
+    server = grpc.server(ThreadPoolExecutor(max_workers=8))
+    if suggestion is not None:
+        api_pb2_grpc.add_SuggestionServicer_to_server(suggestion, server)
+    if early_stopping is not None:
+        api_pb2_grpc.add_EarlyStoppingServicer_to_server(early_stopping, server)
+    if db_manager is not None:
+        api_pb2_grpc.add_DBManagerServicer_to_server(db_manager, server)
+    server.add_generic_rpc_handlers(handlers)
+    with TemporaryDirectory(prefix="katib-test-") as directory:
+        address = f"unix:{Path(directory) / 's'}"
+        server.add_insecure_port(address)
+        server.start()
+        try:
+            yield address
+        finally:
+            server.stop(None).wait(5)
+
+
+def eventually(check: Callable[[], Any], *, seconds: float = 20.0, what: str = "the condition") -> Any:
+    """Return the first truthy result of a check that is repeated until the deadline."""
+    pause = threading.Event()
+    deadline = time.monotonic() + seconds
+    while not (result := check()):
+        assert time.monotonic() < deadline, f"{what} did not come true within {seconds:g} s"
+        pause.wait(0.005)
+    return result

@@ -1,0 +1,309 @@
+"""The client against real servers that answer as no service should."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, NoReturn
+
+import grpc
+import pytest
+
+from katib.api.types import AlgorithmSetting, Experiment, ParameterAssignment, Trial
+from katib.errors import FieldError, InvalidError, KatibError, TerminalError, UnavailableError
+from katib.rpc._generated import api_pb2 as pb
+from katib.rpc.clients import ServiceClient
+from katib.rpc.connection import Connection
+from katib.rpc.errors import status_of
+from tests.support.experiments import an_experiment
+from tests.support.services import ScriptedEarlyStopping, ScriptedSuggestion, eventually, serving, some_suggestions
+
+PEER = 'suggestion service "tpe"'
+EXPERIMENT = Experiment.decode(an_experiment())
+STOPPED = Experiment.decode(an_experiment(earlyStopping={"algorithmName": "medianstop"}))
+
+
+@contextmanager
+def a_client(
+    suggestion: ScriptedSuggestion | None = None,
+    early_stopping: ScriptedEarlyStopping | None = None,
+    *,
+    seconds: float = 10,
+    **options: Any,
+) -> Iterator[ServiceClient]:
+    with ExitStack() as stack:
+        address = stack.enter_context(serving(suggestion or ScriptedSuggestion(), early_stopping))
+        connection = Connection(address, peer=PEER, timeout_seconds=seconds)
+        stack.callback(connection.close)
+        yield ServiceClient(connection, connection if early_stopping else None, **options)
+
+
+def aborting(code: grpc.StatusCode, details: str = "why") -> Callable[[Any, grpc.ServicerContext], NoReturn]:
+    return lambda _, context: context.abort(code, details)
+
+
+def ask(client: ServiceClient, trials: tuple[Trial, ...] = (), count: int = 2) -> Any:
+    return client.get_suggestions(EXPERIMENT, trials, current_request=count, total_request=count + len(trials)).result(
+        20
+    )
+
+
+# --- suggestions ------------------------------------------------------------------------------------------------------
+
+
+def test_a_reply_comes_back_as_objects() -> None:
+    reply = pb.GetSuggestionsReply(
+        parameter_assignments=[
+            pb.GetSuggestionsReply.ParameterAssignments(
+                assignments=[pb.ParameterAssignment(name="lr", value="0.5")], trial_name="mine", labels={"k": "v"}
+            )
+        ],
+        algorithm=pb.AlgorithmSpec(algorithm_settings=[pb.AlgorithmSetting(name="rung", value="2")]),
+    )
+    with a_client(ScriptedSuggestion(lambda *_: reply)) as client:
+        answer = ask(client, count=1)
+
+    assert answer.assignments[0].assignments == (ParameterAssignment(name="lr", value="0.5"),)
+    assert (answer.assignments[0].trial_name, answer.assignments[0].labels) == ("mine", {"k": "v"})
+    assert answer.algorithm_settings == (AlgorithmSetting(name="rung", value="2"),)
+    assert not answer.exhausted
+
+
+@pytest.mark.parametrize("reads_history", [True, False], ids=["with-history", "without-history"])
+def test_trials_are_sent_only_to_services_that_read_them(reads_history: bool) -> None:
+    service = ScriptedSuggestion()
+    trial = Trial.decode({"metadata": {"name": "t", "uid": "u", "resourceVersion": "1"}})
+    with a_client(service, reads_history=reads_history) as client:
+        ask(client, (trial,), count=2)
+
+    request = service.requests[0]
+    assert [t.name for t in request.trials] == (["t"] if reads_history else [])
+    assert (request.experiment.name, request.current_request_number, request.total_request_number) == ("demo", 2, 3)
+
+
+def test_a_service_can_say_that_the_search_space_is_exhausted() -> None:
+    def one_of_two(request: Any, context: grpc.ServicerContext) -> pb.GetSuggestionsReply:
+        context.set_trailing_metadata((("katib-search-space", "exhausted"),))
+        return some_suggestions(1)
+
+    with a_client(ScriptedSuggestion(one_of_two)) as client:
+        answer = ask(client)
+
+    assert answer.exhausted
+    assert len(answer.assignments) == 1
+
+
+def test_an_empty_answer_means_exhausted_too() -> None:
+    with a_client(ScriptedSuggestion(lambda *_: some_suggestions(0))) as client:
+        assert ask(client).exhausted
+
+
+@pytest.mark.parametrize("count", [1, 3], ids=["too-few", "too-many"])
+def test_a_wrong_number_of_assignments_is_left_to_the_controller(count: int) -> None:
+    with a_client(ScriptedSuggestion(lambda *_: some_suggestions(count))) as client:
+        answer = ask(client)
+
+    assert len(answer.assignments) == count
+    assert not answer.exhausted
+
+
+@pytest.mark.parametrize(
+    ("code", "cls", "message"),
+    [
+        (grpc.StatusCode.UNKNOWN, UnavailableError, f"{PEER} failed: why"),
+        (grpc.StatusCode.INTERNAL, UnavailableError, f"{PEER} failed: why"),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, UnavailableError, f"{PEER}: why"),
+        (grpc.StatusCode.UNIMPLEMENTED, TerminalError, f"{PEER}: why"),
+        (grpc.StatusCode.INVALID_ARGUMENT, InvalidError, "request: why; change it as the service asks"),
+    ],
+    ids=lambda value: value.name if isinstance(value, grpc.StatusCode) else "",
+)
+def test_a_failed_request_says_what_to_do_next(code: grpc.StatusCode, cls: type[KatibError], message: str) -> None:
+    with a_client(ScriptedSuggestion(aborting(code))) as client, pytest.raises(cls) as caught:
+        ask(client)
+
+    assert str(caught.value) == message
+
+
+def test_an_exception_in_a_python_service_is_a_passing_failure_with_its_text() -> None:
+    def broken(*_: Any) -> NoReturn:
+        raise ValueError("could not convert string to float")
+
+    with a_client(ScriptedSuggestion(broken)) as client, pytest.raises(UnavailableError, match="string to float"):
+        ask(client)
+
+
+def test_a_service_that_hangs_is_given_up_at_the_deadline() -> None:
+    released = threading.Event()
+
+    def hang(*_: Any) -> pb.GetSuggestionsReply:
+        released.wait(30)
+        return some_suggestions(2)
+
+    with a_client(ScriptedSuggestion(hang), seconds=0.2) as client:
+        future = client.get_suggestions(EXPERIMENT, (), current_request=2, total_request=2)
+        error = future.exception(20)
+        released.set()
+
+    assert isinstance(error, UnavailableError)
+    assert str(error) == f"{PEER} did not answer within 0.2 s"
+
+
+def test_one_slow_service_does_not_delay_another() -> None:
+    released = threading.Event()
+
+    def hang(*_: Any) -> pb.GetSuggestionsReply:
+        released.wait(30)
+        return some_suggestions(2)
+
+    with a_client(ScriptedSuggestion(hang)) as slow, a_client() as quick:
+        pending = slow.get_suggestions(EXPERIMENT, (), current_request=2, total_request=2)
+        answer = ask(quick)
+        still_pending = not pending.done()
+        released.set()
+        pending.result(20)
+
+    assert len(answer.assignments) == 2
+    assert still_pending
+
+
+def test_bytes_that_are_no_message_are_a_passing_failure() -> None:
+    junk = grpc.method_handlers_generic_handler(
+        "api.v1.beta1.Suggestion", {"GetSuggestions": grpc.unary_unary_rpc_method_handler(lambda *_: b"\xff\xff\xff")}
+    )
+    with serving(handlers=(junk,)) as address:
+        connection = Connection(address, peer=PEER)
+        with pytest.raises(UnavailableError) as caught:
+            ask(ServiceClient(connection))
+        connection.close()
+
+    assert str(caught.value) == f"{PEER} gave an unreadable answer: not the message expected"
+
+
+def test_a_service_that_is_not_there_is_named_with_its_address() -> None:
+    connection = Connection("127.0.0.1:1", peer=PEER)
+    with pytest.raises(
+        UnavailableError, match=r'^suggestion service "tpe" at 127.0.0.1:1 cannot be reached: .*refused'
+    ):
+        ask(ServiceClient(connection))
+    connection.close()
+
+
+def test_closing_a_connection_ends_calls_in_flight_and_refuses_new_ones() -> None:
+    entered, released = threading.Event(), threading.Event()
+
+    def hang(*_: Any) -> pb.GetSuggestionsReply:
+        entered.set()
+        released.wait(30)
+        return some_suggestions(2)
+
+    with serving(ScriptedSuggestion(hang)) as address:
+        connection = Connection(address, peer=PEER)
+        client = ServiceClient(connection)
+        future = client.get_suggestions(EXPERIMENT, (), current_request=2, total_request=2)
+        entered.wait(10)
+        connection.close()
+        connection.close()
+        in_flight = future.exception(10)
+        released.set()
+        afterwards = client.validate(EXPERIMENT).exception(10)
+
+    assert isinstance(in_flight, UnavailableError)
+    assert isinstance(afterwards, UnavailableError)
+
+
+def test_answers_larger_than_the_usual_limit_arrive() -> None:
+    with a_client(ScriptedSuggestion(lambda *_: some_suggestions(300_000))) as client:
+        assert len(ask(client, count=300_000).assignments) == 300_000
+
+
+def test_calls_in_flight_need_no_thread_each() -> None:
+    released = threading.Event()
+    service = ScriptedSuggestion(lambda *_: released.wait(30) and some_suggestions(1))
+    with a_client(service) as client:
+        before = threading.active_count()
+        futures = [client.get_suggestions(EXPERIMENT, (), current_request=1, total_request=1) for _ in range(50)]
+        eventually(lambda: len(service.requests) >= 8)
+        during = threading.active_count()
+        released.set()
+        answers = [future.result(20) for future in futures]
+
+    assert len(answers) == 50
+    assert during - before <= 1 + 8  # ours; the server's own
+    assert not any(answer.exhausted for answer in answers)
+
+
+# --- validation -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [None, grpc.StatusCode.UNIMPLEMENTED], ids=["ok", "unimplemented"])
+def test_an_experiment_is_valid_when_the_service_says_so_or_has_no_opinion(code: grpc.StatusCode | None) -> None:
+    with a_client(ScriptedSuggestion(validate=aborting(code) if code else None)) as client:
+        assert client.validate(EXPERIMENT).result(20) is None
+
+
+@pytest.mark.parametrize(
+    "code", [grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL], ids=lambda c: c.name
+)
+def test_a_refusal_carries_the_text_of_the_service(code: grpc.StatusCode) -> None:
+    service = ScriptedSuggestion(validate=aborting(code, "unknown setting x for algorithm tpe"))
+    with a_client(service) as client, pytest.raises(InvalidError) as caught:
+        client.validate(EXPERIMENT).result(20)
+
+    assert str(caught.value) == ("spec.algorithm: unknown setting x for algorithm tpe; change it as the service asks")
+
+
+@pytest.mark.parametrize(
+    "code", [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED], ids=lambda c: c.name
+)
+def test_a_service_that_cannot_answer_now_has_not_refused(code: grpc.StatusCode) -> None:
+    service = ScriptedSuggestion(validate=aborting(code))
+    with a_client(service) as client, pytest.raises(UnavailableError):
+        client.validate(EXPERIMENT).result(20)
+
+
+def test_field_errors_of_our_services_arrive_whole_from_both_services() -> None:
+    setting = FieldError("spec.algorithm.algorithmSettings[0].value", "2 is out of range", "use 1", "setting-range")
+
+    def refuse(_: Any, context: grpc.ServicerContext) -> None:
+        status = status_of(InvalidError([setting]))
+        context.set_trailing_metadata(status.metadata)
+        context.abort(status.code, status.details)
+
+    early_stopping = ScriptedEarlyStopping(
+        validate=aborting(grpc.StatusCode.INVALID_ARGUMENT, "start_step must be >= 1")
+    )
+    with a_client(ScriptedSuggestion(validate=refuse), early_stopping) as client, pytest.raises(InvalidError) as caught:
+        client.validate(STOPPED).result(20)
+
+    assert caught.value.errors[0] == setting
+    assert [e.path for e in caught.value.errors] == [setting.path, "spec.earlyStopping"]
+
+
+# --- early stopping ---------------------------------------------------------------------------------------------------
+
+
+def test_rules_are_asked_with_the_trials_and_the_address_of_the_log() -> None:
+    rule = pb.EarlyStoppingRule(name="loss", value="0.5", comparison=pb.GREATER, start_step=4)
+    service = ScriptedEarlyStopping(lambda *_: pb.GetEarlyStoppingRulesReply(early_stopping_rules=[rule]))
+    trial = Trial.decode({"metadata": {"name": "t"}})
+    with a_client(None, service, reads_history=False, db_manager_address=lambda: "127.0.0.1:6789") as client:
+        rules = client.get_early_stopping_rules(STOPPED, (trial,)).result(20)
+
+    assert [(r.name, r.value, r.comparison, r.start_step) for r in rules] == [("loss", "0.5", "greater", 4)]
+    assert service.requests[0].db_manager_address == "127.0.0.1:6789"
+    assert [t.name for t in service.requests[0].trials] == ["t"]
+
+
+def test_without_an_early_stopping_service_there_are_no_rules() -> None:
+    with a_client() as client:
+        assert client.get_early_stopping_rules(EXPERIMENT, ()).result(20) == ()
+
+
+def test_failing_rules_are_a_passing_failure() -> None:
+    with (
+        a_client(None, ScriptedEarlyStopping(aborting(grpc.StatusCode.UNKNOWN, "division by zero"))) as client,
+        pytest.raises(UnavailableError, match="failed: division by zero"),
+    ):
+        client.get_early_stopping_rules(STOPPED, ()).result(20)
