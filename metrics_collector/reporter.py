@@ -270,7 +270,7 @@ class Reporter:
                 self._batch_log.report_all(batch)
             except UnavailableError:
                 raise
-            except Exception:  # noqa: BLE001 - one bad trial must not take the others with it: try them one by one
+            except Exception:  # one bad trial must not take the others with it: try them one by one
                 _logger.debug("observation log refused a batch", exc_info=True)
             else:
                 batch.clear()

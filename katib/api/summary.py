@@ -1,0 +1,65 @@
+"""The summary of a metric: smallest, largest and latest of its readings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from katib.api.metrics import is_usable
+from katib.api.types import UNAVAILABLE, Metric, Observation
+
+
+class Summary:
+    """Folds the readings of one metric, in order of time, into its summary. Constant memory.
+
+    Values keep the text that was printed. Of equal numbers the first one stands. What is no finite number is never the
+    smallest or largest, but may be the latest.
+    """
+
+    __slots__ = ("_high", "_low", "latest", "max", "min")
+
+    def __init__(self) -> None:
+        self.min = self.max = self.latest = UNAVAILABLE
+        self._low = self._high = 0.0
+
+    def add(self, text: str) -> None:
+        """Take the next reading."""
+        self.latest = text
+        try:
+            number = float(text)
+        except ValueError:
+            return
+        first = self.min is UNAVAILABLE
+        # `float` reads more than a usable number, but only a new extreme is worth the exact question.
+        if not (first or number < self._low or number > self._high) or not is_usable(text):
+            return
+        if first or number < self._low:
+            self.min, self._low = text, number
+        if first or number > self._high:
+            self.max, self._high = text, number
+
+    def metric(self, name: str) -> Metric:
+        """Return the summary as it stands in a status."""
+        return Metric(name=name, min=self.min, max=self.max, latest=self.latest)
+
+
+def observation_of(metrics: Sequence[str], readings: Iterable[tuple[str, str]]) -> Observation | None:
+    """Summarize (name, value) pairs, each metric's in order of time.
+
+    Returns:
+        The summaries of these metrics in this order; None when there is no reading of the first one.
+    """
+    summaries: dict[str, Summary] = {}
+    wanted = frozenset(metrics)
+    for name, value in readings:
+        if name in wanted:
+            summary = summaries.get(name)
+            if summary is None:
+                summary = summaries[name] = Summary()
+            summary.add(value)
+    return _observation(metrics, summaries)
+
+
+def _observation(metrics: Sequence[str], summaries: Mapping[str, Summary]) -> Observation | None:
+    if not metrics or metrics[0] not in summaries:
+        return None
+    return Observation(metrics=tuple(summaries.get(name, Summary()).metric(name) for name in dict.fromkeys(metrics)))

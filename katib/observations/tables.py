@@ -1,0 +1,66 @@
+"""The table of the log, as Katib's DB manager lays it out, so that both can share a database.
+
+Differs from Katib's: an index, without which each read scans the readings of all trials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from sqlalchemy import Column, DateTime, Dialect, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.types import TypeDecorator
+
+NAME_LENGTH = 255
+
+
+class _SqliteTime(sqlite.DATETIME):
+    """SQLAlchemy's text form of a time, written by C code: readings come by the million."""
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[datetime | None], str | None]:  # noqa: ARG002
+        return lambda value: None if value is None else value.isoformat(" ", "microseconds")
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """A time with microseconds; aware in Python, in UTC and without zone in the database."""
+
+    impl = (
+        DateTime()
+        .with_variant(_SqliteTime(), "sqlite")  # type: ignore[no-untyped-call]  # the dialect's types are not annotated
+        .with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
+        .with_variant(postgresql.TIMESTAMP(precision=6), "postgresql")
+    )
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+        """Return the time in UTC, without its zone."""
+        return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+        """Return the time with its zone."""
+        return None if value is None else value.replace(tzinfo=UTC)
+
+
+metadata = MetaData()
+
+observation_logs = Table(
+    "observation_logs",
+    metadata,
+    Column("trial_name", String(NAME_LENGTH), nullable=False),
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("time", UtcTime),
+    Column("metric_name", String(NAME_LENGTH), nullable=False),
+    Column("value", Text, nullable=False),
+    Index("observation_logs_by_metric", "trial_name", "metric_name", "time", "id"),
+)
+
+VERSION_TABLE = "observation_log_version"
+"""Alembic's own table under a name of ours: other rooms of the same database have their own history."""
+
+observation_log_version = Table(
+    VERSION_TABLE,
+    metadata,
+    # Named and sized as Alembic does it, so that a database made directly and one made by migrations are the same.
+    Column("version_num", String(32), primary_key=True),
+)
