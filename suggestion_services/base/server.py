@@ -31,6 +31,10 @@ _OPTIONS = (
 )
 _HEALTHY = frozenset({"", "manager.v1beta1.Suggestion"})  # the second is what Katib's probes ask for
 _STOP_SECONDS = 0.2
+_THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+)  # cores belong to the trials
 
 
 class HealthServicer(health_pb2_grpc.HealthServicer):
@@ -65,6 +69,7 @@ def start_server(entry: Entry, address: str) -> tuple[grpc.Server, int]:
     if port is None:
         raise TerminalError(f"--address: cannot listen on {address}; choose a free port or a path in a writable folder")
     server.start()
+    threading.Thread(target=entry.load, name="load", daemon=True).start()  # so that the first request finds it imported
     return server, 0 if address.startswith("unix:") else port
 
 
@@ -78,6 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # a library's advice to its programmer means nothing to the user of a service
+    for variable in _THREAD_VARIABLES:
+        os.environ.setdefault(variable, "1")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

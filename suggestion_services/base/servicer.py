@@ -31,6 +31,8 @@ MAX_COUNT = 10_000
 
 _NAME_PATH = "spec.algorithm.algorithmName"
 
+_MAX_DETAILS = 2000  # bytes; details travel percent-encoded in a header, and a header above 8 KiB breaks the call
+
 _log = logging.getLogger(__name__)
 
 
@@ -106,7 +108,10 @@ def answered(context: grpc.ServicerContext) -> Iterator[None]:
 
 
 def _abort(context: grpc.ServicerContext, code: grpc.StatusCode, details: str) -> NoReturn:
-    context.abort(code, " ".join(details.split()))
+    line = " ".join(details.split()).encode()
+    if len(line) > _MAX_DETAILS:
+        line = line[:_MAX_DETAILS] + b" ..."
+    context.abort(code, line.decode(errors="ignore"))
     raise AssertionError("abort returns never")
 
 
