@@ -68,7 +68,7 @@ class SqlObservationLog:
         """Return min, max and latest of these metrics; None when there is no reading of the first one."""
         wanted = {"trial_name": trial_name, "metrics": list(metrics)}
         with self._database.read() as connection:
-            return observation_of(metrics, connection.execute(_VALUES, wanted).tuples())
+            return observation_of(metrics, connection.execute(_VALUES, wanted))
 
     def delete(self, trial_name: str) -> None:
         """Remove the log of a trial; an unknown trial is fine."""
