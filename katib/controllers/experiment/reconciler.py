@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from katib.api.names import EXPERIMENT_FINALIZER
-from katib.api.types import Experiment, ObjectMeta, Suggestion, SuggestionSpec, Trial, TrialAssignment
+from katib.api.types import Experiment, ObjectMeta, Suggestion, SuggestionSpec, Trial
 from katib.controllers.experiment.ledger import TrialLedger
 from katib.controllers.experiment.plan import ExperimentPlan, Observed, is_completed, plan_experiment
 from katib.controllers.experiment.trial_factory import TrialFactory
@@ -20,7 +22,7 @@ from katib.errors import AlreadyExistsError, ConflictError, InvalidError, NotFou
 from katib.runtime.clock import Clock
 from katib.runtime.controller import DONE, Result
 from katib.runtime.informer import Informer
-from katib.runtime.objects import Key, ObjectStore
+from katib.runtime.objects import Key, Object, ObjectStore
 
 
 class ExperimentReconciler:
@@ -70,17 +72,13 @@ class ExperimentReconciler:
         with self._trials.reading():
             tally = self._ledger.tally(key)
             waiting = waiting_assignments(suggestion, TakenNames(self._trials, key.namespace))
-        plan = plan_experiment(
-            Observed(
-                experiment,
-                suggestion,
-                tally,
-                waiting,
-                self._template_error(experiment),
-                now=self._clock.now(),
-            )
-        )
-        self._apply(experiment, suggestion, plan)
+        seen = Observed(experiment, suggestion, tally, waiting, self._template_error(experiment), now=self._clock.now())
+        plan = plan_experiment(seen)
+        try:
+            trials = [self._factory.make(experiment, assignment) for assignment in plan.create_trials]
+        except InvalidError as error:
+            plan, trials = plan_experiment(replace(seen, template_error=_one_line(error))), []
+        self._apply(experiment, suggestion, plan, trials)
 
     def _template_error(self, experiment: Experiment) -> str:
         if is_completed(experiment.status.conditions):
@@ -88,12 +86,19 @@ class ExperimentReconciler:
         try:
             self._factory.template_of(experiment)
         except InvalidError as error:
-            return "; ".join(map(str, error.errors))
+            return _one_line(error)
         return ""
 
-    def _apply(self, experiment: Experiment, suggestion: Suggestion | None, plan: ExperimentPlan) -> None:
-        for assignment in plan.create_trials:
-            self._create_trial(experiment, assignment)
+    def _apply(
+        self,
+        experiment: Experiment,
+        suggestion: Suggestion | None,
+        plan: ExperimentPlan,
+        trials: Sequence[Object],
+    ) -> None:
+        for trial in trials:
+            with suppress(AlreadyExistsError):  # created before, and the cache is behind
+                self._store.create(trial)
         if plan.create_suggestion:
             self._create_suggestion(experiment, plan.requests or 0)
         elif suggestion is not None:
@@ -104,10 +109,6 @@ class ExperimentReconciler:
             self._store.update_status(with_status(experiment, plan.status))
             self._fresh.replaced(experiment)
             self._announce(experiment, plan)
-
-    def _create_trial(self, experiment: Experiment, assignment: TrialAssignment) -> None:
-        with suppress(AlreadyExistsError):  # created before, and the cache is behind
-            self._store.create(self._factory.make(experiment, assignment))
 
     def _create_suggestion(self, experiment: Experiment, requests: int) -> None:
         suggestion = Suggestion(
@@ -166,3 +167,7 @@ class ExperimentReconciler:
         if EXPERIMENT_FINALIZER in experiment.metadata.finalizers:
             finalizers = tuple(f for f in experiment.metadata.finalizers if f != EXPERIMENT_FINALIZER)
             self._store.update(with_metadata(experiment, finalizers=finalizers))
+
+
+def _one_line(error: InvalidError) -> str:
+    return "; ".join(map(str, error.errors))

@@ -46,8 +46,15 @@ def job_kind(trial: Trial) -> Kind:
     return Kind.of(trial.spec.run_spec or {})
 
 
-def view_of(job: Object, trial: Trial, now: datetime) -> JobView:
-    """Return what matters of a job, judged by the trial's two conditions."""
+def view_of(job: Object, trial: Trial, seen_ended_at: datetime) -> JobView:
+    """Return what matters of a job, judged by the trial's two conditions.
+
+    Args:
+        job: The job object.
+        trial: Whose conditions judge it.
+        seen_ended_at: When it was first seen to have ended, now if this is the first time; counts for a kind that does
+            not say itself when it ended.
+    """
     failed = _judge(trial.spec.failure_condition, job)
     succeeded = _judge(trial.spec.success_condition, job)
     ended = failed is not None or succeeded is not None
@@ -55,7 +62,7 @@ def view_of(job: Object, trial: Trial, now: datetime) -> JobView:
     return JobView(
         failed=failed,
         succeeded=succeeded,
-        ended_at=_end_of(job, now) if ended else None,
+        ended_at=_end_of(job, seen_ended_at) if ended else None,
         metrics_report=annotations.get(METRICS_REPORT_ANNOTATION, ""),
     )
 
@@ -65,8 +72,8 @@ def _judge(path: str, job: Object) -> Judgement | None:
     return None if satisfied is None else Judgement(satisfied.reason, satisfied.message)
 
 
-def _end_of(job: Object, now: datetime) -> datetime:
-    """Return when the job ended, as far as it says so: its completion time, else its last transition, else now."""
+def _end_of(job: Object, seen_ended_at: datetime) -> datetime:
+    """Return when the job ended: its completion time, else its last transition, else when we saw it."""
     status = job.get("status") or {}
     conditions = status.get("conditions")
     last = conditions[-1] if isinstance(conditions, list) and conditions else {}
@@ -76,7 +83,7 @@ def _end_of(job: Object, now: datetime) -> datetime:
                 return datetime.fromisoformat(text).astimezone(UTC)
             except ValueError:
                 continue
-    return now
+    return seen_ended_at
 
 
 def _is_owned(job: Object, trial: Trial) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import datetime
 
 from katib.api.names import TRIAL_FINALIZER
 from katib.api.types import Observation, Trial
@@ -45,6 +46,7 @@ class TrialReconciler:
         self._clock = clock
         self._settings = settings
         self._fresh = Freshness()
+        self._seen_ended: dict[str, datetime] = {}
 
     def reconcile(self, key: Key) -> Result:
         """Move one trial a step closer to its end."""
@@ -64,7 +66,7 @@ class TrialReconciler:
     def _progress(self, trial: Trial) -> Result:
         now = self._clock.now()
         job = self._jobs.find(trial)
-        view = None if job is None else view_of(job, trial, now)
+        view = None if job is None else self._view(job, trial, now)
         plan = plan_trial(
             Observed(
                 trial,
@@ -75,6 +77,14 @@ class TrialReconciler:
             )
         )
         return self._apply(trial, plan)
+
+    def _view(self, job: Object, trial: Trial, now: datetime) -> JobView:
+        view = view_of(job, trial, self._seen_ended.get(trial.metadata.uid, now))
+        if view.ended_at is not None and trial.status.completion_time is None:
+            self._seen_ended.setdefault(trial.metadata.uid, now)
+        else:
+            self._seen_ended.pop(trial.metadata.uid, None)
+        return view
 
     def _observe(self, trial: Trial, job: JobView | None) -> Observation | None:
         if trial.spec.objective is None or not needs_observation(trial, job):

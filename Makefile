@@ -1,0 +1,60 @@
+# Every target sets up what it needs in .venv; nothing outside this directory is touched.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp-$(shell cat pyproject.toml constraints.txt 2>/dev/null | cksum | cut -d' ' -f1)
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-fast lint format type contracts proto golden bench clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed; set PYTHON=/path/to/python3"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade "pip>=25.1"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all]' --group dev
+	@rm -f $(VENV)/.stamp-* && touch $@
+
+setup: $(STAMP)
+
+demo: $(STAMP) ## Tune the digits example on this machine, from nothing to the best trial
+	@$(BIN)/katib run examples/digits/experiment.yaml
+
+test: $(STAMP) ## Run all tests
+	@$(BIN)/python -m pytest -q
+
+test-fast: $(STAMP) ## Run the tests that take less than ten seconds each
+	@$(BIN)/python -m pytest -q -m "not slow"
+
+lint: $(STAMP) type contracts ## Check style, types and import contracts
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+type: $(STAMP)
+	@$(BIN)/mypy
+
+contracts: $(STAMP)
+	@$(BIN)/lint-imports
+
+format: $(STAMP) ## Format the code
+	@$(BIN)/ruff check --fix --quiet .
+	@$(BIN)/ruff format .
+
+proto: ## Generate the gRPC stubs anew from proto/
+	@test -x $(VENV)-proto/bin/python || $(PYTHON) -m venv $(VENV)-proto
+	@$(VENV)-proto/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	@$(VENV)-proto/bin/python -m pip install --quiet --group proto
+	@$(VENV)-proto/bin/python tools/generate_stubs.py
+
+golden: $(STAMP) ## Write the golden files anew; read the diff before you commit it
+	@$(BIN)/python -m tools.golden
+
+bench: $(STAMP) ## Run the benchmarks and print figures and ratios
+	@$(BIN)/python -m benchmarks
+
+clean: ## Remove the virtual environments and what runs left behind
+	@rm -rf $(VENV) $(VENV)-proto .katib .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,234 @@
+"""A world for the controllers: real informers, queues and store, with services and jobs that answer at once.
+
+The fakes are in memory and differ from the real thing in this: a service proposes 0.001 times the number of the
+assignment for every parameter, never takes time unless told to, and keeps no state; a job ends as soon as it is
+created, with the readings that the test's script gives for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from katib.api.defaults import with_defaults
+from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.api.names import METRICS_REPORT_ANNOTATION
+from katib.api.types import (
+    EarlyStoppingRule,
+    Experiment,
+    ParameterAssignment,
+    Resource,
+    Suggestion,
+    Trial,
+)
+from katib.controllers.assembly import Assembly, Caches, assemble
+from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
+from katib.controllers.ports import SuggestedAssignment, SuggestionService, SuggestionsReply
+from katib.controllers.settings import ControllerSettings
+from katib.errors import ConflictError, KatibError, NotFoundError
+from katib.observations.memory import MemoryObservationLog
+from katib.runtime.clock import SystemClock
+from katib.runtime.informer import InformerEvent
+from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.stores.memory import MemoryStore
+from tests.support.stores import eventually
+
+JOB = Kind("batch/v1", "Job")
+NAMESPACE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnd:
+    """How a job ends: conditions as the runner writes them, and the objective readings it leaves."""
+
+    type: str = "Complete"
+    reason: str = "CompletionsReached"
+    message: str = ""
+    readings: tuple[str, ...] = ("0.5",)
+    report: str = ""
+    ends: bool = True
+
+
+Script = Callable[[Trial], JobEnd]
+
+
+def a_reply(first: int, count: int, names: Sequence[str] = ("lr",)) -> SuggestionsReply:
+    """Return assignments number `first`, `first + 1`, ... of the fake service."""
+    return SuggestionsReply(
+        tuple(
+            SuggestedAssignment(
+                tuple(ParameterAssignment(name=name, value=f"{0.01 + 0.001 * (first + i):.3f}") for name in names),
+                "",
+                {},
+            )
+            for i in range(count)
+        )
+    )
+
+
+@dataclass
+class FakeServices:
+    """A directory with one service for all; each answer can be overridden by the test."""
+
+    answer: Callable[[int, int], SuggestionsReply] = field(default=a_reply)
+    refuse: KatibError | None = None
+    rules: tuple[EarlyStoppingRule, ...] = ()
+    requests: list[tuple[int, int, int]] = field(default_factory=list)
+    released: list[str] = field(default_factory=list)
+    hold: threading.Event | None = None
+
+    def service_for(self, _experiment: Experiment) -> SuggestionService | None:
+        return self
+
+    def release(self, experiment: Experiment) -> None:
+        self.released.append(experiment.name)
+
+    def validate(self, _experiment: Experiment) -> Future[None]:
+        return _future(self._validated)
+
+    def _validated(self) -> None:
+        if self.refuse is not None:
+            raise self.refuse
+
+    def get_suggestions(
+        self, _experiment: Experiment, trials: Sequence[Trial], *, current_request: int, total_request: int
+    ) -> Future[SuggestionsReply]:
+        self.requests.append((current_request, total_request, len(trials)))
+        return _future(lambda: self.answer(total_request - current_request, current_request))
+
+    def get_early_stopping_rules(
+        self, _experiment: Experiment, _trials: Sequence[Trial]
+    ) -> Future[tuple[EarlyStoppingRule, ...]]:
+        return _future(lambda: self.rules)
+
+
+def _future(compute: Callable[[], Any]) -> Future[Any]:
+    future: Future[Any] = Future()
+    try:
+        future.set_result(compute())
+    except KatibError as error:
+        future.set_exception(error)
+    return future
+
+
+@dataclass
+class RecordedEvents:
+    """Events in memory."""
+
+    events: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def record(self, obj: Resource, *, warning: bool, reason: str, message: str) -> None:
+        del warning
+        self.events.append((obj.name, reason, message))
+
+    def reasons(self) -> set[str]:
+        return {reason for _, reason, _ in self.events}
+
+
+class World:
+    """One running set of controllers over a store; a context manager.
+
+    Args:
+        store: Where objects are; a new world over an old store is a restart.
+        script: How the job of a trial ends.
+        through: Wraps the store that the controllers see, to make it fail.
+    """
+
+    def __init__(
+        self,
+        store: MemoryStore | None = None,
+        script: Script = lambda _trial: JobEnd(),
+        *,
+        services: FakeServices | None = None,
+        observations: MemoryObservationLog | None = None,
+        settings: ControllerSettings | None = None,
+        through: Callable[[ObjectStore], ObjectStore] = lambda store: store,
+    ) -> None:
+        self.clock = SystemClock()
+        self.store = store or new_store()
+        self.observations = observations or MemoryObservationLog()
+        self.services = services or FakeServices()
+        self.events = RecordedEvents()
+        self._script = script
+        self.caches = Caches.of(self.store, [JOB], self.clock)
+        self._assembly: Assembly = assemble(
+            store=through(self.store),
+            caches=self.caches,
+            services=self.services,
+            observations=self.observations,
+            events=self.events,
+            clock=self.clock,
+            settings=settings,
+        )
+        self.caches.jobs[JOB].add_handler(self._job_changed)
+
+    def __enter__(self) -> Self:
+        self._assembly.manager.start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._assembly.manager.stop()
+
+    def wake(self, name: str) -> None:
+        self._assembly.wake_suggestion(Key(NAMESPACE, name))
+
+    # --- the user ---------------------------------------------------------------------------------------------------
+
+    def submit(self, raw: dict[str, Any]) -> Experiment:
+        return Experiment.decode(self.store.create(with_defaults(Experiment.decode(raw)).encode()))
+
+    def experiment(self, name: str = "demo") -> Experiment:
+        return Experiment.decode(self.store.get(EXPERIMENT, Key(NAMESPACE, name)))
+
+    def suggestion(self, name: str = "demo") -> Suggestion:
+        return Suggestion.decode(self.store.get(SUGGESTION, Key(NAMESPACE, name)))
+
+    def trials(self) -> list[Trial]:
+        return [Trial.decode(obj) for obj in self.store.list(TRIAL).items]
+
+    def ended(self, name: str = "demo", within_seconds: float = 20.0) -> Experiment:
+        """Return the experiment once it is over and all its trials are."""
+        eventually(lambda: self.is_over(name) and self.at_rest(), within_seconds)
+        return self.experiment(name)
+
+    def is_over(self, name: str = "demo") -> bool:
+        conditions = self.experiment(name).status.conditions
+        return bool(conditions) and conditions[-1].type in ("Succeeded", "Failed")
+
+    def at_rest(self) -> bool:
+        """Whether no trial is active and no job is left."""
+        return not self.store.list(JOB).items and all(
+            trial.status.conditions and trial.status.completion_time is not None for trial in self.trials()
+        )
+
+    # --- the jobs ---------------------------------------------------------------------------------------------------
+
+    def _job_changed(self, event: InformerEvent[Object]) -> None:
+        job = event.new
+        if job is None or (job.get("status") or {}).get("conditions"):
+            return
+        try:
+            trial = Trial.decode(self.store.get(TRIAL, event.key))
+            self.end_job(job, trial, self._script(trial))
+        except (NotFoundError, ConflictError):
+            return  # deleted, or changed: another event follows
+
+    def end_job(self, job: Object, trial: Trial, end: JobEnd) -> None:
+        if not end.ends:
+            return
+        objective = trial.spec.objective.objective_metric_name if trial.spec.objective else ""
+        self.observations.delete(trial.name)
+        self.observations.report(trial.name, [MetricLog(ZERO_TIME, objective, value) for value in end.readings])
+        if end.report:
+            annotations = {**job["metadata"].get("annotations", {}), METRICS_REPORT_ANNOTATION: end.report}
+            job = self.store.update({**job, "metadata": {**job["metadata"], "annotations": annotations}})
+        condition = {"type": end.type, "status": "True", "reason": end.reason, "message": end.message}
+        self.store.update_status({**job, "status": {"conditions": [condition]}})
+
+
+def new_store() -> MemoryStore:
+    """Return an empty store that knows which of our kinds have a status of their own."""
+    return MemoryStore({EXPERIMENT, SUGGESTION, TRIAL, JOB})

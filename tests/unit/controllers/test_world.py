@@ -1,0 +1,347 @@
+"""Whole controllers over a real store: which objects exist once everything has come to rest?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from katib.api.types import Trial
+from katib.controllers.kinds import EXPERIMENT, TRIAL
+from katib.controllers.ports import SuggestionsReply
+from katib.controllers.settings import FINISH_ANNOTATION, ControllerSettings
+from katib.errors import FieldError, InvalidError, NotFoundError, UnavailableError
+from katib.runtime.objects import Key, Object, ObjectStore
+from tests.support.controllers import JOB, NAMESPACE, FakeServices, JobEnd, World, a_reply, new_store
+from tests.support.experiments import an_experiment
+from tests.support.stores import eventually
+
+
+def last(conditions: Any) -> tuple[str, str]:
+    return conditions[-1].type, conditions[-1].reason
+
+
+def values(trials: list[Trial]) -> list[str]:
+    return sorted(trial.spec.parameter_assignments[0].value for trial in trials)
+
+
+def test_an_experiment_runs_exactly_its_budget_of_trials() -> None:
+    with World() as world:
+        world.submit(an_experiment(maxTrialCount=7, parallelTrialCount=3))
+        experiment = world.ended()
+
+        assert last(experiment.status.conditions) == ("Succeeded", "ExperimentMaxTrialsReached")
+        assert experiment.status.trials == experiment.status.trials_succeeded == 7
+        assert len(set(values(world.trials()))) == 7
+        assert world.suggestion().status.suggestion_count == 7
+
+
+def test_conditions_tell_the_story_in_order() -> None:
+    with World() as world:
+        world.submit(an_experiment())
+        experiment = world.ended()
+
+    types = [(c.type, c.status) for c in experiment.status.conditions]
+    assert types == [("Created", "True"), ("Running", "False"), ("Succeeded", "True")]
+    assert experiment.status.completion_time is not None
+
+
+def test_never_more_trials_run_than_the_parallelism_allows() -> None:
+    most = 0
+
+    def script(_trial: Trial) -> JobEnd:
+        nonlocal most
+        most = max(most, len([t for t in world.trials() if t.status.completion_time is None]))
+        return JobEnd()
+
+    with World(script=script) as world:
+        world.submit(an_experiment(maxTrialCount=12, parallelTrialCount=4))
+        world.ended()
+
+    assert 1 <= most <= 4
+
+
+def test_the_best_trial_is_the_one_with_the_lowest_loss() -> None:
+    def script(trial: Trial) -> JobEnd:
+        lr = float(trial.spec.parameter_assignments[0].value)
+        return JobEnd(readings=(str(abs(lr - 0.013)),))
+
+    with World(script=script) as world:
+        world.submit(an_experiment(maxTrialCount=6))
+        best = world.ended().status.current_optimal_trial
+
+    assert best.parameter_assignments[0].value == "0.013"
+    assert best.observation.metrics[0].name == "loss"
+
+
+@pytest.mark.parametrize("bad", ["nan", "inf", "-inf", "unavailable"])
+def test_what_is_no_finite_number_is_never_the_best(bad: str) -> None:
+    def script(trial: Trial) -> JobEnd:
+        first = trial.spec.parameter_assignments[0].value == "0.010"
+        return JobEnd(readings=(bad,) if first else ("0.7",))
+
+    with World(script=script) as world:
+        world.submit(an_experiment(maxTrialCount=3, parallelTrialCount=1))
+        best = world.ended().status.current_optimal_trial
+
+    assert best.parameter_assignments[0].value == "0.011"
+
+
+def test_the_goal_ends_the_experiment_and_stops_what_still_runs() -> None:
+    def script(trial: Trial) -> JobEnd:
+        first = trial.spec.parameter_assignments[0].value == "0.010"
+        return JobEnd(readings=("0.001",)) if first else JobEnd(ends=False)
+
+    with World(script=script) as world:
+        objective = {"type": "minimize", "objectiveMetricName": "loss", "goal": 0.01}
+        world.submit(an_experiment(objective=objective, maxTrialCount=9, parallelTrialCount=3))
+        experiment = world.ended()
+
+        assert last(experiment.status.conditions) == ("Succeeded", "ExperimentGoalReached")
+        eventually(lambda: world.experiment().status.trials_running == 0)
+        killed = world.experiment().status.trials_killed
+        assert killed == len(world.trials()) - 1
+        assert not world.store.list(JOB).items
+
+
+def test_running_trials_may_finish_after_the_goal_when_asked_to() -> None:
+    def script(trial: Trial) -> JobEnd:
+        first = trial.spec.parameter_assignments[0].value == "0.010"
+        return JobEnd(readings=("0.001",)) if first else JobEnd(ends=False)
+
+    raw = an_experiment(objective={"type": "minimize", "objectiveMetricName": "loss", "goal": 0.01}, maxTrialCount=9)
+    raw["metadata"]["annotations"] = {FINISH_ANNOTATION: "finish"}
+    with World(script=script) as world:
+        world.submit(raw)
+        eventually(world.is_over)
+        waiting = [t for t in world.trials() if t.status.completion_time is None]
+        for trial in waiting:
+            world.end_job(world.store.get(JOB, Key(NAMESPACE, trial.name)), trial, JobEnd(readings=("0.0001",)))
+        experiment = world.ended()
+        eventually(lambda: world.experiment().status.trials_running == 0)
+
+        assert waiting
+        assert world.experiment().status.trials_killed == 0
+        assert experiment.status.conditions[-1].reason == "ExperimentGoalReached"
+
+
+def test_too_many_failures_fail_the_experiment() -> None:
+    with World(script=lambda _: JobEnd(type="Failed", reason="BackoffLimitExceeded", message="exited with 1")) as world:
+        world.submit(an_experiment(maxTrialCount=10, parallelTrialCount=1, maxFailedTrialCount=2))
+        experiment = world.ended()
+
+    assert last(experiment.status.conditions) == ("Failed", "ExperimentFailed")
+    assert experiment.status.trials_failed == 2
+    assert world.trials()[0].status.conditions[-1].message == (
+        "Trial has failed. Job reason: BackoffLimitExceeded. Job message: exited with 1"
+    )
+
+
+def test_missing_metrics_end_the_trial_with_the_collectors_explanation_and_count_for_the_budget() -> None:
+    report = '214 lines, none matched "loss"; nearest: "Loss: 0.21"'
+    with World(script=lambda _: JobEnd(readings=(), report=report)) as world:
+        world.submit(an_experiment(maxTrialCount=3, parallelTrialCount=2))
+        experiment = world.ended()
+
+    assert experiment.status.trial_metrics_unavailable == experiment.status.trials == 3
+    condition = world.trials()[0].status.conditions[-1]
+    assert (condition.type, condition.message) == ("MetricsUnavailable", f"Metrics are not available: {report}")
+
+
+def test_metrics_that_nobody_ever_reports_are_not_waited_for_forever() -> None:
+    settings = ControllerSettings(metrics_timeout_seconds=0.05)
+    with World(script=lambda _: JobEnd(readings=()), settings=settings) as world:
+        world.submit(an_experiment(maxTrialCount=1, parallelTrialCount=1))
+        world.ended()
+
+    message = world.trials()[0].status.conditions[-1].message
+    assert message == 'Metrics are not available: nothing reported "loss" within 0.05 s of the end of the job'
+
+
+def test_an_early_stopped_trial_keeps_its_observation_without_retaining_its_job() -> None:
+    end = JobEnd(reason="EarlyStopped", message="loss 0.9 > 0.5 at reading 4", readings=("0.95", "0.9"))
+    with World(script=lambda _: end) as world:
+        world.submit(an_experiment(maxTrialCount=4, parallelTrialCount=2))
+        experiment = world.ended()
+
+    assert experiment.status.trials_early_stopped == 4
+    assert world.trials()[0].status.observation.metrics[0].min == "0.9"  # type: ignore[union-attr]
+    assert not world.store.list(JOB).items
+
+
+def test_an_exhausted_search_space_ends_the_experiment_with_its_own_reason() -> None:
+    def answer(first: int, count: int) -> SuggestionsReply:
+        left = max(5 - first, 0)
+        return SuggestionsReply(a_reply(first, min(count, left)).assignments, exhausted=left < count)
+
+    with World(services=FakeServices(answer=answer)) as world:
+        world.submit(an_experiment(maxTrialCount=20, parallelTrialCount=2))
+        experiment = world.ended()
+
+    assert last(experiment.status.conditions) == ("Succeeded", "ExperimentSuggestionEndReached")
+    assert experiment.status.trials == 5
+
+
+def test_a_refused_experiment_fails_with_the_words_of_the_service() -> None:
+    refusal = InvalidError([FieldError("spec.algorithm", "sigma must be positive", "raise it", "setting-range")])
+    with World(services=FakeServices(refuse=refusal)) as world:
+        world.submit(an_experiment())
+        experiment = world.ended()
+
+    message = experiment.status.conditions[-1].message
+    assert message == "Suggestion has failed: Validation failed: spec.algorithm: sigma must be positive; raise it"
+    assert world.services.released == ["demo"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        pytest.param(lambda first, _count: a_reply(first, 0), "0 assignments were given where 2", id="too few"),
+        pytest.param(lambda first, count: a_reply(first, count + 1), "3 assignments were given where 2", id="too many"),
+        pytest.param(lambda first, count: a_reply(first, count, ["momentum"]), "momentum", id="unknown name"),
+        pytest.param(lambda first, count: a_reply(first + 5000, count), "5.01", id="out of range"),
+    ],
+)
+def test_a_malformed_reply_is_refused_told_and_asked_for_again(bad: Any, words: str) -> None:
+    calls = 0
+
+    def answer(first: int, count: int) -> SuggestionsReply:
+        nonlocal calls
+        calls += 1
+        return bad(first, count) if calls == 1 else a_reply(first, count)
+
+    with World(services=FakeServices(answer=answer)) as world:
+        world.submit(an_experiment(maxTrialCount=4))
+        experiment = world.ended()
+
+    assert experiment.status.trials_succeeded == 4
+    assert any(words in message for _, reason, message in world.events.events if reason == "SuggestionServiceFailed")
+
+
+def test_a_service_that_keeps_failing_fails_the_experiment_at_last() -> None:
+    def answer(_first: int, _count: int) -> SuggestionsReply:
+        raise UnavailableError("did not answer within 60 s")
+
+    settings = ControllerSettings(service_attempts=2, service_patience_seconds=0.0)
+    with World(services=FakeServices(answer=answer), settings=settings) as world:
+        world.submit(an_experiment())
+        experiment = world.ended()
+
+    assert "failed 2 times in a row: did not answer within 60 s" in experiment.status.conditions[-1].message
+
+
+def test_a_template_that_cannot_be_rendered_fails_the_experiment_with_the_path() -> None:
+    raw = an_experiment()
+    raw["spec"]["trialTemplate"]["trialParameters"][0]["reference"] = "nothing"
+    with World() as world:
+        world.submit(raw)
+        experiment = world.ended()
+
+    assert "spec.trialTemplate" in experiment.status.conditions[-1].message
+    assert not world.trials()
+
+
+def test_raising_the_budget_of_a_long_running_experiment_goes_on() -> None:
+    with World() as world:
+        world.submit(an_experiment(maxTrialCount=2, resumePolicy="LongRunning"))
+        first = world.ended()
+        obj = dict(world.store.get(EXPERIMENT, Key(NAMESPACE, "demo")))
+        world.store.update({**obj, "spec": {**obj["spec"], "maxTrialCount": 5}})
+        eventually(lambda: world.experiment().status.trials == 5 and world.is_over() and world.at_rest())
+
+    assert first.status.trials == 2
+    assert len(set(values(world.trials()))) == 5
+
+
+def test_a_finished_experiment_with_policy_never_stays_finished() -> None:
+    with World() as world:
+        world.submit(an_experiment(maxTrialCount=2))
+        world.ended()
+        eventually(lambda: world.services.released)
+        conditions = [(c.type, c.status) for c in world.suggestion().status.conditions]
+
+    assert ("Succeeded", "True") in conditions
+    assert ("Running", "False") in conditions
+
+
+def test_deleting_an_experiment_takes_everything_with_it() -> None:
+    with World(script=lambda _: JobEnd(ends=False)) as world:
+        world.submit(an_experiment(parallelTrialCount=3))
+        eventually(lambda: len(world.store.list(JOB).items) == 3)
+        names = [trial.name for trial in world.trials()]
+        world.store.delete(EXPERIMENT, Key(NAMESPACE, "demo"))
+        eventually(lambda: not world.trials() and not world.store.list(JOB).items)
+
+    assert len(names) == 3
+    assert all(world.observations.summarize(name, ["loss"]) is None for name in names)
+    with pytest.raises(NotFoundError):
+        world.suggestion()
+
+
+def test_two_experiments_do_not_mix() -> None:
+    with World() as world:
+        world.submit(an_experiment(name="one", maxTrialCount=4))
+        world.submit(an_experiment(name="two", maxTrialCount=5))
+        one, two = world.ended("one"), world.ended("two")
+
+    assert (one.status.trials, two.status.trials) == (4, 5)
+
+
+def test_coming_to_rest_again_changes_nothing() -> None:
+    store = new_store()
+    with World(store) as world:
+        world.submit(an_experiment(maxTrialCount=3))
+        world.ended()
+        eventually(lambda: world.services.released)
+    before = {key: store.list(key).items for key in (EXPERIMENT, TRIAL, JOB)}
+    for _ in range(2):
+        with World(store, observations=world.observations) as again:
+            assert again.is_over()
+
+    assert {key: store.list(key).items for key in (EXPERIMENT, TRIAL, JOB)} == before
+
+
+class _CrashError(UnavailableError):
+    """Stands for the end of the process: every later write fails too."""
+
+
+class _CrashingStore:
+    """Lets a number of writes through, then none; with `lose_answer` the last one happens but its answer is lost."""
+
+    def __init__(self, inner: ObjectStore, writes: int, *, lose_answer: bool) -> None:
+        self._inner = inner
+        self._left = writes
+        self._lose_answer = lose_answer
+        self.crashed = False
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._inner, name)
+        return self._counted(method) if name in {"create", "update", "update_status", "delete"} else method
+
+    def _counted(self, method: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Object:
+            self._left -= 1
+            if self._left < 0:
+                self.crashed = True
+                if self._left == -1 and self._lose_answer:
+                    method(*args, **kwargs)
+                raise _CrashError("the process ended")
+            result: Object = method(*args, **kwargs)
+            return result
+
+        return call
+
+
+@pytest.mark.parametrize("lose_answer", [False, True], ids=["before the write", "after the write"])
+@pytest.mark.parametrize("writes", range(40))
+def test_a_crash_between_any_two_writes_loses_and_doubles_nothing(writes: int, *, lose_answer: bool) -> None:
+    store = new_store()
+    crashing = _CrashingStore(store, writes, lose_answer=lose_answer)
+    with World(store, through=lambda _inner: crashing) as first:
+        first.submit(an_experiment(maxTrialCount=4, parallelTrialCount=2))
+        eventually(lambda: crashing.crashed or (first.is_over() and first.at_rest()))
+    with World(store, observations=first.observations) as second:
+        experiment = second.ended()
+
+    assert experiment.status.trials == experiment.status.trials_succeeded == 4
+    assert values(second.trials()) == ["0.010", "0.011", "0.012", "0.013"]
