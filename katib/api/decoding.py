@@ -83,7 +83,7 @@ def _scalar_errors(value: object, path: str) -> list[FieldError]:
     if isinstance(value, str):
         if _is_unicode(value):
             return []
-        return [FieldError(path, f"{shown(value)} holds half a character", "write whole Unicode", "value-type")]
+        return [FieldError(path, f"{shown(value)} is half a character", "write whole Unicode", "value-type")]
     if value is None or isinstance(value, bool | int | float):
         return []
     return [FieldError(path, f"{type(value).__name__} is not a JSON value", "write text or a number", "value-type")]

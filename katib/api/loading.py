@@ -81,13 +81,13 @@ def load_experiment(text: str | bytes, source: str, default_namespace: str) -> S
         names = " and ".join(f"{shown(document.name)} at line {document.line}" for document in experiments[:4])
         raise _invalid(
             source,
-            f"holds {len(experiments)} Experiments, {names}",
+            f"it holds {len(experiments)} Experiments, {names}",
             "put each Experiment into a file of its own",
             "document-count",
         )
     if not experiments:
         kinds = ", ".join(document.kind for document in companions)
-        raise _invalid(source, f"holds no Experiment, only {kinds}", "add the Experiment", "document-missing")
+        raise _invalid(source, f"it holds no Experiment, only {kinds}", "add the Experiment", "document-missing")
     return decode_experiment(experiments[0].data, default_namespace, companions)
 
 
@@ -139,7 +139,7 @@ def load_documents(text: str | bytes, source: str) -> list[LoadedDocument]:
 def _not_an_object(document: YamlDocument, place: str) -> FieldError:
     kind = "a list" if isinstance(document.data, list) else "a single value"
     return FieldError(
-        place, f"holds {kind}, not an object", "start with apiVersion, kind, metadata and spec", "document-type"
+        place, f"it is {kind}, not an object", "start with apiVersion, kind, metadata and spec", "document-type"
     )
 
 
@@ -148,8 +148,8 @@ def _kind_errors(data: Mapping[str, Any], prefix: str = "") -> list[FieldError]:
     kind = data.get("kind")
     if kind is None:
         return [FieldError(f"{prefix}kind", "it is missing", "write kind: Experiment", "kind-missing")]
-    if kind not in _API_VERSIONS:
-        guess = closest(kind, _API_VERSIONS) if isinstance(kind, str) else ""
+    if not isinstance(kind, str) or kind not in _API_VERSIONS:
+        guess = closest(kind, ["Experiment"]) if isinstance(kind, str) else ""
         remedy = (
             f"did you mean {guess}?" if guess else "give an Experiment, with ConfigMaps and Secrets if it needs them"
         )
@@ -175,7 +175,7 @@ def _companion_errors(document: LoadedDocument) -> list[FieldError]:
         data = document.data.get(name)
         if data is not None and not (isinstance(data, dict) and all(isinstance(text, str) for text in data.values())):
             errors.append(
-                FieldError(f"{place}: {name}", "holds values that are not text", "put them in quotes", "value-type")
+                FieldError(f"{place}: {name}", "it has values that are not text", "put them in quotes", "value-type")
             )
     return errors
 

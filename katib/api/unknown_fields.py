@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from katib.api.types import Model, ObjectMeta
 from katib.api.wording import closest, path_to, shown
@@ -37,27 +38,36 @@ def _walk(raw: Mapping[str, Any], model: type[Model], path: str) -> Iterator[Fie
             yield _unknown(path, key, model)
         elif key not in OPAQUE_FIELDS and (child := fields[key]) is not None:
             child_path = path_to(path, key)
-            if isinstance(value, dict):
-                yield from _walk(value, child, child_path)
-            elif isinstance(value, list):
+            if not child.repeated and isinstance(value, dict):
+                yield from _walk(value, child.model, child_path)
+            elif child.repeated and isinstance(value, list):
                 for i, element in enumerate(value):
                     if isinstance(element, dict):
-                        yield from _walk(element, child, f"{child_path}[{i}]")
+                        yield from _walk(element, child.model, f"{child_path}[{i}]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    """What a field holds: an object of that model, or a list of them."""
+
+    model: type[Model]
+    repeated: bool
 
 
 @cache
-def _fields(model: type[Model]) -> dict[str, type[Model] | None]:
-    """Return the JSON names of a model's fields, each with the model that its value is made of, if any."""
-    fields = {str(field.alias): _model_in(field.annotation) for field in model.model_fields.values()}
+def _fields(model: type[Model]) -> dict[str, _Child | None]:
+    """Return the JSON names of a model's fields, each with what its value is made of; None for plain values."""
+    fields = {str(field.alias): _child(field.annotation) for field in model.model_fields.values()}
     if model is ObjectMeta:
         fields.update(dict.fromkeys(_KUBERNETES_METADATA))
     return fields
 
 
-def _model_in(annotation: object) -> type[Model] | None:
+def _child(annotation: object) -> _Child | None:
     if isinstance(annotation, type) and issubclass(annotation, Model):
-        return annotation
-    return next((found for part in get_args(annotation) if (found := _model_in(part)) is not None), None)
+        return _Child(annotation, repeated=False)
+    found = next((child for part in get_args(annotation) if (child := _child(part)) is not None), None)
+    return replace(found, repeated=True) if found and get_origin(annotation) is tuple else found
 
 
 def _unknown(path: str, key: str, model: type[Model]) -> FieldError:
@@ -75,6 +85,6 @@ def _unknown(path: str, key: str, model: type[Model]) -> FieldError:
 def _home_of(key: str, model: type[Model], path: str) -> str:
     """Return where a field of that name belongs, one level down: `spec.goal` belongs to `spec.objective.goal`."""
     for name, child in _fields(model).items():
-        if child is not None and name != "status" and key in _fields(child):
+        if child is not None and name != "status" and not child.repeated and key in _fields(child.model):
             return path_to(path_to(path, name), key)
     return ""

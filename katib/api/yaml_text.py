@@ -88,7 +88,7 @@ def parse_yaml(text: str | bytes, source: str) -> list[YamlDocument]:
 def _decode(text: str | bytes, source: str) -> str:
     if len(text) > MAX_BYTES:
         raise _invalid(
-            source, f"has {len(text)} bytes, the limit is {MAX_BYTES}", "give an experiment file", "file-size"
+            source, f"it has {len(text)} bytes, the limit is {MAX_BYTES}", "give an experiment file", "file-size"
         )
     if isinstance(text, bytes):
         try:
@@ -101,7 +101,9 @@ def _decode(text: str | bytes, source: str) -> str:
     if (junk := _NOT_TEXT.search(text)) is not None:
         place = f"{source}:{text.count(chr(10), 0, junk.start()) + 1}"
         code = f"U+{ord(junk.group()):04X}"
-        raise _invalid(place, f"holds the control character {code}", "give a YAML or JSON text file", "file-not-text")
+        raise _invalid(
+            place, f"it holds the control character {code}", "give a YAML or JSON text file", "file-not-text"
+        )
     return text
 
 
@@ -150,7 +152,7 @@ class _Reader:
         if isinstance(event, yaml.AliasEvent):
             return self.alias(event)
         if depth > MAX_DEPTH:
-            raise self.error(event, f"nested deeper than {MAX_DEPTH} levels", "flatten it", "file-nesting")
+            raise self.error(event, f"it is nested deeper than {MAX_DEPTH} levels", "flatten it", "file-nesting")
         value: Any
         if isinstance(event, yaml.ScalarEvent):
             value = self.scalar(event)
@@ -165,7 +167,7 @@ class _Reader:
     def count(self, nodes: int, event: Any) -> None:
         self.nodes += nodes
         if self.nodes > MAX_NODES:
-            raise self.error(event, f"holds more than {MAX_NODES} values", "use fewer aliases", "file-nesting")
+            raise self.error(event, f"it holds more than {MAX_NODES} values", "use fewer aliases", "file-nesting")
 
     def alias(self, event: Any) -> Any:
         if event.anchor not in self.anchors:
@@ -188,7 +190,7 @@ class _Reader:
         merged: list[dict[str, Any]] | None = None
         while not isinstance(event := self.loader.get_event(), yaml.MappingEndEvent):
             key = self.key(event)
-            is_merge = key == "<<" and event.style is None and event.implicit[0]
+            is_merge = key == "<<" and event.implicit[0]
             if key in fields or (is_merge and merged is not None):
                 raise self.error(event, f"key {shown(key)} appears twice", "keep one of them", "key-duplicate")
             value = self.value(self.loader.get_event(), depth + 1)

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from katib.api.yaml_text import parse_yaml
+from katib.errors import InvalidError
+
+
+def value_of(text: str) -> Any:
+    [document] = parse_yaml(text, "x.yaml")
+    return document.data
+
+
+SCALARS = {
+    "1e-3": 0.001,
+    "1E5": 100000.0,
+    ".5": 0.5,
+    "5.": 5.0,
+    "+7": 7,
+    "-7": -7,
+    "0644": 420,
+    "0o644": 420,
+    "0x1F": 31,
+    "0b11": 3,
+    "1_000": 1000,
+    "08": 8.0,
+    "12:30": "12:30",
+    "2026-01-31": "2026-01-31",
+    "1.2.3": "1.2.3",
+    "v1": "v1",
+    "yes": "yes",
+    "off": "off",
+    "true": True,
+    "False": False,
+    "null": None,
+    "~": None,
+    ".inf": math.inf,
+    "-.inf": -math.inf,
+    "nan": "nan",
+    "'5'": "5",
+    '"true"': "true",
+    "!!str 5": "5",
+    "!!float 5": 5,
+    "=": "=",
+}
+
+
+@pytest.mark.parametrize(("text", "value"), SCALARS.items(), ids=SCALARS)
+def test_a_scalar_means_what_kubernetes_makes_of_it(text: str, value: object) -> None:
+    read = value_of(f"[{text}]")[0]
+
+    assert (read, type(read)) == (value, type(value))
+
+
+def test_not_a_number_is_read_as_such() -> None:
+    assert math.isnan(value_of("[.nan]")[0])
+
+
+def test_blocks_are_text() -> None:
+    assert value_of("a: |\n  5\nb: >-\n  true\n") == {"a": "5\n", "b": "true"}
+
+
+def test_keys_are_the_text_that_was_written() -> None:
+    assert value_of("{1: a, true: b, on: c, 1.5: d}") == {"1": "a", "true": "b", "on": "c", "1.5": "d"}
+
+
+def test_an_alias_repeats_its_anchor() -> None:
+    assert value_of("a: &x {b: [1]}\nc: *x\n") == {"a": {"b": [1]}, "c": {"b": [1]}}
+
+
+def test_anchors_end_with_their_document() -> None:
+    with pytest.raises(InvalidError, match=r"x.yaml:3:4: \*x refers to nothing above"):
+        parse_yaml("a: &x 1\n---\nb: *x\n", "x.yaml")
+
+
+def test_merged_keys_give_way_to_written_ones_and_to_earlier_merges() -> None:
+    text = "a: &a {x: 1, y: 1}\nb: &b {y: 2, z: 2}\nc:\n  <<: [*a, *b]\n  x: 3\n"
+
+    assert value_of(text)["c"] == {"x": 3, "y": 1, "z": 2}
+
+
+def test_a_quoted_merge_key_is_a_key() -> None:
+    assert value_of("'<<': 1\n") == {"<<": 1}
+
+
+MERGES = {
+    "no mapping": ("<<: 5", "<< does not name a mapping"),
+    "a list with a number": ("a: &a {}\nb: {<<: [*a, 5]}", "<< does not name a mapping"),
+    "twice": ("a: &a {}\nb: {<<: *a, <<: *a}", 'key "<<" appears twice'),
+}
+
+
+@pytest.mark.parametrize(("text", "cause"), MERGES.values(), ids=MERGES)
+def test_a_merge_that_makes_no_sense_is_refused(text: str, cause: str) -> None:
+    with pytest.raises(InvalidError, match=cause):
+        parse_yaml(text, "x.yaml")
+
+
+def test_a_complex_key_is_refused() -> None:
+    with pytest.raises(InvalidError, match=r"x\.yaml:1:3: a key is not text; put the key in quotes"):
+        parse_yaml("? [a]\n: b\n", "x.yaml")
+
+
+def test_a_number_too_long_to_convert_is_refused() -> None:
+    with pytest.raises(InvalidError, match="is no usable number; put the value in quotes"):
+        parse_yaml(f"a: {'9' * 5000}", "x.yaml")
+
+
+def test_a_byte_order_mark_is_skipped() -> None:
+    assert parse_yaml(b"\xef\xbb\xbfa: 1", "x.yaml")[0].data == {"a": 1}
+    assert parse_yaml("\ufeffa: 1", "x.yaml")[0].data == {"a": 1}
+
+
+def test_json_with_a_trailing_comma_or_comment_is_still_yaml() -> None:
+    assert value_of('{"a": 1, # one\n}') == {"a": 1}
+
+
+def test_documents_know_the_line_they_start_at() -> None:
+    found = parse_yaml("# head\na: 1\n---\n---\n\nb: 2\n", "x.yaml")
+
+    assert [(document.line, document.data) for document in found] == [(2, {"a": 1}), (6, {"b": 2})]
