@@ -9,19 +9,57 @@ numbered from 0, and go away with the storage.
 from __future__ import annotations
 
 import copy
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
 
+from optuna.distributions import BaseDistribution
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, TrialState
 from typing_extensions import override
+
+_NO_CONSTRAINTS: Mapping[str, float] = MappingProxyType({})
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # Optuna's times carry no zone, and its samplers do not look at them
+
+
+class KnownTrial(FrozenTrial):
+    """A trial of the history. It has no constraints and is never changed, which spares Optuna most of its reading."""
+
+    number: int = -1  # plain attributes, where Optuna has properties that it reads thousands of times per suggestion
+    value: float | None = None
+
+    def __init__(
+        self, state: TrialState, value: float | None, params: dict[str, Any], space: dict[str, BaseDistribution]
+    ) -> None:
+        super().__init__(
+            number=-1,
+            trial_id=-1,
+            state=state,
+            value=None,
+            datetime_start=_EPOCH,
+            datetime_complete=None if state is TrialState.RUNNING else _EPOCH,
+            params=params,
+            distributions=space,
+            user_attrs={},
+            system_attrs={},
+            intermediate_values={},
+        )
+        self.value = value
+
+    @property
+    @override
+    def constraints(self) -> dict[str, float]:
+        return _NO_CONSTRAINTS  # type: ignore[return-value]  # a read-only dictionary
 
 
 class History(InMemoryStorage):
     """A storage that begins with these trials. It does not change them, except for their numbers."""
 
-    def __init__(self, trials: Sequence[FrozenTrial]) -> None:
+    def __init__(self, trials: Sequence[KnownTrial]) -> None:
         super().__init__()
         self._history = trials
+        self._by_states: dict[frozenset[TrialState], list[FrozenTrial]] = {}
         for i, trial in enumerate(trials):
             trial.number = i - len(trials)
 
@@ -29,6 +67,9 @@ class History(InMemoryStorage):
     def get_all_trials(
         self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
     ) -> list[FrozenTrial]:
+        wanted = frozenset(state for state in TrialState if states is None or state in states)
+        if wanted not in self._by_states:
+            self._by_states[wanted] = [trial for trial in self._history if trial.state in wanted]
+        known = self._by_states[wanted]
         asked = super().get_all_trials(study_id, deepcopy=deepcopy, states=states)
-        trials = [t for t in self._history if states is None or t.state in states]
-        return (copy.deepcopy(trials) if deepcopy else trials) + asked
+        return (copy.deepcopy(known) if deepcopy else known) + asked

@@ -18,7 +18,7 @@ import optuna
 from optuna.distributions import BaseDistribution
 from optuna.samplers import TPESampler
 from optuna.study import Study, StudyDirection
-from optuna.trial import FrozenTrial, TrialState, create_trial
+from optuna.trial import FrozenTrial, TrialState
 from typing_extensions import override
 
 from katib.errors import FieldError
@@ -27,7 +27,7 @@ from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Pr
 from suggestion_services.base.quiet import quiet
 from suggestion_services.base.settings import Settings
 from suggestion_services.tpe.dimensions import dimension_of
-from suggestion_services.tpe.history import History
+from suggestion_services.tpe.history import History, KnownTrial
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)  # it announces every study, and a request makes one
 
@@ -51,7 +51,7 @@ class Tpe(Algorithm):
         self._distributions = {name: dimension.distribution for name, dimension in self._dimensions.items()}
         self._options = sampler_options(problem.settings, multivariate=self.multivariate)
         self._direction = StudyDirection.MAXIMIZE if problem.maximize else StudyDirection.MINIMIZE
-        self._known: dict[str, tuple[PastTrial, FrozenTrial | None]] = {}
+        self._known: dict[str, tuple[PastTrial, KnownTrial | None]] = {}
 
     @classmethod
     @override
@@ -72,28 +72,25 @@ class Tpe(Algorithm):
             params = study.ask(self._distributions).params
             yield {name: dimension.decode(params[name]) for name, dimension in self._dimensions.items()}
 
-    def _frozen(self, trials: Sequence[PastTrial]) -> list[FrozenTrial]:
+    def _frozen(self, trials: Sequence[PastTrial]) -> list[KnownTrial]:
         """Return the trials as Optuna's, converting only those that are new or changed."""
         old = self._known
-        self._known = {
-            trial.name: known
-            if (known := old.get(trial.name)) is not None and known[0] == trial
-            else (trial, self._freeze(trial))
-            for trial in trials
-        }
+        self._known = {}
+        for trial in trials:
+            known = old.get(trial.name)
+            if known is None or (known[0] is not trial and known[0] != trial):
+                known = trial, self._freeze(trial)
+            self._known[trial.name] = known
         return [frozen for _, frozen in self._known.values() if frozen is not None]
 
-    def _freeze(self, trial: PastTrial) -> FrozenTrial | None:
+    def _freeze(self, trial: PastTrial) -> KnownTrial | None:
         state = _STATES.get(trial.outcome)
         point = self.problem.space.nearest(trial.assignments.items())
         if state is None or point is None:
             return None
-        return create_trial(
-            state=state,
-            value=trial.objective if state is TrialState.COMPLETE else None,
-            params={name: self._dimensions[name].encode(value) for name, value in point.items()},
-            distributions=self._distributions,
-        )
+        value = trial.objective if state is TrialState.COMPLETE else None
+        params = {name: self._dimensions[name].encode(value) for name, value in point.items()}
+        return KnownTrial(state, value, params, self._distributions)
 
 
 class MultivariateTpe(Tpe):
