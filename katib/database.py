@@ -146,9 +146,8 @@ class Database:
     def _connect_writer(self) -> Connection:
         connection = self.engine.connect().execution_options(**{_WRITER: True})
         try:
-            cursor = _driver_connection(connection)
             # Only a writer turns the file to WAL: reading must leave a file that is to be refused as it was.
-            cursor.execute("PRAGMA journal_mode=WAL")
+            driver_connection(connection).execute("PRAGMA journal_mode=WAL")
         except BaseException:
             connection.invalidate()
             connection.close()
@@ -216,13 +215,14 @@ def _set_up(connection: sqlite3.Connection, _record: Any) -> None:
 def _begin(connection: Connection) -> None:
     """Begin explicitly: the driver would begin late, after a read on which a write is to be based."""
     writes = connection.get_execution_options().get(_WRITER, False)
-    _driver_connection(connection).execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+    driver_connection(connection).execute("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _driver_connection(connection: Connection) -> sqlite3.Connection:
-    driver_connection = connection.connection.driver_connection
-    assert isinstance(driver_connection, sqlite3.Connection)
-    return driver_connection
+def driver_connection(connection: Connection) -> sqlite3.Connection:
+    """Return what is below a connection, for statements that run so often that SQLAlchemy's 30 microseconds count."""
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, sqlite3.Connection)
+    return driver
 
 
 def _schema_version(connection: Connection, room: str) -> int:

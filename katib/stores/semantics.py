@@ -35,21 +35,17 @@ def isolated(obj: Object) -> Json:
     Raises:
         InvalidError: It is not JSON, lacks a kind, or its metadata is malformed.
     """
-    copy: Json = decode(encode(obj))
+    try:
+        copy: Json = _copied(obj)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise _invalid("object", f"not JSON: {error}", "use only text, numbers, lists and maps", "not-json") from error
     _require_object(copy)
     return copy
 
 
 def encode(obj: Object) -> str:
-    """Return the JSON text of an object.
-
-    Raises:
-        InvalidError: A value has no JSON form, such as NaN or a date.
-    """
-    try:
-        return _ENCODER.encode(obj)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise _invalid("object", f"not JSON: {error}", "use only text, numbers, lists and maps", "not-json") from error
+    """Return the JSON text of an isolated object."""
+    return _ENCODER.encode(obj)
 
 
 def decode(text: str) -> Json:
@@ -157,14 +153,32 @@ def owner_uids(obj: Object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(reference["uid"] for reference in references))
 
 
-_ENCODER = json.JSONEncoder(allow_nan=False, check_circular=True, separators=(",", ":"))
-_CANONICAL = json.JSONEncoder(sort_keys=True, check_circular=False)
+_ENCODER = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"))
 _DECODER = json.JSONDecoder()
+_TEXT_ONLY = {str}
 
 
-def _same(left: Object, right: Object) -> bool:
-    """Return whether two objects are the same JSON; Python alone would call 1, 1.0 and true equal."""
-    return left == right and _CANONICAL.encode(left) == _CANONICAL.encode(right)
+def _copied(value: Any) -> Any:
+    """Return a deep copy in plain JSON types; three times as fast as through text, which is the way of rare types."""
+    cls = value.__class__
+    if cls is str or cls is int or cls is bool or value is None:
+        return value
+    if cls is dict and _TEXT_ONLY.issuperset(map(type, value)):
+        return {key: _copied(item) for key, item in value.items()}
+    if cls is list:
+        return [_copied(item) for item in value]
+    return _DECODER.decode(_ENCODER.encode(value))
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Return whether two values are the same JSON; Python alone would call 1, 1.0 and true equal."""
+    if left.__class__ is not right.__class__ or left != right:
+        return False
+    if left.__class__ is dict:
+        return all(map(_same, left.values(), map(right.get, left)))
+    if left.__class__ is list:
+        return all(map(_same, left, right))
+    return True
 
 
 def _desired(obj: Object, *, has_status: bool) -> Json:

@@ -1,90 +1,117 @@
-"""The dialect of the object store: every statement it sends, built once."""
+"""The dialect of the object store: every statement it sends.
+
+Statements are built with SQLAlchemy from the tables, compiled once, and run by the driver: a write is four statements
+of 3 to 15 microseconds, to each of which SQLAlchemy's execution would add 30.
+"""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, delete, exists, insert, select, update
+from sqlalchemy import ClauseElement, bindparam, delete, exists, insert, literal, select, update
+from sqlalchemy.dialects import sqlite
 
 from katib.runtime.objects import Key, Kind, Object
 from katib.stores import semantics
 from katib.stores.sql.tables import object_labels, object_owners, object_revision, objects
 
-_IS_NAMED = (
-    (objects.c.kind == bindparam("b_kind"))
-    & (objects.c.api_version == bindparam("b_api_version"))
-    & (objects.c.namespace == bindparam("b_namespace"))
-    & (objects.c.name == bindparam("b_name"))
-)
-_FIND = select(objects.c.body).where(_IS_NAMED)
-_FIND_ID = select(objects.c.id).where(objects.c.uid == bindparam("b_uid"))
-_HAS_UID = select(exists().where(objects.c.uid == bindparam("b_uid")))
-_OWNED_BY = (
-    select(objects.c.body)
-    .where(objects.c.id.in_(select(object_owners.c.object_id).where(object_owners.c.owner_uid == bindparam("b_uid"))))
-    .order_by(objects.c.id)
-)
-_OF_KIND = (
-    select(objects.c.body)
-    .where(objects.c.kind == bindparam("b_kind"), objects.c.api_version == bindparam("b_api_version"))
-    .order_by(objects.c.id)
-)
-_INSERT = insert(objects)
-_REPLACE = update(objects).where(objects.c.uid == bindparam("b_uid")).values(body=bindparam("b_body"))
-_REMOVE = delete(objects).where(objects.c.uid == bindparam("b_uid"))
-_INSERT_LABEL = insert(object_labels)
-_INSERT_OWNER = insert(object_owners)
-_REMOVE_LABELS = delete(object_labels).where(object_labels.c.object_id == bindparam("b_id"))
-_REMOVE_OWNERS = delete(object_owners).where(object_owners.c.object_id == bindparam("b_id"))
-_REVISION = select(object_revision.c.revision)
-_NEXT_REVISION = (
-    update(object_revision).values(revision=object_revision.c.revision + 1).returning(object_revision.c.revision)
-)
+_DIALECT = sqlite.dialect(paramstyle="named")
 
 
-def read_revision(connection: Connection) -> int:
+def _text(statement: ClauseElement) -> str:
+    return str(statement.compile(dialect=_DIALECT, compile_kwargs={"render_postcompile": True}))
+
+
+def _labeled(number: int = 0) -> Any:
+    """Return a condition on objects: they carry the label number n."""
+    is_label = object_labels.c.label == bindparam(f"b_label_{number}")
+    is_value = object_labels.c.value == bindparam(f"b_value_{number}")
+    return objects.c.id.in_(select(object_labels.c.object_id).where(is_label, is_value))
+
+
+_IS_OWNED = objects.c.id.in_(select(object_owners.c.object_id).where(object_owners.c.owner_uid == bindparam("b_owner")))
+_HAS_UID = objects.c.uid == bindparam("b_uid")
+_IS_OF_KIND = (objects.c.kind == bindparam("b_kind")) & (objects.c.api_version == bindparam("b_api_version"))
+_IS_IN_NAMESPACE = objects.c.namespace == bindparam("b_namespace")
+_ID = select(objects.c.id).where(_HAS_UID).scalar_subquery()
+
+_SELECT_NAMED = _text(
+    select(objects.c.body).where(_IS_OF_KIND, _IS_IN_NAMESPACE, objects.c.name == bindparam("b_name"))
+)
+_SELECT_OWNED = _text(select(objects.c.body).where(_IS_OWNED).order_by(objects.c.id))
+_SELECT_EXISTS = _text(select(exists().where(_HAS_UID)))
+_SELECT_REVISION = _text(select(object_revision.c.revision))
+_COUNT_REVISION = _text(
+    update(object_revision)
+    .values(revision=object_revision.c.revision + literal(1, literal_execute=True))
+    .returning(object_revision.c.revision)
+)
+_INSERT = _text(
+    insert(objects).inline().values({c.name: bindparam(c.name) for c in objects.c if c is not objects.c.id})
+)
+_INSERT_LABEL = _text(
+    insert(object_labels).inline().values(object_id=_ID, label=bindparam("label"), value=bindparam("value"))
+)
+_INSERT_OWNER = _text(insert(object_owners).inline().values(object_id=_ID, owner_uid=bindparam("owner_uid")))
+_UPDATE = _text(update(objects).where(_HAS_UID).values(body=bindparam("b_body")))
+_DELETE = _text(delete(objects).where(_HAS_UID))
+_DELETE_LABELS = _text(delete(object_labels).where(object_labels.c.object_id == _ID))
+_DELETE_OWNERS = _text(delete(object_owners).where(object_owners.c.object_id == _ID))
+
+
+@cache
+def _select_listed(*, namespaced: bool, label_count: int, owned: bool) -> str:
+    """Return the statement of a list call with these conditions."""
+    conditions = [_IS_OF_KIND, *map(_labeled, range(label_count))]
+    if namespaced:
+        conditions.append(_IS_IN_NAMESPACE)
+    if owned:
+        conditions.append(_IS_OWNED)
+    return _text(select(objects.c.body).where(*conditions).order_by(objects.c.id))
+
+
+def read_revision(connection: sqlite3.Connection) -> int:
     """Return the revision of the newest write."""
-    return int(connection.execute(_REVISION).scalar_one())
+    (revision,) = connection.execute(_SELECT_REVISION).fetchone()
+    return int(revision)
 
 
-def find_object(connection: Connection, kind: Kind, key: Key) -> Object | None:
+def find_object(connection: sqlite3.Connection, kind: Kind, key: Key) -> Object | None:
     """Return an object or None."""
-    body = connection.execute(_FIND, _named(kind, key)).scalar()
-    return None if body is None else semantics.decode(body)
+    row = connection.execute(
+        _SELECT_NAMED, {**_of_kind(kind), "b_namespace": key.namespace, "b_name": key.name}
+    ).fetchone()
+    return semantics.decode(row[0]) if row else None
 
 
 def list_objects(
-    connection: Connection,
+    connection: sqlite3.Connection,
     kind: Kind,
     namespace: str | None,
-    labels: Mapping[str, str] | None,
+    labels: Mapping[str, str],
     owner_uid: str | None,
 ) -> tuple[Object, ...]:
     """Return the objects of a kind that fit, in order of creation."""
-    statement, values = _OF_KIND, {"b_kind": kind.kind, "b_api_version": kind.api_version}
-    if namespace is not None:
-        statement = statement.where(objects.c.namespace == bindparam("b_namespace"))
-        values["b_namespace"] = namespace
-    for number, (label, value) in enumerate((labels or {}).items()):
-        statement = _with_label(statement, number)
+    statement = _select_listed(namespaced=namespace is not None, label_count=len(labels), owned=owner_uid is not None)
+    values = {**_of_kind(kind), "b_namespace": namespace, "b_owner": owner_uid}
+    for number, (label, value) in enumerate(labels.items()):
         values |= {f"b_label_{number}": label, f"b_value_{number}": value}
-    if owner_uid is not None:
-        owned = select(object_owners.c.object_id).where(object_owners.c.owner_uid == bindparam("b_owner"))
-        statement = statement.where(objects.c.id.in_(owned))
-        values["b_owner"] = owner_uid
-    return tuple([semantics.decode(body) for body in connection.execute(statement, values).scalars()])
+    return tuple([semantics.decode(body) for (body,) in connection.execute(statement, values)])
 
 
 class SqlRows:
     """Objects in tables, inside one write transaction: `katib.stores.transaction.Rows`."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     def next_revision(self) -> int:
         """Count up in the file."""
-        return int(self._connection.execute(_NEXT_REVISION).scalar_one())
+        ((revision,),) = self._connection.execute(_COUNT_REVISION).fetchall()  # reading to the end finishes the update
+        return int(revision)
 
     def find(self, kind: Kind, key: Key) -> Object | None:
         """Read one row."""
@@ -92,12 +119,11 @@ class SqlRows:
 
     def has_uid(self, uid: str) -> bool:
         """Look into the index of uids."""
-        return bool(self._connection.execute(_HAS_UID, {"b_uid": uid}).scalar_one())
+        return bool(self._connection.execute(_SELECT_EXISTS, {"b_uid": uid}).fetchone()[0])
 
     def owned_by(self, uid: str) -> list[Object]:
         """Read the rows of dependents."""
-        bodies = self._connection.execute(_OWNED_BY, {"b_uid": uid}).scalars()
-        return [semantics.decode(body) for body in bodies]
+        return [semantics.decode(body) for (body,) in self._connection.execute(_SELECT_OWNED, {"b_owner": uid})]
 
     def insert(self, obj: Object) -> None:
         """Add a row, and rows for its labels and owners."""
@@ -110,53 +136,35 @@ class SqlRows:
             "uid": obj["metadata"]["uid"],
             "body": semantics.encode(obj),
         }
-        inserted = self._connection.execute(_INSERT, values).inserted_primary_key
-        assert inserted is not None
-        self._add_labels(inserted[0], obj)
-        self._add_owners(inserted[0], obj)
+        self._connection.execute(_INSERT, values)
+        self._add_labels(obj)
+        self._add_owners(obj)
 
     def replace(self, old: Object, new: Object) -> None:
         """Rewrite the row; touch labels and owners only where they differ."""
-        uid = new["metadata"]["uid"]
-        self._connection.execute(_REPLACE, {"b_uid": uid, "b_body": semantics.encode(new)})
+        uid = {"b_uid": new["metadata"]["uid"]}
+        self._connection.execute(_UPDATE, {**uid, "b_body": semantics.encode(new)})
         if semantics.labels_of(old) != semantics.labels_of(new):
-            object_id = self._id(uid)
-            self._connection.execute(_REMOVE_LABELS, {"b_id": object_id})
-            self._add_labels(object_id, new)
+            self._connection.execute(_DELETE_LABELS, uid)
+            self._add_labels(new)
         if semantics.owner_uids(old) != semantics.owner_uids(new):
-            object_id = self._id(uid)
-            self._connection.execute(_REMOVE_OWNERS, {"b_id": object_id})
-            self._add_owners(object_id, new)
+            self._connection.execute(_DELETE_OWNERS, uid)
+            self._add_owners(new)
 
     def remove(self, obj: Object) -> None:
         """Delete the row; its labels and owners follow."""
-        self._connection.execute(_REMOVE, {"b_uid": obj["metadata"]["uid"]})
+        self._connection.execute(_DELETE, {"b_uid": obj["metadata"]["uid"]})
 
-    def _id(self, uid: str) -> int:
-        return int(self._connection.execute(_FIND_ID, {"b_uid": uid}).scalar_one())
+    def _add_labels(self, obj: Object) -> None:
+        uid = obj["metadata"]["uid"]
+        for label, value in semantics.labels_of(obj).items():
+            self._connection.execute(_INSERT_LABEL, {"b_uid": uid, "label": label, "value": value})
 
-    def _add_labels(self, object_id: int, obj: Object) -> None:
-        labels = semantics.labels_of(obj).items()
-        if labels:
-            rows = [{"label": label, "value": value, "object_id": object_id} for label, value in labels]
-            self._connection.execute(_INSERT_LABEL, rows)
-
-    def _add_owners(self, object_id: int, obj: Object) -> None:
-        owners = semantics.owner_uids(obj)
-        if owners:
-            self._connection.execute(_INSERT_OWNER, [{"owner_uid": uid, "object_id": object_id} for uid in owners])
+    def _add_owners(self, obj: Object) -> None:
+        uid = obj["metadata"]["uid"]
+        for owner_uid in semantics.owner_uids(obj):
+            self._connection.execute(_INSERT_OWNER, {"b_uid": uid, "owner_uid": owner_uid})
 
 
-def _named(kind: Kind, key: Key) -> dict[str, str]:
-    return {
-        "b_kind": kind.kind,
-        "b_api_version": kind.api_version,
-        "b_namespace": key.namespace,
-        "b_name": key.name,
-    }
-
-
-def _with_label(statement: Select[Any], number: int) -> Select[Any]:
-    is_label = object_labels.c.label == bindparam(f"b_label_{number}")
-    is_value = object_labels.c.value == bindparam(f"b_value_{number}")
-    return statement.where(objects.c.id.in_(select(object_labels.c.object_id).where(is_label, is_value)))
+def _of_kind(kind: Kind) -> dict[str, str | None]:
+    return {"b_kind": kind.kind, "b_api_version": kind.api_version}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
-from katib.database import Database
+from katib.database import Database, driver_connection
 from katib.errors import NotFoundError
 from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.objects import Key, Kind, Object, ObjectList, Watch, WatchEvent
@@ -50,13 +50,13 @@ class SqlStore:
         self._clock = clock or SystemClock()
         database.upgrade(tables.ROOM, tables.SCHEMA_VERSION, tables.migrate)
         with database.read() as connection:
-            revision = rows.read_revision(connection)
+            revision = rows.read_revision(driver_connection(connection))
         self._history = History(revision, kept_changes=kept_changes, longest_backlog=longest_backlog)
 
     def get(self, kind: Kind, key: Key) -> Object:
         """Return an object."""
         with self._database.read() as connection:
-            obj = rows.find_object(connection, kind, key)
+            obj = rows.find_object(driver_connection(connection), kind, key)
         if obj is None:
             raise NotFoundError(f"{kind.kind} {key}: not found")
         return obj
@@ -71,8 +71,9 @@ class SqlStore:
     ) -> ObjectList:
         """Return the objects of a kind."""
         with self._database.read() as connection:
-            items = rows.list_objects(connection, kind, namespace, labels, owner_uid)
-            return ObjectList(items, str(rows.read_revision(connection)))
+            driver = driver_connection(connection)
+            items = rows.list_objects(driver, kind, namespace, labels or {}, owner_uid)
+            return ObjectList(items, str(rows.read_revision(driver)))
 
     def create(self, obj: Object) -> Object:
         """Store a new object."""
@@ -101,5 +102,5 @@ class SqlStore:
         """Run an action in a transaction, and tell the watches once it is committed."""
         events: list[WatchEvent] = []
         with self._database.write(on_commit=lambda: self._history.publish(events)) as connection:
-            transaction = Transaction(rows.SqlRows(connection), self._status_kinds, self._clock.now(), events)
-            return action(transaction)
+            objects = rows.SqlRows(driver_connection(connection))
+            return action(Transaction(objects, self._status_kinds, self._clock.now(), events))
