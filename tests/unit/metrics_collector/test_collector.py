@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from katib.api.metrics import ZERO_TIME
+from katib.api.types import (
+    CollectorSpec,
+    EarlyStoppingRule,
+    FileSystemPath,
+    FilterSpec,
+    MetricsCollectorSpec,
+    ObjectiveSpec,
+    SourceSpec,
+)
+from metrics_collector.collector import Collector, collector_for
+from metrics_collector.parsers import JsonParser, TextParser
+
+
+def collected(
+    data: str | bytes, objective: str = "loss", metrics: Sequence[str] = (), *, json: bool = False, source: str = ""
+) -> Collector:
+    names = [objective, *metrics]
+    collector = Collector(objective, metrics, JsonParser(names) if json else TextParser(names), source=source)
+    collector.feed(data.encode() if isinstance(data, str) else data)
+    collector.finish()
+    return collector
+
+
+def test_a_reading_without_time_gets_the_time_it_was_read() -> None:
+    ticks = iter(datetime(2024, 1, 1, tzinfo=UTC) + timedelta(seconds=second) for second in range(9))
+    collector = Collector("loss", [], TextParser(["loss"]), clock=lambda: next(ticks))
+
+    logs = [log for data in (b"loss=1\n", b"2020-01-01T00:00:00Z loss=2\nloss=3") for log in collector.feed(data)]
+    logs += collector.finish()
+
+    assert [(log.time.isoformat(), log.value) for log in logs] == [
+        ("2024-01-01T00:00:00+00:00", "1"),
+        ("2020-01-01T00:00:00+00:00", "2"),
+        ("2024-01-01T00:00:02+00:00", "3"),
+    ]
+
+
+def test_without_clock_a_reading_keeps_the_zero_time() -> None:
+    assert Collector("loss", [], TextParser(["loss"])).feed(b"loss=1\n")[0].time == ZERO_TIME
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        pytest.param("", 'no output; looked for "loss"', id="nothing"),
+        pytest.param(
+            "x\n" * 213 + "Loss: 0.21\n", '214 lines, none matched "loss"; nearest: "Loss: 0.21"', id="spelling"
+        ),
+        pytest.param("loss 0.21", '1 line, none matched "loss"; nearest: "loss 0.21"', id="no sign between"),
+        pytest.param(
+            "epoch 3 val-loss -> 1e-3\n", '1 line, none matched "loss"; nearest: "val-loss -> 1e-3"', id="arrow"
+        ),
+        pytest.param("train loss: 3", '1 line, none matched "loss"; nearest: "loss: 3"', id="two words"),
+        pytest.param("a\nTypeError: no\n", '2 lines, none matched "loss"; last line: "TypeError: no"', id="a crash"),
+        pytest.param(b"\x00\xff\x1b[0m", '1 line, none matched "loss"; last line: "\ufffd\ufffd\ufffd[0m"', id="junk"),
+        pytest.param("\n\n", '2 lines, none matched "loss"', id="only blank lines"),
+        pytest.param("loss=", '1 line, none matched "loss"; last line: "loss="', id="an empty value"),
+        pytest.param(
+            "loss=nan\nloss=inf\n", '2 lines, "loss" read 2 times, only as NaN or infinity; last value: "inf"', id="NaN"
+        ),
+        pytest.param("loss=0.3\n", "", id="found"),
+        pytest.param("loss=0.3\nloss=nan\n", "", id="found and diverged"),
+    ],
+)
+def test_a_missing_objective_is_explained_in_one_sentence(data: str | bytes, expected: str) -> None:
+    assert collected(data).explanation() == expected
+
+
+def test_a_metric_that_never_was_a_number_is_explained() -> None:
+    collector = Collector("acc", [], TextParser(["acc"], [r"(acc) is (\w+)"]))
+    collector.feed(b"acc is good\n")
+
+    assert collector.explanation() == '1 line, "acc" read 1 time, never as a finite number; last value: "good"'
+
+
+def test_the_explanation_names_additional_metrics_that_were_found() -> None:
+    collector = collected("acc=1\nacc=2\nLOSS=3\n", metrics=["acc"])
+
+    assert collector.explanation() == '3 lines, none matched "loss" ("acc" read 2 times); nearest: "LOSS=3"'
+
+
+def test_missing_additional_metrics_are_a_notice_and_no_failure() -> None:
+    collector = collected("loss=1\nAcc: 2\n", metrics=["acc", "f1"])
+
+    assert collector.explanation() == ""
+    assert collector.missing_metrics() == '2 lines, none matched "acc", "f1"; nearest: "Acc: 2"'
+    assert collected("loss=1 acc=2", metrics=["acc"]).missing_metrics() == ""
+
+
+def test_the_explanation_names_the_file_that_was_read() -> None:
+    assert collected("", source="out/metrics.log").explanation() == 'no output in out/metrics.log; looked for "loss"'
+
+
+def test_lines_that_are_no_json_are_part_of_the_explanation() -> None:
+    expected = '2 lines, none matched "loss"; 1 line that named a metric held no JSON object; nearest: "loss=3"'
+
+    assert collected("hello\nloss=3\n", json=True).explanation() == expected
+
+
+def test_a_line_too_long_to_be_read_is_part_of_the_explanation() -> None:
+    expected = '1 line, none matched "loss"; 1 line too long to be read whole; last line: "'
+
+    assert collected(b"x" * 3_000_000 + b" loss=1\n").explanation().startswith(expected)
+
+
+def test_the_nearest_candidate_is_found_at_the_end_of_a_long_log() -> None:
+    collector = Collector("loss", [], TextParser(["loss"]))
+    for _ in range(200):
+        collector.feed(b"nothing to see here\n" * 1000)
+    collector.feed(b"Loss: 0.21\n")
+
+    assert collector.explanation() == '200001 lines, none matched "loss"; nearest: "Loss: 0.21"'
+
+
+def test_a_collector_is_made_from_the_specification_of_a_trial() -> None:
+    objective = ObjectiveSpec(type="maximize", objective_metric_name="acc", additional_metric_names=("f1",))
+    source = SourceSpec(
+        filter=FilterSpec(metrics_format=(r"(\w+)\s*:\s*(\S+)",)), file_system_path=FileSystemPath(format="TEXT")
+    )
+    spec = MetricsCollectorSpec(source=source, collector=CollectorSpec(kind="File"))
+    rule = EarlyStoppingRule(name="lr", value="0.1", comparison="less")
+    collector = collector_for(objective, spec, [rule])
+
+    logs = collector.feed(b"acc: 0.5 f1: 0.3 lr: 0.01\n")
+
+    assert [(log.name, log.value) for log in logs] == [("acc", "0.5"), ("f1", "0.3")]
+    assert collector.verdict == "lr is 0.01, less than 0.1, at reading 1"
+
+
+def test_a_specification_without_source_reads_the_default_format() -> None:
+    collector = collector_for(ObjectiveSpec(objective_metric_name="loss"), MetricsCollectorSpec())
+
+    assert [log.value for log in collector.feed(b"loss=1\n")] == ["1"]

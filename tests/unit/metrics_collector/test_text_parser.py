@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pytest
+
+from katib.api.metrics import ZERO_TIME
+from katib.errors import InvalidError
+from metrics_collector.parsers import TextParser, parser_for
+
+BRACES = r"{metricName: ([\w|-]+), metricValue: ((-?\d+)(\.\d+)?)}"
+
+
+def read(
+    text: str | bytes, names: Sequence[str] = ("loss", "accuracy", "acc"), filters: Sequence[str] = ()
+) -> list[str]:
+    parser = TextParser(names, filters)
+    data = text.encode() if isinstance(text, str) else text
+    return [f"{log.name}={log.value}" for log in [*parser.feed(data), *parser.finish()]]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        pytest.param("epoch 1: loss=0.3 accuracy = .98", ["loss=0.3", "accuracy=.98"], id="two on a line"),
+        pytest.param("loss=-7.53e-05,acc=1E0", ["loss=-7.53e-05", "acc=1E0"], id="exponents"),
+        pytest.param("loss=1.", ["loss=1"], id="trailing point"),
+        pytest.param("acc=1,000", ["acc=1"], id="thousands"),
+        pytest.param("loss=+3", ["loss=+3"], id="plus"),
+        pytest.param("loss: 0.5", [], id="colon"),
+        pytest.param("train/loss=0.5", ["loss=0.5"], id="slash ends a name"),
+        pytest.param("val_loss=0.5 train-loss=1", [], id="longer names are other metrics"),
+        pytest.param("loss=abc, acc==5", [], id="no value"),
+        pytest.param("loss=", [], id="nothing after the sign"),
+        pytest.param("loss=nan", ["loss=nan"], id="nan"),
+        pytest.param("loss=-NaN acc=Inf", ["loss=-NaN", "acc=Inf"], id="named numbers of any case"),
+        pytest.param("loss=inf, acc=-Infinity;", ["loss=inf", "acc=-Infinity"], id="infinities"),
+        pytest.param("loss=info acc=nano", [], id="words that begin like a number"),
+        pytest.param("loss=1 loss=2", ["loss=1", "loss=2"], id="twice on a line"),
+        pytest.param("|loss=1", [], id="a bar belongs to the name"),
+    ],
+)
+def test_the_default_filter_reads_name_and_value(line: str, expected: list[str]) -> None:
+    assert read(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        pytest.param("100", ["accuracy=100"], id="whole"),
+        pytest.param("888.333", ["accuracy=888.333"], id="fraction"),
+        pytest.param("-0.4759", ["accuracy=-0.4759"], id="negative"),
+        pytest.param(".333", [], id="no leading digit"),
+        pytest.param("-.333", [], id="negative without leading digit"),
+        pytest.param("- 345.333", [], id="detached sign"),
+        pytest.param("888.", [], id="trailing point"),
+    ],
+)
+def test_a_filter_of_the_user_decides_what_is_a_value(value: str, expected: list[str]) -> None:
+    line = f"2024-03-04T17:55:08Z INFO     {{metricName: accuracy, metricValue: {value}}}"
+
+    assert read(line, filters=[BRACES]) == expected
+
+
+def test_a_missing_brace_is_no_match() -> None:
+    assert read("INFO {metricName: accuracy, metricValue: 0.3", filters=[BRACES]) == []
+
+
+def test_filters_apply_in_their_order_then_by_position() -> None:
+    filters = [r"(loss|acc):(\d+)", r"(loss|acc)=(\d+)"]
+
+    assert read("loss=1 acc:2 loss:3 acc=4", filters=filters) == ["acc=2", "loss=3", "loss=1", "acc=4"]
+
+
+def test_a_text_value_is_kept_as_it_is() -> None:
+    assert read("acc is [ quite good ]", filters=[r"(acc) is \[(.*)\]"]) == ["acc=quite good"]
+
+
+def test_a_value_as_long_as_a_line_is_none() -> None:
+    assert read("acc is " + "x" * 2000, filters=[r"(acc) is (.*)"]) == []
+
+
+def test_both_metrics_of_a_line_carry_its_time() -> None:
+    line = (
+        b"2024-03-04T17:55:08Z INFO     {metricName: accuracy, metricValue: 0.8078};"
+        b"{metricName: loss, metricValue: 0.5183}\n"
+    )
+    logs = TextParser(["accuracy", "loss"], [BRACES]).feed(line)
+
+    time = datetime(2024, 3, 4, 17, 55, 8, tzinfo=UTC)
+    assert logs == [(time, "accuracy", "0.8078"), (time, "loss", "0.5183")]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        pytest.param("2024-03-04T17:55:08.5+09:00 loss=1", datetime(2024, 3, 4, 8, 55, 8, 500000, UTC), id="zone"),
+        pytest.param("2024-03-04T17:55:08,25Z loss=1", datetime(2024, 3, 4, 17, 55, 8, 250000, UTC), id="comma"),
+        pytest.param("2024-03-04T17:55:08.123456789Z loss=1", datetime(2024, 3, 4, 17, 55, 8, 123456, UTC), id="ns"),
+        pytest.param("2024-03-04T17:55:08 loss=1", ZERO_TIME, id="no zone"),
+        pytest.param("2024-03-04 17:55:08 loss=1", ZERO_TIME, id="blank inside"),
+        pytest.param("2024-02-30T17:55:08Z loss=1", ZERO_TIME, id="no such day"),
+        pytest.param("invalid INFO loss=1", ZERO_TIME, id="word"),
+        pytest.param("loss=1", ZERO_TIME, id="no blank"),
+    ],
+)
+def test_the_time_stands_before_the_first_blank(line: str, expected: datetime) -> None:
+    assert [log.time for log in TextParser(["loss"]).feed(line.encode() + b"\n")] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        pytest.param(b"loss=1\rloss=2\r\nloss=3", ["loss=1", "loss=2", "loss=3"], id="carriage returns"),
+        pytest.param(b"\x00\xff\xfeloss=1\x00\n\xff", ["loss=1"], id="binary junk around it"),
+        pytest.param("größe=1 läß=2 loss=3".encode(), ["loss=3"], id="other alphabets"),
+        pytest.param(b"loss=\n0.5\n", [], id="a value is on the line of its name"),
+        pytest.param(b"\n\n\n", [], id="empty lines"),
+        pytest.param(b"", [], id="nothing"),
+    ],
+)
+def test_lines_end_where_a_reader_sees_them_end(data: bytes, expected: list[str]) -> None:
+    assert read(data) == expected
+
+
+def test_a_metric_may_be_named_in_any_alphabet() -> None:
+    assert read("läß: 3".encode(), ["läß"], [r"(\pL+): (\d+)"]) == ["läß=3"]
+
+
+def test_bytes_that_are_no_text_match_like_any_other_character() -> None:
+    assert read(b"acc \xff\xfe 3", filters=[r"(acc) .. (\d)"]) == ["acc=3"]
+
+
+def test_lines_are_counted_as_wc_counts_them() -> None:
+    parser = TextParser(["loss"])
+
+    for chunk in (b"a\nb", b"", b"c\n", b"\n", b"10%\r20%\r", b"done"):
+        parser.feed(chunk)
+
+    assert parser.notes.lines == 4
+    assert parser.notes.size_bytes == 18
+
+
+def test_only_the_beginning_of_an_endless_line_is_examined() -> None:
+    parser = TextParser(["loss"], limit=100)
+    logs = parser.feed(b"loss=1 " + b"x" * 50)
+    for _ in range(1000):
+        logs += parser.feed(b"x" * 1000)
+    logs += parser.feed(b" loss=2\nloss=3\n")
+
+    assert [log.value for log in logs] == ["1", "3"]
+    assert parser.notes.long_lines == 1
+
+
+def test_a_value_that_the_limit_cuts_is_no_reading() -> None:
+    assert TextParser(["loss"], limit=8).feed(b"loss=0.12345\n") == []
+
+
+@pytest.mark.parametrize(
+    ("filters", "origins"),
+    [
+        pytest.param(["["], ["metrics-format-re2"], id="no expression"),
+        pytest.param([r"(a)\1(b)"], ["metrics-format-re2"], id="not RE2"),
+        pytest.param(["(a)=b"], ["metrics-format-groups"], id="one group"),
+        pytest.param(["(a)=(b)", "(", "a"], ["metrics-format-re2", "metrics-format-groups"], id="all at once"),
+    ],
+)
+def test_a_filter_that_cannot_work_is_refused(filters: list[str], origins: list[str]) -> None:
+    with pytest.raises(InvalidError) as caught:
+        TextParser(["a"], filters)
+
+    assert [error.origin for error in caught.value.errors] == origins
+
+
+def test_an_unknown_format_is_refused() -> None:
+    with pytest.raises(InvalidError) as caught:
+        parser_for("invalid", ["loss"])
+
+    assert str(caught.value) == "source.fileSystemPath.format: unknown format 'invalid'; use TEXT or JSON"
+
+
+def test_many_metrics_are_found_by_one_search() -> None:
+    names = [f"metric_{number}" for number in range(40)]
+    text = "\n".join(f"{name}={number}" for number, name in enumerate(names))
+
+    assert read(text, names) == [f"{name}={number}" for number, name in enumerate(names)]
