@@ -37,7 +37,8 @@ class JobFacts:
 
     Attributes:
         job: The stored object; None when there is none.
-        waiting_for: What has to become free before it may start, such as `2 cpu (0 of 2 free)`; empty when nothing has.
+        waiting: Why nothing of it runs, in the runner's words, such as `waits for 2 cpu; 0 of 2 cpu are free`; empty
+            when it does not wait.
         attempt: Which try is running or ran last, from 1.
         retry_at: When the next try starts, during back-off.
         exit_code: Of the primary container's last run.
@@ -47,7 +48,7 @@ class JobFacts:
     """
 
     job: Json | None = None
-    waiting_for: str = ""
+    waiting: str = ""
     attempt: int = 1
     retry_at: datetime | None = None
     exit_code: int | None = None

@@ -30,6 +30,8 @@ _SHOWN_TRIALS = 3
 STORAGE_REASONS = frozenset({"DiskFull", "DatabaseUnavailable", "StoreUnavailable", "ObservationLogUnavailable"})
 """Reasons of warning events that mean: nothing can be written now."""
 
+_DISK_FULL = ("disk is full", "disk full", "no space left")
+
 
 def diagnose_experiment(experiment: Json, evidence: Evidence) -> Diagnosis:
     """Explain one experiment.
@@ -97,9 +99,12 @@ def _nobody_works(experiment: Json, evidence: Evidence) -> Answer | None:
 def _storage_fails(experiment: Json, evidence: Evidence) -> Answer | None:
     """A storage warning counts while it is the newest thing that happened."""
     latest = evidence.events[-1] if evidence.events else None
-    if latest is None or not latest.warning or latest.reason not in STORAGE_REASONS:
+    if latest is None or not latest.warning:
         return None
-    full = latest.reason == "DiskFull" or "disk full" in latest.message.lower() or "no space" in latest.message.lower()
+    message = latest.message.lower()
+    full = latest.reason == "DiskFull" or any(words in message for words in _DISK_FULL)
+    if not full and latest.reason not in STORAGE_REASONS and "database" not in message:
+        return None
     what = "the disk is full" if full else "the database does not answer"
     remedy = "Free space on the disk of the data directory" if full else "Look for another process that locks it"
     return Answer(
@@ -160,7 +165,7 @@ def _all_trials_wait(experiment: Json, evidence: Evidence) -> Answer | None:
 def _is_at_work(trial: Json, evidence: Evidence) -> bool:
     facts = evidence.jobs.get(name_of(trial), JobFacts())
     suspended = (facts.job or {}).get("spec", {}).get("suspend")
-    held = facts.waiting_for or suspended or (facts.retry_at is not None and facts.retry_at > evidence.now)
+    held = facts.waiting or suspended or (facts.retry_at is not None and facts.retry_at > evidence.now)
     return state_of(trial) == "Running" and not held
 
 

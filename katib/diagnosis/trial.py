@@ -78,9 +78,9 @@ def _waiting(name: str, facts: JobFacts, evidence: Evidence) -> Answer | None:
             remedies=["Read the output below; set backoffLimit to 0 if a retry cannot help."],
             log_tail=facts.log_tail,
         )
-    if facts.waiting_for:
+    if facts.waiting:
         return Answer(
-            f"{name} waits until enough is free on this machine: {facts.waiting_for}.",
+            f"{name} has to wait: its job {facts.waiting.rstrip('.')}.",
             remedies=["Wait for running trials to end, or lower resources.requests in the template."],
         )
     return None

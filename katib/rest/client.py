@@ -6,16 +6,18 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from http import HTTPStatus
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 
 from katib.api.algorithms import AlgorithmInfo
 from katib.api.metrics import MetricLog
-from katib.errors import InternalError, KatibError, NotFoundError, UnavailableError
+from katib.errors import InternalError, InvalidError, KatibError, NotFoundError, UnavailableError
 from katib.rest.bodies import (
     AlgorithmsBody,
     DiagnosisBody,
@@ -26,6 +28,7 @@ from katib.rest.bodies import (
     ReadingsBody,
     SubmissionBody,
 )
+from katib.rest.guard import LOOPBACK_HOSTS
 from katib.rest.problems import error_of
 from katib.tuning.service import Change, Diagnosis, Json, Page, RecordedEvent, Submission
 
@@ -48,6 +51,7 @@ class HttpTuningService:
 
     def __init__(self, url: str, token: str | None = None) -> None:
         self._url = url.rstrip("/")
+        self._local = urlsplit(url).hostname in LOOPBACK_HOSTS
         self._http = httpx.Client(
             base_url=f"{self._url}/api/v1/",
             headers={"authorization": f"Bearer {token}"} if token else {},
@@ -67,13 +71,13 @@ class HttpTuningService:
     ) -> None:
         self.close()
 
-    def submit(self, document: str, *, source: str, namespace: str | None = None) -> Submission:  # noqa: ARG002 - the server knows no file names
+    def submit(self, document: str, *, source: str, namespace: str | None = None) -> Submission:
         """Create an experiment, or resume or update the one of that name."""
-        return SubmissionBody.model_validate(self._post("experiments", document, namespace)).value()
+        return SubmissionBody.model_validate(self._post("experiments", document, source, namespace)).value()
 
-    def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:  # noqa: ARG002 - as above
+    def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
         """Check a document and store nothing."""
-        return NoticesBody.model_validate(self._post("validate", document, namespace)).notices
+        return NoticesBody.model_validate(self._post("validate", document, source, namespace)).notices
 
     def get(self, kind: str, namespace: str, name: str) -> Json:
         """Return an object."""
@@ -159,14 +163,23 @@ class HttpTuningService:
     def _get(self, path: str, query: Query | None = None) -> Any:
         return self._call("GET", path, params=_drop_empty(query or {}))
 
-    def _post(self, path: str, document: str, namespace: str | None) -> Any:
-        return self._call(
-            "POST",
-            path,
-            params=_drop_empty({"namespace": namespace or ""}),
-            content=document.encode(),
-            headers={"content-type": "application/yaml"},
-        )
+    def _post(self, path: str, document: str, source: str, namespace: str | None) -> Any:
+        shared = self._source(source)
+        try:
+            return self._call(
+                "POST",
+                path,
+                params=_drop_empty({"namespace": namespace or "", "source": shared}),
+                content=document.encode(),
+                headers={"content-type": "application/yaml"},
+            )
+        except InvalidError as error:
+            raise InvalidError(replace(e, path=source) if e.path == shared else e for e in error.errors) from error
+
+    def _source(self, source: str) -> str:
+        """Return what the server is told of a file: to one on this machine its whole path, to others its name only."""
+        path = Path(source)
+        return str(path.resolve()) if self._local and path.is_file() else path.name
 
     def _call(self, method: str, path: str, **request: Any) -> Any:
         try:

@@ -25,6 +25,14 @@ from katib.tuning.service import DEFAULT_NAMESPACE, TuningService
 Namespace = Annotated[str, Path(description="Namespace of the object.")]
 Name = Annotated[str, Path(description="Name of the object.")]
 Document = Annotated[str, Depends(read_document)]
+Source = Annotated[
+    str,
+    Query(
+        description="What to call the document in errors. The path of a file on the server's machine also makes the "
+        "file's directory the one that relative paths of its commands start from.",
+        max_length=4096,
+    ),
+]
 State = Literal["Pending", "Running", "Succeeded", "EarlyStopped", "Failed", "Killed", "MetricsUnavailable"]
 
 MAX_PAGE = 5000
@@ -42,8 +50,8 @@ def experiment_routes(service: TuningService, closing: Closing) -> APIRouter:
 def _add_submission(router: APIRouter, service: TuningService) -> None:
     created: dict[int | str, dict[str, Any]] = {201: {"model": SubmissionBody, "description": "It was created."}}
 
-    def submitted(document: str, namespace: str) -> JSONResponse:
-        submission = service.submit(document, source=SOURCE, namespace=namespace)
+    def submitted(document: str, source: str, namespace: str) -> JSONResponse:
+        submission = service.submit(document, source=source, namespace=namespace)
         metadata = submission.experiment["metadata"]
         place = f"/api/v1/namespaces/{metadata['namespace']}/experiments/{metadata['name']}"
         return JSONResponse(
@@ -56,9 +64,10 @@ def _add_submission(router: APIRouter, service: TuningService) -> None:
     async def submit_experiment(
         document: Document,
         namespace: Annotated[str, Query(description="Used when the document names none.")] = DEFAULT_NAMESPACE,
+        source: Source = SOURCE,
     ) -> JSONResponse:
         """Create an experiment, or resume or update the one of that name."""
-        return await run_in_threadpool(submitted, document, namespace)
+        return await run_in_threadpool(submitted, document, source, namespace)
 
     @router.post(
         "/namespaces/{namespace}/experiments",
@@ -66,18 +75,21 @@ def _add_submission(router: APIRouter, service: TuningService) -> None:
         responses=created,
         openapi_extra=REQUEST_BODY,
     )
-    async def submit_experiment_in_namespace(namespace: Namespace, document: Document) -> JSONResponse:
+    async def submit_experiment_in_namespace(
+        namespace: Namespace, document: Document, source: Source = SOURCE
+    ) -> JSONResponse:
         """Create an experiment in this namespace, or resume or update the one of that name."""
         await run_in_threadpool(check_namespace, document, namespace)
-        return await run_in_threadpool(submitted, document, namespace)
+        return await run_in_threadpool(submitted, document, source, namespace)
 
     @router.post("/validate", openapi_extra=REQUEST_BODY)
     async def validate_experiment(
         document: Document,
         namespace: Annotated[str, Query(description="Used when the document names none.")] = DEFAULT_NAMESPACE,
+        source: Source = SOURCE,
     ) -> NoticesBody:
         """Check an experiment as submitting it would, and store nothing."""
-        notices = await run_in_threadpool(service.validate, document, source=SOURCE, namespace=namespace)
+        notices = await run_in_threadpool(service.validate, document, source=source, namespace=namespace)
         return NoticesBody(notices=tuple(notices))
 
 

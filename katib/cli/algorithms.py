@@ -1,0 +1,81 @@
+"""`katib algorithms`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from katib.api.algorithms import AlgorithmInfo, SettingSpec
+from katib.cli import options
+from katib.cli.printing import print_data
+from katib.errors import NotFoundError
+
+
+@click.command(
+    short_help="List the algorithms and their settings.",
+    epilog=options.examples(
+        "katib algorithms",
+        "katib algorithms tpe",
+    ),
+)
+@click.argument("name", required=False)
+@options.config
+@options.output("json", "yaml", "name")
+def command(name: str | None, config: Path | None, form: str | None) -> None:
+    """List the algorithms of this installation and their settings, or show one of them."""
+    from katib.engine import open_catalog
+
+    offered = open_catalog(config=config).all()
+    chosen = [info for info in offered if name in (None, info.name)]
+    if not chosen:
+        names = ", ".join(info.name for info in offered)
+        raise NotFoundError(f'there is no algorithm "{name}"; this installation has {names}')
+    if form == "name":
+        for info in chosen:
+            click.echo(info.name)
+    elif form:
+        from katib.rest.bodies import AlgorithmBody
+
+        print_data([AlgorithmBody.model_validate(i).model_dump(mode="json", by_alias=True) for i in chosen], form)
+    else:
+        click.echo("\n".join(_listing(chosen)))
+
+
+def _listing(infos: Sequence[AlgorithmInfo]) -> Iterator[str]:
+    for title, early_stopping in (("Suggestion algorithms", False), ("Early stopping algorithms", True)):
+        group = [info for info in infos if info.early_stopping is early_stopping]
+        if not group:
+            continue
+        yield f"{title}:"
+        for info in group:
+            needs = f" (needs `pip install 'katib[{info.extra}]'`)" if info.extra else ""
+            yield ""
+            yield f"  {info.name}: {info.summary}{needs}"
+            yield from _settings(info)
+        yield ""
+
+
+def _settings(info: AlgorithmInfo) -> Iterator[str]:
+    if info.settings is None:
+        yield "    its settings are known to its service only"
+        return
+    width = max((len(setting.name) for setting in info.settings), default=0)
+    for setting in info.settings:
+        yield f"    {setting.name.ljust(width)}  {_values(setting)}: {setting.description}"
+
+
+def _values(setting: SettingSpec) -> str:
+    """Return what a setting may be and what it is when it is not given."""
+    bounds = (
+        ("above", setting.above),
+        ("at least", setting.at_least),
+        ("below", setting.below),
+        ("at most", setting.at_most),
+    )
+    parts = [" | ".join(setting.choices) or setting.type]
+    parts += [f"{words} {bound:g}" for words, bound in bounds if bound is not None]
+    if setting.default:
+        parts.append(f"default {setting.default}")
+    return ", ".join(parts)

@@ -1,0 +1,119 @@
+"""The `katib` command: the list of its commands, and what becomes of every way in which one can end."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import click
+
+from katib.cli import failures
+
+INTERRUPTED = 130
+_BROKEN_PIPE = 141
+
+
+class _Entry(NamedTuple):
+    """Where a command is, and its line in the list of commands: known without importing it."""
+
+    module: str
+    summary: str
+
+
+COMMANDS: dict[str, dict[str, _Entry]] = {
+    "On this machine": {
+        "run": _Entry("katib.cli.run.command", "Run an experiment here, to its end."),
+        "serve": _Entry("katib.cli.serve", "Run experiments here as a server."),
+        "validate": _Entry("katib.cli.validate", "Check experiment files and store nothing."),
+        "algorithms": _Entry("katib.cli.algorithms", "List the algorithms and their settings."),
+    },
+    "Experiments of a server, or of a data directory": {
+        "apply": _Entry("katib.cli.apply", "Submit experiments, or resume or update them."),
+        "get": _Entry("katib.cli.get", "List experiments, trials or suggestions, or show one."),
+        "describe": _Entry("katib.cli.describe", "Show an experiment or a trial in detail."),
+        "why": _Entry("katib.cli.why", "Explain why something does not progress, or how it ended."),
+        "best": _Entry("katib.cli.best", "Show the best trial of an experiment."),
+        "trials": _Entry("katib.cli.trials", "List the trials of an experiment."),
+        "metrics": _Entry("katib.cli.metrics", "Show the metrics that a trial reported."),
+        "logs": _Entry("katib.cli.logs", "Print the output of a trial."),
+        "delete": _Entry("katib.cli.delete", "Delete experiments with everything that belongs to them."),
+    },
+    "Other": {
+        "completion": _Entry("katib.cli.completion", "Print a script that completes commands in your shell."),
+        "version": _Entry("katib.cli.version", "Print the version."),
+    },
+}
+
+_EPILOG = """\b
+Start with an experiment file:
+  katib run experiment.yaml         run it here and watch
+  katib best my-experiment          what came out of it
+  katib why my-experiment           why it waits, or how it ended
+"""
+
+
+class _Commands(click.Group):
+    """A group that imports a command when it is called, and knows what was meant when it was misspelled."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the signature is click's
+        """Return all names, in the order in which help shows them."""
+        return [name for section in COMMANDS.values() for name in section]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
+        """Import a command."""
+        for section in COMMANDS.values():
+            if cmd_name in section:
+                command: click.Command = importlib.import_module(section[cmd_name].module).command
+                return command
+        return None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or say which one was probably meant."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            near = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
+            remedy = f"did you mean `katib {near[0]}`?" if near else "`katib --help` lists all commands"
+            raise click.UsageError(f'there is no command "{name}"; {remedy}')
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
+        """Write the list of commands without importing any."""
+        for title, section in COMMANDS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, entry.summary) for name, entry in section.items()], col_max=14)
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=_EPILOG,
+)
+def cli() -> None:
+    """Tune hyperparameters: run experiments on this machine, or talk to a server that runs them."""
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code: 0 succeeded, 1 failed, 2 bad input, 130 interrupted."""
+    try:
+        result: Any = cli.main(args=args, prog_name="katib", standalone_mode=False)
+        sys.stdout.flush()
+    except click.UsageError as error:
+        return failures.show_usage(error)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has seen enough. What is still buffered must not fail again while Python shuts down.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _BROKEN_PIPE
+    except Exception as error:  # noqa: BLE001 - the last wall: everything ends in an exit code and a readable line
+        return failures.show(error)
+    return result if isinstance(result, int) else 0

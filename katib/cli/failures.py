@@ -1,0 +1,68 @@
+"""Errors on the terminal: one line each, and the exit code that belongs to them."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+import click
+
+from katib.errors import InvalidError, KatibError, code_of
+
+BAD_INPUT = 2
+
+
+def error_lines(error: KatibError, source: str = "") -> list[str]:
+    """Return the lines of an error, one per broken rule, each behind the name of the file it is about.
+
+    Args:
+        error: What went wrong.
+        source: The file; an error whose path already is the file does not repeat it.
+    """
+    if not isinstance(error, InvalidError):
+        return [" ".join(str(error).split())]
+    return [
+        str(field) if not source or field.path.startswith(source) else f"{source}: {field}" for field in error.errors
+    ]
+
+
+def show(error: Exception) -> int:
+    """Print an error and return its exit code; an unexpected one is a bug whose traceback goes to a file."""
+    if isinstance(error, KatibError):
+        for line in error_lines(error):
+            click.echo(f"error: {line}", err=True)
+    else:
+        where = _write_traceback(error)
+        click.echo(
+            f"error: {type(error).__name__}: {' '.join(str(error).split())}; this is a bug, please report it with "
+            f"{where}",
+            err=True,
+        )
+    return code_of(error).exit_code
+
+
+def show_usage(error: click.UsageError) -> int:
+    """Print what is wrong with the arguments."""
+    message = error.format_message().rstrip(".")
+    hint = f"; see `{error.ctx.command_path} --help`" if error.ctx is not None and ";" not in message else ""
+    click.echo(f"error: {message[:1].lower()}{message[1:]}{hint}", err=True)
+    return BAD_INPUT
+
+
+def _write_traceback(error: Exception) -> str:
+    """Write the traceback to the data directory, or where that is impossible to the temporary one; return the place."""
+    from katib.cli.options import default_data_dir
+
+    text = "".join(traceback.format_exception(error)) + f"\nargv: {sys.argv}\n"
+    name = f"katib-error-{time.strftime('%Y%m%d-%H%M%S')}.txt"
+    for directory in (default_data_dir(), Path(tempfile.gettempdir())):
+        try:
+            (directory / name).write_text(text)
+        except OSError:
+            continue
+        return str(directory / name)
+    click.echo(text, err=True)
+    return "the text above"

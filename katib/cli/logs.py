@@ -1,0 +1,41 @@
+"""`katib logs`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from katib.cli import options
+
+
+@click.command(
+    short_help="Print the output of a trial.",
+    epilog=options.examples(
+        "katib logs my-experiment-k4x8bq2z --tail 20",
+        "katib logs my-experiment-k4x8bq2z -f",
+    ),
+)
+@click.argument("trial")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the trial ends.")
+@click.option("--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last so many lines.")
+@options.connection
+def command(
+    trial: str,
+    follow: bool,
+    tail: int | None,
+    server: str | None,
+    token: str | None,
+    data_dir: Path | None,
+    namespace: str | None,
+    verbose: int,
+) -> None:
+    """Print what a trial wrote, byte for byte."""
+    from katib.cli.connection import connect
+
+    with connect(server=server, token=token, data_dir=data_dir, verbose=verbose, read_only=True) as service:
+        chunks = service.logs(namespace or options.DEFAULT_NAMESPACE, trial, follow=follow, tail_lines=tail)
+        for chunk in chunks:
+            sys.stdout.buffer.write(chunk)
+            sys.stdout.buffer.flush()

@@ -1,0 +1,128 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO, TypeVar
+
+import click
+
+from katib.errors import FieldError, InvalidError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8765
+DEFAULT_SERVER = f"http://{DEFAULT_HOST}:{DEFAULT_PORT}"
+DEFAULT_NAMESPACE = "default"
+
+_MAX_FILE_BYTES = 4 * 1024 * 1024
+
+
+def default_data_dir() -> Path:
+    """Return the data directory used when none is given: $KATIB_HOME, else `.katib` right here."""
+    return Path(os.environ.get("KATIB_HOME") or ".katib")
+
+
+def examples(*lines: str) -> str:
+    """Return the end of a command's help: examples, one a line; the mark keeps click from filling a paragraph."""
+    return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))
+
+
+data_dir = click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where objects, metrics and logs are kept.  [default: $KATIB_HOME, else .katib]",
+)
+config = click.option(
+    "--config",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    help="Configuration: further algorithms, limits.",
+)
+namespace = click.option(
+    "-n",
+    "--namespace",
+    envvar="KATIB_NAMESPACE",
+    metavar="NAME",
+    help=f"Namespace of the experiment.  [default: {DEFAULT_NAMESPACE}]",
+)
+token = click.option("--token", envvar="KATIB_TOKEN", metavar="TEXT", help="The server's token.  [env: KATIB_TOKEN]")
+verbose = click.option("-v", "--verbose", count=True, help="Say more; twice for everything.")
+quiet = click.option("-q", "--quiet", is_flag=True, help="Print the result only.")
+
+
+def output(*forms: str) -> Callable[[F], F]:
+    """Return the option `-o` with these forms."""
+    return click.option("-o", "--output", "form", type=click.Choice(forms), help="Print it in this form.")
+
+
+def connection(function: F) -> F:
+    """Add the options that say which service to ask."""
+    for option in reversed(
+        (
+            click.option(
+                "--server",
+                envvar="KATIB_SERVER",
+                metavar="URL",
+                help=f"The server to ask.  [env: KATIB_SERVER; default: {DEFAULT_SERVER}]",
+            ),
+            token,
+            data_dir,
+            namespace,
+            verbose,
+        )
+    ):
+        function = option(function)
+    return function
+
+
+def read_file(path: str) -> tuple[str, str]:
+    """Return the text of a file, `-` being the standard input, and what to call it in errors.
+
+    Raises:
+        InvalidError: It cannot be read as UTF-8 text.
+    """
+    source = "standard input" if path == "-" else path
+    try:
+        data = sys.stdin.buffer.read(_MAX_FILE_BYTES + 1) if path == "-" else _read_bytes(Path(path))
+        text = data.decode("utf-8-sig")
+    except OSError as error:
+        raise _unreadable(source, (error.strerror or str(error)).lower(), "check the path") from error
+    except UnicodeDecodeError as error:
+        raise _unreadable(source, f"byte {error.start} is not UTF-8", "save it as UTF-8 text") from error
+    if len(data) > _MAX_FILE_BYTES:
+        raise _unreadable(source, f"is larger than {_MAX_FILE_BYTES} bytes", "give an experiment file")
+    return text, source
+
+
+def _read_bytes(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_MAX_FILE_BYTES + 1)
+
+
+def _unreadable(source: str, cause: str, remedy: str) -> InvalidError:
+    return InvalidError([FieldError(source, cause, remedy, "file-unreadable")])
+
+
+class _CurrentStderr(logging.StreamHandler[TextIO]):
+    """Writes to whatever `sys.stderr` is at the moment, so that a live table can put lines above itself."""
+
+    def __init__(self) -> None:
+        logging.Handler.__init__(self)
+
+    @property
+    def stream(self) -> TextIO:  # type: ignore[override]  # the base keeps an attribute
+        """The stream of this moment."""
+        return sys.stderr
+
+
+def set_up_logging(verbosity: int, *, quiet: bool = False) -> None:
+    """Send log records to stderr: warnings, with -v information, with -vv everything, with -q errors only."""
+    level = logging.ERROR if quiet else (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)]
+    handler = _CurrentStderr()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler], force=True)

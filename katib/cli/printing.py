@@ -1,0 +1,70 @@
+"""Printing in kubectl's manner: aligned columns under capital headings, or the objects as JSON or YAML."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from katib.tuning.reading import Json, name_of
+
+_GAP = 3
+NOTHING = "-"
+
+
+class Table:
+    """Columns that keep their width from the first print on, so that rows that follow later stay aligned."""
+
+    def __init__(self, headings: Sequence[str]) -> None:
+        self._headings = tuple(headings)
+        self._widths: list[int] = []
+
+    def print(self, rows: Iterable[Sequence[str]]) -> None:
+        """Print rows, the first time under the headings."""
+        lines = [tuple(cell or NOTHING for cell in row) for row in rows]
+        if not self._widths:
+            columns = zip(self._headings, *lines, strict=True)
+            self._widths = [max(map(len, column)) for column in columns]
+            lines.insert(0, self._headings)
+        for line in lines:
+            cells = (cell.ljust(width + _GAP) for cell, width in zip(line, self._widths, strict=True))
+            click.echo("".join(cells).rstrip())
+
+
+def print_data(data: Any, form: str) -> None:
+    """Print plain data as `json` or `yaml`."""
+    click.echo(to_text(data, form))
+
+
+def to_text(data: Any, form: str) -> str:
+    """Return plain data as JSON or YAML text, without a line break at the end."""
+    if form == "json":
+        return json.dumps(data, indent=2, ensure_ascii=False)
+    import yaml
+
+    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)
+    return text.rstrip("\n")
+
+
+def print_object(obj: Json, form: str) -> None:
+    """Print one object as `json`, `yaml` or `name`."""
+    if form == "name":
+        click.echo(full_name(obj))
+    else:
+        print_data(obj, form)
+
+
+def print_objects(objects: Sequence[Json], form: str) -> None:
+    """Print a listing as `json`, `yaml` or `name`."""
+    if form == "name":
+        for obj in objects:
+            click.echo(full_name(obj))
+    else:
+        print_data({"apiVersion": "v1", "kind": "List", "items": list(objects)}, form)
+
+
+def full_name(obj: Json) -> str:
+    """Return kind and name as kubectl writes them: `experiment/demo`."""
+    return f"{str(obj.get('kind', '')).lower()}/{name_of(obj)}"

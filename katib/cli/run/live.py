@@ -1,0 +1,149 @@
+"""A run as a table that redraws itself: for terminals."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from katib.cli.columns import parameters_of
+from katib.cli.run.lines import header, moment_line
+from katib.cli.run.progress import Moment, Progress, TrialEnded
+from katib.errors import KatibError
+from katib.tuning.reading import (
+    Json,
+    format_duration,
+    name_of,
+    namespace_of,
+    objective_of,
+    state_of,
+    status_of,
+    time_of,
+)
+from katib.tuning.service import TuningService
+
+_REDRAWS_PER_SECOND = 4
+_METRIC_SECONDS = 1.0
+_SHOWN_TRIALS = 10
+_BAR_WIDTH = 40
+_LOST = frozenset({"Failed", "MetricsUnavailable"})
+
+
+class LiveTable:
+    """Shows a run while it lasts and leaves its last state on the screen; lost trials are told in lines above it.
+
+    Args:
+        progress: What is shown.
+        service: Asked about the newest readings of running trials, once a second.
+        console: Where to draw.
+    """
+
+    def __init__(self, progress: Progress, service: TuningService, console: Console) -> None:
+        self._progress = progress
+        self._service = service
+        self._began = time.monotonic()
+        self._readings: dict[str, str] = {}
+        self._readings_at = 0.0
+        self._live = Live(
+            get_renderable=self._draw, console=console, refresh_per_second=_REDRAWS_PER_SECOND, vertical_overflow="crop"
+        )
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self._live.__exit__(exc_type, exc, tb)
+
+    def tell(self, moment: Moment) -> None:
+        """Print a line for a lost trial; everything else is in the table."""
+        if isinstance(moment, TrialEnded):
+            self._readings.pop(name_of(moment.trial), None)
+            if state_of(moment.trial) in _LOST:
+                self._live.console.print(Text(moment_line(moment, self._progress), style="yellow"))
+
+    def tick(self) -> None:
+        """Read the newest metrics of the running trials, now and then."""
+        now = time.monotonic()
+        if now - self._readings_at < _METRIC_SECONDS:
+            return
+        self._readings_at = now
+        metric = objective_of(self._progress.experiment).get("objectiveMetricName", "")
+        for trial in _running(self._progress)[:_SHOWN_TRIALS]:
+            name = name_of(trial)
+            try:
+                readings = self._service.metrics(namespace_of(trial), name, metric=metric, limit=1)
+            except KatibError:
+                continue  # it may have been deleted meanwhile; the next change says so
+            if readings:
+                self._readings[name] = f"{metric}={readings[-1].value}"
+
+    def _draw(self) -> RenderableType:
+        progress = self._progress
+        parts: list[RenderableType] = [Text(header(progress.experiment), style="bold"), self._bar()]
+        running = _running(progress)
+        if running:
+            parts.append(self._trials(running))
+        if progress.best_value is not None:
+            parts.append(_best(progress))
+        return Group(*parts)
+
+    def _bar(self) -> RenderableType:
+        progress, elapsed = self._progress, time.monotonic() - self._began
+        left = progress.seconds_left(elapsed)
+        of = f"/{progress.limit}" if progress.limit is not None else ""
+        words = [f"{progress.done}{of} trials", format_duration(elapsed)]
+        lost = _lost(progress.experiment)
+        if lost:
+            words.append(f"{lost} failed")
+        if left is not None and not progress.completed:
+            words.append(f"about {format_duration(left)} left")
+        line = Table.grid(padding=(0, 2))
+        line.add_row(
+            ProgressBar(total=progress.limit or max(1, progress.done), completed=progress.done, width=_BAR_WIDTH),
+            Text(", ".join(words)),
+        )
+        return line
+
+    def _trials(self, running: list[Json]) -> RenderableType:
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for heading in ("running", "for", "latest", "parameters"):
+            table.add_column(heading, no_wrap=True)
+        for trial in running[:_SHOWN_TRIALS]:
+            name = name_of(trial)
+            start = time_of(status_of(trial).get("startTime"))
+            elapsed = format_duration((datetime.now(UTC) - start).total_seconds()) if start else ""
+            cells = (name, elapsed, self._readings.get(name, "-"), parameters_of(trial))
+            table.add_row(*map(Text, cells))
+        if len(running) > _SHOWN_TRIALS:
+            table.add_row(Text(f"and {len(running) - _SHOWN_TRIALS} more", style="dim"))
+        return table
+
+
+def _running(progress: Progress) -> list[Json]:
+    """Return the running trials, oldest first; a copy, because the table is drawn on a thread of its own."""
+    return [trial for trial in list(progress.active.values()) if state_of(trial) == "Running"]
+
+
+def _best(progress: Progress) -> RenderableType:
+    best = progress.best
+    metric = objective_of(progress.experiment).get("objectiveMetricName", "")
+    values = " ".join(f"{a.get('name')}={a.get('value')}" for a in best.get("parameterAssignments") or ())
+    text = Text("best so far  ", style="dim")
+    text.append(f"{metric}={progress.best_value}", style="bold green")
+    text.append(f"  {values}  ({best.get('bestTrialName', '')})", style="default")
+    return text
+
+
+def _lost(experiment: Json) -> int:
+    status = status_of(experiment)
+    return int(status.get("trialsFailed") or 0) + int(status.get("trialMetricsUnavailable") or 0)

@@ -1,0 +1,86 @@
+"""`katib serve`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from katib.cli import options
+from katib.cli.app import INTERRUPTED
+
+
+@click.command(
+    short_help="Run experiments here as a server.",
+    epilog=options.examples(
+        "katib serve",
+        "KATIB_TOKEN=$(openssl rand -hex 16) katib serve --host 0.0.0.0",
+    ),
+)
+@click.option("--host", default=options.DEFAULT_HOST, show_default=True, help="Address to listen on.")
+@click.option("--port", default=options.DEFAULT_PORT, show_default=True, type=click.IntRange(0, 65535), help="Port.")
+@options.token
+@options.data_dir
+@options.config
+@options.quiet
+@options.verbose
+def command(
+    host: str,
+    port: int,
+    token: str | None,
+    data_dir: Path | None,
+    config: Path | None,
+    quiet: bool,
+    verbose: int,
+) -> int:
+    """Run experiments on this machine until stopped, and answer over HTTP.
+
+    Whoever reaches the server can run commands here. It therefore listens on this machine only, and beyond it only with
+    a token that every request must carry. Unfinished experiments of the data directory go on.
+    """
+    from katib.engine import open_engine
+    from katib.rest.server import Server
+
+    options.set_up_logging(verbose, quiet=quiet)
+    stop = _Stop()
+    directory = data_dir or options.default_data_dir()
+    with (
+        open_engine(data_dir=directory, config=config) as engine,
+        Server(engine.service, host=host, port=port, token=token) as server,
+    ):
+        engine.start()
+        if not quiet:
+            click.echo(
+                f"katib listens on {server.url} (data in {directory}, API at {server.url}/docs); Ctrl-C stops it"
+            )
+        stop.wait()
+        if not quiet:
+            click.echo("stopping: running trials end and start again next time", err=True)
+        server.close()
+        engine.stop()
+    return stop.exit_code
+
+
+class _Stop:
+    """Waits for the first SIGINT or SIGTERM; a second one ends the process at once."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self.exit_code = 0
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._handle)
+
+    def wait(self) -> None:
+        """Return when somebody asked to stop."""
+        self._event.wait()
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        code = INTERRUPTED if number == signal.SIGINT else 0
+        if self._event.is_set():
+            os._exit(code)
+        self.exit_code = code
+        self._event.set()

@@ -1,0 +1,63 @@
+"""`katib why`."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import click
+
+from katib.cli import options
+from katib.cli.printing import print_data
+from katib.tuning.service import Diagnosis
+
+
+@click.command(
+    short_help="Explain why something does not progress, or how it ended.",
+    epilog=options.examples(
+        "katib why my-experiment",
+        "katib why my-experiment-k4x8bq2z",
+    ),
+)
+@click.argument("name")
+@options.output("json", "yaml")
+@options.connection
+def command(
+    name: str,
+    form: str | None,
+    server: str | None,
+    token: str | None,
+    data_dir: Path | None,
+    namespace: str | None,
+    verbose: int,
+) -> None:
+    """Explain, on one screen, why an experiment or a trial does not progress, or how it ended."""
+    from katib.cli.connection import connect
+
+    with connect(server=server, token=token, data_dir=data_dir, verbose=verbose, read_only=True) as service:
+        diagnosis = service.why(namespace or options.DEFAULT_NAMESPACE, name)
+    if form:
+        fields = {key: list(value) if isinstance(value, tuple) else value for key, value in _fields(diagnosis)}
+        print_data(fields, form)
+        return
+    for line in diagnosis_lines(diagnosis):
+        click.echo(line)
+
+
+def _fields(diagnosis: Diagnosis) -> list[tuple[str, object]]:
+    """Return the fields under the names that they have over HTTP."""
+    pairs = dataclasses.asdict(diagnosis)
+    pairs["logTail"] = pairs.pop("log_tail")
+    return list(pairs.items())
+
+
+def diagnosis_lines(diagnosis: Diagnosis) -> list[str]:
+    """Return a diagnosis as lines: the answer, what it rests on, what to do, and the end of the output."""
+    lines = [diagnosis.verdict]
+    if diagnosis.findings:
+        lines += ["", *(f"  - {finding}" for finding in diagnosis.findings)]
+    if diagnosis.remedies:
+        lines += ["", "What you can do:", *(f"  - {remedy}" for remedy in diagnosis.remedies)]
+    if diagnosis.log_tail:
+        lines += ["", "The end of its output:", *(f"  | {line}" for line in diagnosis.log_tail)]
+    return lines
