@@ -33,7 +33,7 @@ DEFAULT_EVENTS_DIRECTORY = "/var/log/katib/tfevent/"
 DEFAULT_METRICS_URL_PATH = "/metrics"
 DEFAULT_METRICS_PORT = 8080
 
-_TRAINING_KINDS = frozenset({"TFJob", "PyTorchJob", "XGBoostJob", "MPIJob"})
+_TRAINING_KINDS = ("TFJob", "PyTorchJob", "XGBoostJob", "MPIJob")
 _TRAINING_LABELS = {"training.kubeflow.org/job-role": "master"}
 _TRAIN_JOB_LABELS = {
     "jobset.sigs.k8s.io/replicatedjob-name": "node",

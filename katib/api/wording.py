@@ -9,6 +9,8 @@ from collections.abc import Iterable
 
 _MAX_SHOWN = 60
 _MAX_LEVELS = 3
+_MIN_PART = 3
+"""Shorter words are part of too many others."""
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
@@ -41,10 +43,13 @@ def path_to(parent: str, key: str) -> str:
 
 
 def closest(word: str, choices: Iterable[str]) -> str:
-    """Return the choice that was probably meant, empty when none is near."""
+    """Return the choice that was probably meant: spelled almost so, or holding the word; empty when none is near."""
     by_lower = {choice.lower(): choice for choice in choices}
-    matches = difflib.get_close_matches(word[:_MAX_SHOWN].lower(), by_lower, n=1)
-    return by_lower[matches[0]] if matches else ""
+    word = word[:_MAX_SHOWN].lower()
+    near = difflib.get_close_matches(word, by_lower, n=1)
+    if not near and len(word) >= _MIN_PART:
+        near = [choice for choice in by_lower if word in choice]
+    return by_lower[near[0]] if near else ""
 
 
 def one_of(choices: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ from katib.api.validation.metadata import check_metadata
 from katib.api.validation.metrics_collector import check_metrics_collector
 from katib.api.validation.objective import check_objective
 from katib.api.validation.search_space import check_search_space
-from katib.api.validation.template import check_frame
+from katib.api.validation.template import check_frame, check_source
 from katib.api.validation.update import validate_update
 from katib.errors import FieldError
 
@@ -64,5 +64,7 @@ def _check_template(spec: ExperimentSpec, check_inside: TemplateCheck) -> Iterat
         yield FieldError("spec.trialTemplate", "it is missing", remedy, "template-missing")
         return
     yield from check_frame(template)
-    if template.trial_parameters and (template.trial_spec is None) != (template.config_map is None):
+    source_errors = list(check_source(template))
+    yield from source_errors
+    if template.trial_parameters and not source_errors:
         yield from check_inside(template, spec.parameters)

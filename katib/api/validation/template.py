@@ -11,7 +11,7 @@ _PATH = "spec.trialTemplate"
 
 
 def check_frame(template: TrialTemplate) -> Iterator[FieldError]:
-    """Check what must be there beside the template's source, and the source's own fields."""
+    """Check what must be there beside the template's source."""
     if not template.primary_container_name:
         remedy = "name the container that prints the metrics"
         yield FieldError(f"{_PATH}.primaryContainerName", "it is missing", remedy, "primary-container-missing")
@@ -25,10 +25,10 @@ def check_frame(template: TrialTemplate) -> Iterator[FieldError]:
     if not template.trial_parameters:
         remedy = "list name and reference of each placeholder of the template"
         yield FieldError(f"{_PATH}.trialParameters", "it is missing", remedy, "trial-parameters-missing")
-    yield from _check_source(template)
 
 
-def _check_source(template: TrialTemplate) -> Iterator[FieldError]:
+def check_source(template: TrialTemplate) -> Iterator[FieldError]:
+    """Check that the template has exactly one source, and that it is complete."""
     inline, config_map = template.trial_spec is not None, template.config_map
     if not inline and config_map is None:
         remedy = "give the object a trial runs as in trialSpec, or its place in configMap"

@@ -104,7 +104,7 @@ def test_d6_to_d8_keep_what_is_given() -> None:
     assert template.primary_pod_labels == {"role": "chief"}
 
 
-@pytest.mark.parametrize("kind", ["Workflow", "JAXJob", 5, None])
+@pytest.mark.parametrize("kind", ["Workflow", "JAXJob", 5, None, ["Job"]])
 def test_d9_other_kinds_have_no_conditions(kind: object) -> None:
     template = template_of({"kind": kind})
 

@@ -40,8 +40,8 @@ UNKNOWN = {
     "nothing like it": (
         "spec.objective.xyz",
         (
-            'spec.objective.xyz: objective has no field "xyz"; remove it, or use one of type, goal, objectiveMetricName, '
-            "additionalMetricNames, metricStrategies"
+            'spec.objective.xyz: objective has no field "xyz"; remove it, or use one of type, goal, '
+            "objectiveMetricName, additionalMetricNames, metricStrategies"
         ),
     ),
     "in a list": (
@@ -53,8 +53,8 @@ UNKNOWN = {
         "spec.a\nb",
         (
             'spec["a\\nb"]: spec has no field "a\\nb"; remove it, or use one of parameters, objective, algorithm, '
-            "earlyStopping, trialTemplate, parallelTrialCount, maxTrialCount, maxFailedTrialCount, metricsCollectorSpec, "
-            "nasConfig, resumePolicy"
+            "earlyStopping, trialTemplate, parallelTrialCount, maxTrialCount, maxFailedTrialCount, "
+            "metricsCollectorSpec, nasConfig, resumePolicy"
         ),
     ),
     "deep in the collector": (

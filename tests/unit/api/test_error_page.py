@@ -1,0 +1,53 @@
+"""Errors are a promise to users: each origin is explained, and none is explained that does not exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+DOCUMENTED_ROOMS = ("api", "templates")
+RAISERS = {"FieldError", "_invalid", "error"}
+
+
+def origins_in(path: Path) -> set[str]:
+    """Return the last argument of every call that makes an error, where it is written out."""
+    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    return {
+        call.args[-1].value
+        for call in calls
+        if (call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")) in RAISERS
+        and call.args
+        and isinstance(call.args[-1], ast.Constant)
+        and isinstance(call.args[-1].value, str)
+    }
+
+
+def raised() -> set[str]:
+    files = [path for room in DOCUMENTED_ROOMS for path in (ROOT / "katib" / room).rglob("*.py")]
+    return set().union(*map(origins_in, files))
+
+
+def documented() -> list[str]:
+    return re.findall(r"^\| `([a-z-]+)` \|", (ROOT / "docs" / "errors.md").read_text(), re.MULTILINE)
+
+
+def test_every_origin_is_explained() -> None:
+    assert raised() - set(documented()) == set()
+
+
+def test_every_explanation_is_of_an_origin() -> None:
+    assert set(documented()) - raised() == set()
+
+
+def test_every_origin_is_explained_once() -> None:
+    assert [origin for origin, count in Counter(documented()).items() if count > 1] == []
+
+
+def test_every_rule_of_katib_is_explained() -> None:
+    """V37 is about the inside of a Job; what runs Jobs explains it."""
+    rules = {int(number) for number in re.findall(r"\bV(\d+)\b", (ROOT / "docs" / "errors.md").read_text())}
+
+    assert set(range(1, 59)) - rules == {37}

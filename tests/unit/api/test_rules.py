@@ -1,0 +1,621 @@
+"""Every rule of Katib's validation, V1 to V58, and the rules it lacks: what breaks it, and what just does not.
+
+V7 to V9 are about updates (`test_update.py`); V37 is about the inside of a Job and belongs to what runs Jobs.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.support.admission import broken_rules, errors_of
+from tests.support.experiments import a_choice, a_double, a_job, a_template, an_experiment, an_int
+
+METRICS_FORMAT = r"([\w|-]+)\s*=\s*([+-]?\d*(\.\d+)?([Ee][+-]?\d+)?)"
+CONFIG_MAP = {"configMapName": "templates", "configMapNamespace": "default", "templatePath": "job.yaml"}
+CONDITIONS = {"successCondition": "status.ok", "failureCondition": "status.bad"}
+TEMPLATE = "spec.trialTemplate"
+COLLECTOR = "spec.metricsCollectorSpec"
+SPACE = "spec.parameters[0].feasibleSpace"
+
+
+def an_objective(**fields: Any) -> dict[str, Any]:
+    objective = {"type": "minimize", "objectiveMetricName": "loss", **fields}
+    return an_experiment(objective={key: value for key, value in objective.items() if value is not None})
+
+
+def an_algorithm(name: str, **settings: str) -> dict[str, Any]:
+    pairs = [{"name": key, "value": value} for key, value in settings.items()]
+    return an_experiment(algorithm={"algorithmName": name, "algorithmSettings": pairs})
+
+
+def with_template(**fields: Any) -> dict[str, Any]:
+    return an_experiment(trialTemplate=a_template(**fields))
+
+
+def with_trial_parameters(*pairs: tuple[str, str], command: str = "echo ${trialParameters.learningRate}") -> Any:
+    entries = [{"name": name, "reference": reference} for name, reference in pairs]
+    return with_template(command=command, trialParameters=entries)
+
+
+def with_job(**fields: Any) -> dict[str, Any]:
+    return with_template(trialSpec={**a_job(), **fields}, **CONDITIONS)
+
+
+def with_parameter(parameter: dict[str, Any]) -> dict[str, Any]:
+    """Return an experiment that tunes one parameter, named `lr` unless it says otherwise."""
+    return an_experiment(parameters=[{"name": "lr", **parameter}])
+
+
+def a_space(parameter_type: str, **feasible_space: Any) -> dict[str, Any]:
+    return with_parameter({"name": "lr", "parameterType": parameter_type, "feasibleSpace": feasible_space})
+
+
+def a_collector(kind: str, source: dict[str, Any] | None = None, **collector: Any) -> dict[str, Any]:
+    spec: dict[str, Any] = {"collector": {"kind": kind, **collector}}
+    return an_experiment(metricsCollectorSpec={**spec, "source": source} if source is not None else spec)
+
+
+def a_filter(*patterns: str, kind: str = "StdOut") -> dict[str, Any]:
+    return a_collector(kind, {"filter": {"metricsFormat": list(patterns)}})
+
+
+def a_path(collector: str = "File", /, **path: str) -> dict[str, Any]:
+    return a_collector(collector, {"fileSystemPath": path})
+
+
+def an_architecture_search(parameter: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    operation = {"operationType": "conv", "parameters": [parameter or a_choice("size", ["3"])]}
+    nas = {"graphConfig": {"numLayers": 1, "inputSizes": [32, 32, 3]}, "operations": [operation]}
+    template = a_template("echo ${trialParameters.net}", {"net": "architecture"})
+    return an_experiment(**{"parameters": None, "nasConfig": nas, "trialTemplate": template, **spec})
+
+
+def rejected(path: str, origin: str, raw: dict[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    return raw, [(path, origin)]
+
+
+REJECTED = {
+    "V1 digit first": rejected("metadata.name", "name-format", an_experiment(name="1234-test")),
+    "V1 upper case": rejected("metadata.name", "name-format", an_experiment(name="Demo")),
+    "V1 underscore inside": rejected("metadata.name", "name-format", an_experiment(name="my_demo")),
+    "V1 hyphen last": rejected("metadata.name", "name-format", an_experiment(name="demo-")),
+    "V1 line break last": rejected("metadata.name", "name-format", an_experiment(name="demo\n")),
+    "V1 dot inside": rejected("metadata.name", "name-format", an_experiment(name="my.demo")),
+    "V1 too long": rejected("metadata.name", "name-length", an_experiment(name="a" * 48)),
+    "no name": rejected("metadata.name", "name-missing", an_experiment(name="")),
+    "no namespace": rejected("metadata.namespace", "namespace-format", an_experiment(namespace="A/b")),
+    "V2 negative": rejected("spec.maxFailedTrialCount", "max-failed-negative", an_experiment(maxFailedTrialCount=-1)),
+    "V3 zero": rejected("spec.maxTrialCount", "max-trials-not-positive", an_experiment(maxTrialCount=0)),
+    "V4 zero": rejected("spec.parallelTrialCount", "parallel-not-positive", an_experiment(parallelTrialCount=0)),
+    "V5 above": rejected(
+        "spec.maxFailedTrialCount", "max-failed-above-max", an_experiment(maxFailedTrialCount=6, maxTrialCount=5)
+    ),
+    "V6 above": rejected(
+        "spec.parallelTrialCount", "parallel-above-max", an_experiment(parallelTrialCount=6, maxTrialCount=5)
+    ),
+    "V6 default above": rejected(
+        "spec.parallelTrialCount", "parallel-above-max", an_experiment(parallelTrialCount=None, maxTrialCount=2)
+    ),
+    "V10 missing": rejected("spec.objective", "objective-missing", an_experiment(objective=None)),
+    "V11 unknown": rejected("spec.objective.type", "objective-type", an_objective(type="unknown")),
+    "V11 missing": rejected("spec.objective.type", "objective-type", an_objective(type=None)),
+    "V12 empty": rejected("spec.objective.objectiveMetricName", "metric-missing", an_objective(objectiveMetricName="")),
+    "V13 the objective": rejected(
+        "spec.objective.additionalMetricNames[1]",
+        "metric-is-objective",
+        an_objective(additionalMetricNames=["accuracy", "loss"]),
+    ),
+    "additional metric twice": rejected(
+        "spec.objective.additionalMetricNames[1]", "metric-duplicate", an_objective(additionalMetricNames=["a", "a"])
+    ),
+    "additional metric empty": rejected(
+        "spec.objective.additionalMetricNames[0]", "metric-empty", an_objective(additionalMetricNames=[""])
+    ),
+    "metric with semicolon": rejected(
+        "spec.objective.objectiveMetricName", "metric-name", an_objective(objectiveMetricName="a;b")
+    ),
+    "metric with outer blank": rejected(
+        "spec.objective.additionalMetricNames[0]", "metric-name", an_objective(additionalMetricNames=["a "])
+    ),
+    "goal NaN": rejected("spec.objective.goal", "goal-not-finite", an_objective(goal=float("nan"))),
+    "goal infinite": rejected("spec.objective.goal", "goal-not-finite", an_objective(goal=float("-inf"))),
+    "strategy value": rejected(
+        "spec.objective.metricStrategies[0].value",
+        "strategy-value",
+        an_objective(metricStrategies=[{"name": "loss", "value": "mean"}]),
+    ),
+    "strategy of nothing": rejected(
+        "spec.objective.metricStrategies[0].name",
+        "strategy-metric",
+        an_objective(metricStrategies=[{"name": "acc", "value": "max"}]),
+    ),
+    "strategy twice": rejected(
+        "spec.objective.metricStrategies[1].name",
+        "strategy-duplicate",
+        an_objective(metricStrategies=[{"name": "loss", "value": "min"}, {"name": "loss", "value": "max"}]),
+    ),
+    "V14 missing": rejected("spec.algorithm", "algorithm-missing", an_experiment(algorithm=None)),
+    "V15 empty": rejected("spec.algorithm.algorithmName", "algorithm-name-missing", an_algorithm("")),
+    "V16 unknown": rejected("spec.algorithm.algorithmName", "algorithm-unknown", an_algorithm("rnadom")),
+    "early stopping as search": rejected("spec.algorithm.algorithmName", "algorithm-role", an_algorithm("medianstop")),
+    "setting unknown": rejected(
+        "spec.algorithm.algorithmSettings[0].name", "setting-unknown", an_algorithm("tpe", gama="0.2")
+    ),
+    "setting without name": rejected(
+        "spec.algorithm.algorithmSettings[0].name", "setting-name-missing", an_algorithm("random", **{"": "1"})
+    ),
+    "setting type": rejected(
+        "spec.algorithm.algorithmSettings[0].value", "setting-type", an_algorithm("tpe", n_startup_trials="few")
+    ),
+    "setting range": rejected(
+        "spec.algorithm.algorithmSettings[0].value", "setting-range", an_algorithm("tpe", gamma="1")
+    ),
+    "setting NaN": rejected(
+        "spec.algorithm.algorithmSettings[0].value", "setting-range", an_algorithm("tpe", gamma="nan")
+    ),
+    "setting truth": rejected(
+        "spec.algorithm.algorithmSettings[0].value", "setting-choice", an_algorithm("tpe", multivariate="maybe")
+    ),
+    "setting choice": rejected(
+        "spec.algorithm.algorithmSettings[0].value", "setting-choice", an_algorithm("tpe", prior="round")
+    ),
+    "setting twice": rejected(
+        "spec.algorithm.algorithmSettings[1].name",
+        "setting-duplicate",
+        an_experiment(
+            algorithm={
+                "algorithmName": "tpe",
+                "algorithmSettings": [{"name": "gamma", "value": "0.2"}, {"name": "gamma", "value": "0.3"}],
+            }
+        ),
+    ),
+    "V17 empty": rejected(
+        "spec.earlyStopping.algorithmName", "early-stopping-name-missing", an_experiment(earlyStopping={})
+    ),
+    "V18 unknown": rejected(
+        "spec.earlyStopping.algorithmName",
+        "algorithm-unknown",
+        an_experiment(earlyStopping={"algorithmName": "medianstopp"}),
+    ),
+    "search as early stopping": rejected(
+        "spec.earlyStopping.algorithmName", "algorithm-role", an_experiment(earlyStopping={"algorithmName": "random"})
+    ),
+    "V19 unknown": rejected("spec.resumePolicy", "resume-policy", an_experiment(resumePolicy="Always")),
+    "V20 missing": rejected(TEMPLATE, "template-missing", an_experiment(trialTemplate=None)),
+    "V21 empty": rejected(
+        f"{TEMPLATE}.primaryContainerName", "primary-container-missing", with_template(primaryContainerName="")
+    ),
+    "V22 no success": rejected(
+        f"{TEMPLATE}.successCondition",
+        "condition-missing",
+        with_template(trialSpec={**a_job(), "kind": "Custom"}, failureCondition="status.bad"),
+    ),
+    "V22 no failure": rejected(
+        f"{TEMPLATE}.failureCondition",
+        "condition-missing",
+        with_template(trialSpec={**a_job(), "kind": "Custom"}, successCondition="status.ok"),
+    ),
+    "V23 missing": rejected(
+        f"{TEMPLATE}.trialParameters", "trial-parameters-missing", with_template(trialParameters=None)
+    ),
+    "V23 empty": rejected(f"{TEMPLATE}.trialParameters", "trial-parameters-missing", with_trial_parameters()),
+    "V24 neither": rejected(TEMPLATE, "template-source-missing", with_template(trialSpec=None, **CONDITIONS)),
+    "V25 both": rejected(TEMPLATE, "template-source-both", with_template(configMap=CONFIG_MAP)),
+    "V26 incomplete": rejected(
+        f"{TEMPLATE}.configMap.templatePath",
+        "config-map-field-missing",
+        with_template(trialSpec=None, configMap={**CONFIG_MAP, "templatePath": ""}, **CONDITIONS),
+    ),
+    "V27 no ConfigMap": rejected(
+        f"{TEMPLATE}.configMap.configMapName",
+        "template-config-map-missing",
+        with_template(trialSpec=None, configMap=CONFIG_MAP, **CONDITIONS),
+    ),
+    "V31 wrong": rejected(
+        f"{TEMPLATE}.trialParameters[1].reference",
+        "trial-parameter-reference-unknown",
+        with_trial_parameters(
+            ("learningRate", "lr"),
+            ("b", "wrong-ref"),
+            command="${trialParameters.learningRate} ${trialParameters.b}",
+        ),
+    ),
+    "V32 not used": rejected(
+        f"{TEMPLATE}.trialParameters[1].name",
+        "template-placeholder-missing",
+        with_trial_parameters(("learningRate", "lr"), ("b", "${trialSpec.Name}")),
+    ),
+    "V33 not declared": rejected(
+        f"{TEMPLATE}.trialSpec",
+        "template-placeholder-unknown",
+        with_trial_parameters(
+            ("learningRate", "lr"), command="${trialParameters.learningRate} ${trialParameters.depth}"
+        ),
+    ),
+    "parameter not used": rejected(
+        "spec.parameters[1].name",
+        "template-parameter-unused",
+        an_experiment(parameters=[a_double("lr"), a_double("momentum")]),
+    ),
+    "V35 name": rejected(
+        f"{TEMPLATE}.trialSpec.metadata.name", "template-metadata-fixed", with_job(metadata={"name": "x"})
+    ),
+    "V35 namespace": rejected(
+        f"{TEMPLATE}.trialSpec.metadata.namespace", "template-metadata-fixed", with_job(metadata={"namespace": "x"})
+    ),
+    "V36 no apiVersion": rejected(f"{TEMPLATE}.trialSpec.apiVersion", "template-kind-missing", with_job(apiVersion="")),
+    "V36 no kind": rejected(f"{TEMPLATE}.trialSpec.kind", "template-kind-missing", with_job(kind="")),
+    "V38 neither": rejected(
+        "spec",
+        "search-space-missing",
+        an_experiment(parameters=None, trialTemplate=a_template("${trialParameters.n}", {"n": "${trialSpec.Name}"})),
+    ),
+    "V39 both": rejected(
+        "spec",
+        "search-space-both",
+        an_experiment(nasConfig={"operations": [{"operationType": "conv"}]}),
+    ),
+    "V40 unknown": rejected("spec.parameters[0].parameterType", "parameter-type", a_space("float", min="0", max="1")),
+    "V40 missing": rejected("spec.parameters[0].parameterType", "parameter-type", a_space("", min="0", max="1")),
+    "V41 unknown": rejected(
+        f"{SPACE}.distribution", "distribution-unknown", a_space("double", min="1", max="2", distribution="loguni")
+    ),
+    "V42 double": rejected(SPACE, "feasible-space-empty", a_space("double")),
+    "V42 categorical": rejected(SPACE, "feasible-space-empty", a_space("categorical")),
+    "V43 int": rejected(f"{SPACE}.list", "list-not-applicable", a_space("int", min="1", max="2", list=["1"])),
+    "V43 double": rejected(f"{SPACE}.list", "list-not-applicable", a_space("double", min="1", max="2", list=["1"])),
+    "V44 no max": rejected(f"{SPACE}.max", "bounds-missing", a_space("int", min="1")),
+    "V44 no min": rejected(f"{SPACE}.min", "bounds-missing", a_space("double", max="1")),
+    "V45 categorical": rejected(SPACE, "bounds-not-applicable", a_space("categorical", list=["a"], max="1")),
+    "V45 discrete": rejected(SPACE, "bounds-not-applicable", a_space("discrete", list=["1"], step="1")),
+    "min not a number": rejected(f"{SPACE}.min", "bound-not-number", a_space("double", min="low", max="1")),
+    "max NaN": rejected(f"{SPACE}.max", "bound-not-number", a_space("double", min="0", max="nan")),
+    "max infinite": rejected(f"{SPACE}.max", "bound-not-number", a_space("double", min="0", max="inf")),
+    "max beyond a float": rejected(f"{SPACE}.max", "bound-not-number", a_space("double", min="0", max="1e999")),
+    "min with blank": rejected(f"{SPACE}.min", "bound-not-number", a_space("double", min=" 0", max="1")),
+    "int with fraction": rejected(f"{SPACE}.max", "bound-not-whole", a_space("int", min="1", max="2.0")),
+    "int beyond 64 bits": rejected(f"{SPACE}.max", "bound-not-whole", a_space("int", min="1", max=str(2**63))),
+    "int step with fraction": rejected(f"{SPACE}.step", "bound-not-whole", a_space("int", min="1", max="9", step=".5")),
+    "min above max": rejected(f"{SPACE}.min", "bounds-order", a_space("double", min="10", max="1")),
+    "step zero": rejected(f"{SPACE}.step", "step-not-positive", a_space("double", min="0", max="1", step="0")),
+    "step negative": rejected(f"{SPACE}.step", "step-not-positive", a_space("int", min="0", max="9", step="-1")),
+    "step too large": rejected(f"{SPACE}.step", "step-too-large", a_space("double", min="0.5", max="0.9", step="0.5")),
+    "logarithm of zero": rejected(
+        f"{SPACE}.min", "bound-not-logarithmic", a_space("double", min="0", max="1", distribution="logUniform")
+    ),
+    "logarithm of less": rejected(
+        f"{SPACE}.min", "bound-not-logarithmic", a_space("int", min="-5", max="1", distribution="logNormal")
+    ),
+    "distribution of choices": rejected(
+        f"{SPACE}.distribution",
+        "distribution-not-applicable",
+        a_space("categorical", list=["a"], distribution="normal"),
+    ),
+    "empty list beside bounds": (
+        a_space("discrete", min="1"),
+        [(SPACE, "bounds-not-applicable"), (f"{SPACE}.list", "list-empty")],
+    ),
+    "value twice": rejected(f"{SPACE}.list[2]", "list-duplicate", a_space("categorical", list=["a", "b", "a"])),
+    "parameter without name": (
+        an_experiment(parameters=[a_double("lr"), a_double("")]),
+        [("spec.parameters[1].name", "parameter-name-missing")],
+    ),
+    "parameter name twice": rejected(
+        "spec.parameters[1].name", "parameter-name-duplicate", an_experiment(parameters=[a_double("lr"), an_int("lr")])
+    ),
+    "operation's parameter": rejected(
+        "spec.nasConfig.operations[0].parameters[0].feasibleSpace.min",
+        "bounds-order",
+        an_architecture_search(an_int("size", low="9", high="1")),
+    ),
+    "V52 unknown": rejected(f"{COLLECTOR}.collector.kind", "collector-kind", a_collector("Stdout")),
+    "V52 empty": rejected(f"{COLLECTOR}.collector.kind", "collector-kind", a_collector("")),
+    "V47 relative": rejected(
+        f"{COLLECTOR}.source.fileSystemPath.path", "metrics-path", a_path(path="logs/metrics.log")
+    ),
+    "V47 directory": rejected(
+        f"{COLLECTOR}.source.fileSystemPath.kind", "metrics-path-kind", a_path(path="/logs", kind="Directory")
+    ),
+    "V48 unknown": rejected(f"{COLLECTOR}.source.fileSystemPath.format", "metrics-format", a_path(format="text")),
+    "V49 empty filter": rejected(
+        f"{COLLECTOR}.source.filter",
+        "filter-with-json",
+        a_collector("File", {"fileSystemPath": {"format": "JSON"}, "filter": {}}),
+    ),
+    "V50 relative": rejected(
+        f"{COLLECTOR}.source.fileSystemPath.path", "metrics-path", a_path("TensorFlowEvent", path="events")
+    ),
+    "V50 file": rejected(
+        f"{COLLECTOR}.source.fileSystemPath.kind", "metrics-path-kind", a_path("TensorFlowEvent", kind="File")
+    ),
+    "V51 format": rejected(
+        f"{COLLECTOR}.source.fileSystemPath.format",
+        "metrics-format-not-applicable",
+        a_path("TensorFlowEvent", format="JSON"),
+    ),
+    "V53 and V54 port name, no path": (
+        a_collector("PrometheusMetric", {"httpGet": {"port": "Port", "path": "metrics"}}),
+        [
+            (f"{COLLECTOR}.source.httpGet.port", "metrics-port"),
+            (f"{COLLECTOR}.source.httpGet.path", "metrics-url-path"),
+        ],
+    ),
+    "V53 negative": rejected(
+        f"{COLLECTOR}.source.httpGet.port", "metrics-port", a_collector("PrometheusMetric", {"httpGet": {"port": -1}})
+    ),
+    "V54 relative": rejected(
+        f"{COLLECTOR}.source.httpGet.path",
+        "metrics-url-path",
+        a_collector("PrometheusMetric", {"httpGet": {"path": "metrics"}}),
+    ),
+    "V55 no container": rejected(
+        f"{COLLECTOR}.collector.customCollector", "collector-container-missing", a_collector("Custom")
+    ),
+    "V56 relative": rejected(
+        f"{COLLECTOR}.source.fileSystemPath",
+        "metrics-path-custom",
+        a_collector("Custom", {"fileSystemPath": {"path": "x", "kind": "File"}}, customCollector={"name": "c"}),
+    ),
+    "V56 no kind": rejected(
+        f"{COLLECTOR}.source.fileSystemPath",
+        "metrics-path-custom",
+        a_collector("Custom", {"fileSystemPath": {"path": "/x"}}, customCollector={"name": "c"}),
+    ),
+    "V57 File": rejected(f"{COLLECTOR}.source.filter.metricsFormat[0]", "filter-syntax", a_filter("[", kind="File")),
+    "V57 StdOut": rejected(f"{COLLECTOR}.source.filter.metricsFormat[1]", "filter-syntax", a_filter("(a)(b)", "[")),
+    "V57 look-ahead": rejected(f"{COLLECTOR}.source.filter.metricsFormat[0]", "filter-syntax", a_filter("(?=x)(a)(b)")),
+    "V58 one group": rejected(f"{COLLECTOR}.source.filter.metricsFormat[0]", "filter-groups", a_filter(r"loss=(\d+)")),
+    "V58 only one counts": rejected(
+        f"{COLLECTOR}.source.filter.metricsFormat[0]", "filter-groups", a_filter(r"(?:loss)=(\d+)")
+    ),
+    "V28 no reference": (
+        with_trial_parameters(("learningRate", "")),
+        [
+            (f"{TEMPLATE}.trialParameters[0].reference", "trial-parameter-incomplete"),
+            ("spec.parameters[0].name", "template-parameter-unused"),
+        ],
+    ),
+    "V28 brace": (
+        with_trial_parameters(("{learningRate}", "lr")),
+        [
+            (f"{TEMPLATE}.trialParameters[0].name", "trial-parameter-name"),
+            (f"{TEMPLATE}.trialSpec", "template-placeholder-unknown"),
+        ],
+    ),
+    "V29 twice": rejected(
+        f"{TEMPLATE}.trialParameters[1].name",
+        "trial-parameter-duplicate",
+        with_trial_parameters(("learningRate", "lr"), ("learningRate", "${trialSpec.Name}")),
+    ),
+    "V30 twice": rejected(
+        f"{TEMPLATE}.trialParameters[1].reference",
+        "trial-parameter-reference-duplicate",
+        with_trial_parameters(
+            ("learningRate", "lr"),
+            ("rate", "lr"),
+            command="${trialParameters.learningRate} ${trialParameters.rate}",
+        ),
+    ),
+}
+"""What breaks a rule, and the paths and origins of exactly the errors it gives."""
+
+ACCEPTED = {
+    "V1 one letter": an_experiment(name="a"),
+    "V1 forty characters": an_experiment(name="a" * 40),
+    "V2 zero": an_experiment(maxFailedTrialCount=0),
+    "V3 one": an_experiment(maxTrialCount=1, parallelTrialCount=1),
+    "V3 unbounded": an_experiment(maxTrialCount=None),
+    "V4 one": an_experiment(parallelTrialCount=1),
+    "V5 equal": an_experiment(maxFailedTrialCount=5, maxTrialCount=5),
+    "V5 unbounded": an_experiment(maxFailedTrialCount=5, maxTrialCount=None),
+    "V6 equal": an_experiment(parallelTrialCount=5, maxTrialCount=5),
+    "V10 given": an_objective(),
+    "V11 maximize": an_objective(type="maximize"),
+    "V12 with blanks inside": an_objective(objectiveMetricName="valid_1 auc"),
+    "V13 others": an_objective(additionalMetricNames=["accuracy", "Loss"]),
+    "goal zero": an_objective(goal=0),
+    "strategies": an_objective(
+        additionalMetricNames=["acc"],
+        metricStrategies=[{"name": "acc", "value": "latest"}, {"name": "loss", "value": "min"}],
+    ),
+    "V14 given": an_algorithm("random"),
+    "V15 given": an_algorithm("tpe", gamma="0.25", n_startup_trials="0", multivariate="true", prior="flat"),
+    "V16 settings only the service knows": an_algorithm("bayesianoptimization", anything="at all"),
+    "V17 absent": an_experiment(earlyStopping=None),
+    "V18 known": an_experiment(earlyStopping={"algorithmName": "medianstop"}),
+    "V19 Never": an_experiment(resumePolicy="Never"),
+    "V19 LongRunning": an_experiment(resumePolicy="LongRunning"),
+    "V19 FromVolume": an_experiment(resumePolicy="FromVolume"),
+    "V20 given": with_template(),
+    "V21 given": with_template(primaryContainerName="training"),
+    "V22 given": with_template(trialSpec={**a_job(), "kind": "CustomKind"}, **CONDITIONS),
+    "V23 given": with_trial_parameters(("learningRate", "lr")),
+    "V24 inline": with_template(trialSpec=a_job()),
+    "V25 inline only": with_template(configMap=None),
+    "V28 to V32 metadata": with_trial_parameters(
+        ("learningRate", "lr"),
+        ("name", "${trialSpec.Name}"),
+        ("space", "${trialSpec.Namespace}"),
+        ("kind", "${trialSpec.Kind}"),
+        command=" ".join(f"${{trialParameters.{name}}}" for name in ("learningRate", "name", "space", "kind")),
+    ),
+    "V31 names of an architecture search": an_architecture_search(),
+    "V33 variables of others": with_trial_parameters(
+        ("learningRate", "lr"),
+        command="echo ${HOME} $(VAR) {{x}} ${trialSpec.Name} ${trialParameters.learningRate}",
+    ),
+    "V35 labels": with_job(metadata={"labels": {"a": "b"}}),
+    "V36 another apiVersion": with_job(apiVersion="test/v1"),
+    "V38 parameters": an_experiment(),
+    "V39 nasConfig only": an_architecture_search(),
+    "V40 unknown by name": a_space("unknown", list=["a"]),
+    "V41 normal": a_space("double", min="-1", max="1", distribution="normal"),
+    "V41 logarithmic": a_space("int", min="1", max="64", distribution="logUniform"),
+    "V42 list": a_space("categorical", list=["a"]),
+    "V43 discrete list": a_space("discrete", list=["1", "2.5"]),
+    "V44 equal bounds": a_space("int", min="1", max="1"),
+    "V44 bare numbers": a_space("double", min=0, max=1e-3),
+    "V45 choices": a_space("categorical", list=["", "a b", "ü", True, 5]),
+    "step of the whole range": a_space("double", min="0.5", max="0.6", step="0.1"),
+    "step of one point": a_space("int", min="1", max="1", step="1"),
+    "uniform choices": a_space("categorical", list=["a"], distribution="uniform"),
+    "signed exponents": a_space("double", min="-1e-5", max="+1E+5"),
+    "V46 and V52 Push": a_collector("Push"),
+    "V47 and V48 File": a_path(path="/katib/mnist.log"),
+    "V48 JSON": a_path(format="JSON"),
+    "V49 TEXT with filter": a_filter(METRICS_FORMAT, kind="File"),
+    "V50 and V51 directory": a_path("TensorFlowEvent", path="/events", kind="Directory"),
+    "V53 and V54 text port": a_collector("PrometheusMetric", {"httpGet": {"port": "9090", "path": "/m"}}),
+    "V55 and V56 container": a_collector(
+        "Custom", {"fileSystemPath": {"path": "/x", "kind": "Directory"}}, customCollector={"name": "c", "image": "i"}
+    ),
+    "V57 and V58 filters": a_filter(METRICS_FORMAT, r"([\w-]+)=(Genotype.*)", r"(?P<n>a)(?P<v>b)"),
+}
+
+
+@pytest.mark.parametrize(("raw", "expected"), REJECTED.values(), ids=REJECTED)
+def test_a_broken_rule_is_reported_alone(raw: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+    assert sorted(broken_rules(raw)) == sorted(expected)
+
+
+@pytest.mark.parametrize("raw", ACCEPTED.values(), ids=ACCEPTED)
+def test_what_keeps_the_rules_is_accepted(raw: dict[str, Any]) -> None:
+    assert broken_rules(raw) == []
+
+
+@pytest.mark.parametrize("raw", [raw for raw, _ in REJECTED.values()], ids=REJECTED)
+def test_an_error_is_one_line_with_a_remedy(raw: dict[str, Any]) -> None:
+    for error in errors_of(raw):
+        assert re.fullmatch(r"[^\n]+: [^\n]+; [^\n]+[^\n.]", str(error))
+
+
+ELSEWHERE = {7, 8, 9, 26, 27, 34, 37, 46}
+"""Rules with tests of their own: updates, ConfigMaps, the inside of a Job, and what an installation offers."""
+
+
+@pytest.mark.parametrize("cases", [REJECTED, ACCEPTED], ids=["rejected", "accepted"])
+def test_every_rule_has_a_case(cases: dict[str, object]) -> None:
+    covered = set()
+    for case in cases:
+        for first, last in re.findall(r"V(\d+)(?: to V(\d+))?", case):
+            covered.update(range(int(first), int(last or first) + 1))
+
+    assert set(range(1, 59)) - ELSEWHERE - covered == set()
+
+
+LINES = {
+    "direction": (an_objective(type="minimise"), "spec.objective.type: ", "did you mean minimize?"),
+    "algorithm": (
+        an_algorithm("bayesian"),
+        'spec.algorithm.algorithmName: "bayesian" is unknown; ',
+        "did you mean bayesianoptimization? use one of random, grid, tpe, bayesianoptimization",
+    ),
+    "algorithm far from all": (
+        an_algorithm("zzz"),
+        'spec.algorithm.algorithmName: "zzz" is unknown; ',
+        "use one of random, grid, tpe, bayesianoptimization",
+    ),
+    "bounds": (
+        a_space("double", min="10", max="1"),
+        "spec.parameters[0].feasibleSpace.min: 10 is above max 1; ",
+        "swap the bounds or raise max",
+    ),
+    "type": (
+        a_space("integer", min="1", max="2"),
+        'spec.parameters[0].parameterType: "integer" is no parameter type; ',
+        "did you mean int? use one of double, int, discrete, categorical",
+    ),
+    "setting": (
+        an_algorithm("tpe", gama="1"),
+        'spec.algorithm.algorithmSettings[0].name: "gama" is no setting of tpe; ',
+        "did you mean gamma?",
+    ),
+    "setting out of range": (
+        an_algorithm("tpe", gamma="2"),
+        'spec.algorithm.algorithmSettings[0].value: "2" is out of range; ',
+        "choose gamma above 0 and below 1",
+    ),
+    "name": (
+        an_experiment(name="My_Demo"),
+        'metadata.name: "My_Demo" is not a DNS label; ',
+        "use lower case letters, digits and hyphens, beginning with a letter and ending with a letter or digit",
+    ),
+    "filter": (
+        a_filter("["),
+        f'{COLLECTOR}.source.filter.metricsFormat[0]: "[" is not an RE2 expression: missing ]: [; ',
+        "mend the expression",
+    ),
+    "step": (
+        a_space("double", min="0.5", max="0.9", step="1"),
+        "spec.parameters[0].feasibleSpace.step: 1 does not fit between min 0.5 and max 0.9; ",
+        "use at most 0.4",
+    ),
+    "placeholder without parameter": (
+        with_trial_parameters(
+            ("learningRate", "lr"), command="${trialParameters.learningRate} ${trialParameters.depth}"
+        ),
+        "spec.trialTemplate.trialSpec: placeholder ${trialParameters.depth} has no trial parameter; ",
+        "add a trial parameter named depth",
+    ),
+}
+
+
+@pytest.mark.parametrize(("raw", "start", "remedy"), LINES.values(), ids=LINES)
+def test_the_line_names_the_value_and_the_way_out(raw: dict[str, Any], start: str, remedy: str) -> None:
+    [line] = map(str, errors_of(raw))
+
+    assert line.startswith(start)
+    assert remedy in line
+
+
+def test_all_errors_come_at_once() -> None:
+    raw = an_experiment(
+        name="Bad", maxTrialCount="ten", parallelTrialCount=0, objective={"type": "min"}, algorithm={"name": "tpe"}
+    )
+
+    assert broken_rules(raw) == [
+        ("spec.algorithm.name", "field-unknown"),
+        ("spec.maxTrialCount", "value-type"),
+        ("metadata.name", "name-format"),
+        ("spec.parallelTrialCount", "parallel-not-positive"),
+        ("spec.objective.type", "objective-type"),
+        ("spec.objective.objectiveMetricName", "metric-missing"),
+        ("spec.algorithm.algorithmName", "algorithm-name-missing"),
+    ]
+
+
+ECHOES = {
+    "a missing block": an_experiment(objective="loss"),
+    "a missing bound": a_space("double", min=["0"], max="1"),
+    "a missing source": with_template(trialSpec="job.yaml", **CONDITIONS),
+    "an element": an_objective(additionalMetricNames=[{}]),
+    "a list": an_experiment(parameters=5, trialTemplate=a_template("${trialParameters.n}", {"n": "${trialSpec.Name}"})),
+}
+
+
+@pytest.mark.parametrize("raw", ECHOES.values(), ids=ECHOES)
+def test_a_value_that_cannot_be_read_is_not_reported_as_missing_too(raw: dict[str, Any]) -> None:
+    assert [origin for _, origin in broken_rules(raw)] == ["value-type"]
+
+
+def test_generate_name_takes_the_place_of_a_name() -> None:
+    raw = an_experiment()
+
+    for prefix, expected in (("demo-", []), ("a" * 36, ["name-length"]), ("9-", ["name-format"])):
+        raw["metadata"] = {"generateName": prefix}
+        assert [origin for _, origin in broken_rules(raw)] == expected
+
+
+@pytest.mark.parametrize("kind", ["PrometheusMetric", "TensorFlowEvent", "Custom"])
+def test_v46_a_collector_that_cannot_run_here_is_refused(kind: str) -> None:
+    raw = a_collector(kind, customCollector={"name": "c"})
+
+    [error] = errors_of(raw, collectors=("StdOut", "File"))
+
+    assert str(error) == (
+        f"spec.metricsCollectorSpec.collector.kind: {kind} is not available here; use one of File, StdOut"
+    )
+    assert error.origin == "collector-not-offered"

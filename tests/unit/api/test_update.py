@@ -1,0 +1,177 @@
+"""Rules V7 to V9 and the table of updates in Katib's admission."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from katib.api.defaults import with_defaults
+from katib.api.loading import decode_experiment
+from katib.api.types import Condition, Experiment
+from katib.api.validation import admit_update, describe_changes, is_restartable, validate_experiment, validate_update
+from katib.errors import InvalidError
+from tests.support.admission import Catalog
+from tests.support.experiments import a_double, a_job, a_template, an_experiment
+
+MAX_TRIALS = ("Succeeded", "ExperimentMaxTrialsReached")
+GOAL = ("Succeeded", "ExperimentGoalReached")
+FAILED = ("Failed", "ExperimentFailed")
+
+
+def stored(*, trials: int = 1, ended: tuple[str, str] | None = None, **spec: Any) -> Experiment:
+    """Return an experiment of up to ten trials as a store holds it."""
+    experiment = with_defaults(Experiment.decode(an_experiment(**{"maxTrialCount": 10, **spec})))
+    conditions = [Condition(type="Created", status="True"), Condition(type="Running", status="False")]
+    if ended:
+        conditions.append(Condition(type=ended[0], status="True", reason=ended[1]))
+    status = experiment.status.model_copy(update={"trials": trials, "conditions": tuple(conditions)})
+    return experiment.model_copy(update={"status": status})
+
+
+def rules_of(old: Experiment, **changed: Any) -> list[tuple[str, str]]:
+    """Return path and origin of what forbids a change of the experiment that `stored` made."""
+    new = with_defaults(Experiment.decode(an_experiment(**{"maxTrialCount": 10, **changed})))
+    return [(error.path, error.origin) for error in validate_update(old, new)]
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [{"parallelTrialCount": 5}, {"maxTrialCount": 20}, {"maxTrialCount": 2}, {"maxFailedTrialCount": 4}],
+    ids=["parallel", "more", "fewer", "failed"],
+)
+def test_counts_of_a_running_experiment_may_change(counts: dict[str, int]) -> None:
+    assert rules_of(stored(), **counts) == []
+
+
+def test_the_budget_may_be_lifted_altogether() -> None:
+    assert rules_of(stored(trials=10), maxTrialCount=None) == []
+
+
+def test_changed_counts_keep_their_own_rules() -> None:
+    assert rules_of(stored(), parallelTrialCount=11) == [("spec.parallelTrialCount", "parallel-above-max")]
+    assert rules_of(stored(), maxFailedTrialCount=-1) == [("spec.maxFailedTrialCount", "max-failed-negative")]
+
+
+@pytest.mark.parametrize("counts", [{"maxTrialCount": 7}, {"maxTrialCount": 6}], ids=["equal", "below"])
+def test_v8_a_budget_must_leave_a_trial_to_run(counts: dict[str, int]) -> None:
+    assert rules_of(stored(trials=7), **counts) == [("spec.maxTrialCount", "update-max-trials")]
+
+
+def test_v8_holds_for_any_change_once_all_trials_exist() -> None:
+    old = stored(trials=10, maxFailedTrialCount=2)
+
+    assert rules_of(old, maxFailedTrialCount=3) == [("spec.maxTrialCount", "update-max-trials")]
+
+
+def test_v9_an_algorithm_cannot_be_exchanged() -> None:
+    assert rules_of(stored(), algorithm={"algorithmName": "tpe"}) == [
+        ("spec.algorithm.algorithmName", "update-immutable")
+    ]
+
+
+@pytest.mark.parametrize("ended", [None, MAX_TRIALS, GOAL, FAILED], ids=["running", "budget", "goal", "failed"])
+def test_an_unchanged_spec_is_always_accepted(ended: tuple[str, str] | None) -> None:
+    assert rules_of(stored(trials=10, ended=ended)) == []
+
+
+def test_an_unchanged_experiment_is_not_judged_again() -> None:
+    """Its algorithm may have left the catalog since; it must still be possible to label and to delete it."""
+    old = stored()
+
+    assert validate_experiment(old, catalog=Catalog(), check_template=lambda *_: [], collectors=(), old=old) == []
+
+
+@pytest.mark.parametrize("policy", ["LongRunning", "FromVolume"])
+def test_a_used_up_budget_may_be_raised_when_the_policy_kept_the_state(policy: str) -> None:
+    old = stored(trials=10, ended=MAX_TRIALS, resumePolicy=policy)
+
+    assert is_restartable(old)
+    assert rules_of(old, resumePolicy=policy, maxTrialCount=11) == []
+
+
+ENDS = {
+    "budget, nothing kept": (MAX_TRIALS, "Never", "has ended, and resume policy Never does not let it go on"),
+    "goal": (GOAL, "LongRunning", "has reached its end before its budget and cannot go on"),
+    "failed": (FAILED, "FromVolume", "has failed and cannot go on"),
+}
+
+
+@pytest.mark.parametrize(("ended", "policy", "cause"), ENDS.values(), ids=ENDS)
+def test_v7_an_end_for_good_is_explained(ended: tuple[str, str], policy: str, cause: str) -> None:
+    old = stored(trials=10, ended=ended, resumePolicy=policy)
+    new = with_defaults(Experiment.decode(an_experiment(maxTrialCount=20, resumePolicy=policy)))
+
+    assert not is_restartable(old)
+    assert [str(error) for error in validate_update(old, new)] == [
+        f"spec.resumePolicy: the experiment {cause}; submit it under another name"
+    ]
+
+
+def test_a_policy_cannot_be_changed_after_the_end() -> None:
+    old = stored(trials=10, ended=MAX_TRIALS)
+
+    assert rules_of(old, maxTrialCount=20, resumePolicy="LongRunning") == [
+        ("spec.resumePolicy", "update-not-restartable"),
+        ("spec.resumePolicy", "update-immutable"),
+    ]
+
+
+def test_changes_are_named_field_by_field() -> None:
+    old = stored(parameters=[a_double("lr", high="0.5"), a_double("momentum")])
+    command = "train --lr ${trialParameters.learningRate}"
+    new = with_defaults(
+        Experiment.decode(
+            an_experiment(
+                maxTrialCount=20,
+                parameters=[a_double("lr", high="0.9")],
+                trialTemplate=a_template(trialSpec=a_job(command, backoffLimit=0)),
+                earlyStopping={"algorithmName": "medianstop"},
+            )
+        )
+    )
+
+    assert [str(change) for change in describe_changes(old, new)] == [
+        'spec.parameters[0].feasibleSpace.max: changed from "0.5" to "0.9"',
+        'spec.parameters[1]: removed {"name": "momentum", "parameterType": "double", "feasible...',
+        (
+            "spec.trialTemplate.trialSpec.spec.template.spec.containers[0].command[2]: "
+            'changed from "echo loss=${trialParameters.learningRate}" to "train --lr ${trialParameters.learningRate}"'
+        ),
+        "spec.trialTemplate.trialSpec.spec.backoffLimit: added 0",
+        "spec.maxTrialCount: changed from 10 to 20",
+        'spec.earlyStopping: added {"algorithmName": "medianstop"}',
+    ]
+
+
+def test_many_changes_are_counted_at_the_end() -> None:
+    errors = validate_update(
+        stored(parameters=[a_double(f"p{i}") for i in range(20)]),
+        stored(parameters=[a_double(f"q{i}") for i in range(20)]),
+    )
+
+    assert len(errors) == 11
+    assert str(errors[-1]) == "spec: 10 more fields changed; undo it, or submit the experiment under another name"
+
+
+def test_a_truth_value_is_not_a_number() -> None:
+    old, new = (stored(trialTemplate=a_template(trialSpec=a_job(suspend=value))) for value in (1, True))
+
+    assert [str(change) for change in describe_changes(old, new)] == [
+        "spec.trialTemplate.trialSpec.spec.suspend: changed from 1 to true"
+    ]
+
+
+def test_an_update_that_is_admitted_has_defaults() -> None:
+    raw = an_experiment(maxTrialCount=20)
+
+    assert admit_update(decode_experiment(raw, "default"), stored()).spec.resume_policy == "Never"
+
+
+def test_an_update_reports_fields_that_cannot_be_read_and_changes_together() -> None:
+    raw = an_experiment(maxTrialCount="ten", resumePolicy="LongRunning")
+
+    with pytest.raises(InvalidError) as failure:
+        admit_update(decode_experiment(raw, "default"), stored())
+
+    assert [error.origin for error in failure.value.errors] == ["value-type", "update-immutable"]
