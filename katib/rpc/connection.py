@@ -55,6 +55,7 @@ class Connection:
         result: Callable[[bytes, Metadata], Result],
         *,
         on_error: Callable[[Status], Result] | None = None,
+        timeout_seconds: float | None = None,
     ) -> Future[Result]:
         """Send a request; the future holds what `result` makes of the answer, or a KatibError.
 
@@ -63,11 +64,13 @@ class Connection:
             request: The serialised message.
             result: Turns the serialised answer and the trailing metadata into the result.
             on_error: Turns a status into a result, or raises; by default `fail`.
+            timeout_seconds: Another deadline than the usual one.
         """
+        timeout = self._timeout_seconds if timeout_seconds is None else timeout_seconds
         future: Future[Result] = Future()
         future.set_running_or_notify_cancel()
         try:
-            pending = self._open().unary_unary(method).future(request, timeout=self._timeout_seconds)
+            pending = self._open().unary_unary(method).future(request, timeout=timeout)
         except (UnavailableError, ValueError):  # ValueError: closed between our look and the call
             future.set_exception(self._closed_error())
             return future

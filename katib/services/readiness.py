@@ -1,0 +1,59 @@
+"""When is a service ready: when it answers a health check, and not a poll interval later."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+
+import grpc
+
+from katib.errors import KatibError
+from katib.rpc._generated import health_pb2
+
+if TYPE_CHECKING:
+    from katib.rpc.connection import Connection
+    from katib.rpc.errors import Metadata, Status
+
+_CHECK = "/grpc.health.v1.Health/Check"
+_CHECK_SECONDS = 1.0
+_CONNECT_SECONDS = 1.0
+
+# No health service, or one that does not know the name: then an answer is all there is to go by.
+_ANSWERS = frozenset({grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND})
+
+
+def accepts_connections(address: str) -> bool:
+    """Tell whether somebody listens at `unix:/path` or `127.0.0.1:port`.
+
+    gRPC could tell too, but after an attempt that failed it waits too long for the next.
+    """
+    is_path = address.startswith("unix:")
+    host, _, port = address.rpartition(":")
+    target: str | tuple[str, int] = port if is_path else (host, int(port))
+    with socket.socket(socket.AF_UNIX if is_path else socket.AF_INET) as probe:
+        probe.settimeout(_CONNECT_SECONDS)
+        try:
+            probe.connect(target)
+        except OSError:
+            return False
+    return True
+
+
+def is_serving(connection: Connection, service: str) -> bool:
+    """Ask a service that accepts connections whether it serves; returns within a second or so."""
+    request = health_pb2.HealthCheckRequest(service=service).SerializeToString()
+    try:
+        return connection.call(
+            _CHECK, request, _says_serving, on_error=_answers, timeout_seconds=_CHECK_SECONDS
+        ).result()
+    except KatibError:
+        return False
+
+
+def _says_serving(reply: bytes, _metadata: Metadata) -> bool:
+    status = health_pb2.HealthCheckResponse.FromString(reply).status
+    return bool(status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def _answers(status: Status) -> bool:
+    return status.code in _ANSWERS

@@ -1,0 +1,478 @@
+"""Service processes of all tempers, started for real and talked to over gRPC."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from katib.api.types import Experiment
+from katib.errors import TerminalError, UnavailableError
+from katib.processes.client import Processes
+from katib.rpc.clients import ServiceClient
+from katib.services.catalog import Catalog
+from katib.services.config import parse_config
+from katib.services.host import ServiceHost
+from katib.services.plan import ServiceId, ServicePlan
+from katib.services.supervisor import Timing
+from tests.support.experiments import an_experiment
+from tests.support.services import ScriptedSuggestion, eventually, serving, some_suggestions
+
+ROOT = Path(__file__).parents[2]
+SERVICE = ROOT / "tests" / "support" / "service_process.py"
+QUICK = Timing(call=20, start=20, stop=0.3, idle=60, first_pause=0.01, longest_pause=0.05)
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Processes]:
+    started = Processes()
+    started.start()
+    yield started
+    started.stop()
+
+
+class Hosts:
+    """Opens hosts for a test and closes them after it."""
+
+    def __init__(self, processes: Processes, directory: Path) -> None:
+        self.logs = directory / "logs"
+        self._processes = processes
+        self._opened: list[ServiceHost] = []
+
+    def open(self, *plans: ServicePlan, timing: Timing = QUICK, **options: Any) -> ServiceHost:
+        host = ServiceHost(
+            self._processes, self.logs, plans={plan.id: plan for plan in plans}, timing=timing, **options
+        )
+        self._opened.append(host)
+        return host
+
+    def close(self) -> None:
+        for host in self._opened:
+            host.close()
+
+
+@pytest.fixture
+def hosts(processes: Processes, tmp_path: Path) -> Iterator[Hosts]:
+    opened = Hosts(processes, tmp_path)
+    yield opened
+    opened.close()
+
+
+def a_plan(mode: str = "good", *, name: str = "fake", environment: Mapping[str, str] | None = None) -> ServicePlan:
+    return ServicePlan(
+        ServiceId(name),
+        command=("{python}", str(SERVICE), "{address}", mode),
+        environment={"PYTHONPATH": str(ROOT), **(environment or {})},
+        health_service="manager.v1beta1.Suggestion",
+    )
+
+
+def an_object(algorithm: str = "fake", *, name: str = "demo", **spec: Any) -> Experiment:
+    return Experiment.decode(an_experiment(name=name, algorithm={"algorithmName": algorithm}, **spec))
+
+
+def ready(host: ServiceHost, experiment: Experiment) -> ServiceClient:
+    client: ServiceClient = eventually(lambda: host.service_for(experiment), what="a ready service")
+    return client
+
+
+def ask(client: ServiceClient, experiment: Experiment, count: int = 1) -> Any:
+    return client.get_suggestions(experiment, (), current_request=count, total_request=count)
+
+
+def pid_behind(client: ServiceClient, experiment: Experiment) -> int:
+    return int(ask(client, experiment).result(20).assignments[0].assignments[0].value)
+
+
+def ended(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def failure(host: ServiceHost, experiment: Experiment) -> str:
+    def try_once() -> str:
+        try:
+            assert host.service_for(experiment) is None
+        except TerminalError as error:
+            return str(error)
+        return ""
+
+    text: str = eventually(try_once, what="a failed service")
+    return text
+
+
+# --- life -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_service_starts_on_demand_without_making_anybody_wait(hosts: Hosts) -> None:
+    host, experiment = hosts.open(a_plan()), an_object()
+    changes: list[tuple[str, str]] = []
+    host.on_change(lambda namespace, name: changes.append((namespace, name)))
+
+    began = time.monotonic()
+    at_first = host.service_for(experiment)
+    seconds = time.monotonic() - began
+    eventually(lambda: changes)
+    then = host.service_for(experiment)
+
+    assert at_first is None
+    assert seconds < 0.1
+    assert changes == [("default", "demo")]
+    assert then is not None
+    assert len(ask(then, experiment, 3).result(20).assignments) == 3
+
+
+def test_experiments_share_the_process_of_an_algorithm(hosts: Hosts) -> None:
+    host = hosts.open(a_plan(), a_plan(name="other"))
+    one, two, three = an_object(name="one"), an_object(name="two"), an_object("other", name="three")
+    for experiment in (one, two, three):
+        host.service_for(experiment)
+
+    pids = [pid_behind(ready(host, experiment), experiment) for experiment in (one, two, three)]
+
+    assert pids[0] == pids[1] != pids[2]
+
+
+def test_a_client_stays_the_same_as_long_as_its_service_lives(hosts: Hosts) -> None:
+    host, experiment = hosts.open(a_plan()), an_object()
+
+    assert ready(host, experiment) is host.service_for(experiment)
+
+
+def test_a_prewarmed_service_is_the_one_that_is_used(hosts: Hosts) -> None:
+    host, experiment = hosts.open(a_plan()), an_object()
+    host.prewarm("fake")
+    supervisor = host._supervisors[ServiceId("fake")]
+
+    ready(host, experiment)
+
+    assert host._supervisors[ServiceId("fake")] is supervisor
+
+
+def test_an_idle_service_stops_and_comes_back_when_needed(hosts: Hosts) -> None:
+    timing = Timing(start=20, stop=0.3, idle=0.05)
+    host, experiment = hosts.open(a_plan(), timing=timing), an_object()
+    first = pid_behind(ready(host, experiment), experiment)
+
+    host.release(experiment)
+    host.release(experiment)
+    eventually(lambda: ended(first), what="the idle end")
+    second = pid_behind(ready(host, experiment), experiment)
+
+    assert first != second
+
+
+def test_a_service_is_not_idle_while_one_of_its_experiments_goes_on(hosts: Hosts) -> None:
+    host = hosts.open(a_plan(), timing=Timing(start=20, stop=0.3, idle=0.0))
+    one, two = an_object(name="one"), an_object(name="two")
+    host.service_for(one)
+    host.service_for(two)
+    pid = pid_behind(ready(host, one), one)
+
+    host.release(one)
+
+    assert pid_behind(ready(host, two), two) == pid
+
+
+def test_closing_ends_every_process_and_removes_the_sockets(hosts: Hosts) -> None:
+    host, experiment = hosts.open(a_plan("stubborn")), an_object()
+    pid = pid_behind(ready(host, experiment), experiment)
+    sockets = host._sockets._path
+
+    host.close()
+
+    assert ended(pid)
+    assert not sockets.exists()
+    with pytest.raises(TerminalError, match="closed"):
+        host.service_for(experiment)
+
+
+def test_a_host_may_be_closed_while_services_start(hosts: Hosts) -> None:
+    host = hosts.open(a_plan("deaf"))
+    host.prewarm("fake")
+
+    began = time.monotonic()
+    host.close()
+
+    assert time.monotonic() - began < 5
+
+
+def test_sockets_lie_in_a_private_directory_with_a_short_path(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / ("long" * 40)))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    host = ServiceHost(processes, tmp_path)
+    directory = host._sockets._path
+
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+    assert len(str(host._sockets.new_path())) < 104
+    host.close()
+
+
+def test_socket_directories_of_dead_owners_are_removed(
+    processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    abandoned, alive, foreign = (tmp_path / name for name in ("katib-99999999-x", f"katib-{os.getpid()}-x", "katib-x"))
+    for directory in (abandoned, alive, foreign):
+        directory.mkdir()
+
+    ServiceHost(processes, tmp_path).close()
+
+    assert [d.exists() for d in (abandoned, alive, foreign)] == [False, True, True]
+
+
+# --- crashes ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_service_killed_in_mid_request_comes_back(hosts: Hosts, tmp_path: Path) -> None:
+    plan = a_plan("crash-once", environment={"MARK": str(tmp_path / "mark")})
+    host, experiment = hosts.open(plan), an_object()
+
+    lost = ask(ready(host, experiment), experiment).exception(20)
+    answer = eventually(lambda: _answer(host, experiment))
+
+    assert isinstance(lost, UnavailableError)
+    assert 'suggestion service "fake"' in str(lost)
+    assert len(answer.assignments) == 1
+
+
+def _answer(host: ServiceHost, experiment: Experiment) -> Any:
+    client = host.service_for(experiment)
+    if client is None:
+        return None
+    future = ask(client, experiment)
+    return None if future.exception(20) else future.result()
+
+
+def test_a_service_killed_while_many_wait_comes_back_for_all(hosts: Hosts) -> None:
+    host = hosts.open(a_plan())
+    experiments = [an_object(name=f"e{i}") for i in range(8)]
+    for experiment in experiments:
+        host.service_for(experiment)
+    pid = pid_behind(ready(host, experiments[0]), experiments[0])
+
+    with ThreadPoolExecutor(8) as threads:
+        os.kill(pid, signal.SIGKILL)
+        answers = list(threads.map(lambda e: eventually(lambda: _answer(host, e)), experiments))
+
+    pids = {answer.assignments[0].assignments[0].value for answer in answers}
+    assert len(pids) == 1
+    assert pids != {str(pid)}
+
+
+def test_a_service_that_dies_in_every_request_fails_with_how_it_died(hosts: Hosts) -> None:
+    host, experiment = hosts.open(a_plan("crash")), an_object()
+
+    def crash_again() -> str:
+        try:
+            _answer(host, experiment)
+        except TerminalError as error:
+            return str(error)
+        return ""
+
+    text = eventually(crash_again)
+
+    assert text.startswith('suggestion service "fake" was killed by SIGKILL (3 times in a row); its output is in ')
+
+
+def test_answers_in_between_keep_a_service_that_is_killed_often(hosts: Hosts) -> None:
+    host, experiment = hosts.open(a_plan()), an_object()
+    pids = set()
+    for _ in range(QUICK.max_failures + 2):
+        pid = int(eventually(lambda: _answer(host, experiment)).assignments[0].assignments[0].value)
+        pids.add(pid)
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda pid=pid: ended(pid))
+
+    assert len(pids) == QUICK.max_failures + 2
+
+
+def test_a_service_that_exits_at_once_fails_with_its_last_words(hosts: Hosts) -> None:
+    host, experiment = hosts.open(a_plan("exit")), an_object()
+    changes: list[tuple[str, str]] = []
+    host.on_change(lambda namespace, name: changes.append((namespace, name)))
+
+    text = failure(host, experiment)
+
+    assert text == (
+        'suggestion service "fake" exited with 3 (3 times in a row): fake: the package imaginary is missing;'
+        f" run pip install imaginary; its output is in {hosts.logs / 'suggestion-fake.log'}"
+    )
+    assert changes == [("default", "demo")]
+    assert failure(host, experiment) == text
+
+
+def test_an_experiment_that_comes_later_gets_a_new_attempt(hosts: Hosts) -> None:
+    host = hosts.open(a_plan("exit"))
+    failure(host, an_object(name="early"))
+
+    assert host.service_for(an_object(name="late")) is None
+
+
+def test_a_command_that_does_not_exist_fails_at_once(hosts: Hosts) -> None:
+    plan = ServicePlan(ServiceId("fake"), command=("katib-no-such-program", "{address}"))
+
+    text = failure(hosts.open(plan), an_object())
+
+    assert text.startswith('suggestion service "fake" cannot be started: ')
+    assert "katib-no-such-program" in text
+
+
+def test_a_process_that_never_listens_is_ended_and_named(hosts: Hosts) -> None:
+    timing = Timing(start=0.1, stop=0.1, first_pause=0.01)
+    host = hosts.open(a_plan("deaf"), timing=timing)
+
+    text = failure(host, an_object())
+
+    assert 'suggestion service "fake" did not serve within 0.1 s (3 times in a row)' in text
+
+
+def test_a_missing_package_is_answered_with_the_command_that_installs_it(hosts: Hosts) -> None:
+    hide = "import sys; sys.modules['skopt'] = None; from suggestion_services.base.server import main; sys.exit(main())"
+    plan = ServicePlan(
+        ServiceId("bayesianoptimization"),
+        command=("{python}", "-c", hide, "--algorithm", "bayesianoptimization", "--address", "{address}"),
+        environment={"PYTHONPATH": str(ROOT)},
+    )
+
+    text = failure(hosts.open(plan), an_object("bayesianoptimization"))
+
+    assert "pip install 'katib[bayesian]'" in text
+
+
+# --- slow ones --------------------------------------------------------------------------------------------------------
+
+
+def test_a_service_that_hangs_is_given_up_and_delays_nobody_else(hosts: Hosts) -> None:
+    timing = Timing(call=0.5, start=20, stop=0.3)
+    host = hosts.open(a_plan("hang", name="slow"), a_plan(name="quick"), timing=timing)
+    slow, quick = an_object("slow", name="a"), an_object("quick", name="b")
+    host.service_for(slow)
+    client = ready(host, quick)
+
+    pending = ask(ready(host, slow), slow)
+    answer = ask(client, quick).result(20)
+    error = pending.exception(20)
+
+    assert len(answer.assignments) == 1
+    assert str(error) == 'suggestion service "slow" did not answer within 0.5 s'
+
+
+def test_a_service_that_cannot_start_delays_nobody_else(hosts: Hosts) -> None:
+    host = hosts.open(a_plan("deaf", name="slow"), a_plan(name="quick"))
+    slow, quick = an_object("slow", name="a"), an_object("quick", name="b")
+    host.service_for(slow)
+
+    pid_behind(ready(host, quick), quick)
+
+    assert host.service_for(slow) is None
+
+
+def test_many_calls_at_once_are_all_answered(hosts: Hosts) -> None:
+    host, experiment = hosts.open(a_plan()), an_object()
+    client = ready(host, experiment)
+
+    futures = [ask(client, experiment, count) for count in range(1, 101)]
+
+    assert [len(future.result(20).assignments) for future in futures] == list(range(1, 101))
+
+
+def test_one_process_is_started_however_many_ask_at_once(hosts: Hosts) -> None:
+    host = hosts.open(a_plan())
+    experiments = [an_object(name=f"e{i}") for i in range(16)]
+    barrier = threading.Barrier(len(experiments))
+
+    def ask_at_once(experiment: Experiment) -> int:
+        barrier.wait(10)
+        return pid_behind(ready(host, experiment), experiment)
+
+    with ThreadPoolExecutor(len(experiments)) as threads:
+        assert len(set(threads.map(ask_at_once, experiments))) == 1
+
+
+# --- plugged in -------------------------------------------------------------------------------------------------------
+
+
+def test_a_service_without_health_is_ready_when_it_answers(hosts: Hosts) -> None:
+    host, experiment = hosts.open(a_plan("no-health")), an_object()
+
+    assert pid_behind(ready(host, experiment), experiment)
+
+
+def test_a_service_is_plugged_in_by_command_with_a_port(hosts: Hosts, tmp_path: Path) -> None:
+    config = parse_config(
+        f"algorithms: [{{name: mine, command: ['{{python}}', '{SERVICE}', '127.0.0.1:{{port}}', good],"
+        f" environment: {{PYTHONPATH: '{ROOT}'}}}}]",
+        source="katib.yaml",
+    )
+    catalog = Catalog(config.infos())
+    host = hosts.open(*config.plans(tmp_path).values(), catalog=catalog)
+    experiment = an_object("mine")
+
+    assert pid_behind(ready(host, experiment), experiment)
+
+
+def test_a_service_is_plugged_in_by_address(hosts: Hosts) -> None:
+    service = ScriptedSuggestion(lambda *_: some_suggestions(1))
+    with serving(service) as address:
+        config = parse_config(f'algorithms: [{{name: mine, address: "{address}"}}]', source="katib.yaml")
+        host = hosts.open(*config.plans(ROOT).values(), catalog=Catalog(config.infos()))
+        experiment = an_object("mine")
+        client = host.service_for(experiment)
+        assert client is not None
+        answer = ask(client, experiment).result(20)
+        host.release(experiment)
+
+    assert len(answer.assignments) == 1
+    assert "cannot be reached" in str(ask(client, experiment).exception(20))
+
+
+def test_an_algorithm_that_nobody_offers_is_refused(hosts: Hosts) -> None:
+    host = hosts.open(catalog=Catalog())
+
+    with pytest.raises(TerminalError) as caught:
+        host.service_for(an_object("sorcery"))
+
+    assert str(caught.value) == (
+        'suggestion service "sorcery" is not offered here; `katib algorithms` lists those that are'
+    )
+
+
+# --- our own ----------------------------------------------------------------------------------------------------------
+
+
+def test_our_own_algorithms_need_no_configuration(hosts: Hosts) -> None:
+    host = hosts.open(catalog=Catalog(), db_manager_address=lambda: "127.0.0.1:1")
+    experiment = an_object("random", earlyStopping={"algorithmName": "medianstop"})
+    client = ready(host, experiment)
+
+    client.validate(experiment).result(20)
+    answer = ask(client, experiment, 2).result(20)
+    rules = client.get_early_stopping_rules(experiment, ()).result(20)
+
+    assert len(answer.assignments) == 2
+    assert rules == ()
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="measures the start of a process on Linux")
+def test_random_is_ready_within_a_second(hosts: Hosts) -> None:
+    host, experiment = hosts.open(catalog=Catalog()), an_object("random")
+
+    began = time.monotonic()
+    ready(host, experiment)
+
+    assert time.monotonic() - began < 1.0

@@ -1,0 +1,70 @@
+"""A suggestion service in a process of its own that misbehaves on demand: `python service_process.py ADDRESS MODE`.
+
+Modes: `good`; `no-health` has no health service; `exit` prints a line and exits; `crash` dies in every GetSuggestions;
+`crash-once` dies in the first one of all processes that share the file MARK; `hang` never answers GetSuggestions;
+`deaf` never listens; `stubborn` ignores SIGTERM. A request for trial counts above 100 waits a second.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from katib.rpc._generated import api_pb2 as pb
+from katib.rpc._generated import api_pb2_grpc, health_pb2, health_pb2_grpc
+
+
+class Service(api_pb2_grpc.SuggestionServicer):
+    def __init__(self, mode: str) -> None:
+        self._mode = mode
+
+    def GetSuggestions(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802 - the wire's name
+        if self._mode == "crash":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self._mode == "crash-once" and not (mark := Path(os.environ["MARK"])).exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self._mode == "hang":
+            threading.Event().wait()
+        value = pb.ParameterAssignment(name="pid", value=str(os.getpid()))
+        assignments = pb.GetSuggestionsReply.ParameterAssignments(assignments=[value])
+        return pb.GetSuggestionsReply(parameter_assignments=[assignments] * request.current_request_number)
+
+    def ValidateAlgorithmSettings(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802 - the wire's name
+        return pb.ValidateAlgorithmSettingsReply()
+
+
+class Health(health_pb2_grpc.HealthServicer):
+    def Check(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802 - the wire's name
+        if request.service != "manager.v1beta1.Suggestion":
+            context.abort(grpc.StatusCode.NOT_FOUND, "as Katib's images do")
+        return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
+
+
+def main(address: str, mode: str) -> int:
+    if mode == "exit":
+        sys.stdout.write("fake: the package imaginary is missing; run pip install imaginary\n")
+        return 3
+    if mode == "stubborn":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if mode == "deaf":
+        threading.Event().wait()
+    server = grpc.server(ThreadPoolExecutor(max_workers=16))
+    api_pb2_grpc.add_SuggestionServicer_to_server(Service(mode), server)
+    if mode != "no-health":
+        health_pb2_grpc.add_HealthServicer_to_server(Health(), server)
+    server.add_insecure_port(address)
+    server.start()
+    server.wait_for_termination()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2]))
