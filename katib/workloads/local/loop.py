@@ -1,0 +1,126 @@
+"""One thread for the pipes, exits and timers of all local pods.
+
+Everything given to the loop runs on its thread, one call at a time, so what lives there needs no locks. A call must
+return soon: reads are bounded, and whatever may wait (stores, metrics) happens elsewhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import logging
+import os
+import selectors
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from katib.runtime.clock import Clock, SystemClock
+
+Call = Callable[[], None]
+
+_log = logging.getLogger(__name__)
+
+
+class Timer:
+    """A call that is planned. `cancel` from the loop's thread."""
+
+    __slots__ = ("call",)
+
+    def __init__(self, call: Call) -> None:
+        self.call: Call | None = call
+
+    def cancel(self) -> None:
+        """Forget the call; fine when it was made already."""
+        self.call = None
+
+
+class Loop:
+    """Selector, timers and a queue of calls. Only `call_soon`, `start` and `stop` may be used from other threads."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._selector = selectors.DefaultSelector()
+        self._calls: deque[Call] = deque()
+        self._timers: list[tuple[float, int, Timer]] = []
+        self._order = itertools.count()
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+        self._selector.register(self._wake_read, selectors.EVENT_READ, self._drain_wakeups)
+        self._stopping = False
+        self._closing = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="local-pods", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread after the calls that are queued now. Calls made later are dropped."""
+        self.call_soon(self._finish)
+        if self._thread.ident is not None:
+            self._thread.join()
+        with self._closing:
+            self._stopping = True
+            self._selector.close()
+            os.close(self._wake_read)
+            os.close(self._wake_write)
+
+    def call_soon(self, call: Call) -> None:
+        """Make a call on the loop's thread, after those that are queued already."""
+        self._calls.append(call)
+        with self._closing:
+            if not self._stopping:
+                with contextlib.suppress(BlockingIOError):  # the pipe is full of wake-ups: it will wake
+                    os.write(self._wake_write, b"\0")
+
+    def call_later(self, seconds: float, call: Call) -> Timer:
+        """Plan a call."""
+        timer = Timer(call)
+        heapq.heappush(self._timers, (self._clock.monotonic() + seconds, next(self._order), timer))
+        return timer
+
+    def watch(self, fd: int, readable: Call) -> None:
+        """Have a function called whenever a descriptor is readable, once per turn of the loop."""
+        self._selector.register(fd, selectors.EVENT_READ, readable)
+
+    def unwatch(self, fd: int) -> None:
+        """Stop watching a descriptor; one that is not watched is fine."""
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(fd)
+
+    def _finish(self) -> None:
+        self._stopping = True
+
+    def _run(self) -> None:
+        while not self._stopping:
+            for key, _ in self._selector.select(self._patience()):
+                self._guarded(key.data)
+            for _ in range(len(self._calls)):
+                self._guarded(self._calls.popleft())
+            self._fire()
+
+    def _patience(self) -> float | None:
+        if self._calls:
+            return 0.0
+        return max(0.0, self._timers[0][0] - self._clock.monotonic()) if self._timers else None
+
+    def _fire(self) -> None:
+        now = self._clock.monotonic()
+        while self._timers and self._timers[0][0] <= now:
+            timer = heapq.heappop(self._timers)[2]
+            if timer.call is not None:
+                self._guarded(timer.call)
+
+    def _guarded(self, call: Call) -> None:
+        """Make a call; a bug in one pod must not take the others along."""
+        try:
+            call()
+        except Exception:  # noqa: BLE001 - whatever it is, the log gets it and the loop goes on
+            _log.exception("Call failed on the loop of local pods")
+
+    def _drain_wakeups(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_read, 4096)

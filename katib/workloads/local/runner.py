@@ -1,0 +1,326 @@
+"""The controller of `batch/v1` Jobs on this machine: the Job controller and the kubelet of a cluster in one.
+
+Threads: the informer's follows the store, one worker reconciles, the loop's lives with the pods. A pod never touches
+the store and the worker never waits for a pod: pods change their record and ask for their job to be reconciled.
+
+Few writes: a status that is not final is written when it has held for a moment, so a job that ends at once is written
+once. A crash between the start of a process and that write is noticed by the job's directory, which is made first: a
+job that is not over and has one, or has a start time, was cut off. It starts from scratch, without its earlier metrics,
+and no failure is counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from katib.api.names import METRICS_REPORT_ANNOTATION
+from katib.api.types import format_time
+from katib.errors import ConflictError, KatibError, NotFoundError, UnavailableError
+from katib.processes.client import Processes
+from katib.runtime.clock import Clock, SystemClock
+from katib.runtime.controller import DONE, Controller, Result
+from katib.runtime.informer import Informer, InformerEvent
+from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.runtime.work_queue import WorkQueue
+from katib.workloads.local.delays import Delays
+from katib.workloads.local.directories import begin_directory, job_directory
+from katib.workloads.local.job_conditions import end_of
+from katib.workloads.local.job_plan import Plan, plan
+from katib.workloads.local.job_run import JobRun
+from katib.workloads.local.loop import Loop
+from katib.workloads.local.pod import Pod, PodTools
+from katib.workloads.local.prepare import Preparation, Rewrites, no_rewrites, prepare_pod
+from katib.workloads.local.tokens import Capacity, Tokens
+from katib.workloads.ports import MonitorFactory
+
+JOB = Kind("batch/v1", "Job")
+RESTARTED_ANNOTATION = "katib.kubeflow.org/started-anew"
+"""On a job: that it was cut off by an end of the engine, and when it was started again from scratch."""
+
+SETTLE_SECONDS = 0.02
+"""How long a status that is not final must hold before it is worth a write."""
+
+_TTL_RETRY_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+def _always(_job: Object) -> bool:
+    return True
+
+
+class LocalJobRunner:
+    """Runs the Jobs of a store as local processes. The questions may be asked from any thread.
+
+    Args:
+        store: Where the Jobs are.
+        processes: Starts processes; its owner starts it before us and stops it after us.
+        monitors: Makes the readers of the trials' output.
+        root: Directory of the pods' directories: `root/<namespace>/<job>/<pod>/`.
+        workspace: Working directory of containers that name none; the user's files are found there.
+        clock: Time.
+        capacity: What pods may lease; by default what the machine has.
+        delays: How long failures make wait.
+        rewrites: Paths of the containers that lie in the pod's directory.
+        may_delete: Whether a job that outlived its ttlSecondsAfterFinished may go; no while its trial needs it.
+        settle_seconds: How long a passing status must hold before it is written.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        processes: Processes,
+        monitors: MonitorFactory,
+        root: Path,
+        *,
+        workspace: Path,
+        clock: Clock | None = None,
+        capacity: Capacity | None = None,
+        delays: Delays | None = None,
+        rewrites: Rewrites = no_rewrites,
+        may_delete: Callable[[Object], bool] = _always,
+        settle_seconds: float = SETTLE_SECONDS,
+    ) -> None:
+        self._store = store
+        self._monitors = monitors
+        self._root = root
+        self._clock = clock or SystemClock()
+        self._delays = delays or Delays()
+        self._may_delete = may_delete
+        self._settle_seconds = settle_seconds
+        capacity = capacity or Capacity.of_machine()
+        self._preparation = Preparation(store, root, workspace, capacity, rewrites)
+        self._loop = Loop(self._clock)
+        self._tools = PodTools(self._loop, processes, monitors, Tokens(capacity), self._clock, self._delays)
+        self._runs: dict[Key, JobRun] = {}
+        self._ended = threading.Condition()
+        self._stopping = False
+        self._queue: WorkQueue[Key] = WorkQueue(self._clock)
+        self._controller = Controller("local-jobs", self._reconcile, self._queue)
+        self._informer: Informer[Object] = Informer(store, JOB, lambda job: job, clock=self._clock)
+        self._informer.add_handler(self._job_changed)
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start; jobs that an earlier engine left unfinished begin anew."""
+        self._root.mkdir(parents=True, exist_ok=True)
+        self._loop.start()
+        self._informer.start()
+        self._informer.wait_for_sync()
+        self._controller.start()
+
+    def stop(self, grace_seconds: float = 5.0) -> None:
+        """End all pods, politely, then after the grace period firmly; their jobs stay unfinished and resume later."""
+        self._stopping = True
+        self._informer.stop()
+        self._controller.stop()
+        self._write_what_ended()
+        pods = [pod for run in self._runs.values() for pod in run.unfinished_pods()]
+        for pod in pods:
+            self._loop.call_soon(partial(pod.stop, grace_seconds))
+        with self._ended:
+            self._ended.wait_for(lambda: all(p.record.is_finished for p in pods), grace_seconds + 5)
+        self._loop.stop()
+
+    def _write_what_ended(self) -> None:
+        """Conclude jobs whose last pod ended as we were told to stop, so that they are not run again."""
+        for key, run in list(self._runs.items()):
+            if run.pods and not run.unfinished_pods():
+                with contextlib.suppress(KatibError):  # the next start runs it anew
+                    self._reconcile(key)
+
+    # --- questions ----------------------------------------------------------------------------------------------------
+
+    def waiting_reason(self, namespace: str, name: str) -> str:
+        """Return why no pod of a job runs now; empty when one does or nothing is known."""
+        run = self._runs.get(Key(namespace, name))
+        if run is None:
+            return ""
+        records = run.records
+        return next((r.waiting for r in records if r.waiting and not r.is_finished), run.waiting)
+
+    def wait_until_gone(self, namespace: str, name: str, timeout_seconds: float | None = None) -> bool:
+        """Wait until no process of a deleted job is left; False when the time is up."""
+        key = Key(namespace, name)
+
+        def is_gone() -> bool:
+            run = self._runs.get(key)
+            return run is None or not run.unfinished_pods()
+
+        with self._ended:
+            return self._ended.wait_for(is_gone, timeout_seconds)
+
+    def log_files(self, namespace: str, name: str, container: str) -> Sequence[Path]:
+        """Return the logs of a container, one per pod that the job had, oldest first."""
+        found = job_directory(self._root, namespace, name).glob(f"*/{container}.log")
+        return sorted(found, key=lambda path: path.stat().st_mtime_ns)
+
+    def delete_files(self, namespace: str, name: str) -> None:
+        """Remove the directory of a job that is gone; none is fine."""
+        shutil.rmtree(job_directory(self._root, namespace, name), ignore_errors=True)
+
+    # --- reconciling --------------------------------------------------------------------------------------------------
+
+    def _job_changed(self, event: InformerEvent[Object]) -> None:
+        self._queue.add(event.key)
+
+    def _reconcile(self, key: Key) -> Result:
+        job = self._informer.get(key)
+        run = self._runs.get(key)
+        if run is not None and (job is None or run.uid != job["metadata"]["uid"] or _is_being_deleted(job)):
+            return self._let_go(key, run)
+        if job is None or _is_being_deleted(job):
+            return DONE
+        if run is None:
+            run = self._runs[key] = self._take_up(job)
+        run.observe(job)
+        try:
+            result = self._apply(key, run)
+        except NotFoundError:
+            return DONE  # deleted this moment; the cache will say so
+        if run.is_over and end_of(job.get("status") or {}):
+            del self._runs[key]
+        return result
+
+    def _take_up(self, job: Object) -> JobRun:
+        """Begin to run a job, from scratch when an earlier engine had begun."""
+        run = JobRun(job, status=dict(job.get("status") or {}))
+        if run.is_over:
+            return run
+        begun = begin_directory(self._root, job)
+        if begun or run.status.get("startTime"):
+            _log.warning("Job was cut off and starts anew", extra={"job": str(Key.of(job))})
+            self._monitors.discard(job)
+            note = f"the engine ended while the job ran; it was started anew at {format_time(self._clock.now())}"
+            self._annotate(run, {RESTARTED_ANNOTATION: note})
+            run.status = {}
+        return run
+
+    def _let_go(self, key: Key, run: JobRun) -> Result:
+        """End the pods of a job that was deleted; forget it when they are gone."""
+        unfinished = run.unfinished_pods()
+        for pod in unfinished:
+            self._loop.call_soon(pod.stop)
+        if not unfinished:
+            del self._runs[key]
+            self._announce_end()
+            self._queue.add(key)  # another job may have the name by now
+        return DONE
+
+    def _apply(self, key: Key, run: JobRun) -> Result:
+        job = {**run.job, "status": run.status}
+        decision = plan(job, run.records, self._clock.now(), started_at=run.started_at, delays=self._delays)
+        if decision.delete:
+            return self._delete(key, run)
+        run.started_at, run.waiting = decision.started_at, decision.waiting
+        self._stop_pods(run, decision)
+        for index in decision.start:
+            self._start_pod(key, run, index)
+        wait = self._write(run, decision)
+        if run.is_over and run.unwritten_since is None:
+            run.pods.clear()
+        return Result(_earliest(wait, self._seconds_until(decision)))
+
+    def _stop_pods(self, run: JobRun, decision: Plan) -> None:
+        for pod in run.pods:
+            if pod.record.name in decision.stop:
+                self._loop.call_soon(pod.stop)
+
+    def _start_pod(self, key: Key, run: JobRun, index: int | None) -> None:
+        try:
+            pod_plan = prepare_pod(run.job, index, self._preparation)
+        except UnavailableError as error:
+            run.waiting = str(error)
+            raise
+        pod = Pod(pod_plan, run.job, self._tools, partial(self._pod_changed, key))
+        run.pods.append(pod)
+        self._loop.call_soon(pod.start)
+
+    def _pod_changed(self, key: Key) -> None:
+        self._queue.add(key)
+        if self._stopping:
+            self._announce_end()
+
+    def _announce_end(self) -> None:
+        with self._ended:
+            self._ended.notify_all()
+
+    def _delete(self, key: Key, run: JobRun) -> Result:
+        if not self._may_delete(run.job):
+            return Result(_TTL_RETRY_SECONDS)
+        with contextlib.suppress(NotFoundError):
+            self._store.delete(JOB, key, uid=run.uid)
+        return DONE
+
+    def _seconds_until(self, decision: Plan) -> float | None:
+        if decision.wake_at is None:
+            return None
+        # Never early: waking a moment before the time would plan the same again at once.
+        return max(0.001, (decision.wake_at - self._clock.now()).total_seconds() + 0.001)
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def _write(self, run: JobRun, decision: Plan) -> float | None:
+        """Store the status if it changed and has settled; return in how many seconds to look again."""
+        run.status = decision.status
+        if run.status == run.stored_status:
+            run.unwritten_since = None
+            return None
+        now = self._clock.monotonic()
+        if run.unwritten_since is None:
+            run.unwritten_since = now
+        left = run.unwritten_since + self._settle_seconds - now
+        if not run.is_over and left > 0:
+            return left
+        if run.is_over and not run.explanation_written:
+            self._write_explanation(run)
+        self._with_retry(run, self._store.update_status, {"status": run.status})
+        run.unwritten_since = None
+        return None
+
+    def _write_explanation(self, run: JobRun) -> None:
+        texts = list(dict.fromkeys(r.explanation for r in run.records if r.explanation))
+        if texts:
+            self._annotate(run, {METRICS_REPORT_ANNOTATION: "; ".join(texts)})
+        run.explanation_written = True
+
+    def _annotate(self, run: JobRun, annotations: dict[str, str]) -> None:
+        merged = {**(run.job["metadata"].get("annotations") or {}), **annotations}
+        self._with_retry(run, self._store.update, {"metadata": {"annotations": merged}})
+
+    def _with_retry(self, run: JobRun, write: Callable[[Object], Object], changes: dict[str, Any]) -> None:
+        """Write changes to the job; when somebody else changed it meanwhile, once more on what it is now.
+
+        Raises:
+            ConflictError: It keeps changing.
+            NotFoundError: It is gone.
+        """
+        try:
+            run.wrote(write(_merged(run.job, changes)))
+        except ConflictError:
+            fresh = self._store.get(JOB, Key.of(run.job))
+            if fresh["metadata"]["uid"] != run.uid:
+                raise
+            run.wrote(fresh)
+            run.wrote(write(_merged(fresh, changes)))
+
+
+def _merged(job: Object, changes: dict[str, Any]) -> Object:
+    metadata = {**job["metadata"], **changes.get("metadata", {})}
+    return {**job, **changes, "metadata": metadata}
+
+
+def _is_being_deleted(job: Object) -> bool:
+    return bool(job["metadata"].get("deletionTimestamp"))
+
+
+def _earliest(*seconds: float | None) -> float | None:
+    return min((s for s in seconds if s is not None), default=None)
