@@ -11,8 +11,20 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ClauseElement, bindparam, delete, exists, insert, literal, select, update
+from sqlalchemy import (
+    ClauseElement,
+    ColumnElement,
+    UnaryExpression,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    literal,
+    select,
+    update,
+)
 from sqlalchemy.dialects import sqlite
+from sqlalchemy.sql.operators import custom_op
 
 from katib.runtime.objects import Key, Kind, Object
 from katib.stores import semantics
@@ -62,14 +74,29 @@ _DELETE_LABELS = _text(delete(object_labels).where(object_labels.c.object_id == 
 _DELETE_OWNERS = _text(delete(object_owners).where(object_owners.c.object_id == _ID))
 
 
+def _searched(column: ColumnElement[str]) -> ColumnElement[str]:
+    return column
+
+
+def _not_searched(column: ColumnElement[str]) -> ColumnElement[str]:
+    """Return a column behind a unary plus, which keeps SQLite from searching by it.
+
+    It knows no numbers about the tables and would rather read all trials of a namespace than the few with a label.
+    """
+    return UnaryExpression(column, operator=custom_op("+"))
+
+
 @cache
 def _select_listed(*, namespaced: bool, label_count: int, owned: bool) -> str:
     """Return the statement of a list call with these conditions."""
-    conditions = [_IS_OF_KIND, *map(_labeled, range(label_count))]
-    if namespaced:
-        conditions.append(_IS_IN_NAMESPACE)
-    if owned:
-        conditions.append(_IS_OWNED)
+    searched = [*map(_labeled, range(label_count)), *([_IS_OWNED] if owned else [])]
+    column = _not_searched if searched else _searched
+    conditions = [
+        *searched,
+        column(objects.c.kind) == bindparam("b_kind"),
+        column(objects.c.api_version) == bindparam("b_api_version"),
+        *([column(objects.c.namespace) == bindparam("b_namespace")] if namespaced else []),
+    ]
     return _text(select(objects.c.body).where(*conditions).order_by(objects.c.id))
 
 
