@@ -185,9 +185,7 @@ def test_a_summary_uses_only_usable_numbers(log: Log, texts: list[str], expected
     log.report("a", [reading(text, second=index) for index, text in enumerate(texts)])
 
     low, high, latest = expected
-    assert log.summarize("a", ["loss"]) == Observation(
-        metrics=(Metric(name="loss", min=low, max=high, latest=latest),)
-    )
+    assert log.summarize("a", ["loss"]) == Observation(metrics=(Metric(name="loss", min=low, max=high, latest=latest),))
 
 
 def test_a_summary_keeps_the_order_asked_for_and_marks_what_is_missing(log: Log) -> None:
@@ -196,7 +194,7 @@ def test_a_summary_keeps_the_order_asked_for_and_marks_what_is_missing(log: Log)
     summary = log.summarize("a", ["b", "c", "a"])
 
     assert summary is not None
-    assert [(metric.name, metric.latest) for metric in summary.metrics] == [("b", "2"), ("c", "unavailable"), ("a", "1")]
+    assert [(m.name, m.latest) for m in summary.metrics] == [("b", "2"), ("c", "unavailable"), ("a", "1")]
 
 
 @pytest.mark.parametrize("metrics", [["loss"], ["loss", "accuracy"], []], ids=["unknown", "second known", "none asked"])

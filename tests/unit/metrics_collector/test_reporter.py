@@ -1,0 +1,314 @@
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from katib.errors import InternalError, UnavailableError
+from katib.observations import MemoryObservationLog
+from metrics_collector.reporter import Reporter
+from tests.support.observations import FaultyLog, eventually, reading
+
+
+@pytest.fixture
+def memory() -> MemoryObservationLog:
+    return MemoryObservationLog()
+
+
+@pytest.fixture
+def log(memory: MemoryObservationLog) -> FaultyLog:
+    return FaultyLog(memory)
+
+
+@pytest.fixture
+def reporter(log: FaultyLog) -> Iterator[Reporter]:
+    reporter = Reporter(log, max_batch=100, max_waiting=1000, first_pause_seconds=0.001, last_pause_seconds=0.004)
+    yield reporter
+    reporter.close(5)
+
+
+def values(memory: MemoryObservationLog, trial: str = "a") -> list[str]:
+    return [log.value for log in memory.read(trial)[0]]
+
+
+def flushed(reporter: Reporter, trial: str = "a") -> None:
+    done = threading.Event()
+    reporter.flush(trial, done.set)
+
+    assert done.wait(5)
+
+
+class Fault:
+    """Refuses calls while it is on."""
+
+    def __init__(self, error: Exception, *, trial: str = "") -> None:
+        self.on = True
+        self._error = error
+        self._trial = trial
+
+    def __call__(self, trials: Sequence[str]) -> None:
+        if self.on and (not self._trial or self._trial in trials):
+            raise self._error
+
+
+class Gate:
+    """Holds calls back until it is opened."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Event()
+        self.opened = threading.Event()
+
+    def __call__(self, _trials: Sequence[str]) -> None:
+        self.entered.set()
+        assert self.opened.wait(5)
+
+
+def test_what_was_reported_before_a_flush_is_stored_when_it_is_done(
+    reporter: Reporter, memory: MemoryObservationLog
+) -> None:
+    reporter.report("a", [reading("1"), reading("2")])
+    reporter.report("a", [reading("3")])
+
+    flushed(reporter)
+
+    assert values(memory) == ["1", "2", "3"]
+
+
+def test_a_flush_of_nothing_is_done_at_once(reporter: Reporter) -> None:
+    flushed(reporter, "nobody")
+
+
+def test_readings_are_stored_without_a_flush(reporter: Reporter, memory: MemoryObservationLog) -> None:
+    reporter.report("a", [reading("1")])
+
+    eventually(lambda: values(memory) == ["1"])
+
+
+def test_readings_wait_for_company(log: FaultyLog) -> None:
+    reporter = Reporter(log, max_age_seconds=30)
+    for number in range(10):
+        reporter.report("a", [reading(str(number))])
+        reporter.report("b", [reading(str(number))])
+    reporter.close(5)
+
+    assert log.calls == [{"a": 10, "b": 10}]
+
+
+def test_a_full_batch_does_not_wait(log: FaultyLog, memory: MemoryObservationLog) -> None:
+    reporter = Reporter(log, max_batch=10, max_age_seconds=30)
+    reporter.report("a", [reading(str(number)) for number in range(10)])
+
+    eventually(lambda: len(values(memory)) == 10)
+    reporter.close(5)
+
+
+def test_batches_are_bounded_and_keep_the_order(
+    reporter: Reporter, log: FaultyLog, memory: MemoryObservationLog
+) -> None:
+    expected = [str(number) for number in range(1050)]
+    for start in range(0, 1050, 50):
+        reporter.report("a", [reading(value) for value in expected[start : start + 50]])
+
+    flushed(reporter)
+
+    assert values(memory) == expected
+    assert max(sum(call.values()) for call in log.calls) <= 100
+
+
+def test_a_flushed_trial_does_not_wait_behind_a_noisy_one(reporter: Reporter, log: FaultyLog) -> None:
+    log.fault = gate = Gate()
+    reporter.report("noisy", [reading("0")] * 100)
+    assert gate.entered.wait(5)
+    reporter.report("noisy", [reading("0")] * 900)
+    reporter.report("a", [reading("1")])
+    done = threading.Event()
+    reporter.flush("a", done.set)
+
+    gate.opened.set()
+
+    assert done.wait(5)
+    eventually(lambda: sum(call.get("noisy", 0) for call in log.calls) == 1000)
+    assert [index for index, call in enumerate(log.calls) if "a" in call] == [1]
+
+
+def test_a_batch_is_kept_while_the_log_is_unavailable(
+    reporter: Reporter, log: FaultyLog, memory: MemoryObservationLog
+) -> None:
+    log.fault = fault = Fault(UnavailableError("katib.db: database is locked"))
+    for number in range(250):
+        reporter.report("a", [reading(str(number))])
+    reporter.report("b", [reading("0")])
+    eventually(lambda: len(log.calls) > 3)
+    assert values(memory) == []
+
+    fault.on = False
+    flushed(reporter)
+    flushed(reporter, "b")
+
+    assert values(memory) == [str(number) for number in range(250)]
+    assert values(memory, "b") == ["0"]
+
+
+def test_the_pauses_between_attempts_grow(log: FaultyLog) -> None:
+    log.fault = Fault(UnavailableError("down"))
+    reporter = Reporter(log, first_pause_seconds=0.01, last_pause_seconds=100)
+    reporter.report("a", [reading("1")])
+    reporter.flush("a", lambda: None)
+
+    eventually(lambda: len(log.calls) == 4)  # after 10, 20 and 40 ms
+    begin = time.monotonic()
+    eventually(lambda: len(log.calls) == 5)
+
+    assert time.monotonic() - begin > 0.04
+    reporter.close(0)
+
+
+def test_a_log_without_batches_is_asked_trial_by_trial_and_nothing_is_doubled(memory: MemoryObservationLog) -> None:
+    class PlainLog:
+        def __init__(self) -> None:
+            self.refuse_b = 3
+
+        def report(self, trial_name: str, logs: Sequence[object]) -> None:
+            if trial_name == "b" and self.refuse_b:
+                self.refuse_b -= 1
+                raise UnavailableError("down")
+            memory.report(trial_name, logs)  # type: ignore[arg-type]  # readings
+
+    reporter = Reporter(PlainLog(), first_pause_seconds=0.001, max_age_seconds=30)
+    for trial in "abc":
+        reporter.report(trial, [reading(trial)])
+
+    assert reporter.close(5) == 0
+    assert [values(memory, trial) for trial in "abc"] == [["a"], ["b"], ["c"]]
+
+
+def test_readings_refused_for_good_are_counted_and_the_others_stored(
+    reporter: Reporter, log: FaultyLog, memory: MemoryObservationLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.fault = Fault(InternalError("no such column"), trial="bad")
+    with caplog.at_level(logging.ERROR):
+        for trial in ("a", "bad", "b"):
+            reporter.report(trial, [reading(trial)])
+        for trial in ("bad", "a", "b"):
+            flushed(reporter, trial)
+
+    assert (values(memory, "a"), values(memory, "bad"), values(memory, "b")) == (["a"], [], ["b"])
+    assert reporter.lost == 1
+    assert [record.message for record in caplog.records] == ["observation log refused readings"]
+
+
+def test_backlogged_tells_when_too_much_waits(reporter: Reporter, log: FaultyLog) -> None:
+    log.fault = fault = Fault(UnavailableError("down"))
+    reporter.report("a", [reading("1")] * 999)
+    assert not reporter.backlogged
+
+    reporter.report("a", [reading("1")])
+    assert reporter.backlogged
+
+    fault.on = False
+    flushed(reporter)
+    assert not reporter.backlogged
+
+
+def test_discarded_readings_are_not_stored_and_their_flush_is_done(
+    reporter: Reporter, log: FaultyLog, memory: MemoryObservationLog
+) -> None:
+    log.fault = fault = Fault(UnavailableError("down"))
+    done = threading.Event()
+    reporter.report("a", [reading("1")] * 150)  # some of them under way, some waiting
+    reporter.report("b", [reading("2")])
+    reporter.flush("a", done.set)
+    eventually(lambda: len(log.calls) > 1)
+
+    reporter.discard("a")
+    fault.on = False
+    flushed(reporter, "b")
+
+    assert done.wait(5)
+    assert (values(memory, "a"), values(memory, "b")) == ([], ["2"])
+    assert reporter.close(5) == 0
+
+
+def test_discard_waits_for_the_call_that_is_storing(
+    reporter: Reporter, log: FaultyLog, memory: MemoryObservationLog
+) -> None:
+    log.fault = gate = Gate()
+    reporter.report("a", [reading("1")])
+    assert gate.entered.wait(5)
+    seen: list[list[str]] = []
+    thread = threading.Thread(target=lambda: (reporter.discard("a"), seen.append(values(memory))))
+    thread.start()
+
+    gate.opened.set()
+    thread.join(5)
+
+    assert seen == [["1"]]
+
+
+def test_closing_stores_what_waits(log: FaultyLog, memory: MemoryObservationLog) -> None:
+    reporter = Reporter(log, max_age_seconds=30, max_batch=10)
+    reporter.report("a", [reading(str(number)) for number in range(35)])
+
+    assert reporter.close(5) == 0
+    assert len(values(memory)) == 35
+
+
+def test_closing_gives_up_in_time_and_says_how_much_is_left(log: FaultyLog) -> None:
+    log.fault = Fault(UnavailableError("down"))
+    reporter = Reporter(log)
+    reporter.report("a", [reading("1")] * 7)
+    called = threading.Event()
+    reporter.flush("a", called.set)
+
+    assert reporter.close(0.05) == 7
+    assert not called.is_set()
+
+
+def test_a_closed_reporter_takes_no_more(log: FaultyLog) -> None:
+    reporter = Reporter(log)
+    reporter.close(5)
+
+    with pytest.raises(InternalError, match="closed"):
+        reporter.report("a", [reading("1")])
+    with pytest.raises(InternalError, match="closed"):
+        reporter.flush("a", lambda: None)
+
+
+def test_a_callback_that_fails_does_not_end_the_reporter(
+    reporter: Reporter, memory: MemoryObservationLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise ValueError
+
+    reporter.flush("a", fail)
+    reporter.report("b", [reading("1")])
+    flushed(reporter, "b")
+
+    assert values(memory, "b") == ["1"]
+    assert [record.message for record in caplog.records] == ["a flush could not be announced"]
+
+
+def test_many_threads_may_report_while_the_log_comes_and_goes(
+    reporter: Reporter, log: FaultyLog, memory: MemoryObservationLog
+) -> None:
+    def sometimes(_trials: Sequence[str]) -> None:
+        if len(log.calls) % 3:
+            raise UnavailableError("down")
+
+    def run(trial: str) -> None:
+        for number in range(200):
+            reporter.report(trial, [reading(str(number))])
+        flushed(reporter, trial)
+
+    log.fault = sometimes
+    threads = [threading.Thread(target=run, args=(f"t{number}",)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    for number in range(6):
+        assert values(memory, f"t{number}") == [str(index) for index in range(200)]
