@@ -214,10 +214,19 @@ class FakeTuningService:
                 "conditions": [condition("Created"), condition("Running"), *ends],
                 "trials": done,
                 "trialsSucceeded": done,
+                "currentOptimalTrial": self._optimum(namespace, name),
             }
             if ends:
                 status["completionTime"] = stamp(10 * done)
             self.put({**self.get("Experiment", namespace, name), "status": status})
+
+    def _optimum(self, namespace: str, name: str) -> Json:
+        best = self.best(namespace, name) or {}
+        return {
+            "bestTrialName": name_of(best),
+            "parameterAssignments": best["spec"]["parameterAssignments"],
+            "observation": best["status"]["observation"],
+        }
 
     def _play_trial(self, experiment: Json, index: int, pause_seconds: float) -> None:
         namespace, name = namespace_of(experiment), name_of(experiment)

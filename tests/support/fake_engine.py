@@ -1,0 +1,98 @@
+"""Stands in for `katib.engine` where the command line is tested: the same functions over a tuning service in memory.
+
+It differs from the real engine in that it keeps nothing on disk and that its trials are played, not run. Run as a
+program, it is the `katib` command over itself, for tests that need a real process; FAKE_PAUSE is how long each of its
+trials takes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+from katib.errors import FieldError, InvalidError
+from katib.tuning.reading import is_completed, name_of, namespace_of
+from katib.tuning.service import TuningService
+from tests.support.tuning import ALGORITHMS, FakeTuningService, condition
+
+
+class FakeEngine:
+    """Plays every unfinished experiment once it is started; trials of experiments named `bad...` fail."""
+
+    def __init__(self, service: FakeTuningService, pause_seconds: float) -> None:
+        self.service = service
+        self.started = self.stopped = False
+        self._pause = pause_seconds
+
+    def start(self) -> None:
+        self.started = True
+        threading.Thread(target=self._play, daemon=True).start()
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def _play(self) -> None:
+        for experiment in [e for e in self.service.experiments() if not is_completed(e)]:
+            namespace, name = namespace_of(experiment), name_of(experiment)
+            if not name.startswith("bad"):
+                self.service.play(namespace, name, pause_seconds=self._pause)
+                continue
+            failed = condition("Failed", "ExperimentFailed", "max failed count has reached")
+            status = {"conditions": [condition("Created"), failed], "trials": 1, "trialsFailed": 1}
+            self.service.put({**experiment, "status": status})
+
+
+class Catalog:
+    def all(self) -> Sequence[object]:
+        return ALGORITHMS
+
+
+def make_module(service: FakeTuningService, pause_seconds: float = 0) -> ModuleType:
+    """Return a module with the functions that the command line asks of `katib.engine`."""
+    module = ModuleType("katib.engine")
+    engines: list[FakeEngine] = []
+
+    @contextmanager
+    def open_engine(*, data_dir: Path, config: Path | None = None) -> Iterator[FakeEngine]:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        engine = FakeEngine(service, pause_seconds)
+        engines.append(engine)
+        yield engine
+
+    def open_offline(data_dir: Path) -> TuningService:
+        return service
+
+    def validate_document(
+        text: str, *, source: str, namespace: str | None = None, config: Path | None = None
+    ) -> Sequence[str]:
+        return service.validate(text, source=source, namespace=namespace)
+
+    def open_catalog(*, config: Path | None = None) -> Catalog:
+        return Catalog()
+
+    for function in (open_engine, open_offline, validate_document, open_catalog):
+        setattr(module, function.__name__, function)
+    module.engines = engines  # type: ignore[attr-defined]  # for assertions
+    return module
+
+
+def refuse(*_args: object, **_kwargs: object) -> Sequence[str]:
+    """Raise two field errors, as validation would."""
+    raise InvalidError(
+        [
+            FieldError("spec.parameters[0].feasibleSpace.min", "10 is above max 1", "swap the bounds", "bounds-order"),
+            FieldError("spec.algorithm.algorithmName", 'unknown algorithm "tpee"', "did you mean tpe", "algorithm"),
+        ]
+    )
+
+
+if __name__ == "__main__":
+    from katib.cli import main
+
+    sys.modules["katib.engine"] = make_module(FakeTuningService(), float(os.environ.get("FAKE_PAUSE", "0")))
+    sys.exit(main())

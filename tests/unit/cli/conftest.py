@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+
+from katib.cli import main
+from tests.support.fake_engine import make_module
+from tests.support.tuning import FakeTuningService
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Katib = Callable[..., Result]
+
+
+@pytest.fixture
+def service() -> FakeTuningService:
+    return FakeTuningService()
+
+
+@pytest.fixture
+def engine(service: FakeTuningService, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    module = make_module(service)
+    monkeypatch.setitem(sys.modules, "katib.engine", module)
+    return module
+
+
+@pytest.fixture(autouse=True)
+def _restore_process_state() -> Iterator[None]:
+    """Commands set up signals and logging for the whole process."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    root = logging.getLogger()
+    loggers, level = list(root.handlers), root.level
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    root.handlers[:], root.level = loggers, level
+
+
+@pytest.fixture
+def katib(
+    engine: ModuleType, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Katib:
+    """Run the command line in this process, in an empty directory that has a data directory."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("KATIB_HOME", "KATIB_SERVER", "KATIB_TOKEN", "KATIB_NAMESPACE"):
+        monkeypatch.delenv(name, raising=False)
+    # Nothing of ours listens on port 1, whatever runs on this machine.
+    monkeypatch.setattr("katib.cli.connection.DEFAULT_SERVER", "http://127.0.0.1:1")
+    (tmp_path / ".katib").mkdir()
+
+    def run(*args: str) -> Result:
+        code = main(args)
+        return Result(code, *capsys.readouterr())
+
+    return run

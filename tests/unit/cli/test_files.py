@@ -1,0 +1,86 @@
+"""`katib validate` and `katib algorithms`: what needs neither server nor data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.support.fake_engine import refuse
+from tests.support.tuning import document
+from tests.unit.cli.conftest import Katib
+
+
+def test_a_good_file_is_ok_and_its_notices_are_told(katib: Katib, tmp_path: Path) -> None:
+    (tmp_path / "good.yaml").write_text(document("good"))
+    result = katib("validate", "good.yaml")
+
+    assert result.code == 0
+    assert result.out == "good.yaml: ok\n"
+    assert result.err == "good.yaml: note: image none is not run here; the command runs on this machine\n"
+
+
+def test_every_error_is_a_line_that_begins_with_the_file(katib: Katib, tmp_path: Path, engine: ModuleType) -> None:
+    engine.validate_document = refuse  # type: ignore[attr-defined]
+    (tmp_path / "bad.yaml").write_text("{}")
+    result = katib("validate", "bad.yaml")
+
+    assert result.code == 2
+    assert result.out == ""
+    assert result.err.splitlines() == [
+        "bad.yaml: spec.parameters[0].feasibleSpace.min: 10 is above max 1; swap the bounds",
+        'bad.yaml: spec.algorithm.algorithmName: unknown algorithm "tpee"; did you mean tpe',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        pytest.param(None, "no such file or directory", id="missing"),
+        pytest.param(b"\xff\xfe", "byte 0 is not UTF-8", id="not-text"),
+        pytest.param(b" " * (4 * 1024 * 1024 + 1), "is larger than", id="huge"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_bad_input(
+    katib: Katib, tmp_path: Path, content: bytes | None, said: str
+) -> None:
+    if content is not None:
+        (tmp_path / "x.yaml").write_bytes(content)
+    result = katib("validate", "x.yaml")
+
+    assert result.code == 2
+    assert result.err.startswith(f"x.yaml: {said}")
+    assert result.err.count("\n") == 1
+
+
+def test_all_files_are_checked_even_when_the_first_is_bad(katib: Katib, tmp_path: Path) -> None:
+    (tmp_path / "good.yaml").write_text(document("good"))
+    result = katib("validate", "ghost.yaml", "good.yaml")
+
+    assert result.code == 2
+    assert result.out == "good.yaml: ok\n"
+
+
+def test_algorithms_are_listed_with_their_settings(katib: Katib) -> None:
+    out = katib("algorithms").out
+
+    assert "  random: Draws every parameter independently." in out
+    assert "    random_state  int, at least 0: Seed of the draws." in out
+    assert "its settings are known to its service only" in out
+    assert out.index("Early stopping algorithms:") < out.index("medianstop")
+
+
+def test_algorithms_as_json_have_the_names_of_the_rest_interface(katib: Katib) -> None:
+    (info,) = json.loads(katib("algorithms", "random", "-o", "json").out)
+
+    assert info["settings"][0]["atLeast"] == 0
+    assert info["readsHistory"] is False
+
+
+def test_an_unknown_algorithm_names_those_there_are(katib: Katib) -> None:
+    result = katib("algorithms", "tpee")
+
+    assert result.code == 2
+    assert "random, house-special, medianstop" in result.err

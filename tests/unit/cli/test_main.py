@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.unit.cli.conftest import Katib
+
+
+def test_a_misspelled_command_gets_the_nearest_one(katib: Katib) -> None:
+    result = katib("aply", "x.yaml")
+
+    assert result.code == 2
+    assert result.err == 'error: there is no command "aply"; did you mean `katib apply`?\n'
+
+
+def test_a_command_like_no_other_is_sent_to_the_help(katib: Katib) -> None:
+    assert katib("xyzzy").err == 'error: there is no command "xyzzy"; `katib --help` lists all commands\n'
+
+
+def test_a_wrong_option_is_one_line_with_a_remedy(katib: Katib) -> None:
+    result = katib("get", "--outputt", "json")
+
+    assert result.code == 2
+    assert result.err.startswith("error: no such option")
+    assert result.err.count("\n") == 1
+
+
+def test_an_unexpected_exception_is_a_bug_with_its_traceback_in_a_file(
+    katib: Katib, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def explode(*_args: object) -> None:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr("tests.support.tuning.FakeTuningService.experiments", explode)
+    result = katib("get")
+    (file,) = (tmp_path / ".katib").glob("katib-error-*.txt")
+
+    assert result.code == 1
+    assert result.err.startswith("error: ZeroDivisionError: division by zero; this is a bug, please report it with ")
+    assert result.err.count("\n") == 1
+    assert "Traceback" in file.read_text()
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from katib.cli import main; main(['--help']); "
+        "heavy = {'pydantic', 'rich', 'fastapi', 'httpx', 'sqlalchemy', 'optuna', 'numpy', 'grpc', 'yaml'}; "
+        "sys.exit(str(sorted(heavy & set(sys.modules))) if heavy & set(sys.modules) else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_way_to_the_first_trial_imports_no_web_framework_and_no_http_client() -> None:
+    code = (
+        "import sys; import katib.cli.run.command; "
+        "heavy = {'fastapi', 'httpx', 'sqlalchemy', 'optuna', 'numpy', 'rich', 'uvicorn'}; "
+        "sys.exit(str(sorted(heavy & set(sys.modules))) if heavy & set(sys.modules) else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_reader_who_leaves_early_gets_no_traceback() -> None:
+    command = f"{sys.executable} -m tests.support.fake_engine --help | head -n 1"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False)
+
+    assert done.stdout.startswith("Usage: katib")
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_every_shell_gets_a_completion_script(katib: Katib, shell: str) -> None:
+    assert "_KATIB_COMPLETE" in katib("completion", shell).out
+
+
+def test_the_version_is_printed(katib: Katib) -> None:
+    assert katib("version").out.startswith("katib 0.")

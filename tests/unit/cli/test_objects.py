@@ -1,0 +1,232 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from katib.rest.server import Server
+from katib.tuning.service import Diagnosis
+from tests.support.tuning import FakeTuningService, condition, document, make_experiment, make_trial
+from tests.unit.cli.conftest import Katib
+
+
+@pytest.fixture
+def played(service: FakeTuningService) -> FakeTuningService:
+    """A service in which `demo` ran three trials, and `waiting` none."""
+    service.submit(document("demo"), source="demo.yaml")
+    service.play("default", "demo")
+    service.put(make_experiment("waiting", condition("Created")))
+    return service
+
+
+@pytest.fixture
+def server(played: FakeTuningService) -> Iterator[str]:
+    with Server(played, host="127.0.0.1", port=0, token="secret") as running:
+        yield running.url
+
+
+def test_get_lists_experiments_in_aligned_columns(katib: Katib, played: FakeTuningService) -> None:
+    head, first, second = katib("get").out.splitlines()
+
+    assert head.split() == ["NAME", "STATE", "PROGRESS", "BEST", "AGE"]
+    assert first.split()[:3] == ["demo", "Succeeded", "3/3"]
+    assert second.split()[:4] == ["waiting", "Created", "0/12", "-"]
+    assert first.index("Succeeded") == head.index("STATE")
+
+
+def test_get_says_so_when_there_is_nothing(katib: Katib) -> None:
+    assert katib("get").err == "no experiments found\n"
+
+
+@pytest.mark.parametrize("words", [("get", "exp", "demo"), ("get", "demo")], ids=["with-kind", "name-only"])
+def test_get_prints_one_object_as_yaml(katib: Katib, played: FakeTuningService, words: tuple[str, ...]) -> None:
+    assert yaml.safe_load(katib(*words, "-o", "yaml").out)["metadata"]["name"] == "demo"
+
+
+def test_get_prints_a_listing_as_a_kubernetes_list(katib: Katib, played: FakeTuningService) -> None:
+    listing = json.loads(katib("get", "trials", "-o", "json").out)
+
+    assert listing["kind"] == "List"
+    assert len(listing["items"]) == 3
+
+
+def test_get_prints_names_for_other_programs(katib: Katib, played: FakeTuningService) -> None:
+    assert katib("get", "-o", "name").out.split() == ["experiment/demo", "experiment/waiting"]
+
+
+def test_get_of_all_namespaces_has_a_column_for_them(katib: Katib, played: FakeTuningService) -> None:
+    played.put(make_experiment("other", namespace="team"))
+
+    assert katib("get", "-A").out.splitlines()[-1].split()[:2] == ["team", "other"]
+
+
+def test_a_missing_object_is_one_line_and_bad_input(katib: Katib) -> None:
+    result = katib("get", "exp", "ghost")
+
+    assert result.code == 2
+    assert result.err == 'error: Experiment "ghost" does not exist in namespace default\n'
+
+
+def test_trials_are_sorted_by_objective_with_those_without_at_the_end(katib: Katib, played: FakeTuningService) -> None:
+    played.put(make_trial("demo-lost", condition("Failed", message="exit code 1"), index=9))
+    names = [line.split()[0] for line in katib("trials", "demo", "--sort", "objective").out.splitlines()[1:]]
+
+    assert names == ["demo-0002", "demo-0001", "demo-0000", "demo-lost"]
+
+
+def test_trials_can_be_chosen_by_state_in_any_case(katib: Katib, played: FakeTuningService) -> None:
+    played.put(make_trial("demo-lost", condition("Failed", message="exit code 1"), index=9))
+    result = katib("trials", "demo", "-s", "failed", "-o", "wide")
+
+    assert [line.split()[0] for line in result.out.splitlines()[1:]] == ["demo-lost"]
+    assert "exit code 1" in result.out
+
+
+def test_best_shows_metrics_and_parameters(katib: Katib, played: FakeTuningService) -> None:
+    assert katib("best", "demo").out.splitlines() == [
+        "Best trial: demo-0002",
+        "  loss   0.3",
+        "Parameters:",
+        "  x      0.3",
+    ]
+
+
+def test_best_without_a_value_says_how_to_learn_more(katib: Katib, played: FakeTuningService) -> None:
+    result = katib("best", "waiting")
+
+    assert result.code == 1
+    assert "`katib why waiting`" in result.err
+
+
+def test_metrics_are_a_table_or_a_csv_file(katib: Katib, played: FakeTuningService) -> None:
+    assert katib("metrics", "demo-0000").out.split()[3:] == ["2030-01-01T12:00:00Z", "loss", "0.5"]
+    assert katib("metrics", "demo-0000", "-o", "csv").out == "time,metric,value\n2030-01-01T12:00:00Z,loss,0.5\n"
+
+
+def test_logs_are_printed_as_they_were_written(katib: Katib, played: FakeTuningService) -> None:
+    played.write_log("default", "demo-0000", b"\x00 no newline")
+
+    assert katib("logs", "demo-0000").out == "loss=0.5\n\x00 no newline"
+    assert katib("logs", "demo-0000", "--tail", "1").out == "\x00 no newline"
+
+
+def test_describe_shows_budget_progress_best_and_events(katib: Katib, played: FakeTuningService) -> None:
+    out = katib("describe", "demo").out
+
+    for part in (
+        "3 trials, 2 at a time",
+        "3/3 (3 succeeded)",
+        "Best trial: demo-0002",
+        "JobSucceeded",
+        "minimize loss",
+    ):
+        assert part in out
+
+
+def test_describe_finds_a_trial_of_that_name(katib: Katib, played: FakeTuningService) -> None:
+    assert "loss=0.4" in katib("describe", "demo-0001").out
+
+
+def test_describe_of_nothing_says_where_to_look(katib: Katib) -> None:
+    result = katib("describe", "ghost")
+
+    assert result.code == 2
+    assert result.err.endswith("`katib get -A` lists all experiments\n")
+
+
+def test_why_puts_the_answer_first(katib: Katib, played: FakeTuningService) -> None:
+    played.explain(
+        "default",
+        Diagnosis("Trial", "t", "Failed", "t failed.", ("It was tried twice.",), ("Mend it.",), ("boom",)),
+    )
+
+    assert katib("why", "t").out.splitlines() == [
+        "t failed.",
+        "",
+        "  - It was tried twice.",
+        "",
+        "What you can do:",
+        "  - Mend it.",
+        "",
+        "The end of its output:",
+        "  | boom",
+    ]
+
+
+def test_apply_tells_what_became_of_each_file(katib: Katib, server: str, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.yaml").write_text(document(name))
+    result = katib("apply", "one.yaml", "-f", "two.yaml", "--server", server, "--token", "secret")
+
+    assert result.code == 0
+    assert result.out == "experiment/one created\nexperiment/two created\n"
+    assert result.err.count("note: image none is not run here") == 2
+
+
+def test_apply_goes_on_behind_a_broken_file_and_names_it(katib: Katib, server: str, tmp_path: Path) -> None:
+    (tmp_path / "broken.yaml").write_text("a sentence")
+    (tmp_path / "good.yaml").write_text(document("good"))
+    result = katib("apply", "broken.yaml", "good.yaml", "--server", server, "--token", "secret")
+
+    assert result.code == 2
+    assert result.out == "experiment/good created\n"
+    assert result.err.startswith("error: broken.yaml: ")
+    assert str(tmp_path) not in result.err
+
+
+def test_delete_removes_what_it_names(katib: Katib, server: str, played: FakeTuningService) -> None:
+    result = katib("delete", "experiment/demo", "ghost", "--server", server, "--token", "secret")
+
+    assert result.code == 2
+    assert result.out == "experiment/demo deleted\n"
+    assert 'Experiment "ghost" does not exist' in result.err
+    assert [e["metadata"]["name"] for e in played.experiments()] == ["waiting"]
+
+
+def test_a_server_that_wants_a_token_says_so(katib: Katib, server: str) -> None:
+    result = katib("get", "--server", server)
+
+    assert result.code == 1
+    assert result.err.startswith("error: send the server's token")
+
+
+def test_without_a_server_a_reading_command_opens_the_data_directory(katib: Katib, played: FakeTuningService) -> None:
+    assert katib("get").err == ""
+    assert "no server is asked; reading .katib" in katib("get", "-v").err
+
+
+def test_a_writing_command_needs_a_server(katib: Katib) -> None:
+    result = katib("delete", "demo")
+
+    assert result.code == 1
+    assert result.err == (
+        "error: no server answers at http://127.0.0.1:1; start one with `katib serve`, or use `katib run FILE`\n"
+    )
+
+
+def test_with_neither_server_nor_data_directory_the_error_names_both(katib: Katib, tmp_path: Path) -> None:
+    (tmp_path / ".katib").rmdir()
+    result = katib("get")
+
+    assert result.code == 1
+    assert "start `katib serve`, or give --server or --data-dir" in result.err
+
+
+def test_a_server_that_was_named_is_never_replaced_by_the_data_directory(
+    katib: Katib, played: FakeTuningService
+) -> None:
+    result = katib("get", "--server", "http://127.0.0.1:1")
+
+    assert result.code == 1
+    assert "no server answers at http://127.0.0.1:1" in result.err
+
+
+@pytest.mark.parametrize("url", ["nonsense", "ftp://host", "http://", "http://host:notaport"])
+def test_a_server_url_that_is_none_is_bad_input(katib: Katib, url: str) -> None:
+    result = katib("get", "--server", url)
+
+    assert result.code == 2
+    assert result.err.startswith(f'error: --server: "{url}" is no URL; write it like http')

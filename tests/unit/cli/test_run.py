@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.tuning import FakeTuningService, document
+from tests.unit.cli.conftest import Katib
+
+PROGRAM = [sys.executable, "-m", "tests.support.fake_engine"]
+ROOT = Path(__file__).parents[3]
+DEADLINE_SECONDS = 20
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "demo.yaml"
+    path.write_text(document("demo"))
+    return path
+
+
+def test_a_piped_run_prints_a_line_for_each_moment_and_a_summary(katib: Katib, file: Path) -> None:
+    result = katib("run", "demo.yaml")
+    lines = [re.sub(r"^\d\d:\d\d:\d\d ", "", line) for line in result.out.splitlines()]
+
+    assert result.code == 0
+    assert lines[0] == "demo: minimize loss, 3 trials, 2 at a time, random"
+    assert lines[-1].startswith("More:         katib why demo")
+    assert "demo succeeded: all 3 trials of its budget are done. (0s)" in lines
+    assert "Best trial: demo-0002" in lines
+    assert "Its output:   katib logs demo-0002" in lines
+
+
+def test_a_finished_experiment_is_told_again_without_running_it(
+    katib: Katib, file: Path, service: FakeTuningService
+) -> None:
+    katib("run", "demo.yaml")
+    trials = service.trials("default", "demo").total
+    result = katib("run", "demo.yaml")
+
+    assert result.code == 0
+    assert "demo succeeded" in result.out
+    assert service.trials("default", "demo").total == trials
+
+
+def test_a_failed_experiment_is_exit_code_one(katib: Katib, tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text(document("bad"))
+    result = katib("run", "bad.yaml")
+
+    assert result.code == 1
+    assert "bad failed: 1 trial failed or had no metrics, and maxFailedTrialCount is 1." in result.out
+
+
+def test_a_broken_file_starts_nothing(katib: Katib, tmp_path: Path, engine: ModuleType) -> None:
+    (tmp_path / "broken.yaml").write_text("a: b: c")
+    result = katib("run", "broken.yaml")
+
+    assert result.code == 2
+    assert result.err.startswith("error: broken.yaml")
+    assert not any(e.started for e in engine.engines)
+
+
+@pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)], ids=["json", "yaml"])
+def test_with_an_output_form_stdout_holds_the_experiment_only(
+    katib: Katib, file: Path, form: str, read: Callable[[str], Any]
+) -> None:
+    result = katib("run", "demo.yaml", "-o", form)
+
+    assert read(result.out)["status"]["conditions"][-1]["type"] == "Succeeded"
+    assert "demo: minimize loss" in result.err
+
+
+def test_quiet_prints_nothing_but_sets_the_exit_code(katib: Katib, file: Path) -> None:
+    assert katib("run", "demo.yaml", "-q") == (0, "", "")
+
+
+def test_later_commands_are_told_with_the_data_directory_of_the_run(katib: Katib, file: Path) -> None:
+    result = katib("run", "demo.yaml", "--data-dir", "elsewhere", "-n", "team")
+
+    assert "katib why demo -n team --data-dir elsewhere" in result.out
+
+
+def test_the_engine_is_stopped_at_the_end(katib: Katib, file: Path, engine: ModuleType) -> None:
+    katib("run", "demo.yaml")
+
+    assert [e.stopped for e in engine.engines] == [True]
+
+
+def test_a_terminal_gets_a_table_that_ends_with_the_summary(file: Path) -> None:
+    text, code = _run_on_a_terminal(["run", str(file)], cwd=file.parent, pause=0.3)
+
+    assert code == 0
+    assert "\x1b[" in text
+    for part in ("running", "parameters", "demo-0000", "best so far", "3/3 trials", "demo succeeded"):
+        assert part in text
+
+
+def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(file: Path) -> None:
+    with _start(file, pause=30) as process:
+        _read_until(process, "demo-0000 started")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=DEADLINE_SECONDS)
+
+    assert process.returncode == 130
+    assert "stopping; press Ctrl-C again to stop at once" in err
+    assert f"interrupted: 0 of 3 trials of demo are done and kept; `katib run {file}` goes on from there" in err
+
+
+def test_the_entry_point_turns_results_into_exit_codes(tmp_path: Path) -> None:
+    (tmp_path / "broken.yaml").write_text("[")
+    done = subprocess.run(
+        [*PROGRAM, "validate", "broken.yaml"], cwd=tmp_path, env=_environment(), capture_output=True, check=False
+    )
+
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"broken.yaml")
+
+
+def _environment(pause: float = 0) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), "FAKE_PAUSE": str(pause), "TERM": "xterm", "COLUMNS": "120"}
+
+
+def _start(file: Path, pause: float) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*PROGRAM, "run", str(file)],
+        cwd=file.parent,
+        env=_environment(pause),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _read_until(process: subprocess.Popen[str], words: str) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if words in line:
+            return
+    raise AssertionError(f"the program ended without saying {words!r}")
+
+
+def _run_on_a_terminal(args: list[str], *, cwd: Path, pause: float) -> tuple[str, int]:
+    controller, terminal = pty.openpty()
+    try:
+        process = subprocess.Popen(
+            [*PROGRAM, *args], cwd=cwd, env=_environment(pause), stdout=terminal, stderr=terminal, close_fds=True
+        )
+        os.close(terminal)
+        text = b"".join(_chunks(controller)).decode()
+        return text, process.wait(DEADLINE_SECONDS)
+    finally:
+        os.close(controller)
+
+
+def _chunks(descriptor: int) -> Iterator[bytes]:
+    end = time.monotonic() + DEADLINE_SECONDS
+    while select.select([descriptor], [], [], max(0, end - time.monotonic()))[0]:
+        try:
+            chunk = os.read(descriptor, 65536)
+        except OSError:  # the other side of a terminal was closed
+            return
+        if not chunk:
+            return
+        yield chunk
