@@ -159,7 +159,10 @@ class Reporter:
                     entry.logs.clear()
 
     def close(self, timeout_seconds: float) -> int:
-        """Store what waits, for at most so long, and end the thread; return the number of readings not stored."""
+        """Store what waits, for at most so long, and end the thread; return the number of readings not stored.
+
+        A call of the log that is under way when the time is up is not waited for; it may still store its batch.
+        """
         with self._changed:
             self._deadline = time.monotonic() + timeout_seconds
             self._changed.notify_all()

@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from katib.errors import InvalidError, UnavailableError
+from katib.observations import MemoryObservationLog
+from katib.rpc._generated import api_pb2 as pb
+from katib.rpc._generated import health_pb2
+from katib.rpc._generated.api_pb2_grpc import DBManagerStub
+from katib.rpc._generated.health_pb2_grpc import HealthStub
+from katib.rpc.db_manager import DbManagerClient, DbManagerServer, serve_db_manager
+from tests.support.observations import reading
+
+
+class BrokenLog(MemoryObservationLog):
+    """A log whose database is gone."""
+
+    def check(self) -> None:
+        raise UnavailableError("katib.db: disk I/O error; check the disk")
+
+    def delete(self, _trial_name: str) -> None:
+        self.check()
+
+    def report(self, _trial_name: str, _logs: object) -> None:
+        raise ValueError("a bug")
+
+
+@pytest.fixture
+def log() -> MemoryObservationLog:
+    return MemoryObservationLog()
+
+
+@pytest.fixture
+def server(log: MemoryObservationLog) -> Iterator[DbManagerServer]:
+    server = serve_db_manager(log, "127.0.0.1:0")
+    yield server
+    server.stop(0)
+
+
+@pytest.fixture
+def channel(server: DbManagerServer) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(server.address) as channel:
+        yield channel
+
+
+@pytest.fixture
+def broken() -> Iterator[grpc.Channel]:
+    server = serve_db_manager(BrokenLog(), "127.0.0.1:0")
+    with grpc.insecure_channel(server.address) as channel:
+        yield channel
+    server.stop(0)
+
+
+def stub(channel: grpc.Channel) -> Any:
+    return DBManagerStub(channel)
+
+
+def entry(time_stamp: str, name: str = "loss", value: str = "1") -> pb.MetricLog:
+    return pb.MetricLog(time_stamp=time_stamp, metric=pb.Metric(name=name, value=value))
+
+
+def report(channel: grpc.Channel, *entries: pb.MetricLog, trial: str = "a") -> None:
+    message = pb.ObservationLog(metric_logs=entries)
+    stub(channel).ReportObservationLog(pb.ReportObservationLogRequest(trial_name=trial, observation_log=message))
+
+
+def refusal(caught: pytest.ExceptionInfo[grpc.RpcError]) -> tuple[grpc.StatusCode, str]:
+    error: Any = caught.value
+    return error.code(), error.details()
+
+
+def test_a_reading_without_time_stamp_is_skipped(channel: grpc.Channel, log: MemoryObservationLog) -> None:
+    report(channel, entry("", value="1"), entry("2024-03-04T17:55:08Z", value="2"))
+
+    assert log.read("a")[0] == [reading("2")]
+
+
+def test_one_unreadable_time_stamp_fails_the_whole_report(channel: grpc.Channel, log: MemoryObservationLog) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        report(channel, entry("2024-03-04T17:55:08Z"), entry("2020-08-10T14:47:42"))
+
+    assert refusal(caught) == (
+        grpc.StatusCode.INVALID_ARGUMENT,
+        (
+            "observation_log.metric_logs[1].time_stamp: '2020-08-10T14:47:42' is no RFC 3339 time stamp; "
+            "write it as 2024-03-04T17:55:08Z"
+        ),
+    )
+    assert log.read("a")[0] == []
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(pb.ReportObservationLogRequest(trial_name="a"), id="no log"),
+        pytest.param(
+            pb.ReportObservationLogRequest(trial_name="a", observation_log=pb.ObservationLog()), id="empty log"
+        ),
+        pytest.param(
+            pb.ReportObservationLogRequest(
+                trial_name="a", observation_log=pb.ObservationLog(metric_logs=[pb.MetricLog()])
+            ),
+            id="empty reading",
+        ),
+    ],
+)
+def test_a_report_without_usable_reading_stores_nothing(
+    channel: grpc.Channel, log: MemoryObservationLog, request_: pb.ReportObservationLogRequest
+) -> None:
+    stub(channel).ReportObservationLog(request_)
+
+    assert log.read("a")[0] == []
+
+
+def test_a_reading_must_name_its_metric(channel: grpc.Channel) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        report(channel, pb.MetricLog(time_stamp="2024-03-04T17:55:08Z"))
+
+    assert refusal(caught) == (
+        grpc.StatusCode.INVALID_ARGUMENT,
+        "observation_log.metric_logs[0].metric.name: empty; name the metric",
+    )
+
+
+def test_a_call_must_name_its_trial(channel: grpc.Channel) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        stub(channel).DeleteObservationLog(pb.DeleteObservationLogRequest())
+
+    assert refusal(caught) == (grpc.StatusCode.INVALID_ARGUMENT, "trial_name: empty; name the trial")
+
+
+@pytest.mark.parametrize("field", ["start_time", "end_time"])
+def test_bounds_must_be_times(channel: grpc.Channel, field: str) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        stub(channel).GetObservationLog(pb.GetObservationLogRequest(trial_name="a", **{field: "yesterday"}))
+
+    code, details = refusal(caught)
+    assert code is grpc.StatusCode.INVALID_ARGUMENT
+    assert details.startswith(f"{field}: 'yesterday' is no RFC 3339 time stamp")
+
+
+@pytest.mark.parametrize(
+    ("sent", "returned"),
+    [
+        pytest.param("2024-03-04T17:55:08.500000Z", "2024-03-04T17:55:08.5Z", id="trailing zeros"),
+        pytest.param("2024-03-04T17:55:08Z", "2024-03-04T17:55:08Z", id="no fraction"),
+        pytest.param("2024-03-05T02:55:08.000001+09:00", "2024-03-04T17:55:08.000001Z", id="another zone"),
+        pytest.param("2024-03-04T17:55:08.123456789Z", "2024-03-04T17:55:08.123456Z", id="nanoseconds"),
+        pytest.param("0001-01-01T00:00:00Z", "0001-01-01T00:00:00Z", id="zero time"),
+    ],
+)
+def test_times_are_returned_in_utc_without_trailing_zeros(channel: grpc.Channel, sent: str, returned: str) -> None:
+    report(channel, entry(sent))
+    reply = stub(channel).GetObservationLog(pb.GetObservationLogRequest(trial_name="a"))
+
+    assert [log.time_stamp for log in reply.observation_log.metric_logs] == [returned]
+
+
+def test_a_failure_of_the_log_carries_the_code_of_its_class(broken: grpc.Channel) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        stub(broken).DeleteObservationLog(pb.DeleteObservationLogRequest(trial_name="a"))
+
+    assert refusal(caught) == (grpc.StatusCode.UNAVAILABLE, "katib.db: disk I/O error; check the disk")
+
+
+def test_a_bug_in_the_log_is_an_internal_error(broken: grpc.Channel) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        report(broken, entry("2024-03-04T17:55:08Z"))
+
+    assert refusal(caught) == (grpc.StatusCode.INTERNAL, "a bug")
+
+
+@pytest.mark.parametrize("service", ["", "grpc.health.v1.Health"])
+def test_health_is_serving_while_the_log_answers(channel: grpc.Channel, service: str) -> None:
+    health: Any = HealthStub(channel)
+    reply = health.Check(health_pb2.HealthCheckRequest(service=service))
+
+    assert reply.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_health_fails_with_unknown_when_the_log_does_not_answer(broken: grpc.Channel) -> None:
+    health: Any = HealthStub(broken)
+    with pytest.raises(grpc.RpcError) as caught:
+        health.Check(health_pb2.HealthCheckRequest())
+
+    assert refusal(caught) == (grpc.StatusCode.UNKNOWN, "katib.db: disk I/O error; check the disk")
+
+
+def test_health_of_an_unknown_service_is_unknown(channel: grpc.Channel) -> None:
+    health: Any = HealthStub(channel)
+    with pytest.raises(grpc.RpcError) as caught:
+        health.Check(health_pb2.HealthCheckRequest(service="grpc.health.v1.1.Health"))
+
+    assert refusal(caught) == (grpc.StatusCode.UNKNOWN, "unknown service 'grpc.health.v1.1.Health'")
+
+
+def test_a_client_without_server_says_which_one_it_misses(server: DbManagerServer) -> None:
+    server.stop(0)
+    client = DbManagerClient(server.address, timeout_seconds=2)
+
+    with pytest.raises(UnavailableError, match=rf"DB manager at {server.address}: "):
+        client.delete("a")
+    client.close()
+    with pytest.raises(UnavailableError, match="closed"):
+        client.delete("a")
+
+
+def test_a_refused_call_is_an_invalid_error_of_the_client(channel: grpc.Channel) -> None:
+    with pytest.raises(InvalidError) as caught:
+        DbManagerClient(channel).delete("")
+
+    assert [(error.path, error.origin) for error in caught.value.errors] == [("trial_name", "trial-name-required")]
+
+
+def test_an_address_in_use_is_refused(server: DbManagerServer) -> None:
+    with pytest.raises(UnavailableError, match=f"{server.address}: cannot listen there"):
+        serve_db_manager(MemoryObservationLog(), server.address)
