@@ -1,76 +1,65 @@
-"""The gate as an installation has it: a catalog with some algorithms, and the real look into templates."""
+"""Jobs that run on this machine, a machine to check them for, and what a check says about them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping
 from typing import Any
 
-from katib.api.algorithms import AlgorithmInfo, SettingSpec
-from katib.api.loading import Submission, decode_experiment
-from katib.api.types import Experiment, ParameterSpec, TrialTemplate
-from katib.api.validation import admit
-from katib.errors import FieldError, InvalidError
-from katib.templates import check_template, template_text
+from katib.errors import FieldError
+from katib.workloads.local.admission import HostCapacity, check_job
+from katib.workloads.local.admission.host import GIB
+
+PATH = "spec.trialTemplate.trialSpec"
+HOST = HostCapacity(cpus=2, memory_bytes=4 * GIB, gpus=1, user_id=1000, group_id=1000, search_path=os.environ["PATH"])
+
+Found = tuple[list[FieldError], list[str]]
 
 
-class Catalog:
-    """Algorithms by name. `tpe` declares its settings, the others leave them to their service."""
-
-    def __init__(self, *names: str, early_stopping: Sequence[str] = ("medianstop",)) -> None:
-        self._infos = [
-            *(AlgorithmInfo(name, settings=TPE_SETTINGS if name == "tpe" else None) for name in names),
-            *(AlgorithmInfo(name, early_stopping=True) for name in early_stopping),
-        ]
-
-    def find(self, name: str, *, early_stopping: bool = False) -> AlgorithmInfo | None:
-        return next((i for i in self._infos if i.name == name and i.early_stopping == early_stopping), None)
-
-    def all(self) -> Sequence[AlgorithmInfo]:
-        return self._infos
+def a_job(
+    *, spec: Mapping[str, Any] | None = None, pod: Mapping[str, Any] | None = None, **container: Any
+) -> dict[str, Any]:
+    """Return a Job that runs here, with these fields of its spec, its pod and its only container; None removes one."""
+    whole = {"name": "training", "command": ["sh", "-c", "echo loss=1"], **container}
+    pod_spec = {
+        "restartPolicy": "Never",
+        "containers": [{k: v for k, v in whole.items() if v is not None}],
+        **(pod or {}),
+    }
+    job_spec = {"template": {"spec": {k: v for k, v in pod_spec.items() if v is not None}}, **(spec or {})}
+    return {"apiVersion": "batch/v1", "kind": "Job", "spec": job_spec}
 
 
-TPE_SETTINGS = (
-    SettingSpec("n_startup_trials", "int", "10", "Random trials first.", at_least=0),
-    SettingSpec("gamma", "float", "", "Share of good trials.", above=0, below=1),
-    SettingSpec("multivariate", "bool", "false", "Model parameters together."),
-    SettingSpec("prior", "text", "flat", "Shape of the prior.", choices=("flat", "peaked")),
-)
-
-CATALOG = Catalog("random", "grid", "tpe", "bayesianoptimization")
-KATIB_CATALOG = Catalog(
-    *("random", "tpe", "multivariate-tpe", "bayesianoptimization", "cmaes", "sobol", "grid", "hyperband", "pbt"),
-    *("enas", "darts"),
-)
-"""Every algorithm of Katib, with settings that only the services judge."""
+def check(job: Mapping[str, Any], host: HostCapacity = HOST) -> Found:
+    """Return errors and notices."""
+    return check_job(job, PATH, host=host)
 
 
-def admitted(raw: dict[str, Any], *, catalog: Catalog = CATALOG, **options: Any) -> Experiment:
-    """Return the raw experiment as it would be stored."""
-    return admit_submission(decode_experiment(raw, "default"), catalog=catalog, **options)
+def errors_of(job: Mapping[str, Any], host: HostCapacity = HOST) -> list[str]:
+    """Return errors as text, without the path of the template."""
+    return [str(e).removeprefix(f"{PATH}.") for e in check(job, host)[0]]
 
 
-def admit_submission(submission: Submission, *, catalog: Catalog = CATALOG, **options: Any) -> Experiment:
-    """Admit a submission, whose own ConfigMaps are the only ones there are."""
-
-    def check(template: TrialTemplate, parameters: Sequence[ParameterSpec]) -> list[FieldError]:
-        try:
-            text = template_text(template, submission.config_map)
-        except InvalidError as error:
-            return list(error.errors)
-        return check_template(template, parameters, text)
-
-    return admit(submission, catalog=catalog, check_template=check, **options)
+def places_of(job: Mapping[str, Any], host: HostCapacity = HOST) -> list[tuple[str, str]]:
+    """Return path, below the template, and origin of every error."""
+    return [(e.path.removeprefix(f"{PATH}."), e.origin) for e in check(job, host)[0]]
 
 
-def errors_of(raw: dict[str, Any], **options: Any) -> list[FieldError]:
-    """Return everything that is wrong with a raw experiment."""
-    try:
-        admitted(raw, **options)
-    except InvalidError as error:
-        return list(error.errors)
-    return []
+def notices_of(job: Mapping[str, Any]) -> list[str]:
+    """Return the notices of a Job without errors."""
+    errors, notices = check(job)
+    assert errors == []
+    return [notice.replace(f"{PATH}.", "") for notice in notices]
 
 
-def broken_rules(raw: dict[str, Any], **options: Any) -> list[tuple[str, str]]:
-    """Return path and origin of each error."""
-    return [(error.path, error.origin) for error in errors_of(raw, **options)]
+def with_volume(source: dict[str, Any], mount_path: str, **container: Any) -> dict[str, Any]:
+    """Return a Job whose container mounts a volume there."""
+    mounts = [{"name": "v", "mountPath": mount_path}]
+    return a_job_with_volume(source, mounts, container)
+
+
+def a_job_with_volume(source: dict[str, Any], mounts: list[Any], container: dict[str, Any]) -> dict[str, Any]:
+    """Return a Job with volume `v` and these mounts."""
+    job = a_job(volumeMounts=mounts, **container)
+    job["spec"]["template"]["spec"]["volumes"] = [{"name": "v", **source}]
+    return job

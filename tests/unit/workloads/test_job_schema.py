@@ -53,7 +53,7 @@ def test_what_kubernetes_takes_is_fine(field: str, value: Any) -> None:
     ("field", "value", "error"),
     [
         (f"{CONTAINER}.comand", ["a"], "spec.template.spec.containers[0].comand: unknown field; did you mean command"),
-        (f"{CONTAINER}.workdir", "/", 
+        (f"{CONTAINER}.workdir", "/",
          "spec.template.spec.containers[0].workdir: unknown field; did you mean workingDir"),
         ("invalidSpec", {}, "invalidSpec: unknown field; remove it: a Job has no such field"),
         ("spec.template.spec.containers", {"a": 1},
@@ -66,11 +66,10 @@ def test_what_kubernetes_takes_is_fine(field: str, value: Any) -> None:
          "spec.template.spec.containers[0].env[0].value: 5 is not text; write it in quotes"),
         (f"{CONTAINER}.args.0", None, "spec.template.spec.containers[0].args[0]: null is not text; give text"),
         (f"{CONTAINER}.resources", {"limits": {"nvidia.com/gpu": [1]}},
-         
          LIMITS + '["nvidia.com/gpu"]: [1] is not a quantity; write it as 2, "500m" or "1Gi"'),
         ("metadata.labels", {"a": 5}, "metadata.labels.a: 5 is not text; write it in quotes"),
         ("metadata.labels", "a", 'metadata.labels: "a" is not a mapping; give a mapping'),
-        ("spec.template.spec.containers.0", "a", 
+        ("spec.template.spec.containers.0", "a",
          'spec.template.spec.containers[0]: "a" is not a mapping; give a mapping'),
         (f"{CONTAINER}.name", None,
          "spec.template.spec.containers[0].name: it is missing; give it: a Container needs name"),
