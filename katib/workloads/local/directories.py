@@ -17,25 +17,27 @@ def job_directory(root: Path, namespace: str, name: str) -> Path:
     return root / namespace / name
 
 
-def begin_directory(root: Path, job: Object) -> bool:
-    """Make an empty directory for a job; True when that very job had one, because an earlier engine had begun it.
+def was_begun(root: Path, job: Object) -> bool:
+    """Tell whether that very job has a directory, because an engine began to run it."""
+    uid: str = job["metadata"]["uid"]
+    return _uid_in(job_directory(root, *Key.of(job))) == uid
+
+
+def begin_directory(root: Path, job: Object) -> None:
+    """Make an empty directory for a job, in place of what an earlier run or an older job of that name left.
 
     Raises:
         UnavailableError: The disk cannot be written.
     """
     directory = job_directory(root, *Key.of(job))
-    uid = job["metadata"]["uid"]
     try:
-        begun = _uid_in(directory) == uid
-        if directory.exists():  # what is there belongs to the earlier run, or to an older job of the same name
+        if directory.exists():
             shutil.rmtree(directory)
         directory.mkdir(parents=True)
-        (directory / _JOB_FILE).write_text(json.dumps({"uid": uid}))
+        (directory / _JOB_FILE).write_text(json.dumps({"uid": job["metadata"]["uid"]}))
     except OSError as error:
-        raise UnavailableError(
-            f"cannot write {directory}: {error.strerror}; free space or change its rights"
-        ) from error
-    return begun
+        cause = f"cannot write {directory}: {error.strerror}"
+        raise UnavailableError(f"{cause}; free space or change its rights") from error
 
 
 def _uid_in(directory: Path) -> str | None:

@@ -30,7 +30,7 @@ from katib.runtime.informer import Informer, InformerEvent
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.runtime.work_queue import WorkQueue
 from katib.workloads.local.delays import Delays
-from katib.workloads.local.directories import begin_directory, job_directory
+from katib.workloads.local.directories import begin_directory, job_directory, was_begun
 from katib.workloads.local.job_conditions import end_of
 from katib.workloads.local.job_plan import Plan, plan
 from katib.workloads.local.job_run import JobRun
@@ -193,10 +193,7 @@ class LocalJobRunner:
     def _take_up(self, job: Object) -> JobRun:
         """Begin to run a job, from scratch when an earlier engine had begun."""
         run = JobRun(job, status=dict(job.get("status") or {}))
-        if run.is_over:
-            return run
-        begun = begin_directory(self._root, job)
-        if begun or run.status.get("startTime"):
+        if not run.is_over and (run.status.get("startTime") or was_begun(self._root, job)):
             _log.warning("Job was cut off and starts anew", extra={"job": str(Key.of(job))})
             self._monitors.discard(job)
             note = f"the engine ended while the job ran; it was started anew at {format_time(self._clock.now())}"
@@ -236,6 +233,8 @@ class LocalJobRunner:
 
     def _start_pod(self, key: Key, run: JobRun, index: int | None) -> None:
         try:
+            if not run.pods:
+                begin_directory(self._root, run.job)
             pod_plan = prepare_pod(run.job, index, self._preparation)
         except UnavailableError as error:
             run.waiting = str(error)
