@@ -28,6 +28,7 @@ from katib.api.types import (
     Trial,
     TrialAssignment,
 )
+from katib.api.validation.update import MAX_TRIALS_REACHED, is_restartable
 from katib.controllers.experiment.ledger import Tally
 from katib.controllers.objectives import objective_value, reaches_goal
 from katib.controllers.settings import FINISH, FINISH_ANNOTATION
@@ -35,7 +36,6 @@ from katib.controllers.suggestion.states import is_closed, is_exhausted
 from katib.controllers.trial_states import TrialState
 
 GOAL_REACHED = "ExperimentGoalReached"
-MAX_TRIALS_REACHED = "ExperimentMaxTrialsReached"
 SUGGESTION_END_REACHED = "ExperimentSuggestionEndReached"
 EXPERIMENT_FAILED = "ExperimentFailed"
 
@@ -239,17 +239,6 @@ def _wind_down(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
 
 
 # --- restart ----------------------------------------------------------------------------------------------------------
-
-
-def is_restartable(experiment: Experiment) -> bool:
-    """Tell whether a raised budget would set a finished experiment going again."""
-    end = find_condition(experiment.status.conditions, ExperimentCondition.SUCCEEDED)
-    return (
-        end is not None
-        and end.status == ConditionStatus.TRUE
-        and end.reason == MAX_TRIALS_REACHED
-        and experiment.spec.resume_policy in (ResumePolicy.LONG_RUNNING, ResumePolicy.FROM_VOLUME)
-    )
 
 
 def _may_restart(experiment: Experiment, status: ExperimentStatus) -> bool:

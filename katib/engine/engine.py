@@ -1,0 +1,226 @@
+"""The whole service on one machine: what is made, what it is given, and in which order it starts and stops.
+
+    submit -> store -> controllers -> Job object -> runner -> process -> collector -> reporter -> observation log
+                           |                                                                          |
+                           +-- suggestion services (gRPC) <---- early stopping reads ----- DBManager --+
+
+An engine is opened (files, processes), may be given work, is started (threads) and stopped. Opening and starting are
+apart so that an experiment can be refused before anything runs, and its suggestion service can come up meanwhile.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from katib.api.names import EXPERIMENT_LABEL
+from katib.api.types import Trial
+from katib.controllers.assembly import Caches, assemble
+from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
+from katib.controllers.settings import ControllerSettings
+from katib.controllers.trial_states import ACTIVE, state_of
+from katib.database import open_database
+from katib.diagnosis import JobFacts
+from katib.engine.diagnosing import Diagnostician
+from katib.engine.events import LoggedEvents
+from katib.engine.layout import Layout
+from katib.engine.monitoring import TrialMonitors
+from katib.engine.submission import WORKSPACE_ANNOTATION, ConfigMaps, Gate
+from katib.engine.trial_files import TrialFiles
+from katib.engine.tuning_service import LocalTuningService
+from katib.observations.sql import SqlObservationLog
+from katib.processes.client import Processes
+from katib.runtime.clock import SystemClock
+from katib.runtime.informer import InformerEvent
+from katib.runtime.objects import Key, Object
+from katib.services.catalog import Catalog
+from katib.services.config import ServicesConfig, read_config
+from katib.services.host import ServiceHost
+from katib.stores.events import EventLog
+from katib.stores.sql import SqlStore
+from katib.tuning.service import TuningService
+from katib.workloads.local.admission import HostCapacity
+from katib.workloads.local.runner import JOB, LocalJobRunner
+from metrics_collector.reporter import Reporter
+
+STATUS_KINDS = frozenset({EXPERIMENT, SUGGESTION, TRIAL, JOB})
+"""Kinds whose status is written by controllers only."""
+
+SWITCH_INTERVAL_SECONDS = 0.0005
+"""How long a thread may keep others waiting for the interpreter. A change passes through half a dozen threads between
+the end of one trial and the start of the next; with the default of 5 ms, a busy thread would cost each of them that."""
+
+CLOSE_SECONDS = 10.0
+
+
+class Engine:
+    """One engine over one data directory. A context manager: entered, it is open; `start` sets it to work.
+
+    Args:
+        data_dir: Where everything is kept.
+        config: Further algorithms.
+        settings: Knobs of the controllers.
+
+    Raises (on entering):
+        TerminalError: Another engine is at work there, or the files are of a newer version or damaged.
+    """
+
+    def __init__(
+        self, data_dir: Path, config: Path | None = None, *, settings: ControllerSettings | None = None
+    ) -> None:
+        self._layout = Layout(data_dir.absolute())
+        self._config = ServicesConfig() if config is None else read_config(config)
+        self._config_directory = Path.cwd() if config is None else config.absolute().parent
+        self._settings = settings
+        self._clock = SystemClock()
+        self._open = ExitStack()
+        self._running = ExitStack()
+        self._started = False
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._layout.create()
+            self._processes = Processes(self._layout.run)
+            self._processes.start()
+            stack.callback(self._processes.stop)
+            self._catalog = Catalog(self._config.infos())
+            self._services = ServiceHost(
+                self._processes,
+                self._layout.services,
+                plans=self._config.plans(self._config_directory),
+                catalog=self._catalog,
+            )
+            stack.callback(self._services.close)
+            self._database = stack.enter_context(open_database(self._layout.database))
+            self._store = SqlStore(self._database, STATUS_KINDS, clock=self._clock)
+            self._observations = SqlObservationLog(self._database)
+            self._events = EventLog(self._database, self._clock)
+            self._files = TrialFiles(self._layout)
+            self._runner: LocalJobRunner | None = None
+            self.service: TuningService = self._tuning_service()
+            self._open = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.stop()
+        self._open.close()
+
+    def start(self) -> None:
+        """Set everything to work; unfinished experiments of the data directory go on."""
+        if self._started:
+            return
+        self._started = True
+        sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+        with ExitStack() as stack:
+            self._events.start()
+            stack.callback(self._events.stop)
+            reporter = Reporter(self._observations)
+            stack.callback(lambda: reporter.close(CLOSE_SECONDS))
+            self._serve_observations(stack)
+            self._start_controllers(stack, reporter)
+            self._running = stack.pop_all()
+
+    def stop(self) -> None:
+        """End all trials and come to rest; what is unfinished goes on with the next start. Stopping twice is fine."""
+        self._running.close()
+
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    def _start_controllers(self, stack: ExitStack, reporter: Reporter) -> None:
+        caches = Caches.of(self._store, [JOB], self._clock)
+        caches.trials.add_handler(self._forget_files)
+        monitors = TrialMonitors(caches.trials, reporter, self._observations.delete, self._clock)
+        assembly = assemble(
+            store=self._store,
+            caches=caches,
+            services=self._services,
+            observations=self._observations,
+            events=LoggedEvents(self._events),
+            clock=self._clock,
+            settings=self._settings,
+        )
+        self._services.on_change(lambda namespace, name: assembly.wake_suggestion(Key(namespace, name)))
+        runner = LocalJobRunner(
+            self._store,
+            self._processes,
+            monitors,
+            self._layout.trials,
+            workspace=Path.cwd(),
+            clock=self._clock,
+            rewrites=monitors.rewrites,
+            may_delete=lambda job: not _is_active(caches.trials.get(Key.of(job))),
+        )
+        self._runner = runner
+        # The controllers first: the runner asks their cache for the trial of a job.
+        assembly.manager.start()
+        stack.callback(assembly.manager.stop)
+        runner.start()
+        stack.callback(runner.stop)
+
+    def _serve_observations(self, stack: ExitStack) -> None:
+        """Serve the observation log over gRPC, for early stopping services and for trials that push their metrics."""
+        from katib.rpc.db_manager import serve_db_manager
+
+        server = serve_db_manager(self._observations, "127.0.0.1:0")
+        stack.callback(lambda: server.stop(0))
+        self._services.db_manager_address = lambda: server.address
+
+    def _tuning_service(self) -> TuningService:
+        gate = Gate(self._catalog, HostCapacity.detect(), ConfigMaps(self._store).find, self._prewarm)
+        diagnostician = Diagnostician(
+            store=self._store,
+            observations=self._observations,
+            events=self._events,
+            files=self._files,
+            clock=self._clock,
+            job_state=self._job_state,
+        )
+        return LocalTuningService(
+            store=self._store,
+            observations=self._observations,
+            events=self._events,
+            gate=gate,
+            files=self._files,
+            diagnostician=diagnostician,
+            catalog=self._catalog,
+            clock=self._clock,
+        )
+
+    def _prewarm(self, algorithm: str) -> None:
+        if self._catalog.find(algorithm) is not None:
+            self._services.prewarm(algorithm)
+
+    def _job_state(self, job: Object) -> JobFacts:
+        runner = self._runner
+        return JobFacts(waiting=runner.waiting_reason(*Key.of(job)) if runner is not None else "")
+
+    def _forget_files(self, event: InformerEvent[Trial]) -> None:
+        if event.new is None:
+            self._files.remove(event.key)
+
+
+class _Workspaces:
+    """Where the relative paths of a job's commands start."""
+
+    def __init__(self, caches: Caches) -> None:
+        self._caches = caches
+        self._default = Path.cwd()
+
+    def of(self, job: Object) -> Path:
+        """Return the directory that the experiment of a job was submitted from, else where the engine was started."""
+        key = Key.of(job)
+        trial = self._caches.trials.get(key)
+        if trial is None:
+            return self._default
+        experiment = self._caches.experiments.get(Key(key.namespace, trial.metadata.labels.get(EXPERIMENT_LABEL, "")))
+        text = experiment.metadata.annotations.get(WORKSPACE_ANNOTATION, "") if experiment is not None else ""
+        return Path(text) if text else self._default
+
+
+def _is_active(trial: Trial | None) -> bool:
+    return trial is not None and state_of(trial) in ACTIVE

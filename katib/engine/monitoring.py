@@ -1,0 +1,147 @@
+"""From a pod's output to the observation log: one collector for each primary container."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from katib.api.metrics import MetricLog
+from katib.api.types import CollectorKind, ObjectiveSpec, Trial
+from katib.controllers.kinds import TRIAL
+from katib.runtime.clock import Clock
+from katib.runtime.informer import Informer
+from katib.runtime.objects import Key, Kind, Object
+from katib.workloads.ports import Monitor, MonitorReport
+from metrics_collector.collector import Collector, collector_for
+from metrics_collector.reporter import Reporter
+from metrics_collector.sources import FileTail
+
+METRICS_DIRECTORY = "metrics"
+"""Below a pod's directory: stands for the directory of a metrics file that the template names by an absolute path."""
+
+
+class TrialMonitors:
+    """Makes monitors for the primary containers of trials.
+
+    Args:
+        trials: Where the trial of a job is found.
+        reporter: Takes the readings.
+        forget: Removes what the log holds of a trial.
+        clock: Stamps readings that carry no time of their own: a curve needs an axis.
+    """
+
+    def __init__(
+        self, trials: Informer[Trial], reporter: Reporter, forget: Callable[[str], None], clock: Clock
+    ) -> None:
+        self._trials = trials
+        self._reporter = reporter
+        self._forget = forget
+        self._clock = clock
+
+    def rewrites(self, job: Object) -> dict[str, str]:
+        """Return which absolute directory of the template stands for which directory of the pod.
+
+        A metrics file has one path in the template, and every trial running here needs a file of its own.
+        """
+        trial = self._trial_of(job)
+        path = _metrics_file(trial) if trial is not None else ""
+        return {str(Path(path).parent): METRICS_DIRECTORY} if path else {}
+
+    def open(self, job: Object, pod_labels: dict[str, str], container: str, directory: Path) -> Monitor | None:
+        """Return a monitor when this is the primary container of a primary pod and somebody wants its metrics."""
+        trial = self._trial_of(job)
+        if trial is None or trial.spec.objective is None or container != trial.spec.primary_container_name:
+            return None
+        if not trial.spec.primary_pod_labels.items() <= pod_labels.items():
+            return None
+        kind = _collector_kind(trial)
+        if kind == CollectorKind.STDOUT:
+            return TrialMonitor(trial.name, self._collector(trial, trial.spec.objective), self._reporter)
+        if kind == CollectorKind.FILE:
+            path = directory / METRICS_DIRECTORY / Path(_metrics_file(trial)).name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            collector = self._collector(trial, trial.spec.objective, path.name)
+            return TrialMonitor(trial.name, collector, self._reporter, FileTail(path))
+        return None
+
+    def discard(self, job: Object) -> None:
+        """Forget the readings of a run that was cut off: the next run reports them again."""
+        trial = self._trial_of(job)
+        if trial is not None:
+            self._reporter.discard(trial.name)
+            self._forget(trial.name)
+
+    def _trial_of(self, job: Object) -> Trial | None:
+        metadata = job["metadata"]
+        for owner in metadata.get("ownerReferences") or ():
+            if owner.get("controller") and Kind(owner["apiVersion"], owner["kind"]) == TRIAL:
+                return self._trials.get(Key(metadata.get("namespace", ""), owner["name"]))
+        return None
+
+    def _collector(self, trial: Trial, objective: ObjectiveSpec, source: str = "") -> Collector:
+        return collector_for(
+            objective, trial.spec.metrics_collector, trial.spec.early_stopping_rules, self._clock.now, source
+        )
+
+
+class TrialMonitor:
+    """Follows one container: its output, or a file that it writes.
+
+    Args:
+        trial_name: Whose readings these are.
+        collector: Finds the readings.
+        reporter: Stores them.
+        file: The file to follow instead of the output.
+    """
+
+    def __init__(self, trial_name: str, collector: Collector, reporter: Reporter, file: FileTail | None = None) -> None:
+        self._trial_name = trial_name
+        self._collector = collector
+        self._reporter = reporter
+        self._file = file
+
+    def feed(self, data: bytes) -> None:
+        """Read a chunk of output, unless a file is followed."""
+        if self._file is None:
+            self._report(self._collector.feed(data))
+
+    def poll(self) -> None:
+        """Read what the file has grown by."""
+        if self._file is not None:
+            for data in self._file.poll():
+                self._report(self._collector.feed(data))
+
+    @property
+    def backlogged(self) -> bool:
+        """Whether storing is behind."""
+        return self._reporter.backlogged
+
+    @property
+    def verdict(self) -> str:
+        """Why the trial is to be stopped early."""
+        return self._collector.verdict
+
+    def close(self, done: Callable[[MonitorReport], None]) -> None:
+        """Read the rest and call back when all is stored."""
+        self.poll()
+        if self._file is not None:
+            self._file.close()
+        self._report(self._collector.finish())
+        report = MonitorReport(self._collector.explanation())
+        self._reporter.flush(self._trial_name, lambda: done(report))
+
+    def _report(self, readings: Sequence[MetricLog]) -> None:
+        self._reporter.report(self._trial_name, readings)
+
+
+def _collector_kind(trial: Trial) -> str:
+    collector = trial.spec.metrics_collector.collector
+    return collector.kind if collector is not None else CollectorKind.STDOUT
+
+
+def _metrics_file(trial: Trial) -> str:
+    """Return the path of the metrics file that the template names, empty when metrics are not read from a file."""
+    source = trial.spec.metrics_collector.source
+    if _collector_kind(trial) != CollectorKind.FILE or source is None or source.file_system_path is None:
+        return ""
+    return source.file_system_path.path

@@ -1,0 +1,51 @@
+"""Reading a data directory without working on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
+from katib.database import open_database
+from katib.engine.diagnosing import JOB, Diagnostician
+from katib.engine.layout import Layout
+from katib.engine.submission import ConfigMaps, Gate
+from katib.engine.trial_files import TrialFiles
+from katib.engine.tuning_service import LocalTuningService
+from katib.errors import NotFoundError
+from katib.observations.sql import SqlObservationLog
+from katib.runtime.clock import SystemClock
+from katib.services.catalog import Catalog
+from katib.stores.events import EventLog
+from katib.stores.sql import SqlStore
+from katib.tuning.service import TuningService
+from katib.workloads.local.admission import HostCapacity
+
+
+def open_offline(data_dir: Path) -> TuningService:
+    """Return a service that reads a data directory; it refuses to change anything.
+
+    Raises:
+        NotFoundError: Nothing was ever run there.
+        TerminalError: The files are of a newer version or damaged.
+    """
+    layout = Layout(data_dir.absolute())
+    if not layout.database.is_file():
+        raise NotFoundError(f"{data_dir} holds no experiments; run one with `katib run FILE`, or give --data-dir")
+    clock = SystemClock()
+    database = open_database(layout.database)
+    store = SqlStore(database, {EXPERIMENT, SUGGESTION, TRIAL, JOB}, clock=clock)
+    observations = SqlObservationLog(database)
+    events = EventLog(database, clock)
+    files = TrialFiles(layout)
+    catalog = Catalog()
+    return LocalTuningService(
+        store=store,
+        observations=observations,
+        events=events,
+        gate=Gate(catalog, HostCapacity.detect(), ConfigMaps(store).find),
+        files=files,
+        diagnostician=Diagnostician(store=store, observations=observations, events=events, files=files, clock=clock),
+        catalog=catalog,
+        clock=clock,
+        read_only="it is opened for reading only",
+    )

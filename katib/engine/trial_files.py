@@ -1,0 +1,113 @@
+"""What trials leave on disk: the output of their containers, by pod."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from katib.engine.layout import Layout
+from katib.errors import NotFoundError
+from katib.runtime.objects import Key
+
+_CHUNK_BYTES = 64 << 10
+_POLL_SECONDS = 0.1
+"""How often a followed file is looked at: quick to the eye, nothing to the machine."""
+
+
+class TrialFiles:
+    """Reads and removes the files of trials. Thread-safe."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def directory(self, trial: Key) -> Path:
+        """Return the directory of a trial."""
+        return self._layout.trial(trial.namespace, trial.name)
+
+    def log_file(self, trial: Key, container: str) -> Path | None:
+        """Return the output of a container in the newest pod of a trial, None when it never ran."""
+        found = sorted(self.directory(trial).glob(f"*/{container}.log"), key=lambda path: path.stat().st_mtime)
+        return found[-1] if found else None
+
+    def read(
+        self,
+        trial: Key,
+        container: str,
+        *,
+        follow: Callable[[], bool] | None = None,
+        tail_lines: int | None = None,
+    ) -> Iterator[bytes]:
+        """Yield the output of a container in chunks.
+
+        Args:
+            trial: Whose.
+            container: Which.
+            follow: Tells whether more may come; None: what is there now is all.
+            tail_lines: Only so many last lines of what is there now.
+
+        Raises:
+            NotFoundError: It never ran here, or its files were removed.
+        """
+        path = self.log_file(trial, container)
+        if path is None:
+            if follow is not None and follow():
+                path = self._await_file(trial, container, follow)
+            if path is None:
+                raise NotFoundError(f'trial "{trial.name}" has no output: container "{container}" has not run here')
+        return self._chunks(path, follow, tail_lines)
+
+    def tail(self, trial: Key, container: str, lines: int) -> tuple[str, ...]:
+        """Return the last lines of a container's output; none when it never ran."""
+        path = self.log_file(trial, container)
+        if path is None:
+            return ()
+        data = b"".join(self._chunks(path, None, lines))
+        return tuple(data.decode(errors="replace").splitlines())
+
+    def remove(self, trial: Key) -> None:
+        """Remove the files of a trial that is gone."""
+        shutil.rmtree(self.directory(trial), ignore_errors=True)
+
+    def _await_file(self, trial: Key, container: str, more: Callable[[], bool]) -> Path | None:
+        while more():
+            path = self.log_file(trial, container)
+            if path is not None:
+                return path
+            time.sleep(_POLL_SECONDS)
+        return self.log_file(trial, container)
+
+    def _chunks(self, path: Path, follow: Callable[[], bool] | None, tail_lines: int | None) -> Iterator[bytes]:
+        with path.open("rb") as file:
+            if tail_lines is not None:
+                file.seek(_start_of_tail(path, tail_lines))
+            while True:
+                goes_on = follow is not None and follow()  # asked first: what is written before the end is read below
+                while chunk := file.read(_CHUNK_BYTES):
+                    yield chunk
+                if not goes_on:
+                    return
+                time.sleep(_POLL_SECONDS)
+
+
+def _start_of_tail(path: Path, lines: int) -> int:
+    """Return where the last lines begin, reading backwards so that a huge file costs nothing."""
+    if lines <= 0:
+        return path.stat().st_size
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        position = end
+        found = 0
+        while position > 0:
+            start = max(position - _CHUNK_BYTES, 0)
+            file.seek(start)
+            block = file.read(position - start)
+            stop = len(block) - 1 if position == end and block.endswith(b"\n") else len(block)
+            while (stop := block.rfind(b"\n", 0, stop)) >= 0:
+                found += 1
+                if found == lines:
+                    return start + stop + 1
+            position = start
+    return 0
