@@ -29,7 +29,13 @@ class FieldError:
     origin: str
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.cause}; {self.remedy}"
+        text = f"{self.path}: {self.cause}; {self.remedy}"
+        return text if text.isprintable() else "".join(map(_printable, text))
+
+
+def _printable(character: str) -> str:
+    """Escape what would break a line or disturb a terminal: the parts of an error may quote any input."""
+    return character if character.isprintable() else character.encode("unicode_escape").decode()
 
 
 class KatibError(Exception):
