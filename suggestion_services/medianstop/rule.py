@@ -1,0 +1,94 @@
+"""The median stopping rule, without wire and log.
+
+Notation: n completed trials; r_i1, r_i2, ... the objective readings of trial i in order of time; s the start step.
+Source: [Golovin2017] Google Vizier: A Service for Black-Box Optimization, KDD 2017, section 3.2.2.
+
+A trial is stopped at step s when its best reading up to s is worse than the median over i of the running averages
+(r_i1 + ... + r_is) / s.
+
+Differs from the paper: the trial is judged once, at step s, since that is what a rule of this wire can say. Differs
+from Katib's service of this name: that one compares with the arithmetic mean of the running averages, so one diverged
+trial (loss 1e9) switches early stopping off for good; the median does not move.
+
+NaN policy: readings that are no finite numbers are passed over, as if the trial had printed nothing there. A trial
+without any usable reading among its first s does not count.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from katib.api.metrics import is_usable
+from katib.errors import FieldError, InvalidError
+from katib.rpc._generated import api_pb2 as pb
+from suggestion_services.base.settings import LiteralError
+
+NAME = "medianstop"
+
+_PATH = "spec.earlyStopping.algorithmSettings"
+_MAX_INT32 = 2**31 - 1  # what the wire's start_step can hold
+
+
+@dataclass(frozen=True, slots=True)
+class MedianRule:
+    """The settings.
+
+    Attributes:
+        min_trials_required: How many trials must count before there is a rule.
+        start_step: How many readings are averaged, and at which reading a trial is judged.
+    """
+
+    min_trials_required: int = 3
+    start_step: int = 4
+
+    @classmethod
+    def of(cls, spec: pb.EarlyStoppingSpec) -> MedianRule:
+        """Read the settings.
+
+        Raises:
+            InvalidError: Another algorithm's name, unknown settings or wrong values, in the words of Katib's service.
+        """
+        if spec.algorithm_name != NAME:
+            cause = f"unknown algorithm name {spec.algorithm_name}"
+            raise InvalidError(
+                [LiteralError("spec.earlyStopping.algorithmName", cause, f"use {NAME}", "algorithm-unknown")]
+            )
+        values: dict[str, int] = {}
+        errors: list[FieldError] = []
+        for setting in spec.algorithm_settings:
+            try:
+                values[setting.name] = _value(setting)
+            except ValueError as error:
+                path = f"{_PATH}.{setting.name}"
+                errors.append(LiteralError(path, str(error), "see the algorithm's settings", "setting-value"))
+        if errors:
+            raise InvalidError(errors)
+        return cls(**values)
+
+    def average(self, readings: Iterable[str]) -> float | None:
+        """Return the running average of a trial at the start step; None when no reading is usable."""
+        numbers = [float(text) for text in islice(readings, self.start_step) if is_usable(text)]
+        return statistics.fmean(numbers) if numbers else None
+
+    def threshold(self, averages: Sequence[float]) -> float | None:
+        """Return what a trial must not be worse than; None while too few trials count."""
+        return statistics.median(averages) if len(averages) >= self.min_trials_required else None
+
+
+def _value(setting: pb.EarlyStoppingSetting) -> int:
+    if setting.name not in ("min_trials_required", "start_step"):
+        raise ValueError(f"unknown setting {setting.name} for algorithm {NAME}")
+    try:
+        value = int(setting.value)
+    except ValueError as error:
+        raise ValueError(f"failed to validate {setting.name}({setting.value}): {error}") from error
+    if value > _MAX_INT32:
+        raise ValueError(f"failed to validate {setting.name}({setting.value}): above {_MAX_INT32}")
+    if setting.name == "min_trials_required" and value <= 0:
+        raise ValueError("min_trials_required must be greater than zero (>0)")
+    if setting.name == "start_step" and value < 1:
+        raise ValueError("start_step must be greater or equal than one (>=1)")
+    return value
