@@ -1,15 +1,489 @@
+"""Jobs as real processes, judged by what is in the store and on the disk afterwards."""
+
 from __future__ import annotations
 
+import json
+import os
+import signal
+import sys
+import threading
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from katib.api.names import METRICS_REPORT_ANNOTATION
+from katib.processes.proc import is_running
+from katib.runtime.objects import Key, Object
+from katib.stores.memory import MemoryStore
+from katib.workloads.local.job_conditions import end_of
+from katib.workloads.local.runner import JOB, RESTARTED_ANNOTATION
+from katib.workloads.local.tokens import Capacity
 from tests.support.local_jobs import Monitors, home, job, shell
+from tests.support.processes import DAEMON, marked, read_pid, wait_until
+
+LONG = "sleep 600"
 
 
-def test_a_job_runs_its_command_and_completes(tmp_path: Path) -> None:
-    with home(tmp_path) as h:
-        end = h.run(job(shell("echo loss=1; echo oops >&2")))
+def container(*command: str, **fields: Any) -> dict[str, Any]:
+    return {"name": "main", "command": list(command), **fields}
 
-        assert (end["type"], end["reason"]) == ("Complete", "CompletionsReached")
-        assert h.log() == "loss=1\noops\n"
-        assert bytes(h.monitors.opened[0].data) == b"loss=1\noops\n"
-        assert h.status()["succeeded"] == 1
+
+class TestOutcome:
+    def test_a_job_runs_its_command_and_completes(self, tmp_path: Path) -> None:
+        with home(tmp_path) as h:
+            end = h.run(job(shell("echo loss=1; echo oops >&2")))
+
+            assert (end["type"], end["reason"]) == ("Complete", "CompletionsReached")
+            assert h.log() == "loss=1\noops\n"
+            assert bytes(h.monitors.opened[0].data) == b"loss=1\noops\n"
+            status = h.status()
+            assert (status["succeeded"], status.get("active", 0)) == (1, 0)
+            assert status["startTime"] <= status["completionTime"]
+
+    def test_a_short_job_costs_one_write(self, tmp_path: Path) -> None:
+        writes = []
+
+        class CountingStore(MemoryStore):
+            def update_status(self, obj: Object) -> Object:
+                writes.append(obj)
+                return super().update_status(obj)
+
+        with home(tmp_path, store=CountingStore({JOB}), settle_seconds=2.0) as h:
+            h.run(job(shell("echo loss=1")))
+
+            assert len(writes) == 1
+
+    def test_a_failed_command_is_named_with_its_exit(self, tmp_path: Path) -> None:
+        with home(tmp_path) as h:
+            end = h.run(job(shell("exit 3"), backoffLimit=0))
+
+            assert (end["type"], end["reason"]) == ("Failed", "BackoffLimitExceeded")
+            assert 'container "main" of pod j-' in end["message"]
+            assert "exited with 3" in end["message"]
+            assert "completionTime" not in h.status()
+
+    def test_a_killed_command_is_named_with_its_signal(self, tmp_path: Path) -> None:
+        with home(tmp_path) as h:
+            end = h.run(job(shell("kill -SEGV $$"), backoffLimit=0))
+
+            assert "was killed by SIGSEGV" in end["message"]
+
+    def test_a_missing_command_fails_at_once_and_says_what_to_do(self, tmp_path: Path) -> None:
+        with home(tmp_path) as h:
+            end = h.run(job(container("no-such-program")))
+
+            assert (end["type"], end["reason"]) == ("Failed", "PodCannotStart")
+            assert 'command "no-such-program" not found on this machine' in end["message"]
+            assert h.status().get("failed") == 1
+
+    def test_a_missing_config_map_fails_at_once_and_is_named(self, tmp_path: Path) -> None:
+        env = [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "a"}}}]
+        with home(tmp_path) as h:
+            end = h.run(job(shell("true", env=env)))
+
+            assert end["reason"] == "PodCannotStart"
+            assert end["message"] == (
+                "spec.template.spec.containers[0].env[0].valueFrom.configMapKeyRef: ConfigMap ns/settings does not exist; "
+                "create the ConfigMap first, or mark the reference optional"
+            )
+
+    def test_a_request_beyond_the_machine_fails_at_once(self, tmp_path: Path) -> None:
+        with home(tmp_path, capacity=Capacity(Decimal(2), Decimal(2**30))) as h:
+            end = h.run(job(shell("true", resources={"limits": {"nvidia.com/gpu": 8}})))
+
+            assert "needs 8 GPU, this machine has 0" in end["message"]
+
+    def test_failures_are_retried_until_one_succeeds(self, tmp_path: Path) -> None:
+        with home(tmp_path) as h:
+            end = h.run(job(shell(f"echo x >>{tmp_path}/tries; [ $(wc -l <{tmp_path}/tries) = 3 ]")))
+
+            assert end["type"] == "Complete"
+            assert h.status()["failed"] == 2
+            assert len(h.runner.log_files("ns", "j", "main")) == 3
+
+    def test_on_failure_restarts_in_place(self, tmp_path: Path) -> None:
+        script = f"echo try; echo x >>{tmp_path}/tries; [ $(wc -l <{tmp_path}/tries) = 3 ]"
+        with home(tmp_path) as h:
+            end = h.run(job(shell(script), restart="OnFailure"))
+
+            assert end["type"] == "Complete"
+            assert h.log() == "try\n" * 3
+            assert len(h.monitors.opened) == 1
+            assert bytes(h.monitors.opened[0].data) == b"try\n" * 3
+
+    def test_on_failure_ends_at_the_back_off_limit(self, tmp_path: Path) -> None:
+        with home(tmp_path) as h:
+            end = h.run(job(shell("exit 1"), restart="OnFailure", backoffLimit=2))
+
+            assert end["reason"] == "BackoffLimitExceeded"
+            assert len(h.runner.log_files("ns", "j", "main")) == 1
+
+    def test_the_deadline_ends_the_pods(self, tmp_path: Path) -> None:
+        with home(tmp_path) as h:
+            end = h.run(job(shell(f"echo $$ >{tmp_path}/pid; exec {LONG}"), activeDeadlineSeconds=1))
+
+            assert (end["type"], end["reason"]) == ("Failed", "DeadlineExceeded")
+            assert not is_running(read_pid(tmp_path / "pid"))
+
+    def test_a_pod_that_ignores_the_polite_end_is_killed_after_its_grace(self, tmp_path: Path) -> None:
+        script = f"trap '' TERM; echo $$ >{tmp_path}/pid; while :; do sleep 0.05; done"
+        with home(tmp_path) as h:
+            end = h.run(job(shell(script), activeDeadlineSeconds=1, pod={"terminationGracePeriodSeconds": 0.2}))
+
+            assert end["reason"] == "DeadlineExceeded"
+            assert not is_running(read_pid(tmp_path / "pid"))
+
+    def test_three_completions_run_two_at_a_time(self, tmp_path: Path) -> None:
+        script = (
+            f"echo x >>{tmp_path}/starts; n=$(wc -l <{tmp_path}/starts); "
+            f"[ $n = 3 ] || while [ ! -e {tmp_path}/go ]; do sleep 0.01; done"
+        )
+        with home(tmp_path) as h:
+            h.submit(job(shell(script), completions=3, parallelism=2))
+            wait_until(lambda: h.status().get("ready") == 2)
+            assert (tmp_path / "starts").read_text() == "x\nx\n"
+
+            (tmp_path / "go").touch()
+
+            assert h.wait_for_end()["type"] == "Complete"
+            assert h.status()["succeeded"] == 3
+
+    def test_indexed_pods_know_their_index(self, tmp_path: Path) -> None:
+        spec = {"completions": 3, "parallelism": 3, "completionMode": "Indexed"}
+        with home(tmp_path) as h:
+            h.run(job(shell(f"echo $HOSTNAME >{tmp_path}/$JOB_COMPLETION_INDEX"), **spec))
+
+            assert [(tmp_path / str(i)).read_text() for i in range(3)] == ["j-0\n", "j-1\n", "j-2\n"]
+            assert h.status()["completedIndexes"] == "0-2"
+
+    def test_a_finished_job_goes_when_its_time_to_live_is_over_and_its_trial_allows(self, tmp_path: Path) -> None:
+        allowed = threading.Event()
+        with home(tmp_path, may_delete=lambda _job: allowed.is_set()) as h:
+            h.run(job(shell("true"), ttlSecondsAfterFinished=0))
+            assert h.store.list(JOB).items
+
+            allowed.set()
+
+            wait_until(lambda: not h.store.list(JOB).items)
+
+
+class TestPods:
+    def test_init_containers_run_one_by_one_before_the_others(self, tmp_path: Path) -> None:
+        order = tmp_path / "order"
+        init = [
+            shell(f"sleep 0.05; echo first >>{order}", name="first"),
+            shell(f"echo second >>{order}", name="second"),
+        ]
+        with home(tmp_path) as h:
+            h.run(job(shell(f"echo main >>{order}"), pod={"initContainers": init}))
+
+            assert order.read_text().split() == ["first", "second", "main"]
+
+    def test_a_failing_init_container_keeps_the_others_from_starting(self, tmp_path: Path) -> None:
+        init = [shell("exit 7", name="setup")]
+        with home(tmp_path) as h:
+            end = h.run(job(shell(f"touch {tmp_path}/ran"), backoffLimit=0, pod={"initContainers": init}))
+
+            assert 'container "setup"' in end["message"]
+            assert "exited with 7" in end["message"]
+            assert not (tmp_path / "ran").exists()
+
+    def test_a_sidecar_starts_first_and_ends_with_the_main_container(self, tmp_path: Path) -> None:
+        sidecar = shell(f"echo $$ >{tmp_path}/pid; exec {LONG}", name="side", restartPolicy="Always")
+        with home(tmp_path) as h:
+            script = f"while [ ! -s {tmp_path}/pid ]; do sleep 0.01; done; kill -0 $(cat {tmp_path}/pid)"
+            end = h.run(job(shell(script), backoffLimit=0, pod={"initContainers": [sidecar]}))
+
+            assert end["type"] == "Complete"
+            assert not is_running(read_pid(tmp_path / "pid"))
+
+    def test_several_containers_run_together_and_all_must_succeed(self, tmp_path: Path) -> None:
+        with home(tmp_path) as h:
+            end = h.run(job(shell(f"touch {tmp_path}/a"), shell("exit 4", name="other"), backoffLimit=0))
+
+            assert 'container "other"' in end["message"]
+            assert (tmp_path / "a").exists()
+
+    def test_a_daemon_left_behind_is_gone_when_the_job_is_complete(self, tmp_path: Path) -> None:
+        with home(tmp_path) as h:
+            h.run(job(container(sys.executable, "-I", "-S", "-c", DAEMON, str(tmp_path / "pid"))))
+
+            assert not is_running(read_pid(tmp_path / "pid"))
+
+    def test_a_daemon_that_holds_the_output_open_does_not_delay_the_end(self, tmp_path: Path) -> None:
+        with home(tmp_path) as h:
+            h.run(job(shell(f"echo before; (trap '' TERM HUP; {LONG}) & echo $! >{tmp_path}/pid; echo after")))
+
+            assert h.log() == "before\nafter\n"
+            assert not is_running(read_pid(tmp_path / "pid"))
+
+    def test_closing_the_output_early_does_not_end_the_container(self, tmp_path: Path) -> None:
+        with home(tmp_path) as h:
+            end = h.run(job(shell(f"echo x; exec >&- 2>&-; sleep 0.3; touch {tmp_path}/late")))
+
+            assert end["type"] == "Complete"
+            assert (tmp_path / "late").exists()
+
+    def test_binary_junk_without_a_final_newline_arrives_unchanged(self, tmp_path: Path) -> None:
+        junk = bytes(range(256)) * 1000
+        (tmp_path / "junk").write_bytes(junk)
+        with home(tmp_path) as h:
+            h.run(job(container("cat", str(tmp_path / "junk"))))
+
+            assert bytes(h.monitors.opened[0].data) == junk
+            assert h.runner.log_files("ns", "j", "main")[-1].read_bytes() == junk
+
+    def test_a_line_of_100_megabytes_passes(self, tmp_path: Path) -> None:
+        with home(tmp_path, monitors=Monitors({"keep": False})) as h:
+            end = h.run(job(shell("head -c 100000000 /dev/zero; sleep 0")))
+
+            assert end["type"] == "Complete"
+            assert h.monitors.opened[0].size == 100_000_000
+
+    def test_a_chatty_pod_does_not_starve_another(self, tmp_path: Path) -> None:
+        with home(tmp_path, monitors=Monitors({"keep": False})) as h:
+            h.submit(job(shell("yes | head -c 1000000000"), name="chatty"))
+            wait_until(lambda: h.monitors.opened and h.monitors.opened[0].size > 1_000_000)
+
+            assert h.run(job(shell("echo loss=1"), name="quiet"))["type"] == "Complete"
+
+    def test_the_user_s_files_are_in_the_working_directory(self, tmp_path: Path) -> None:
+        workspace = tmp_path / "workspace"
+        (workspace / "sub").mkdir(parents=True)
+        (workspace / "sub" / "train.sh").write_text("pwd; echo $KATIB_TRIAL_NAME; ls -d $KATIB_TRIAL_DIR")
+        with home(tmp_path, workspace=workspace) as h:
+            h.run(job(container("sh", "train.sh", workingDir="sub")))
+
+            lines = h.log().splitlines()
+            assert lines[:2] == [str(workspace / "sub"), "j"]
+            assert lines[2].startswith(str(h.root / "ns" / "j"))
+
+    def test_volumes_are_directories_that_containers_share(self, tmp_path: Path) -> None:
+        mount = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
+        init = [shell("echo 5 >/data/x", name="setup", **mount)]
+        pod = {"initContainers": init, "volumes": [{"name": "data", "emptyDir": {}}]}
+        with home(tmp_path) as h:
+            h.run(job(shell("cat /data/x", **mount), pod=pod))
+
+            assert h.log() == "5\n"
+
+    def test_a_path_that_the_engine_rewrites_lies_in_the_pod_s_directory(self, tmp_path: Path) -> None:
+        with home(tmp_path, rewrites=lambda _job: {"/var/log/katib": "metrics"}) as h:
+            h.run(job(shell("echo loss=1 >/var/log/katib/metrics.log")))
+
+            assert (h.monitors.opened[0].directory / "metrics" / "metrics.log").read_text() == "loss=1\n"
+
+    def test_a_pod_s_processes_are_noted_on_disk(self, tmp_path: Path) -> None:
+        with home(tmp_path) as h:
+            h.run(job(shell(f"echo $$ >{tmp_path}/pid")))
+
+            note = json.loads((h.monitors.opened[0].directory / "pod.json").read_text())
+            assert note["processes"][0]["container"] == "main"
+            assert note["processes"][0]["pid"] == read_pid(tmp_path / "pid")
+            assert note["processes"][0]["startTime"] > 0
+
+
+class TestMonitors:
+    def test_a_verdict_stops_the_pod_and_completes_the_job_as_early_stopped(self, tmp_path: Path) -> None:
+        with home(tmp_path, monitors=Monitors({"stop_when": b"loss=9"})) as h:
+            end = h.run(job(shell(f"echo $$ >{tmp_path}/pid; echo loss=9; exec {LONG}")))
+
+            assert (end["type"], end["reason"], end["message"]) == ("Complete", "EarlyStopped", "rule met")
+            assert not is_running(read_pid(tmp_path / "pid"))
+
+    def test_the_end_is_written_only_when_all_metrics_are_stored(self, tmp_path: Path) -> None:
+        with home(tmp_path, monitors=Monitors({"hold_close": True})) as h:
+            h.submit(job(shell("echo loss=1")))
+            wait_until(lambda: h.monitors.opened and h.monitors.opened[0].done)
+            assert end_of(h.status()) is None
+
+            h.monitors.opened[0].release()
+
+            assert h.wait_for_end()["type"] == "Complete"
+
+    def test_a_missing_metric_is_explained_on_the_job(self, tmp_path: Path) -> None:
+        with home(tmp_path, monitors=Monitors({"explanation": '1 line, none matched "loss"'})) as h:
+            h.run(job(shell("echo accuracy=1")))
+
+            annotations = h.get()["metadata"]["annotations"]
+            assert annotations[METRICS_REPORT_ANNOTATION] == '1 line, none matched "loss"'
+
+    def test_a_backlogged_monitor_holds_the_output_back(self, tmp_path: Path) -> None:
+        with home(tmp_path, monitors=Monitors({"backlogged": True, "keep": False})) as h:
+            h.submit(job(shell(f"head -c 10000000 /dev/zero; touch {tmp_path}/done")))
+            wait_until(lambda: h.monitors.opened)
+            wait_until(lambda: h.status().get("ready") == 1)
+            assert h.monitors.opened[0].size == 0
+            assert not (tmp_path / "done").exists()
+
+            h.monitors.opened[0].backlogged = False
+
+            assert h.wait_for_end()["type"] == "Complete"
+            assert h.monitors.opened[0].size == 10_000_000
+
+    def test_files_are_looked_at_while_the_container_runs_and_once_after(self, tmp_path: Path) -> None:
+        with home(tmp_path) as h:
+            h.submit(job(shell(f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done")))
+            wait_until(lambda: h.monitors.opened and h.monitors.opened[0].polls >= 2)
+            (tmp_path / "go").touch()
+            h.wait_for_end()
+
+            assert h.monitors.opened[0].polls >= 3
+
+
+class TestCommands:
+    def test_deleting_a_job_ends_its_processes(self, tmp_path: Path) -> None:
+        with home(tmp_path) as h:
+            h.submit(job(container(sys.executable, "-I", "-S", "-c", DAEMON, str(tmp_path / "pid"), "stay")))
+            daemon = read_pid(tmp_path / "pid")
+            wait_until(lambda: h.status().get("ready") == 1)
+
+            h.store.delete(JOB, Key("ns", "j"))
+
+            wait_until(lambda: not is_running(daemon))
+            assert h.runner.wait_until_gone("ns", "j", 10)
+
+    def test_a_job_of_the_same_name_waits_for_the_deleted_one_to_end(self, tmp_path: Path) -> None:
+        slow = f"trap 'sleep 0.3; rm {tmp_path}/lock; exit' TERM; touch {tmp_path}/lock; while :; do sleep 0.01; done"
+        with home(tmp_path) as h:
+            h.submit(job(shell(slow)))
+            wait_until((tmp_path / "lock").exists)
+            h.store.delete(JOB, Key("ns", "j"))
+
+            end = h.run(job(shell(f"[ ! -e {tmp_path}/lock ]"), backoffLimit=0))
+
+            assert end["type"] == "Complete"
+            assert RESTARTED_ANNOTATION not in (h.get()["metadata"].get("annotations") or {})
+
+    def test_suspending_ends_the_pods_and_resuming_starts_anew(self, tmp_path: Path) -> None:
+        script = f"echo $$ >>{tmp_path}/pids; [ $(wc -l <{tmp_path}/pids) = 2 ] || exec {LONG}"
+        with home(tmp_path) as h:
+            h.submit(job(shell(script)))
+            first = read_pid(tmp_path / "pids")
+            wait_until(lambda: h.status().get("ready") == 1)
+
+            h.update(lambda obj: obj["spec"].update(suspend=True))
+
+            wait_until(lambda: not is_running(first))
+            wait_until(lambda: h.status().get("conditions", [{}])[0].get("reason") == "JobSuspended")
+            assert "startTime" not in h.status()
+
+            h.update(lambda obj: obj["spec"].update(suspend=False))
+
+            assert h.wait_for_end()["type"] == "Complete"
+            assert h.status()["conditions"][0]["reason"] == "JobResumed"
+            assert "failed" not in h.status()
+
+    def test_pods_wait_for_the_resources_they_request(self, tmp_path: Path) -> None:
+        big = {"resources": {"requests": {"cpu": 2}}}
+        script = f"touch {tmp_path}/up; while [ ! -e {tmp_path}/go ]; do sleep 0.01; done"
+        with home(tmp_path, capacity=Capacity(Decimal(2), Decimal(2**30))) as h:
+            h.submit(job(shell(script, **big), name="first"))
+            wait_until((tmp_path / "up").exists)
+            h.submit(job(shell("true", **big), name="second"))
+            wait_until(lambda: h.runner.waiting_reason("ns", "second"))
+            assert h.runner.waiting_reason("ns", "second").startswith("waits for 2 cpu; 0 of 2 cpu")
+            h.run(job(shell("true"), name="modest"))
+
+            (tmp_path / "go").touch()
+
+            assert h.wait_for_end("second")["type"] == "Complete"
+            assert h.runner.waiting_reason("ns", "second") == ""
+
+    def test_leased_gpus_are_the_only_visible_ones(self, tmp_path: Path) -> None:
+        gpu = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
+        with home(tmp_path, capacity=Capacity(Decimal(2), Decimal(2**30), ("4", "5"))) as h:
+            h.run(job(shell("echo $CUDA_VISIBLE_DEVICES", **gpu)))
+
+            assert h.log() == "4\n"
+
+    def test_a_failing_job_says_what_it_waits_for(self, tmp_path: Path) -> None:
+        from katib.workloads.local.delays import Delays
+
+        with home(tmp_path, delays=Delays()) as h:
+            h.submit(job(shell("exit 3")))
+            wait_until(lambda: h.status().get("failed") == 1)
+
+            assert h.runner.waiting_reason("ns", "j").endswith("exited with 3; the next try starts in 10 s")
+
+
+class TestDisasters:
+    def test_stopping_leaves_jobs_unfinished_and_the_next_start_runs_them_anew(self, tmp_path: Path) -> None:
+        store = MemoryStore({JOB})
+        script = f"echo $$ >>{tmp_path}/pids; [ $(wc -l <{tmp_path}/pids) = 2 ] || exec {LONG}"
+        with home(tmp_path, store=store) as h:
+            h.submit(job(shell(script), backoffLimit=0))
+            first = read_pid(tmp_path / "pids")
+            wait_until(lambda: h.status().get("ready") == 1)
+        assert not is_running(first)
+        assert end_of(store.get(JOB, Key("ns", "j"))["status"]) is None
+
+        with home(tmp_path, store=store) as h:
+            assert h.wait_for_end()["type"] == "Complete"
+            assert h.monitors.discarded == ["j"]
+            assert "started anew" in h.get()["metadata"]["annotations"][RESTARTED_ANNOTATION]
+
+    def test_a_finished_job_is_not_run_again_by_the_next_start(self, tmp_path: Path) -> None:
+        store = MemoryStore({JOB})
+        with home(tmp_path, store=store) as h:
+            h.run(job(shell(f"echo x >>{tmp_path}/runs")))
+        with home(tmp_path, store=store) as h:
+            h.run(job(shell("true"), name="other"))
+
+            assert (tmp_path / "runs").read_text() == "x\n"
+            assert h.monitors.discarded == []
+
+    def test_a_lost_guard_fails_the_pod_and_the_job_retries(self, tmp_path: Path) -> None:
+        script = f"echo $$ >>{tmp_path}/pids; [ $(wc -l <{tmp_path}/pids) = 2 ] || exec {LONG}"
+        with home(tmp_path) as h:
+            h.submit(job(shell(script)))
+            first = read_pid(tmp_path / "pids")
+            wait_until(lambda: h.status().get("ready") == 1)
+            connection = h.processes._connection
+            assert connection is not None
+
+            os.kill(connection.pid, signal.SIGKILL)
+
+            assert h.wait_for_end()["type"] == "Complete"
+            assert h.status()["failed"] == 1
+            assert not is_running(first)
+
+    def test_a_full_disk_ends_the_log_and_not_the_job(self, tmp_path: Path) -> None:
+        """/dev/full stands in for the disk: every write to it fails with ENOSPC."""
+        with home(tmp_path) as h:
+            h.submit(
+                job(shell(f"echo lost >/dev/null; while [ ! -e {tmp_path}/go ]; do sleep 0.01; done; echo loss=1"))
+            )
+            wait_until(lambda: h.status().get("ready") == 1)
+            log = h.runner.log_files("ns", "j", "main")[0]
+            pid = json.loads((log.parent / "pod.json").read_text())["processes"][0]["pid"]
+            full = os.open("/dev/full", os.O_WRONLY)
+            for fd in Path("/proc/self/fd").iterdir():
+                if os.path.realpath(fd) == str(log):
+                    os.dup2(full, int(fd.name))
+            os.close(full)
+            assert is_running(pid)
+
+            (tmp_path / "go").touch()
+
+            assert h.wait_for_end()["type"] == "Complete"
+            assert bytes(h.monitors.opened[0].data) == b"loss=1\n"
+
+    def test_nothing_is_left_when_everything_is_stopped(self, tmp_path: Path) -> None:
+        with home(tmp_path) as h:
+            engine_id = h.processes.engine_id
+            h.submit(job(container(sys.executable, "-I", "-S", "-c", DAEMON, str(tmp_path / "pid"), "stay")))
+            read_pid(tmp_path / "pid")
+
+        assert marked(engine_id) == []
+
+
+@pytest.mark.slow
+def test_ten_million_lines_are_read_in_good_time(tmp_path: Path) -> None:
+    with home(tmp_path, monitors=Monitors({"keep": False})) as h:
+        end = h.run(job(shell("yes loss=0.5 | head -n 10000000")))
+
+        assert end["type"] == "Complete"
+        assert h.monitors.opened[0].size == 90_000_000

@@ -78,8 +78,8 @@ class Monitors:
 
 
 def shell(script: str, name: str = PRIMARY, **fields: Any) -> dict[str, Any]:
-    """Return a container that runs a shell script."""
-    return {"name": name, "image": "none", "command": ["sh", "-c", script], **fields}
+    """Return a container that runs a shell script; `$$` is escaped, since Kubernetes reduces it to one dollar sign."""
+    return {"name": name, "image": "none", "command": ["sh", "-c", script.replace("$$", "$$$$")], **fields}
 
 
 def job(
