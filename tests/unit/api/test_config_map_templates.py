@@ -7,8 +7,8 @@ import yaml
 
 from katib.api.loading import load_experiment
 from katib.errors import InvalidError
-from tests.support.admission import admit_submission
 from tests.support.experiments import a_job, a_template, an_experiment
+from tests.support.gate import admit_submission
 
 SOURCE = {"configMapName": "templates", "configMapNamespace": "default", "templatePath": "job.yaml"}
 

@@ -12,7 +12,7 @@ CASES = {
     "types": ("import katib.api.types", (*HEAVY, "yaml", "difflib")),
     "loading": ("import katib.api.loading", HEAVY),
     "a valid experiment": (
-        "from tests.support import admission, experiments; admission.admitted(experiments.an_experiment())",
+        "from tests.support import experiments, gate; gate.admitted(experiments.an_experiment())",
         HEAVY,
     ),
 }

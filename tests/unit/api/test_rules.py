@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.admission import broken_rules, errors_of
 from tests.support.experiments import a_choice, a_double, a_job, a_template, an_experiment, an_int
+from tests.support.gate import broken_rules, errors_of
 
 METRICS_FORMAT = r"([\w|-]+)\s*=\s*([+-]?\d*(\.\d+)?([Ee][+-]?\d+)?)"
 CONFIG_MAP = {"configMapName": "templates", "configMapNamespace": "default", "templatePath": "job.yaml"}

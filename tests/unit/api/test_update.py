@@ -11,8 +11,8 @@ from katib.api.loading import decode_experiment
 from katib.api.types import Condition, Experiment
 from katib.api.validation import admit_update, describe_changes, is_restartable, validate_experiment, validate_update
 from katib.errors import InvalidError
-from tests.support.admission import Catalog
 from tests.support.experiments import a_double, a_job, a_template, an_experiment
+from tests.support.gate import Catalog
 
 MAX_TRIALS = ("Succeeded", "ExperimentMaxTrialsReached")
 GOAL = ("Succeeded", "ExperimentGoalReached")

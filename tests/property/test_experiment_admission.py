@@ -16,8 +16,8 @@ from katib.api.types import Experiment
 from katib.api.validation import admit_update, find_warnings
 from katib.api.yaml_text import parse_yaml
 from katib.errors import FieldError, InvalidError
-from tests.support.admission import admit_submission, admitted
 from tests.support.experiments import a_choice, an_experiment, an_int
+from tests.support.gate import admit_submission, admitted
 
 Result = TypeVar("Result")
 
