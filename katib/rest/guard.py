@@ -13,6 +13,7 @@ Programs send neither Origin nor Sec-Fetch-Site and are not affected.
 from __future__ import annotations
 
 import hmac
+import re
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -30,6 +31,7 @@ MAX_BODY_BYTES = 4 * 1024 * 1024
 
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 _OPEN_PATHS = frozenset({"/healthz"})
+_HOST = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[\w.-]+))(?::\d+)?", re.ASCII)
 _OWN_SITES = frozenset({"", "same-origin", "none"})
 
 
@@ -82,7 +84,7 @@ class Guard:
         if self._token is None or path in _OPEN_PATHS:
             return None
         scheme, _, given = headers.get("authorization").partition(" ")
-        if scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self._token):
+        if scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode("latin-1"), self._token):
             return None
         return problem(401, "Unauthorized", "send the server's token as `Authorization: Bearer ...`")
 
@@ -124,11 +126,9 @@ class _Headers:
 
 
 def _host_name(host: str) -> str:
-    """Return the name in a Host header: without port and brackets, in lower case."""
-    try:
-        return urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
+    """Return the name in a Host header, without port and brackets, in lower case; empty when it is malformed."""
+    match = _HOST.fullmatch(host)
+    return (match["v6"] or match["name"]).lower() if match else ""
 
 
 def _check_site(headers: _Headers) -> dict[str, Any] | None:

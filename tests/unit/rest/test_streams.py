@@ -1,0 +1,145 @@
+"""Server-sent events: what they say, how they go on, how they end."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+
+from katib.errors import UnavailableError
+from katib.rest.client import HttpTuningService
+from katib.rest.server import Server
+from tests.support.tuning import FakeTuningService, condition, make_experiment
+
+CHANGES = "/api/v1/namespaces/default/experiments/demo/changes"
+Event = dict[str, str]
+
+
+def events(lines: Iterator[str]) -> Iterator[Event]:
+    event: Event = {}
+    for line in lines:
+        if line:
+            key, _, value = line.partition(": ")
+            event[key] = value
+        elif event:
+            yield event
+            event = {}
+
+
+def test_the_stream_opens_with_everything_as_it_is(http: httpx.Client) -> None:
+    with http.stream("GET", f"{CHANGES}?timeoutSeconds=0.3") as answer:
+        seen = [e for e in events(answer.iter_lines()) if "event" in e]
+
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert [e["event"] for e in seen] == ["ADDED"] * 4
+    assert json.loads(seen[0]["data"])["object"]["metadata"]["name"] == "demo"
+
+
+def test_a_reconnected_client_gets_what_it_missed_and_nothing_twice(
+    http: httpx.Client, service: FakeTuningService
+) -> None:
+    with http.stream("GET", f"{CHANGES}?timeoutSeconds=0.3") as answer:
+        last = [e["id"] for e in events(answer.iter_lines()) if "id" in e][-1]
+    service.put(make_experiment("demo", condition("Running")))
+    with http.stream("GET", f"{CHANGES}?timeoutSeconds=0.3", headers={"last-event-id": last}) as answer:
+        seen = [e for e in events(answer.iter_lines()) if "event" in e]
+
+    assert [e["event"] for e in seen] == ["MODIFIED"]
+
+
+def test_a_place_that_is_no_longer_kept_starts_over(http: httpx.Client, service: FakeTuningService) -> None:
+    service.oldest_cursor = 100
+    with http.stream("GET", f"{CHANGES}?timeoutSeconds=0.3", headers={"last-event-id": "1"}) as answer:
+        seen = [e for e in events(answer.iter_lines()) if "event" in e]
+
+    assert [e["event"] for e in seen] == ["ADDED"] * 4
+
+
+def test_the_stream_ends_with_the_experiment(http: httpx.Client, service: FakeTuningService) -> None:
+    with http.stream("GET", CHANGES) as answer:
+        stream = events(answer.iter_lines())
+        first = next(e for e in stream if "event" in e)
+        service.delete("default", "demo")
+        seen = [e["event"] for e in stream]
+
+    assert first["event"] == "ADDED"
+    assert seen[-2:] == ["DELETED", "end"]
+
+
+def test_an_error_in_mid_stream_is_an_event(
+    http: httpx.Client, service: FakeTuningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_args: object, **_kwargs: object) -> Iterator[None]:
+        raise UnavailableError("the disk is full")
+        yield
+
+    monkeypatch.setattr(service, "changes", fail)
+    with http.stream("GET", CHANGES) as answer:
+        seen = [e for e in events(answer.iter_lines()) if "event" in e]
+
+    assert [e["event"] for e in seen] == ["problem"]
+    assert json.loads(seen[0]["data"])["detail"] == "the disk is full"
+
+
+def test_a_missing_experiment_is_a_problem_and_no_stream(http: httpx.Client) -> None:
+    answer = http.get(CHANGES.replace("demo", "ghost"))
+
+    assert (answer.status_code, answer.json()["reason"]) == (404, "NotFound")
+
+
+def test_silence_is_broken_by_comments(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("katib.rest.streams.HEARTBEAT_SECONDS", 0.25)
+    with http.stream("GET", f"{CHANGES}?timeoutSeconds=1") as answer:
+        comments = [line for line in answer.iter_lines() if line.startswith(":")]
+
+    assert comments
+
+
+def test_a_stream_outlives_the_slices_in_which_it_waits(
+    http: httpx.Client, service: FakeTuningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("katib.rest.streams.SLICE_SECONDS", 0.05)
+    with http.stream("GET", f"{CHANGES}?timeoutSeconds=1") as answer:
+        seen = [e["event"] for e in events(answer.iter_lines()) if "event" in e]
+
+    assert seen == ["ADDED"] * 4
+
+
+def test_stopping_the_server_ends_its_streams(service: FakeTuningService) -> None:
+    server = Server(service, host="127.0.0.1", port=0)
+    with HttpTuningService(server.url) as client:
+        changes = client.changes("default", "demo")
+        next(changes)
+        began = time.monotonic()
+        stopper = threading.Thread(target=server.close)
+        stopper.start()
+        with pytest.raises(UnavailableError, match="ended the stream"):
+            list(changes)
+        stopper.join()
+
+    assert time.monotonic() - began < 3
+
+
+def test_the_thread_of_a_stream_ends_with_its_reader(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("katib.rest.streams.SLICE_SECONDS", 0.1)
+    with http.stream("GET", CHANGES) as answer:
+        next(answer.iter_lines())
+        assert _stream_threads() == 1
+
+    assert _soon(lambda: _stream_threads() == 0)
+
+
+def _stream_threads() -> int:
+    return sum(thread.name == "katib-stream" for thread in threading.enumerate())
+
+
+def _soon(holds: Callable[[], bool]) -> bool:
+    """Poll until it holds, for five seconds at most."""
+    end = time.monotonic() + 5
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.02)
+    return holds()
