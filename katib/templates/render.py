@@ -125,6 +125,8 @@ def prepare(
 ) -> tuple[Callable[[Mapping[str, str]], Any], Mapping[str, Any]]:
     """Return the function that fills the template, and the template as an object with its placeholders in it.
 
+    The latter is for checks: `check_job` and `check_job_schema` know that a placeholder may become anything.
+
     Raises:
         InvalidError: The template is not an object.
     """
@@ -151,7 +153,15 @@ def _prepare_text(text: str) -> tuple[Callable[[Mapping[str, str]], Any], Mappin
         except (yaml.YAMLError, RecursionError) as error:
             raise InvalidError([not_an_object(CONFIG_MAP_PATH, _yaml_cause(error))]) from error
 
-    return body, _mapping(body(dict.fromkeys(parts[1::2], STAND_IN)))
+    return body, _mapping(_with_placeholders(parts) or body(dict.fromkeys(parts[1::2], STAND_IN)))
+
+
+def _with_placeholders(parts: tuple[str, ...]) -> Any:
+    """Return the object with its placeholders in the form that YAML takes for text, None when that is none either."""
+    try:
+        return yaml_text.parse(join_text(parts, {name: f"$<trialParams.{name}>" for name in parts[1::2]}))
+    except (yaml.YAMLError, RecursionError):
+        return None
 
 
 def _mapping(obj: Any) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ import yaml
 from katib.api.types import TrialTemplate
 from katib.errors import InvalidError
 from katib.templates import compile_template, render, template_text
+from katib.templates.render import prepare
 from tests.support.templates import REFERENCES, assign, dedent, example_job, in_config_map, inline, job
 
 EXAMPLE = assign(lr="0.05", momentum="0.9")
@@ -263,7 +264,7 @@ def test_aliases_and_merge_keys_work_in_yaml_text() -> None:
         "a: b\n---\nc: d",
         "a: &a [*a]",
         "a: !custom x\n? [1]\n: 2",
-        "{" * 5000,
+        "{" * 2000,
     ],
     ids=["mapping-in-plain", "scalar", "list", "empty", "documents", "endless", "complex-key", "deep"],
 )
@@ -402,3 +403,20 @@ def test_a_trial_costs_little_to_render() -> None:
 def test_a_template_without_source_is_not_found() -> None:
     with pytest.raises(InvalidError):
         compile_template(TrialTemplate())
+
+
+def test_checks_see_the_placeholders_of_flow_text() -> None:
+    text = '{"apiVersion": "batch/v1", "kind": "Job", "spec": {"parallelism": ${trialParameters.n}}}'
+
+    _, source = prepare(in_config_map({"n": "n"}), text)
+
+    assert source["spec"] == {"parallelism": "$<trialParams.n>"}
+
+
+def test_aliases_that_explode_are_refused() -> None:
+    levels = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
+
+    with pytest.raises(InvalidError) as error:
+        render(in_config_map({}), "\n".join(["a0: &a0 [x]", *levels]), [], "t", "n")
+
+    assert origins(error) == ["template-not-an-object"]

@@ -7,8 +7,18 @@ from typing import Any
 
 import pytest
 
-from katib.workloads.local.admission import HostCapacity
-from tests.support.admission import HOST, a_job, a_job_with_volume, check, errors_of, notices_of, places_of, with_volume
+from katib.workloads.local.admission import HostCapacity, check_job
+from tests.support.admission import (
+    HOST,
+    PATH,
+    a_job,
+    a_job_with_volume,
+    check,
+    errors_of,
+    notices_of,
+    places_of,
+    with_volume,
+)
 
 ROOT = dataclasses.replace(HOST, user_id=0, group_id=0)
 
@@ -299,3 +309,18 @@ def test_an_absurd_quantity_is_refused_in_few_words(amount: object) -> None:
 )
 def test_a_command_that_no_machine_can_have_is_not_found(word: str) -> None:
     assert places_of(a_job(command=[word])) == [(f"{CONTAINER}.command[0]", "command-not-found")]
+
+
+def test_relative_paths_start_at_the_workspace(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").write_text("")
+
+    def check_there(**container: Any) -> list[str]:
+        errors, _ = check_job(a_job(**container), PATH, host=HOST, workspace=tmp_path)
+        return [e.origin for e in errors]
+
+    assert check_there(command=["python", "src/train.py"]) == []
+    assert check_there(command=["python", "train.py"]) == ["command-not-found"]
+    assert check_there(command=["python", "train.py"], workingDir="src") == []
+    assert check_there(command=["./train.sh"]) == ["command-not-found"]
+    assert check_there(workingDir="data") == ["working-directory-missing"]

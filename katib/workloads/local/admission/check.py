@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from katib.api.wording import path_to, shown
@@ -10,7 +11,7 @@ from katib.errors import FieldError
 from katib.workloads.job_schema import job_schema
 from katib.workloads.local.admission.fields import FIELDS, Effect
 from katib.workloads.local.admission.findings import Findings
-from katib.workloads.local.admission.host import HostCapacity
+from katib.workloads.local.admission.host import HostCapacity, Machine
 from katib.workloads.local.admission.job_rules import check_job_rules
 from katib.workloads.local.admission.pod_rules import check_pod_rules
 from katib.workloads.local.admission.values import is_given, mapping, text
@@ -18,13 +19,16 @@ from katib.workloads.local.admission.values import is_given, mapping, text
 SUPPORTED_KIND = ("batch/v1", "Job")
 
 
-def check_job(template: Mapping[str, Any], path: str, *, host: HostCapacity) -> tuple[list[FieldError], list[str]]:
+def check_job(
+    template: Mapping[str, Any], path: str, *, host: HostCapacity, workspace: Path | None = None
+) -> tuple[list[FieldError], list[str]]:
     """Return what keeps a template from running on this machine, and what will be different from a cluster.
 
     Args:
         template: The object, with or without placeholders; what a placeholder stands for is not judged.
         path: Where it stands, such as `spec.trialTemplate.trialSpec`.
         host: What the machine has.
+        workspace: Directory that relative paths start from; None when it is not known, then they are not looked for.
 
     Returns:
         Errors, and notices of one sentence each. Wrong types and unknown fields are for `check_job_schema`.
@@ -38,7 +42,7 @@ def check_job(template: Mapping[str, Any], path: str, *, host: HostCapacity) -> 
     spec = mapping(template.get("spec"))
     check_job_rules(spec, f"{path}.spec", findings)
     pod = mapping(mapping(spec.get("template")).get("spec"))
-    check_pod_rules(pod, f"{path}.spec.template.spec", host, findings)
+    check_pod_rules(pod, f"{path}.spec.template.spec", Machine(host, workspace), findings)
     return findings.errors, findings.notices
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from katib.api.wording import shown
 from katib.templates import has_placeholder
 from katib.workloads.local.admission.findings import Findings
-from katib.workloads.local.admission.host import HostCapacity
+from katib.workloads.local.admission.host import HostCapacity, Machine
 from katib.workloads.local.admission.values import exists, is_directory, is_file, is_given, mappings, text, texts
 
 _INTERPRETER = re.compile(r"(?:python[0-9.]*|bash|sh|dash|zsh|perl|ruby|node|Rscript)")
@@ -21,7 +21,7 @@ _SERVICE_NAME = re.compile(r"[a-z0-9]\.svc\b")
 
 
 def check_command(
-    container: Mapping[str, Any], path: str, mounts: Collection[str], host: HostCapacity, findings: Findings
+    container: Mapping[str, Any], path: str, mounts: Collection[str], machine: Machine, findings: Findings
 ) -> None:
     """Check what a container starts.
 
@@ -29,11 +29,11 @@ def check_command(
         container: The container.
         path: Where it stands.
         mounts: Paths that lead to volumes of the trial; what lies there is not known yet.
-        host: Where commands are looked for.
+        machine: Where commands are looked for.
         findings: Takes what is found.
     """
     _check_names_of_services(container, path, findings)
-    directory = _check_working_directory(container, path, mounts, findings)
+    directory = _check_working_directory(container, path, mounts, machine.workspace, findings)
     if not is_given(container.get("command")):
         cause = "it is missing, and the entry point of the image is unknown because images are not run here"
         findings.error(f"{path}.command", cause, "give the command with its full path or name", "command-missing")
@@ -41,23 +41,31 @@ def check_command(
     words = texts(container.get("command")) + texts(container.get("args"))
     if not words or _is_unknown(words[0], mounts):
         return
-    _check_program(words[0], f"{path}.command[0]", directory, _search_path(container, host), findings)
+    _check_program(words[0], f"{path}.command[0]", directory, _search_path(container, machine.capacity), findings)
     _check_script(words, path, len(texts(container.get("command"))), mounts, directory, findings)
 
 
 def _check_working_directory(
-    container: Mapping[str, Any], path: str, mounts: Collection[str], findings: Findings
+    container: Mapping[str, Any], path: str, mounts: Collection[str], workspace: Path | None, findings: Findings
 ) -> Path | None:
     """Return the directory that relative paths start from, None when it is not known yet."""
-    directory = text(container.get("workingDir"))
-    if not directory or _is_unknown(directory, mounts):
+    directory = container.get("workingDir")
+    if not is_given(directory):
+        return workspace
+    if not text(directory) or _is_unknown(str(directory), mounts):
         return None
-    if not is_directory(Path(directory)):
-        remedy = "create it or give another (images are not run here), or leave it out to work in the trial's directory"
-        cause = f"{shown(directory)} is not a directory of this machine"
-        findings.error(f"{path}.workingDir", cause, remedy, "working-directory-missing")
+    whole = Path(workspace or "/", str(directory))
+    if not Path(str(directory)).is_absolute() and workspace is None:
         return None
-    return Path(directory)
+    if not is_directory(whole):
+        remedy = (
+            "create it or give another (images are not run here), or leave it out to work beside the experiment's file"
+        )
+        findings.error(
+            f"{path}.workingDir", f"{shown(directory)} is not a directory here", remedy, "working-directory-missing"
+        )
+        return None
+    return whole
 
 
 def _check_program(program: str, path: str, directory: Path | None, search_path: str, findings: Findings) -> None:

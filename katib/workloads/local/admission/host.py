@@ -51,6 +51,14 @@ class HostCapacity:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where the commands of one experiment run: what the machine has, and the directory relative paths start from."""
+
+    capacity: HostCapacity
+    workspace: Path | None = None
+
+
 def cpu_quota(root: Path, group: str) -> float | None:
     """Return the cores that the control groups above and at `group` allow, None without limit."""
     limits = []

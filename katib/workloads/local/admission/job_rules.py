@@ -101,7 +101,9 @@ def _check_failure_policy(spec: Mapping[str, Any], pod: Mapping[str, Any], path:
     if policy and spec.get("podReplacementPolicy") == "TerminatingOrFailed":
         cause = "with a podFailurePolicy only Failed is allowed"
         findings.error(f"{path}.podReplacementPolicy", cause, "write Failed, or remove it", "job-pod-replacement")
-    names = {item.get("name") for field in ("containers", "initContainers") for _, item in mappings(pod.get(field))}
+    names = {
+        text(item.get("name")) for field in ("containers", "initContainers") for _, item in mappings(pod.get(field))
+    }
     for i, rule in mappings(policy.get("rules")):
         rule_path = f"{path}.podFailurePolicy.rules[{i}]"
         _check_choice(rule.get("action"), _ACTIONS, f"{rule_path}.action", findings)
@@ -116,7 +118,7 @@ def _check_failure_policy(spec: Mapping[str, Any], pod: Mapping[str, Any], path:
         _check_choice(codes.get("operator"), _OPERATORS, f"{rule_path}.onExitCodes.operator", findings)
         name = text(codes.get("containerName"))
         if name and name not in names:
-            known = ", ".join(sorted(str(known) for known in names if known))
+            known = ", ".join(sorted(filter(None, names)))
             cause = f"there is no container {shown(name)}"
             findings.error(f"{rule_path}.onExitCodes.containerName", cause, f"use one of {known}", "job-rule-container")
 

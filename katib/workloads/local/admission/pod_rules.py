@@ -11,7 +11,7 @@ from katib.api.wording import did_you_mean, path_to, shown
 from katib.templates import has_placeholder
 from katib.workloads.local.admission.command_rules import check_command
 from katib.workloads.local.admission.findings import Findings
-from katib.workloads.local.admission.host import GIB, HostCapacity
+from katib.workloads.local.admission.host import GIB, HostCapacity, Machine
 from katib.workloads.local.admission.values import integer, is_given, mapping, mappings, text
 from katib.workloads.local.admission.volume_rules import check_volumes
 from katib.workloads.local.quantities import parse_quantity
@@ -40,15 +40,16 @@ _SOURCES = ("configMapKeyRef", "fieldRef", "fileKeyRef", "resourceFieldRef", "se
 _Places = list[tuple[str, Mapping[str, Any]]]
 
 
-def check_pod_rules(pod: Mapping[str, Any], path: str, host: HostCapacity, findings: Findings) -> None:
+def check_pod_rules(pod: Mapping[str, Any], path: str, machine: Machine, findings: Findings) -> None:
     """Check a pod's spec.
 
     Args:
         pod: The spec; may be malformed.
         path: Where it stands.
-        host: What the machine has.
+        machine: Where it runs.
         findings: Takes what is found.
     """
+    host = machine.capacity
     main = [(f"{path}.containers[{i}]", container) for i, container in mappings(pod.get("containers"))]
     first = [(f"{path}.initContainers[{i}]", container) for i, container in mappings(pod.get("initContainers"))]
     if pod.get("containers") == []:
@@ -61,7 +62,7 @@ def check_pod_rules(pod: Mapping[str, Any], path: str, host: HostCapacity, findi
         _check_restart_policy(container, container_path, findings, is_first=is_first)
         _check_rights(mapping(container.get("securityContext")), f"{container_path}.securityContext", host, findings)
         _check_environment(container, container_path, findings)
-        check_command(container, container_path, mounts.get(container_path, ()), host, findings)
+        check_command(container, container_path, mounts.get(container_path, ()), machine, findings)
     _check_resources(main, first, path, host, findings)
     operating_system = text(mapping(pod.get("os")).get("name"))
     if operating_system not in {"", "linux"}:
