@@ -28,6 +28,7 @@ from katib.space import Point
 from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem
 from suggestion_services.base.quiet import quiet
 from suggestion_services.bayesian.dimensions import Dimensions
+from suggestion_services.bayesian.estimators import estimator_of
 from suggestion_services.bayesian.evidence import Evidence, gather
 
 _DRAWS = 100  # random points tried before a repetition is accepted: in a space that is nearly used up, few are new
@@ -41,12 +42,12 @@ class BayesianOptimization(Algorithm):
         settings = problem.settings
         self._dimensions = Dimensions(problem.space)
         self._n_initial = settings.whole("n_initial_points", 10)
-        self._timed = settings.text("acq_func", "gp_hedge").endswith("ps")
-        self._options = {
-            "base_estimator": settings.text("base_estimator", "GP"),
-            "acq_func": settings.text("acq_func", "gp_hedge"),
-            "acq_optimizer": settings.text("acq_optimizer", "auto"),
-        }
+        self._acq_func = settings.text("acq_func", "gp_hedge")
+        self._timed = self._acq_func.endswith("ps")
+        self._estimator = settings.text("base_estimator", "GP")
+        self._acq_optimizer = settings.text("acq_optimizer", "auto")
+        if self._acq_optimizer == "auto":  # decided here, since the library's own choice fails for trees with durations
+            self._acq_optimizer = "lbfgs" if self._estimator == "GP" else "sampling"
 
     @classmethod
     @override
@@ -82,7 +83,14 @@ class BayesianOptimization(Algorithm):
     def _promising(self, evidence: Evidence, seed: int) -> Point:
         rows, values, seconds = evidence.table()
         with quiet:
-            optimizer = Optimizer(self._dimensions.library, n_initial_points=0, random_state=seed, **self._options)
+            optimizer = Optimizer(
+                self._dimensions.library,
+                base_estimator=estimator_of(self._estimator, seed),
+                n_initial_points=0,
+                acq_func=self._acq_func,
+                acq_optimizer=self._acq_optimizer,
+                random_state=seed,
+            )
             optimizer.tell([self._dimensions.encode(row) for row in rows], self._answers(values, seconds))
             return self._dimensions.decode(optimizer.ask())
 

@@ -1,0 +1,52 @@
+"""The list of algorithms: readable, cheap, complete, and documented."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from katib.errors import NotFoundError
+from katib.rpc._generated import api_pb2_grpc
+from suggestion_services.algorithms import ENTRIES, Entry, find_entry
+from suggestion_services.base import Algorithm
+
+PAGE = Path(__file__).parents[3] / "docs" / "algorithms.md"
+
+
+def test_names_are_unique() -> None:
+    names = [entry.info.name for entry in ENTRIES]
+
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.info.name)
+def test_every_class_can_be_loaded(entry: Entry) -> None:
+    base = api_pb2_grpc.EarlyStoppingServicer if entry.info.early_stopping else Algorithm
+
+    assert issubclass(entry.load(), base)
+
+
+def test_reading_the_list_imports_no_library_behind_an_algorithm() -> None:
+    heavy = "{'optuna', 'skopt', 'sklearn', 'scipy', 'numpy', 'grpc'}"
+    code = f"import sys, suggestion_services.algorithms; print(sorted({heavy} & set(sys.modules)))"
+
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_an_unknown_name_without_a_near_one_lists_all() -> None:
+    with pytest.raises(NotFoundError, match="use one of random, grid, tpe"):
+        find_entry("zzz")
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.info.name)
+def test_every_algorithm_and_setting_is_on_the_page(entry: Entry) -> None:
+    _, _, rest = PAGE.read_text().partition(f"\n### {entry.info.name}\n")
+    section = rest.partition("\n### ")[0].partition("\n## ")[0]
+
+    assert entry.info.summary in section
+    for setting in entry.info.settings or ():
+        assert f"| `{setting.name}` | {setting.type} | {setting.default} |" in section
+        assert setting.description in section

@@ -1,0 +1,94 @@
+"""Settings become numbers, or are refused in the words that Katib's users know."""
+
+from __future__ import annotations
+
+import pytest
+
+from katib.api.types import (
+    AlgorithmSetting,
+    AlgorithmSpec,
+    ExperimentSpec,
+    FeasibleSpace,
+    ParameterSpec,
+)
+from katib.errors import InvalidError
+from suggestion_services.algorithms import ENTRIES, find_entry
+from suggestion_services.base import Problem
+
+SPACE = (
+    ParameterSpec(name="i", parameter_type="int", feasible_space=FeasibleSpace(min="1", max="5")),
+    ParameterSpec(name="j", parameter_type="int", feasible_space=FeasibleSpace(min="1", max="5")),
+)
+
+
+def a_spec(algorithm: str, *settings: tuple[str, str]) -> ExperimentSpec:
+    given = tuple(AlgorithmSetting(name=name, value=value) for name, value in settings)
+    return ExperimentSpec(parameters=SPACE, algorithm=AlgorithmSpec(algorithm_name=algorithm, algorithm_settings=given))
+
+
+def refusal(algorithm: str, *settings: tuple[str, str]) -> str:
+    with pytest.raises(InvalidError) as caught:
+        Problem.of("demo", a_spec(algorithm, *settings), find_entry(algorithm).info)
+    return "; ".join(map(str, caught.value.errors))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "name", "value", "expected"),
+    [
+        ("tpe", "gama", "0.5", "unknown setting gama for algorithm tpe"),
+        ("random", "gamma", "0.5", "unknown setting gamma for algorithm random"),
+        ("bayesianoptimization", "kappa", "1", "unknown setting kappa for algorithm bayesianoptimization"),
+        ("tpe", "gamma", "1.5", "gamma should be in the range of (0, 1)"),
+        ("tpe", "gamma", "0", "gamma should be in the range of (0, 1)"),
+        ("tpe", "prior_weight", "-1", "prior_weight should be great than zero"),
+        ("tpe", "n_EI_candidates", "0", "n_EI_candidates should be great than zero"),
+        ("tpe", "random_state", "-1", "random_state should be great or equal than zero"),
+        ("random", "random_state", "-1", "random_state should be great or equal than zero"),
+        ("bayesianoptimization", "random_state", "-1", "random_state should be great or equal than zero"),
+        ("bayesianoptimization", "n_initial_points", "-1", "n_initial_points should be great or equal than zero"),
+        ("bayesianoptimization", "acq_func", "UCB", "acq_func UCB is not supported in Bayesian optimization"),
+        ("bayesianoptimization", "base_estimator", "gp", "base_estimator gp is not supported in Bayesian optimization"),
+        (
+            "bayesianoptimization",
+            "acq_optimizer",
+            "adam",
+            "acq_optimizer adam is not supported in Bayesian optimization",
+        ),
+        ("tpe", "gamma", "x", "failed to validate gamma(x): could not convert string to float: 'x'"),
+        (
+            "random",
+            "random_state",
+            "1.5",
+            "failed to validate random_state(1.5): invalid literal for int() with base 10: '1.5'",
+        ),
+        ("tpe", "prior_weight", "inf", "failed to validate prior_weight(inf): not a finite number"),
+        ("tpe", "n_startup_trials", "-1", "n_startup_trials should be great or equal than zero"),
+        ("multivariate-tpe", "n_ei_candidate", "1", "unknown setting n_ei_candidate for algorithm multivariate-tpe"),
+        ("tpe", "n_ei_candidates", "9999999", "n_ei_candidates should be less or equal than 100000"),
+    ],
+)
+def test_a_wrong_setting_is_refused_literally(algorithm: str, name: str, value: str, expected: str) -> None:
+    assert refusal(algorithm, (name, value)) == expected
+
+
+def test_all_wrong_settings_are_named_at_once() -> None:
+    expected = "gamma should be in the range of (0, 1); unknown setting speed for algorithm tpe"
+
+    assert refusal("tpe", ("gamma", "2"), ("speed", "1")) == expected
+
+
+@pytest.mark.parametrize("entry", [e for e in ENTRIES if not e.info.early_stopping], ids=lambda e: e.info.name)
+def test_every_declared_setting_is_accepted_with_its_default(entry: object) -> None:
+    info = entry.info  # type: ignore[attr-defined]  # an Entry
+    defaults = [(s.name, s.default) for s in info.settings if s.default]
+
+    settings = Problem.of("demo", a_spec(info.name, *defaults), info).settings
+
+    assert [settings.get(name) is not None for name, _ in defaults] == [True] * len(defaults)
+
+
+def test_two_names_of_one_setting_must_agree() -> None:
+    entry = find_entry("tpe")
+    problem = Problem.of("demo", a_spec("tpe", ("n_ei_candidates", "5"), ("n_EI_candidates", "6")), entry.info)
+
+    assert [error.origin for error in entry.load().check(problem)] == ["setting-conflict"]

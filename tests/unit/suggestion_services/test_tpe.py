@@ -1,0 +1,135 @@
+"""The two Parzen estimators: how they see parameters, what they learn, how they differ."""
+
+from __future__ import annotations
+
+from random import Random
+from statistics import fmean
+
+import optuna
+import pytest
+
+from katib.rpc._generated import api_pb2 as pb
+from suggestion_services.base import Outcome, PastTrial
+from suggestion_services.tpe.dimensions import dimension_of
+from tests.support.notebook import algorithm_for, problem_for, search, texts
+from tests.support.suggestion import a_parameter
+from tests.support.zoo import VALLEY
+
+
+def valley_history(n: int) -> list[PastTrial]:
+    random = Random(2)
+    points = [{"x": repr(random.random()), "y": repr(random.random())} for _ in range(n)]
+    return [PastTrial(f"t{i:04}", Outcome.MEASURED, point, VALLEY.loss(point)) for i, point in enumerate(points)]
+
+
+def suggested(name: str, trials: list[PastTrial], count: int = 1) -> list[dict[str, str]]:
+    algorithm = algorithm_for(name, settings={"random_state": 3})
+    return [point for k in range(count) for point in texts(algorithm, trials, first=len(trials) + k)]
+
+
+def test_the_joint_model_knows_that_parameters_belong_together_and_the_other_does_not() -> None:
+    trials = valley_history(200)
+    distances = {
+        name: fmean(abs(float(p["x"]) - float(p["y"])) for p in suggested(name, trials, 60))
+        for name in ("tpe", "multivariate-tpe")
+    }
+
+    assert suggested("tpe", trials) != suggested("multivariate-tpe", trials)
+    assert distances["multivariate-tpe"] < 0.9 * distances["tpe"]
+
+
+@pytest.mark.parametrize("name", ["tpe", "multivariate-tpe"])
+def test_a_region_where_trials_fail_is_avoided(name: str) -> None:
+    algorithm = algorithm_for(name, [a_parameter("x")], settings={"random_state": 3})
+
+    trials = search(algorithm, lambda p: float("nan") if float(p["x"]) > 0.5 else float(p["x"]) * 7 % 1, budget=60)
+
+    assert sum(trial.outcome is Outcome.BAD for trial in trials[20:]) < 12  # of 40, half of which chance would fail
+
+
+@pytest.mark.parametrize("name", ["tpe", "multivariate-tpe"])
+def test_a_history_of_failures_alone_is_no_obstacle(name: str) -> None:
+    trials = [PastTrial(f"t{i}", Outcome.BAD, {"x": repr(i / 20), "y": "0.5"}) for i in range(20)]
+
+    assert len(suggested(name, trials, 3)) == 3
+
+
+@pytest.mark.parametrize("name", ["tpe", "multivariate-tpe"])
+def test_running_trials_push_the_next_ones_away(name: str) -> None:
+    settings = {"random_state": 3, "n_startup_trials": 0}
+    algorithm = algorithm_for(name, [a_parameter("x")], settings=settings)
+    measured = [PastTrial(f"t{i:02}", Outcome.MEASURED, {"x": repr(i / 30)}, abs(i / 30 - 0.5)) for i in range(30)]
+    running = [PastTrial(f"u{i}", Outcome.PENDING, {"x": repr(0.47 + i / 100)}) for i in range(7)]
+
+    def near(trials: list[PastTrial]) -> int:
+        return sum(abs(float(p["x"]) - 0.5) < 0.03 for k in range(40) for p in texts(algorithm, trials, first=30 + k))
+
+    assert near(measured + running) < near(measured)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"gamma": 0.9},
+        {"prior_weight": 50.0},
+        {"n_EI_candidates": 1},
+        {"n_ei_candidates": 0},
+        {"n_startup_trials": 1000},
+    ],
+    ids=lambda s: next(iter(s)),
+)
+def test_every_setting_has_its_effect(settings: dict[str, object]) -> None:
+    trials = valley_history(60)
+    plain, changed = (
+        texts(algorithm_for("tpe", settings={"random_state": 3, **more}), trials, first=60) for more in ({}, settings)
+    )
+
+    assert plain != changed
+
+
+@pytest.mark.parametrize(
+    ("parameter", "expected"),
+    [
+        pytest.param(a_parameter("x", min="1", max="2"), optuna.distributions.FloatDistribution(1, 2), id="uniform"),
+        pytest.param(
+            a_parameter("x", min="1", max="2", distribution=pb.LOG_UNIFORM),
+            optuna.distributions.FloatDistribution(1, 2, log=True),
+            id="log",
+        ),
+        pytest.param(
+            a_parameter("x", min="1", max="2", step="0.5"), optuna.distributions.IntDistribution(0, 2), id="step"
+        ),
+        pytest.param(
+            a_parameter("x", pb.INT, min="-5", max="5"), optuna.distributions.IntDistribution(0, 10), id="int"
+        ),
+        pytest.param(
+            a_parameter("x", pb.INT, min="1", max="9", distribution=pb.LOG_UNIFORM),
+            optuna.distributions.FloatDistribution(0, 1),
+            id="int-log",
+        ),
+        pytest.param(
+            a_parameter("x", min="1", max="2", distribution=pb.NORMAL),
+            optuna.distributions.FloatDistribution(0, 1),
+            id="normal",
+        ),
+        pytest.param(
+            a_parameter("x", pb.DISCRETE, list=["8", "2", "4"]),
+            optuna.distributions.IntDistribution(0, 2),
+            id="discrete",
+        ),
+        pytest.param(
+            a_parameter("x", pb.CATEGORICAL, list=["b", "a"]),
+            optuna.distributions.CategoricalDistribution(["b", "a"]),
+            id="categorical",
+        ),
+    ],
+)
+def test_a_parameter_is_shown_to_optuna_as_what_it_is(
+    parameter: pb.ParameterSpec, expected: optuna.distributions.BaseDistribution
+) -> None:
+    (ours,) = problem_for("tpe", [parameter]).space.parameters
+    dimension = dimension_of(ours)
+    value = ours.from_unit(0.7)
+
+    assert dimension.distribution == expected
+    assert dimension.decode(dimension.encode(value)) == pytest.approx(value)
