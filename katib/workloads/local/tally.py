@@ -101,7 +101,8 @@ class Tally:
             delays: How long it lasts.
             index: Look at the pods of this index only; None looks at all.
         """
-        pods = [p for p in (*self.succeeded, *self.all_failures) if index is None or p.index == index]
+        counted = (*self.succeeded, *self.all_failures)
+        pods = [p for p in self.pods if p in counted and (index is None or p.index == index)]
         in_a_row = _failures_in_a_row(pods)
         if not in_a_row:
             return None
@@ -112,7 +113,7 @@ class Tally:
 def _failures_in_a_row(pods: Iterable[PodRecord]) -> Sequence[PodRecord]:
     finished = [(p.finished_at, p) for p in pods if p.finished_at is not None]
     in_a_row: list[PodRecord] = []
-    for _, pod in sorted(finished, key=lambda item: item[0], reverse=True):
+    for _, pod in reversed(sorted(finished, key=lambda item: item[0])):  # of equal times the later pod counts as later
         if pod.phase is Phase.SUCCEEDED:
             break
         in_a_row.append(pod)
