@@ -54,7 +54,7 @@ class HttpTuningService:
         self._local = urlsplit(url).hostname in LOOPBACK_HOSTS
         self._http = httpx.Client(
             base_url=f"{self._url}/api/v1/",
-            headers={"authorization": f"Bearer {token}".encode()} if token else {},
+            headers={b"authorization": f"Bearer {token}".encode()} if token else {},
             timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
             trust_env=False,  # a proxy of the environment has no business between us and loopback
         )

@@ -141,7 +141,10 @@ class TuningService(Protocol):
     def logs(
         self, namespace: str, trial: str, *, follow: bool = False, tail_lines: int | None = None
     ) -> Iterator[bytes]:
-        """Yield the output of the trial's primary container in chunks; with `follow`, until it ends."""
+        """Yield the output of the trial's primary container in chunks; with `follow`, until it ends.
+
+        While a followed trial is silent an empty chunk comes every second or so, so that a reader can leave.
+        """
 
     def events(self, kind: str, namespace: str, name: str) -> Sequence[RecordedEvent]:
         """Return the notable moments of an object, oldest first; for an Experiment those of its trials too."""

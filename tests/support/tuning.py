@@ -332,10 +332,9 @@ class FakeTuningService:
                 if not fresh and not ended:
                     self._changed.wait(0.2)
             sent += len(fresh)
-            if fresh:
-                yield fresh
-            elif ended:
+            if not fresh and ended:
                 return
+            yield fresh
 
     def events(self, kind: str, namespace: str, name: str) -> Sequence[RecordedEvent]:
         self.get(kind, namespace, name)

@@ -13,7 +13,7 @@ import pytest
 from katib.errors import UnavailableError
 from katib.rest.client import HttpTuningService
 from katib.rest.server import Server
-from tests.support.tuning import FakeTuningService, condition, make_experiment
+from tests.support.tuning import FakeTuningService, condition, make_experiment, make_trial
 
 CHANGES = "/api/v1/namespaces/default/experiments/demo/changes"
 Event = dict[str, str]
@@ -126,15 +126,27 @@ def test_stopping_the_server_ends_its_streams(service: FakeTuningService) -> Non
 
 def test_the_thread_of_a_stream_ends_with_its_reader(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("katib.rest.streams.SLICE_SECONDS", 0.1)
+    others = _stream_threads()
     with http.stream("GET", CHANGES) as answer:
         next(answer.iter_lines())
-        assert _stream_threads() == 1
+        (mine,) = _stream_threads() - others
 
-    assert _soon(lambda: _stream_threads() == 0)
+    assert _soon(lambda: not mine.is_alive())
 
 
-def _stream_threads() -> int:
-    return sum(thread.name == "katib-stream" for thread in threading.enumerate())
+def test_a_silent_log_is_let_go_when_its_reader_leaves(http: httpx.Client, service: FakeTuningService) -> None:
+    others = _stream_threads()
+    service.put(make_trial("slow", condition("Running")))
+    service.write_log("default", "slow", b"first\n")
+    with http.stream("GET", "/api/v1/namespaces/default/trials/slow/logs?follow=true") as answer:
+        next(answer.iter_bytes())
+        (mine,) = _stream_threads() - others
+
+    assert _soon(lambda: not mine.is_alive())
+
+
+def _stream_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "katib-stream"}
 
 
 def _soon(holds: Callable[[], bool]) -> bool:

@@ -1,0 +1,73 @@
+"""Write the golden files in `tests/golden/` anew (run by `make golden`), or with `--check` say which are out of date.
+
+A golden file shows a reviewer every change of what the outside sees: the REST interface and the command line.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+GOLDEN = ROOT / "tests" / "golden"
+
+
+def openapi() -> str:
+    """Return the description of the REST interface."""
+    sys.path.insert(0, str(ROOT))
+    from katib.rest.app import create_app
+    from tests.support.tuning import FakeTuningService
+
+    description = create_app(FakeTuningService()).openapi()
+    description["info"]["version"] = "any"
+    return json.dumps(description, indent=2, sort_keys=True) + "\n"
+
+
+def cli_help() -> str:
+    """Return the help of every command."""
+    from katib.cli.app import COMMANDS
+
+    names = [name for section in COMMANDS.values() for name in section]
+    return "\n".join(_help(words) for words in ([], *([name] for name in names)))
+
+
+def _help(words: list[str]) -> str:
+    from katib.cli import main
+
+    text = io.StringIO()
+    with redirect_stdout(text):
+        main([*words, "--help"])
+    return f"$ {' '.join(['katib', *words, '--help'])}\n{text.getvalue()}"
+
+
+FILES: dict[str, Callable[[], str]] = {"openapi.json": openapi, "cli_help.txt": cli_help}
+
+
+def stale() -> Iterator[tuple[Path, str]]:
+    """Yield each file whose content is no longer what the code says, with what it should be."""
+    os.environ["COLUMNS"] = "100"
+    for name, make in FILES.items():
+        path, text = GOLDEN / name, make()
+        if not path.is_file() or path.read_text() != text:
+            yield path, text
+
+
+def main() -> int:
+    """Write or check; return 1 when a check found something."""
+    outdated = list(stale())
+    for path, text in outdated:
+        if "--check" in sys.argv:
+            print(f"{path.relative_to(ROOT)} is out of date; run `make golden` and review the difference")
+        else:
+            path.write_text(text)
+            print(f"wrote {path.relative_to(ROOT)}")
+    return 1 if outdated and "--check" in sys.argv else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
