@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from katib.errors import TerminalError
 from katib.services.files import ServiceLog, SocketDirectory
 from katib.services.plan import ServiceId, ServicePlan, own_plan
-from katib.services.supervisor import Supervisor, Timing, User
+from katib.services.supervisor import ServiceState, Supervisor, Timing, User
 
 if TYPE_CHECKING:
     from katib.api.algorithms import AlgorithmCatalog
@@ -64,8 +64,14 @@ class ServiceHost:
         self._listeners.append(listener)
 
     def prewarm(self, algorithm: str, *, early_stopping: bool = False) -> None:
-        """Start a service before anybody asks for it; it stops again when nobody does."""
-        self._supervisor(ServiceId(algorithm, early_stopping), None)
+        """Start a service before anybody asks for it; it stops again when nobody does.
+
+        Raises:
+            TerminalError: There is no such algorithm.
+        """
+        service = ServiceId(algorithm, early_stopping)
+        if not self._plan(service).address:
+            self._supervisor(service, None)
 
     def service_for(self, experiment: Experiment) -> ServiceClient | None:
         """Return a client when the services are ready, None while they start; the same client as long as they live.
@@ -89,6 +95,17 @@ class ServiceHost:
             supervisors = list(self._supervisors.values())
         for supervisor in supervisors:
             supervisor.release(user)
+
+    def states_of(self, namespace: str, experiment: str) -> tuple[ServiceState, ...]:
+        """Return how the services are doing that an experiment waits for or uses."""
+        user = (namespace, experiment)
+        with self._lock:
+            supervisors = list(self._supervisors.values())
+            used, _ = self._clients.get(user, ((), None))
+            addressed = [(service, c) for service, c in self._addressed.items() if c in used]
+        states = [ServiceState(service, "ready", address=c.address) for service, c in addressed]
+        states.extend(state for supervisor in supervisors if (state := supervisor.state_for(user)) is not None)
+        return tuple(states)
 
     def close(self) -> None:
         """Stop every service and wait until its process is gone. Calls in flight fail with UnavailableError."""

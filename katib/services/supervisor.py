@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from katib.errors import TerminalError, UnavailableError
 from katib.services.files import ServiceLog
-from katib.services.plan import ServicePlan, resolve_command
+from katib.services.plan import ServiceId, ServicePlan, resolve_command
 
 if TYPE_CHECKING:
     from katib.processes.client import Processes
@@ -68,6 +68,25 @@ class Timing:
     longest_pause: float = 10.0
     settled: float = 60.0
     max_failures: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceState:
+    """One service as `katib why` tells of it.
+
+    Attributes:
+        service: Which.
+        state: `starting`, `ready`, or `failing` while it dies again and again and after it was given up.
+        attempts: Lives in a row without an answer, the present one included.
+        last_error: How the last of them ended; empty when there was none.
+        address: Where it listens when somebody else runs it, otherwise the command that starts it.
+    """
+
+    service: ServiceId
+    state: str
+    attempts: int = 1
+    last_error: str = ""
+    address: str = ""
 
 
 class Sockets(Protocol):
@@ -127,6 +146,8 @@ class Supervisor:
         self._stopping = False
         self._connection: Connection | None = None
         self._failure = ""
+        self._failures = 0
+        self._last_error = ""
         self._thread = threading.Thread(target=self._run, name=plan.id.file_name, daemon=True)
 
     def start(self) -> None:
@@ -163,6 +184,21 @@ class Supervisor:
                 raise TerminalError(self._failure)
             return self._connection
 
+    def state_for(self, user: User) -> ServiceState | None:
+        """Return how the service is doing, to one of its users; None to others."""
+        with self._lock:
+            if user not in self._users:
+                return None
+            given_up = self._phase is Phase.FAILED
+            state = "failing" if given_up or self._failures else "starting"
+            return ServiceState(
+                self._plan.id,
+                "ready" if self._phase is Phase.READY else state,
+                max(1, self._failures) if given_up else self._failures + 1,
+                self._last_error,
+                " ".join(self._plan.command),
+            )
+
     @property
     def phase(self) -> Phase:
         """Where it is in its life."""
@@ -192,16 +228,18 @@ class Supervisor:
 
     def _lives(self) -> Iterator[float]:
         """Live through one process after the other; yield the pause before the next."""
-        failures = 0
         while not self._is_over():
             began = time.monotonic()
             life = self._live()
-            settled = life.answered or time.monotonic() - began > self._timing.settled
-            failures = 0 if settled else failures + 1
             if self._is_over():
                 return
+            settled = life.answered or time.monotonic() - began > self._timing.settled
+            failures = 0 if settled else self._failures + 1
+            obituary = self._obituary(life, failures)
+            with self._lock:
+                self._failures, self._last_error = failures, obituary
             if failures >= self._timing.max_failures:
-                raise TerminalError(self._obituary(life, failures))
+                raise TerminalError(obituary)
             yield min(self._timing.first_pause * 2 ** max(0, failures - 1), self._timing.longest_pause)
 
     def _live(self) -> _Life:
@@ -289,6 +327,7 @@ class Supervisor:
     def _set(self, phase: Phase, connection: Connection | None = None, failure: str = "") -> None:
         with self._lock:
             self._phase, self._connection, self._failure = phase, connection, failure
+            self._last_error = failure or self._last_error
             users = frozenset(self._users)
         if phase in (Phase.READY, Phase.FAILED):
             self._on_change(users)

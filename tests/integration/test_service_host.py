@@ -235,6 +235,22 @@ def test_socket_directories_of_dead_owners_are_removed(
     assert [d.exists() for d in (abandoned, alive, foreign)] == [False, True, True]
 
 
+def test_an_experiment_can_be_told_how_its_services_are_doing(hosts: Hosts) -> None:
+    with serving(ScriptedSuggestion()) as address:
+        host = hosts.open(a_plan(), ServicePlan(ServiceId("elsewhere"), address=address))
+        one, two = an_object(name="one"), an_object("elsewhere", name="two")
+        host.service_for(one)
+        host.service_for(two)
+        host.prewarm("elsewhere")
+        before = host.states_of("default", "one")
+        ready(host, one)
+
+        assert [state.state for state in before] == ["starting"]
+        assert [state.state for state in host.states_of("default", "one")] == ["ready"]
+        assert [state.address for state in host.states_of("default", "two")] == [address]
+        assert host.states_of("default", "three") == ()
+
+
 # --- crashes ----------------------------------------------------------------------------------------------------------
 
 
@@ -287,6 +303,9 @@ def test_a_service_that_dies_in_every_request_fails_with_how_it_died(hosts: Host
     text = eventually(crash_again)
 
     assert text.startswith('suggestion service "fake" was killed by SIGKILL (3 times in a row); its output is in ')
+    state = host.states_of("default", "demo")[0]
+    assert (state.service, state.state, state.attempts) == (ServiceId("fake"), "failing", 3)
+    assert state.last_error == text
 
 
 def test_answers_in_between_keep_a_service_that_is_killed_often(hosts: Hosts) -> None:
