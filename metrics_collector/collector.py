@@ -15,20 +15,19 @@ from metrics_collector.parsers import Parser, parser_for
 
 @dataclass(slots=True)
 class _Tally:
-    """What became of one metric."""
+    """What became of one metric, counted until every metric had a usable reading."""
 
     readings: int = 0
-    usable: int = 0
     numbers: int = 0
+    usable: bool = False
     last: str = ""
 
     def add(self, value: str) -> None:
         self.readings += 1
         self.last = value
-        if is_usable(value):
-            self.usable += 1
-        elif parse_value(value) is not None:
-            self.numbers += 1
+        if not self.usable:
+            self.usable = is_usable(value)
+            self.numbers += parse_value(value) is not None
 
 
 class Collector:
@@ -102,15 +101,20 @@ class Collector:
             return readings
         if self._clock is not None:
             readings = _stamped(readings, self._clock())
-        watched = self._rules.metrics
+        if self._sample is not None:
+            self._tally(readings)
+        if watched := self._rules.metrics:
+            for reading in readings:
+                if reading.name in watched:
+                    self._rules.observe(reading)
+        return [reading for reading in readings if reading.name in self._tallies]
+
+    def _tally(self, readings: list[MetricLog]) -> None:
         for reading in readings:
             if reading.name in self._tallies:
                 self._tallies[reading.name].add(reading.value)
-            if reading.name in watched:
-                self._rules.observe(reading)
-        if self._sample is not None and all(tally.usable for tally in self._tallies.values()):
+        if all(tally.usable for tally in self._tallies.values()):
             self._sample = None  # nothing is left to be explained
-        return [reading for reading in readings if reading.name in self._tallies]
 
     def _seen(self) -> str:
         return f"{_count(self._parser.notes.lines, 'line')}{self._where()}"
@@ -156,7 +160,9 @@ def collector_for(
 
 
 def _stamped(readings: list[MetricLog], now: datetime) -> list[MetricLog]:
-    return [reading._replace(time=now) if reading.time == ZERO_TIME else reading for reading in readings]
+    return [
+        MetricLog(now, reading.name, reading.value) if reading.time is ZERO_TIME else reading for reading in readings
+    ]
 
 
 def _count(number: int, noun: str) -> str:

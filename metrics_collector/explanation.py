@@ -16,6 +16,9 @@ SAMPLE_BYTES = 32 << 10
 MAX_LINE_LENGTH = 2_000
 """Examined of one sampled line; keeps the pattern's cost linear in the sample."""
 
+MAX_CANDIDATES = 500
+"""Different names compared; an explanation is asked for while other trials wait."""
+
 MAX_QUOTE_LENGTH = 80
 
 LEAST_LIKENESS = 0.45
@@ -26,7 +29,7 @@ CONTAINED_LIKENESS = 0.6
 
 # `name sep number`: "Loss: 0.21", "acc=1", "val loss -> 3e-4", "'loss' : nan"
 _CANDIDATE = re.compile(
-    r"""(?P<name>[^\W\d][\w/.|-]{0,100}(?:\x20[\w/.|-]{1,40})?)["']?\s{0,3}
+    r"""(?<![\w/.|-])(?P<name>[^\W\d][\w/.|-]{0,100}(?:\x20[\w/.|-]{1,40})?)["']?\s{0,3}
         (?:[:=]|->|=>|\s)\s{0,3}["']?
         (?P<number>[+-]?(?:\d+(?:\.\d*)?(?:[Ee][+-]?\d+)?|\.\d+(?:[Ee][+-]?\d+)?|(?i:nan|inf(?:inity)?)\b)%?)""",
     re.VERBOSE,
@@ -71,6 +74,8 @@ def nearest(metric: str, lines: list[str]) -> str:
             if name in seen:
                 continue
             seen.add(name)
+            if len(seen) > MAX_CANDIDATES:
+                return best
             for start, word in _endings(name):
                 score = _likeness(metric, word)
                 if score > best_score:

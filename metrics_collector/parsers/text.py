@@ -6,6 +6,7 @@ reads an empty value: a diverged run says `loss=nan`, and that is a reading. An 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
@@ -18,6 +19,11 @@ from katib.errors import FieldError, InvalidError
 from metrics_collector.parsers.lines import MAX_LINE_BYTES, CandidateLines, Line, Notes
 
 DEFAULT_FILTER = r"([\w|-]+)\s*=\s*([+-]?(?:(?i:nan|inf(?:inity)?)\b|\d*(?:\.\d+)?(?:[Ee][+-]?\d+)?))"
+
+# The same pattern for the standard library's engine, which costs a fifth of RE2's binding on a short line. It is given
+# short ones only: where RE2 is linear, this one looks at a long word from each of its characters.
+_SHORT_LINE = 256
+_DEFAULT = re.compile(DEFAULT_FILTER.replace(r"\s", r"[\t\n\f\r ]").encode())
 
 MAX_VALUE_LENGTH = 1024
 """Longer text is no value: the filter swallowed a line."""
@@ -47,6 +53,7 @@ class TextParser:
         if file_format not in {"", "TEXT"}:
             raise InvalidError([_format_error(file_format)])
         self._names = {name.encode(): name for name in names}
+        self._is_default = not filters
         self._filters = _compile(tuple(filters) or (DEFAULT_FILTER,))
         self._lines = CandidateLines(self._names, limit)
 
@@ -64,16 +71,29 @@ class TextParser:
         return [reading for line in self._lines.finish() for reading in self._read(line)]
 
     def _read(self, line: Line) -> Iterator[MetricLog]:
-        text = line.text if line.text.isascii() else line.text.decode(errors="replace").encode()
         time: datetime | None = None
+        for raw_name, raw_value in self._matches(line):
+            name = self._names.get(raw_name.strip())
+            if name is None:
+                continue
+            value = clean_value(raw_value)
+            if value:
+                time = time or _time_of(line.text)
+                yield MetricLog(time, name, value)
+
+    def _matches(self, line: Line) -> Iterable[tuple[bytes, bytes]]:
+        if self._is_default and len(line.text) <= _SHORT_LINE and not line.cut:
+            return _DEFAULT.findall(line.text)
+        return self._all_matches(line)
+
+    def _all_matches(self, line: Line) -> Iterator[tuple[bytes, bytes]]:
+        text = line.text if line.text.isascii() else line.text.decode(errors="replace").encode()
         for pattern in self._filters:
             for match in pattern.finditer(text):
-                name = self._names.get((match.group(1) or b"").strip())
-                value = clean_value(match.group(2) or b"") if name else ""
                 # A match that reaches the end of a cut line may have lost digits.
-                if name and value and not (line.cut and match.end() == len(text)):
-                    time = time or _time_of(text)
-                    yield MetricLog(time, name, value)
+                if not (line.cut and match.end() == len(text)):
+                    name, value = match.group(1, 2)
+                    yield name or b"", value or b""
 
 
 def clean_value(raw: bytes) -> str:

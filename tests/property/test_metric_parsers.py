@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from katib.api.metrics import MetricLog, parse_value
 from metrics_collector.collector import Collector
 from metrics_collector.explanation import nearest
-from metrics_collector.parsers import JsonParser, Parser, TextParser
+from metrics_collector.parsers import DEFAULT_FILTER, JsonParser, Parser, TextParser
 
 NAMES = ("loss", "acc", "val_acc", "läß")
 LIMIT = 40
@@ -66,6 +66,11 @@ def test_a_reading_names_a_metric_and_has_a_value(make: Callable[[], Parser], da
         assert log.name in {*NAMES, "f1", "auc", "recall", "mse"}
         assert log.value == log.value.strip() != ""
         assert "\0" not in log.value
+
+
+@given(data=output)
+def test_the_default_filter_means_the_same_to_both_engines(data: bytes) -> None:
+    assert read(TextParser(NAMES), [data]) == read(TextParser(NAMES, [DEFAULT_FILTER]), [data])
 
 
 @given(data=output)
