@@ -1,7 +1,27 @@
 """Katib-compatible hyperparameter tuning, on a laptop or on Kubernetes.
 
-Start reading at `katib.engine`, which wires the whole service for one machine, then at
+From Python: `katib.tune(function, {"lr": katib.search.double(1e-4, 1e-1, log=True)})`.
+
+To read the code, start at `katib.engine.engine`, which wires the whole service for one machine, then at
 `katib.controllers.experiment.reconciler`.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from katib.sdk import TuneError, TuneResult, report, search, tune
+
 __version__ = "0.1.0"
+
+__all__ = ["TuneError", "TuneResult", "__version__", "report", "search", "tune"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the SDK when it is asked for, so that services and the command line start without it."""
+    if name in __all__:
+        from katib import sdk
+
+        return getattr(sdk, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,38 @@
+"""The program of a trial of a function: `python -m katib.sdk.trial PAYLOAD name=value ...`."""
+
+from __future__ import annotations
+
+import numbers
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from katib.sdk.payload import Payload, takes_mapping
+from katib.sdk.report import report
+
+
+def main(argv: list[str]) -> None:
+    """Call the function with the assignments of one trial and report what it returns."""
+    payload = Payload.load(Path(argv[0]))
+    arguments = payload.arguments(dict(text.split("=", 1) for text in argv[1:]))
+    if takes_mapping(payload.function, arguments):
+        result = payload.function(arguments)
+    else:
+        result = payload.function(**arguments)
+    report(**_metrics(result, payload.objective))
+
+
+def _metrics(result: Any, objective: str) -> dict[str, float]:
+    """Return the metrics that a result stands for: a number, a mapping, or nothing when the function reported itself."""
+    if result is None:
+        return {}
+    if isinstance(result, Mapping):
+        return {str(name): float(value) for name, value in result.items()}
+    if isinstance(result, numbers.Real) or hasattr(result, "__float__"):
+        return {objective: float(result)}
+    raise TypeError(f"the function returned {type(result).__name__}; return a number, a mapping of metrics, or None")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,222 @@
+"""`katib.tune`: tune a Python function on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from katib.api.types import API_VERSION, ObjectiveType
+from katib.cli.run.lines import Lines, Silence
+from katib.cli.run.progress import Progress
+from katib.engine import open_engine
+from katib.errors import KatibError
+from katib.sdk.payload import Payload, takes_mapping
+from katib.sdk.search import Parameter
+from katib.tuning.reading import assignments_of, last_condition, name_of, objective_value, state_of
+from katib.tuning.service import DEFAULT_NAMESPACE, Json, TuningService
+
+_CONTAINER = "function"
+_PAGE = 1000
+
+
+class TuneError(KatibError):
+    """The experiment failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialResult:
+    """One trial of a function.
+
+    Attributes:
+        name: Name of the trial; `katib logs NAME` prints its output.
+        state: How it ended: `Succeeded`, `Failed`, `EarlyStopped`, ...
+        parameters: Its arguments, with their Python types.
+        value: The objective; None when it was not read.
+    """
+
+    name: str
+    state: str
+    parameters: dict[str, Any]
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TuneResult:
+    """What a tuned run found.
+
+    Attributes:
+        name: Name of the experiment.
+        reason: How it ended, in a sentence.
+        best: The best trial; None when none succeeded.
+        trials: All trials, oldest first.
+    """
+
+    name: str
+    reason: str
+    best: TrialResult | None
+    trials: tuple[TrialResult, ...]
+
+
+def tune(
+    function: Callable[..., Any],
+    parameters: Mapping[str, Parameter | Any],
+    *,
+    objective: str = "objective",
+    direction: str = "minimize",
+    goal: float | None = None,
+    max_trials: int = 20,
+    parallel: int | None = None,
+    max_failed: int | None = None,
+    algorithm: str = "tpe",
+    settings: Mapping[str, Any] | None = None,
+    early_stopping: str | None = None,
+    early_stopping_settings: Mapping[str, Any] | None = None,
+    additional_metrics: Sequence[str] = (),
+    name: str | None = None,
+    data_dir: str | Path | None = None,
+    verbose: bool = True,
+) -> TuneResult:
+    """Search the best arguments of a function, each trial in a process of its own.
+
+    Args:
+        function: Takes the parameters by name, or one mapping of them. Returns the objective, a mapping of metrics, or
+            None when it calls `katib.report` itself. May be defined in a script or a notebook.
+        parameters: Search space by name, made with `katib.search`; any other value is passed as it is.
+        objective: Name of the metric to optimise.
+        direction: `minimize` or `maximize`.
+        goal: Value of the objective that ends the search.
+        max_trials: How many trials to run.
+        parallel: How many at once; by default as many as the machine has cores, at most 4.
+        max_failed: How many failed trials end the search as failed.
+        algorithm: A suggestion algorithm; `katib algorithms` lists them.
+        settings: Settings of the algorithm, such as `random_state`.
+        early_stopping: An early stopping algorithm, such as `medianstop`.
+        early_stopping_settings: Its settings.
+        additional_metrics: Further metrics to keep.
+        name: Name of the experiment. Tuning again under the same name goes on with what is unfinished.
+        data_dir: Where everything is kept; by default $KATIB_HOME, else `.katib`.
+        verbose: Print a line for each trial.
+
+    Raises:
+        InvalidError: Anything wrong with the search space or the settings, all errors at once.
+        TuneError: The experiment failed, such as by too many failed trials.
+        TypeError: The function can be called neither with the names nor with a mapping.
+    """
+    space = {key: value for key, value in parameters.items() if isinstance(value, Parameter)}
+    constants = {key: value for key, value in parameters.items() if key not in space}
+    takes_mapping(function, parameters)
+    root = Path(data_dir or os.environ.get("KATIB_HOME") or ".katib")
+    payload = Payload(function, space, constants, objective).save(root.absolute() / "functions")
+    experiment: Json = {
+        "apiVersion": API_VERSION,
+        "kind": "Experiment",
+        "metadata": {"name": name or _fresh_name(function)},
+        "spec": {
+            "objective": _without_none(
+                type=ObjectiveType(direction).value,
+                objectiveMetricName=objective,
+                goal=goal,
+                additionalMetricNames=list(additional_metrics) or None,
+            ),
+            "algorithm": _algorithm(algorithm, settings),
+            "parameters": [parameter.spec(key) for key, parameter in space.items()],
+            "maxTrialCount": max_trials,
+            "parallelTrialCount": min(parallel or min(os.cpu_count() or 1, 4), max_trials),
+            "trialTemplate": _template(payload, space),
+            **_without_none(
+                maxFailedTrialCount=max_failed,
+                earlyStopping=_algorithm(early_stopping, early_stopping_settings) if early_stopping else None,
+            ),
+        },
+    }
+    with open_engine(data_dir=root) as engine:
+        submission = engine.service.submit(json.dumps(experiment), source=experiment["metadata"]["name"])
+        engine.start()
+        final = _follow(engine.service, submission.experiment, verbose=verbose)
+        result = _result(engine.service, final, space)
+    if state_of(final) == "Failed":
+        raise TuneError(f"{result.name}: {result.reason}")
+    return result
+
+
+def _fresh_name(function: Callable[..., Any]) -> str:
+    words = "".join(c if c.isascii() and c.isalnum() else "-" for c in getattr(function, "__name__", "").lower())
+    stem = words.strip("-0123456789")[:24].strip("-") or "tune"
+    return f"{stem}-{secrets.token_hex(3)}"
+
+
+def _algorithm(name: str, settings: Mapping[str, Any] | None) -> Json:
+    pairs = [{"name": key, "value": str(value)} for key, value in (settings or {}).items()]
+    return {"algorithmName": name, **({"algorithmSettings": pairs} if pairs else {})}
+
+
+def _template(payload: Path, space: Mapping[str, Parameter]) -> Json:
+    texts = [f"{name}=${{trialParameters.{name}}}" for name in space]
+    container = {
+        "name": _CONTAINER,
+        "image": "python",
+        "command": [sys.executable, "-m", "katib.sdk.trial", str(payload), *texts],
+    }
+    return {
+        "primaryContainerName": _CONTAINER,
+        "trialParameters": [{"name": name, "reference": name} for name in space],
+        "trialSpec": {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "spec": {
+                "backoffLimit": 0,  # a function that raised once raises again
+                "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+            },
+        },
+    }
+
+
+def _follow(service: TuningService, experiment: Json, *, verbose: bool) -> Json:
+    progress = Progress(experiment, datetime.now(UTC))
+    with Lines(progress, sys.stdout) if verbose else Silence() as display:
+        for change in service.changes(DEFAULT_NAMESPACE, name_of(experiment)):
+            for moment in progress.observe(change):
+                display.tell(moment)
+            if progress.finished:
+                break
+    return progress.experiment
+
+
+def _result(service: TuningService, experiment: Json, space: Mapping[str, Parameter]) -> TuneResult:
+    name = name_of(experiment)
+    trials: list[TrialResult] = []
+    cursor = ""
+    while True:
+        page = service.trials(DEFAULT_NAMESPACE, name, limit=_PAGE, cursor=cursor)
+        trials.extend(_trial(trial, space) for trial in page.items)
+        cursor = page.cursor
+        if not cursor:
+            break
+    best = service.best(DEFAULT_NAMESPACE, name)
+    return TuneResult(
+        name=name,
+        reason=str(last_condition(experiment).get("message", "")),
+        best=None if best is None else _trial(best, space),
+        trials=tuple(trials),
+    )
+
+
+def _trial(trial: Json, space: Mapping[str, Parameter]) -> TrialResult:
+    value = objective_value(trial)
+    return TrialResult(
+        name=name_of(trial),
+        state=state_of(trial),
+        parameters={key: space[key].value(text) for key, text in assignments_of(trial).items()},
+        value=None if value is None else float(value),
+    )
+
+
+def _without_none(**fields: Any) -> Json:
+    return {key: value for key, value in fields.items() if value is not None}
