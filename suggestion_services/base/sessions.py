@@ -14,7 +14,7 @@ from katib.rpc._generated import api_pb2
 from suggestion_services.base.algorithm import Algorithm, PastTrial
 from suggestion_services.base.messages import past_trial
 
-_MAX_SESSIONS = 64  # far more than one machine tunes at once; bounds the memory of a service that lives for months
+_MAX_SESSIONS = 16  # with ten thousand trials each they take half a gigabyte; one machine seldom tunes more at once
 
 
 class Session:

@@ -6,12 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grpc
 import pytest
 
+from katib.api.algorithms import AlgorithmInfo
 from katib.errors import NotFoundError
 from katib.rpc._generated import api_pb2_grpc
 from suggestion_services.algorithms import ENTRIES, Entry, find_entry
 from suggestion_services.base import Algorithm
+from suggestion_services.base.server import start_server
+from tests.support.suggestion import Service, an_experiment
 
 PAGE = Path(__file__).parents[3] / "docs" / "algorithms.md"
 
@@ -50,3 +54,24 @@ def test_every_algorithm_and_setting_is_on_the_page(entry: Entry) -> None:
     for setting in entry.info.settings or ():
         assert f"| `{setting.name}` | {setting.type} | {setting.default} |" in section
         assert setting.description in section
+
+
+def blocks_of_code() -> list[str]:
+    return [block.partition("```")[0] for block in PAGE.read_text().split("```python\n")[1:]]
+
+
+def test_the_example_on_the_page_is_one_class_and_one_line_that_serve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, line, *_ = blocks_of_code()
+    (tmp_path / "a_halton_of_the_docs.py").write_text(module)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    names = {"Entry": Entry, "AlgorithmInfo": AlgorithmInfo}
+    entry = eval(line.strip().rstrip(",").replace("suggestion_services.halton.halton", "a_halton_of_the_docs"), names)
+    server, port = start_server(entry, "127.0.0.1:0")
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        points = Service(channel).ask(an_experiment("halton"), count=3)
+    server.stop(None).wait()
+
+    assert points[0] == {"x": "0.5", "y": "0.3333333333333333"}
+    assert len(points) == 3

@@ -1,0 +1,161 @@
+"""The shell around an algorithm: what happens when the algorithm is slow, breaks, or the caller goes away."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import ClassVar
+
+import grpc
+import pytest
+
+from katib.api.algorithms import AlgorithmInfo
+from katib.errors import UnavailableError
+from katib.rpc._generated import api_pb2 as pb
+from katib.rpc._generated import api_pb2_grpc
+from katib.space import Point
+from suggestion_services.base import Algorithm, StatelessAlgorithm
+from suggestion_services.base.servicer import SuggestionServicer
+from suggestion_services.base.sessions import Session, Sessions
+from tests.support.notebook import algorithm_for
+from tests.support.suggestion import Service, a_trial, an_experiment
+
+INFO = AlgorithmInfo("odd", "For tests.", ())
+PATIENCE_SECONDS = 10.0
+
+
+class Slow(StatelessAlgorithm):
+    """Waits, in the experiment named `slow`, until it is let go."""
+
+    entered: ClassVar[threading.Event] = threading.Event()
+    go: ClassVar[threading.Event] = threading.Event()
+    drawn: ClassVar[list[int]] = []
+
+    def point(self, k: int) -> Point:
+        if self.problem.experiment == "slow":
+            self.drawn.append(k)
+            self.entered.set()
+            assert self.go.wait(PATIENCE_SECONDS)
+        return {"x": 0.5, "y": 0.5}
+
+
+class Broken(StatelessAlgorithm):
+    """Fails with the error that the experiment's name asks for."""
+
+    def point(self, k: int) -> Point:
+        if self.problem.experiment == "library":
+            raise ZeroDivisionError("a text\nof two lines")
+        raise UnavailableError("the cupboard is empty")
+
+
+@contextmanager
+def served(cls: type[Algorithm]) -> Iterator[Service]:
+    server = grpc.server(ThreadPoolExecutor(4))
+    api_pb2_grpc.add_SuggestionServicer_to_server(SuggestionServicer(INFO, lambda: cls), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            yield Service(channel)
+    finally:
+        server.stop(None).wait()
+
+
+def test_a_slow_experiment_does_not_hold_up_another() -> None:
+    Slow.entered.clear()
+    Slow.go.clear()
+    with served(Slow) as service, ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(service.ask, an_experiment("odd", name="slow"))
+        assert Slow.entered.wait(PATIENCE_SECONDS)
+
+        assert len(Service(service.channel).ask(an_experiment("odd", name="quick"))) == 1
+        assert not slow.done()
+
+        Slow.go.set()
+        assert len(slow.result(PATIENCE_SECONDS)) == 1
+
+
+def test_work_stops_when_the_caller_has_gone() -> None:
+    Slow.entered.clear()
+    Slow.go.clear()
+    Slow.drawn.clear()
+    request = pb.GetSuggestionsRequest(
+        experiment=an_experiment("odd", name="slow"), current_request_number=1000, total_request_number=1000
+    )
+    gone = threading.Event()
+    with served(Slow) as service:
+        call = api_pb2_grpc.SuggestionStub(service.channel).GetSuggestions.future(request)
+        call.add_done_callback(lambda _: gone.set())
+        assert Slow.entered.wait(PATIENCE_SECONDS)
+        call.cancel()
+        assert gone.wait(PATIENCE_SECONDS)
+        # The server learns of it by a message of its own; a request of the same channel arrives behind that message.
+        service.ask(an_experiment("odd", name="quick"))
+        Slow.go.set()
+        service.ask(an_experiment("odd", name="slow"))  # waits for the lock that the abandoned request holds
+
+    assert len(Slow.drawn) < 1000
+
+
+def test_an_unforeseen_error_is_unknown_with_one_line_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR), served(Broken) as service, pytest.raises(grpc.RpcError) as caught:
+        service.ask(an_experiment("odd", name="library"))
+
+    assert caught.value.code() == grpc.StatusCode.UNKNOWN
+    assert caught.value.details() == "ZeroDivisionError: a text of two lines"
+    assert [record.name for record in caplog.records if record.exc_info] == ["suggestion_services.base.servicer"]
+
+
+def test_an_error_of_ours_keeps_its_meaning(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR), served(Broken) as service, pytest.raises(grpc.RpcError) as caught:
+        service.ask(an_experiment("odd", name="ours"))
+
+    assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+    assert caught.value.details() == "the cupboard is empty"
+    assert caplog.records == []
+
+
+def a_session() -> Session:
+    return Session(algorithm_for("random"), "loss")
+
+
+def test_a_trial_seen_before_is_the_same_object_again() -> None:
+    session = a_session()
+    old, new = a_trial("b", {"x": "1"}, 1), a_trial("a", {"x": "2"}, 2)
+    (first,) = session.history([old])
+
+    again = session.history([old, new])
+
+    assert [trial.name for trial in again] == ["a", "b"]
+    assert again[1] is first
+
+
+def test_a_trial_that_changed_is_read_anew() -> None:
+    session = a_session()
+    session.history([a_trial("a", {"x": "1"}, condition=pb.TrialStatus.RUNNING)])
+
+    (trial,) = session.history([a_trial("a", {"x": "1"}, 3)])
+
+    assert trial.objective == 3.0
+
+
+def test_the_least_recently_used_experiment_is_forgotten() -> None:
+    sessions = Sessions(limit=2)
+    one, two, three = (an_experiment("random", name=name) for name in ("one", "two", "three"))
+    first = sessions.get(one, a_session)
+    second = sessions.get(two, a_session)
+    assert sessions.get(one, a_session) is first
+    sessions.get(three, a_session)
+
+    assert sessions.get(one, a_session) is first
+    assert sessions.get(two, a_session) is not second
+
+
+def test_durations_come_from_the_times_of_a_trial() -> None:
+    times = {"start_time": "2024-01-01T00:00:00Z", "completion_time": "2024-01-01T00:01:30Z"}
+    (trial,) = a_session().history([a_trial("a", {}, 1, **times)])
+
+    assert trial.seconds == 90.0
