@@ -7,7 +7,8 @@ submission, so that it can be reported together with everything validation finds
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from katib.api.yaml_text import YamlDocument, parse_yaml
 from katib.errors import FieldError, InvalidError
 
 _COMPANIONS = ("ConfigMap", "Secret")
+_COMPANION_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 _API_VERSIONS = {"Experiment": API_VERSION, **dict.fromkeys(_COMPANIONS, "v1")}
 
 
@@ -33,9 +35,17 @@ class LoadedDocument:
     @property
     def name(self) -> str:
         """`metadata.name`, empty when there is none."""
+        return self._metadata("name")
+
+    @property
+    def namespace(self) -> str:
+        """`metadata.namespace`, empty when there is none."""
+        return self._metadata("namespace")
+
+    def _metadata(self, field: str) -> str:
         metadata = self.data.get("metadata")
-        name = metadata.get("name") if isinstance(metadata, dict) else None
-        return name if isinstance(name, str) else ""
+        text = metadata.get(field) if isinstance(metadata, dict) else None
+        return text if isinstance(text, str) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +115,11 @@ def decode_experiment(
     if not experiment.namespace:
         metadata = experiment.metadata.model_copy(update={"namespace": default_namespace})
         experiment = experiment.model_copy(update={"metadata": metadata})
-    companion_errors = [error for document in companions for error in _companion_errors(document)]
     return Submission(
         raw=dict(raw),
         experiment=experiment,
         companions=tuple(_with_namespace(document.data, default_namespace) for document in companions),
-        errors=(*companion_errors, *unknown_fields(raw, Experiment), *value_errors),
+        errors=(*_companions_errors(companions, default_namespace), *unknown_fields(raw, Experiment), *value_errors),
     )
 
 
@@ -165,24 +174,36 @@ def _kind_errors(data: Mapping[str, Any], prefix: str = "") -> list[FieldError]:
     return []
 
 
-def _companion_errors(document: LoadedDocument) -> list[FieldError]:
-    """Return what keeps a ConfigMap or Secret from being used: no name, or data that is not text."""
-    place = f"{document.kind} at line {document.line}"
-    errors: list[FieldError] = []
-    if not document.name:
-        errors.append(FieldError(f"{place}: metadata.name", "it is missing", "give it a name", "name-missing"))
-    for name in ("data", "stringData", "binaryData"):
-        data = document.data.get(name)
-        if data is not None and not (isinstance(data, dict) and all(isinstance(text, str) for text in data.values())):
-            errors.append(
-                FieldError(f"{place}: {name}", "it has values that are not text", "put them in quotes", "value-type")
-            )
-    return errors
+def _companions_errors(documents: Sequence[LoadedDocument], default_namespace: str) -> Iterator[FieldError]:
+    """Yield what keeps ConfigMaps and Secrets from being used: bad names, one name twice, data that is not text."""
+    seen: set[tuple[str, str, str]] = set()
+    for document in documents:
+        place = f"{document.kind} at line {document.line}"
+        identity = (document.kind, document.namespace or default_namespace, document.name)
+        if not document.name:
+            yield FieldError(f"{place}: metadata.name", "it is missing", "give it a name", "name-missing")
+        elif not _COMPANION_NAME.fullmatch(document.name):
+            cause = f"{shown(document.name)} is not a DNS name"
+            remedy = "use lower case letters, digits, hyphens and dots"
+            yield FieldError(f"{place}: metadata.name", cause, remedy, "name-format")
+        elif identity in seen:
+            cause = f"{shown(document.name)} is used twice"
+            yield FieldError(f"{place}: metadata.name", cause, "keep one of them", "companion-duplicate")
+        seen.add(identity)
+        for name in ("data", "stringData", "binaryData"):
+            if not _is_text_map(document.data.get(name)):
+                cause = "it has values that are not text"
+                yield FieldError(f"{place}: {name}", cause, "put them in quotes", "value-type")
+
+
+def _is_text_map(data: object) -> bool:
+    return data is None or (isinstance(data, dict) and all(isinstance(text, str) for text in data.values()))
 
 
 def _with_namespace(data: dict[str, Any], namespace: str) -> dict[str, Any]:
     metadata = data.get("metadata")
-    return {**data, "metadata": {"namespace": namespace, **(metadata if isinstance(metadata, dict) else {})}}
+    fields = metadata if isinstance(metadata, dict) else {}
+    return {**data, "metadata": {**fields, "namespace": fields.get("namespace") or namespace}}
 
 
 def _invalid(path: str, cause: str, remedy: str, origin: str) -> InvalidError:

@@ -1,18 +1,20 @@
-"""Rules about the name of an experiment: it becomes part of the names of trials, Jobs and Services."""
+"""Rules about names and labels: they become part of the names and the labels of trials, Jobs and Services."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from katib.api.names import MAX_EXPERIMENT_NAME
 from katib.api.types import ObjectMeta
-from katib.api.wording import shown
+from katib.api.wording import path_to, shown
 from katib.errors import FieldError
 
 _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _NAME_PREFIX = re.compile(r"[a-z][-a-z0-9]*", re.ASCII)
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
+_LABEL = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
+_LABEL_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 _GENERATED_LENGTH = 5
 """How many characters Kubernetes appends to `generateName`."""
 _MAX_NAMESPACE = 63
@@ -21,7 +23,7 @@ _LETTERS = "use lower case letters, digits and hyphens, beginning with a letter 
 
 
 def check_metadata(metadata: ObjectMeta) -> Iterator[FieldError]:
-    """Check that name and namespace are labels of DNS, as whole words and not too long."""
+    """Check that name and namespace are whole DNS labels and not too long, and labels as Kubernetes does."""
     if metadata.name:
         yield from _check_name(metadata.name)
     elif metadata.generate_name:
@@ -32,6 +34,7 @@ def check_metadata(metadata: ObjectMeta) -> Iterator[FieldError]:
     if namespace and (not _NAMESPACE.fullmatch(namespace) or len(namespace) > _MAX_NAMESPACE):
         remedy = f"use at most {_MAX_NAMESPACE} lower case letters, digits and inner hyphens"
         yield FieldError("metadata.namespace", f"{shown(namespace)} is no namespace", remedy, "namespace-format")
+    yield from _check_labels(metadata.labels)
 
 
 def _check_name(name: str) -> Iterator[FieldError]:
@@ -52,3 +55,15 @@ def _check_prefix(prefix: str) -> Iterator[FieldError]:
         cause = f"{shown(prefix)} has {len(prefix)} characters"
         remedy = f"use at most {limit}, {_GENERATED_LENGTH} more are appended"
         yield FieldError("metadata.generateName", cause, remedy, "name-length")
+
+
+def _check_labels(labels: Mapping[str, str]) -> Iterator[FieldError]:
+    for key, value in labels.items():
+        prefix, slash, name = key.rpartition("/")
+        if not _LABEL.fullmatch(name) or (slash and not _LABEL_PREFIX.fullmatch(prefix)):
+            remedy = "use at most 63 letters, digits and inner -_. after an optional domain and /"
+            yield FieldError("metadata.labels", f"{shown(key)} is no name of a label", remedy, "label-format")
+        if value and not _LABEL.fullmatch(value):
+            remedy = "use at most 63 letters, digits and inner -_. or make it an annotation"
+            where = path_to("metadata.labels", key)
+            yield FieldError(where, f"{shown(value)} is no value of a label", remedy, "label-format")

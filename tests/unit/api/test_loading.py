@@ -162,15 +162,39 @@ def test_config_maps_and_secrets_of_the_file_come_along() -> None:
     assert submission.config_map("other", "token") is None
 
 
-def test_companions_that_cannot_be_used_are_reported_with_their_line() -> None:
-    broken = "apiVersion: v1\nkind: ConfigMap\ndata: {port: 8080}\n"
+COMPANIONS = {
+    "no name": (["data: {}\n"], ["ConfigMap at line 1: metadata.name: it is missing; give it a name"]),
+    "a name for nobody": (
+        ["metadata: {name: My_Map}\n"],
+        [
+            (
+                'ConfigMap at line 1: metadata.name: "My_Map" is not a DNS name; '
+                "use lower case letters, digits, hyphens and dots"
+            )
+        ],
+    ),
+    "a name twice": (
+        ["metadata: {name: a}\n", "metadata: {name: a, namespace: default}\n", "metadata: {name: a, namespace: b}\n"],
+        ['ConfigMap at line 5: metadata.name: "a" is used twice; keep one of them'],
+    ),
+    "a number": (
+        ["metadata: {name: a}\ndata: {port: 8080}\n"],
+        ["ConfigMap at line 1: data: it has values that are not text; put them in quotes"],
+    ),
+    "a list": (
+        ["metadata: {name: a}\nbinaryData: []\n"],
+        ["ConfigMap at line 1: binaryData: it has values that are not text; put them in quotes"],
+    ),
+}
 
-    submission = load_experiment(documents(broken, EXPERIMENT), "exp.yaml", "default")
 
-    assert [str(error) for error in submission.errors] == [
-        "ConfigMap at line 1: metadata.name: it is missing; give it a name",
-        "ConfigMap at line 1: data: it has values that are not text; put them in quotes",
-    ]
+@pytest.mark.parametrize(("config_maps", "lines"), COMPANIONS.values(), ids=COMPANIONS)
+def test_companions_that_cannot_be_used_are_reported_with_their_line(config_maps: list[str], lines: list[str]) -> None:
+    texts = [f"apiVersion: v1\nkind: ConfigMap\n{rest}" for rest in config_maps]
+
+    submission = load_experiment(documents(*texts, EXPERIMENT), "exp.yaml", "default")
+
+    assert [str(error) for error in submission.errors] == lines
 
 
 def test_every_document_of_a_wrong_kind_is_named() -> None:

@@ -21,6 +21,12 @@ COLLECTOR = "spec.metricsCollectorSpec"
 SPACE = "spec.parameters[0].feasibleSpace"
 
 
+def with_labels(**labels: str) -> dict[str, Any]:
+    raw = an_experiment()
+    raw["metadata"]["labels"] = labels
+    return raw
+
+
 def an_objective(**fields: Any) -> dict[str, Any]:
     objective = {"type": "minimize", "objectiveMetricName": "loss", **fields}
     return an_experiment(objective={key: value for key, value in objective.items() if value is not None})
@@ -87,6 +93,11 @@ REJECTED = {
     "V1 too long": rejected("metadata.name", "name-length", an_experiment(name="a" * 48)),
     "no name": rejected("metadata.name", "name-missing", an_experiment(name="")),
     "no namespace": rejected("metadata.namespace", "namespace-format", an_experiment(namespace="A/b")),
+    "label value": rejected("metadata.labels.team", "label-format", with_labels(team="a b")),
+    "label value too long": rejected("metadata.labels.team", "label-format", with_labels(team="a" * 64)),
+    "label name": rejected("metadata.labels", "label-format", with_labels(**{"-team": "a"})),
+    "label domain": rejected("metadata.labels", "label-format", with_labels(**{"A_b/team": "a"})),
+    "label without name": rejected("metadata.labels", "label-format", with_labels(**{"": "a"})),
     "V2 negative": rejected("spec.maxFailedTrialCount", "max-failed-negative", an_experiment(maxFailedTrialCount=-1)),
     "V3 zero": rejected("spec.maxTrialCount", "max-trials-not-positive", an_experiment(maxTrialCount=0)),
     "V4 zero": rejected("spec.parallelTrialCount", "parallel-not-positive", an_experiment(parallelTrialCount=0)),
@@ -405,6 +416,7 @@ REJECTED = {
 ACCEPTED = {
     "V1 one letter": an_experiment(name="a"),
     "V1 forty characters": an_experiment(name="a" * 40),
+    "labels": with_labels(**{"team": "", "example.com/owner_1": "A.b-c_d", "x" * 63: "y" * 63}),
     "V2 zero": an_experiment(maxFailedTrialCount=0),
     "V3 one": an_experiment(maxTrialCount=1, parallelTrialCount=1),
     "V3 unbounded": an_experiment(maxTrialCount=None),
