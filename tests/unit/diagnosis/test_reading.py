@@ -1,0 +1,67 @@
+"""Reading objects without decoding them (`katib.tuning.reading`)."""
+
+from __future__ import annotations
+
+import pytest
+
+from katib.tuning.reading import format_duration, is_completed, metric_value, objective_value, state_of, time_of
+from tests.support.tuning import condition, make_experiment, make_trial
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-3, "0s"),
+        (0.9, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (200, "3m20s"),
+        (3600, "1h"),
+        (18_720, "5h12m"),
+        (86_400, "1d"),
+        (273_600, "3d4h"),
+    ],
+)
+def test_durations_have_at_most_two_units(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
+
+
+def test_the_state_is_the_last_condition_that_holds() -> None:
+    gone = {**condition("Running"), "status": "False"}
+
+    assert state_of(make_experiment("demo", condition("Created"), gone)) == "Created"
+    assert state_of(make_trial("t", condition("Created"))) == "Pending"
+    assert state_of(make_trial("t", condition("Created"), condition("Running"))) == "Running"
+
+
+def test_an_object_without_status_is_not_completed() -> None:
+    assert not is_completed({"kind": "Experiment"})
+    assert state_of({"kind": "Experiment"}) == "Created"
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [("min", "0.1"), ("max", "0.9"), ("latest", "0.5"), (None, "0.1")],
+)
+def test_the_strategy_chooses_the_value(strategy: str | None, expected: str) -> None:
+    strategies = [{"name": "loss", "value": strategy}] if strategy else []
+    objective = {"type": "minimize", "objectiveMetricName": "loss", "metricStrategies": strategies}
+
+    assert metric_value(objective, [{"name": "loss", "min": "0.1", "max": "0.9", "latest": "0.5"}]) == expected
+
+
+def test_an_unavailable_minimum_falls_back_to_the_latest() -> None:
+    objective = {"type": "minimize", "objectiveMetricName": "loss"}
+
+    assert metric_value(objective, [{"name": "loss", "min": "unavailable", "latest": "nan"}]) == "nan"
+    assert metric_value(objective, [{"name": "loss", "min": "unavailable", "latest": "unavailable"}]) is None
+    assert metric_value(objective, []) is None
+
+
+def test_a_trial_without_observation_has_no_value() -> None:
+    assert objective_value(make_trial("t")) is None
+
+
+@pytest.mark.parametrize("text", [None, "", "yesterday", 3], ids=["none", "empty", "words", "number"])
+def test_what_is_no_time_is_none(text: object) -> None:
+    assert time_of(text) is None

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.api.names import METRICS_REPORT_ANNOTATION
+from katib.diagnosis import Evidence, JobFacts, diagnose_trial
+from katib.tuning.service import Diagnosis, Json
+from tests.support.tuning import START, condition, make_trial
+
+NOW = START + timedelta(minutes=2)
+CREATED = condition("Created")
+RUNNING = condition("Running")
+
+
+def diagnose(*conditions: Json, facts: JobFacts | None = None, **evidence: Any) -> Diagnosis:
+    jobs = {"t": facts} if facts else {}
+    return diagnose_trial(make_trial("t", *conditions), Evidence(now=NOW, jobs=jobs, **evidence))
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        pytest.param(None, "t waits for its job to be created.", id="no-job"),
+        pytest.param(JobFacts(job={}), "t has a job that has not started yet.", id="not-started"),
+        pytest.param(
+            JobFacts(job={}, waiting="waits for 8000000000 bytes of memory"),
+            "t has to wait: its job waits for 8000000000 bytes of memory.",
+            id="memory",
+        ),
+        pytest.param(
+            JobFacts(job={"spec": {"suspend": True}}),
+            "t waits because its job is suspended (spec.suspend is true).",
+            id="suspended",
+        ),
+        pytest.param(
+            JobFacts(job={}, attempt=2, exit_code=3, retry_at=NOW + timedelta(seconds=20)),
+            "t failed 2 times and is tried again in 20s.",
+            id="back-off",
+        ),
+    ],
+)
+def test_a_trial_that_waits_says_for_what(facts: JobFacts | None, expected: str) -> None:
+    assert diagnose(CREATED, facts=facts).verdict == expected
+
+
+def test_back_off_tells_how_the_last_try_ended_and_how_many_are_left() -> None:
+    job = {"spec": {"backoffLimit": 4}}
+    findings = diagnose(RUNNING, facts=JobFacts(job=job, exit_code=3, retry_at=NOW + timedelta(seconds=20))).findings
+
+    assert findings == ("Its process ended with exit code 3.", "backoffLimit allows 4 retries.")
+
+
+def test_a_retry_that_is_due_is_no_back_off() -> None:
+    assert "is tried again" not in diagnose(RUNNING, facts=JobFacts(job={}, retry_at=NOW)).verdict
+
+
+def test_a_running_trial_tells_how_long_and_how_far() -> None:
+    reading = MetricLog(NOW - timedelta(seconds=4), "loss", "0.3")
+    peers = tuple(make_trial(f"p{i}", condition("Succeeded")) for i in range(3))
+    diagnosis = diagnose(RUNNING, readings={"t": reading}, reading_counts={"t": 7}, trials=peers)
+
+    assert diagnosis.verdict == "t has been running for 2m."
+    assert diagnosis.findings == (
+        "Latest loss is 0.3, 7 readings so far, 4s ago.",
+        "Trials that succeeded took 5s (median).",
+    )
+
+
+def test_a_reading_without_a_time_has_no_age() -> None:
+    diagnosis = diagnose(RUNNING, readings={"t": MetricLog(ZERO_TIME, "loss", "0.3")})
+
+    assert diagnosis.findings == ("Latest loss is 0.3, 1 reading so far.",)
+
+
+def test_a_running_trial_without_readings_points_to_its_output() -> None:
+    assert diagnose(RUNNING).remedies == ("Look at its output: katib logs t -f",)
+
+
+def test_without_an_engine_nothing_else_matters() -> None:
+    diagnosis = diagnose(RUNNING, controllers_running=False)
+
+    assert diagnosis.verdict == "t does not progress because no engine is running on this data directory."
+    assert "katib serve" in diagnosis.remedies[0]
+
+
+@pytest.mark.parametrize(
+    ("facts", "message", "expected"),
+    [
+        pytest.param(JobFacts(exit_code=2), "", "t failed: its process ended with exit code 2.", id="exit-code"),
+        pytest.param(
+            JobFacts(exit_code=127),
+            "",
+            "t failed: its command was not found (exit code 127).",
+            id="command-not-found",
+        ),
+        pytest.param(JobFacts(signal="SIGSEGV"), "", "t failed: its process was ended by SIGSEGV.", id="signal"),
+        pytest.param(
+            JobFacts(signal="SIGKILL", out_of_memory=True),
+            "",
+            "t failed: the machine ran out of memory and ended it (SIGKILL).",
+            id="out-of-memory",
+        ),
+        pytest.param(
+            JobFacts(job={"status": {"conditions": [condition("Failed", "DeadlineExceeded")]}}, signal="SIGTERM"),
+            "",
+            "t failed: its job ran longer than activeDeadlineSeconds.",
+            id="deadline",
+        ),
+        pytest.param(None, "Trial has failed.", "t failed: Trial has failed.", id="message-only"),
+        pytest.param(None, "", "t failed: Failed.", id="nothing-known"),
+    ],
+)
+def test_a_failed_trial_names_the_cause(facts: JobFacts | None, message: str, expected: str) -> None:
+    assert diagnose(condition("Failed", message=message), facts=facts).verdict == expected
+
+
+def test_a_failed_trial_shows_the_end_of_its_output() -> None:
+    facts = JobFacts(exit_code=1, log_tail=tuple(f"line {i}" for i in range(40)))
+    diagnosis = diagnose(condition("Failed"), facts=facts)
+
+    assert diagnosis.log_tail == tuple(f"line {i}" for i in range(30, 40))
+    assert "the output below" in diagnosis.remedies[0]
+
+
+def test_missing_metrics_carry_the_collectors_explanation() -> None:
+    report = '214 lines, none matched "loss"; nearest: "Loss: 0.21"'
+    job = {"metadata": {"annotations": {METRICS_REPORT_ANNOTATION: report}}}
+    diagnosis = diagnose(condition("MetricsUnavailable", message="other words"), facts=JobFacts(job=job))
+
+    assert diagnosis.verdict == "t ended, but loss was not found in what it wrote."
+    assert diagnosis.findings == (report,)
+    assert "`loss=0.5`" in diagnosis.remedies[0]
+
+
+def test_missing_metrics_without_a_job_use_the_condition() -> None:
+    assert diagnose(condition("MetricsUnavailable", message="no line matched")).findings == ("no line matched",)
+
+
+def test_an_early_stopped_trial_shows_the_rule() -> None:
+    trial = make_trial("t", condition("EarlyStopped", message="loss 0.9 is greater than 0.5"), loss="0.8")
+    trial["spec"]["earlyStoppingRules"] = [{"name": "loss", "value": "0.5", "comparison": "greater", "startStep": 4}]
+    diagnosis = diagnose_trial(trial, Evidence(now=NOW))
+
+    assert diagnosis.verdict == "t was stopped early by a rule of the early stopping algorithm."
+    assert diagnosis.findings == (
+        "loss 0.9 is greater than 0.5",
+        "Rule: stop when loss is greater than 0.5 from reading 4 on.",
+        "It had reached loss=0.8.",
+    )
+
+
+def test_a_succeeded_trial_says_whether_it_is_the_best() -> None:
+    trial = make_trial("t", condition("Succeeded"), loss="0.2", lr="0.1")
+    diagnosis = diagnose_trial(trial, Evidence(now=NOW, best=trial))
+
+    assert diagnosis.verdict == "t succeeded with loss=0.2."
+    assert diagnosis.findings == ("It is the best trial so far.", "Its parameters are lr=0.1.")
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("the goal was reached.", "t was stopped: the goal was reached."),
+        ("", "t was stopped before it ended by itself."),
+    ],
+    ids=["reason", "no-reason"],
+)
+def test_a_killed_trial_says_why(message: str, expected: str) -> None:
+    assert diagnose(condition("Killed", message=message)).verdict == expected
