@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Protocol
 
 from katib.api.metrics import MetricLog
-from katib.api.types import (
-    AlgorithmSetting,
-    EarlyStoppingRule,
-    Experiment,
-    Observation,
-    ParameterAssignment,
-    Resource,
-    Trial,
-)
+from katib.api.suggestions import SuggestedAssignment, SuggestionsReply
+from katib.api.types import EarlyStoppingRule, Experiment, Observation, Resource, Trial
+
+__all__ = [
+    "EventRecorder",
+    "ObservationLog",
+    "ServiceDirectory",
+    "SuggestedAssignment",
+    "SuggestionService",
+    "SuggestionsReply",
+]
 
 
 class ObservationLog(Protocol):
@@ -33,24 +34,6 @@ class ObservationLog(Protocol):
 
     def delete(self, trial_name: str) -> None:
         """Remove the log of a trial; an unknown trial is fine."""
-
-
-@dataclass(frozen=True, slots=True)
-class SuggestedAssignment:
-    """One answer of a suggestion service; an empty name leaves naming to the controller."""
-
-    assignments: tuple[ParameterAssignment, ...]
-    trial_name: str
-    labels: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class SuggestionsReply:
-    """A whole answer. Fewer assignments than asked, with `exhausted`, mean that the search space has no more."""
-
-    assignments: tuple[SuggestedAssignment, ...]
-    algorithm_settings: tuple[AlgorithmSetting, ...] = ()
-    exhausted: bool = False
 
 
 class SuggestionService(Protocol):

@@ -14,8 +14,8 @@ from typing import NoReturn
 
 import grpc
 
+from katib.api.suggestions import SuggestedAssignment, SuggestionsReply
 from katib.api.types import EarlyStoppingRule, Experiment, Trial
-from katib.controllers.ports import SuggestedAssignment, SuggestionsReply
 from katib.errors import InvalidError, UnavailableError
 from katib.rpc import convert
 from katib.rpc._generated import api_pb2 as pb
