@@ -59,6 +59,11 @@ def test_a_command_that_this_machine_lacks_is_refused(program: str) -> None:
         {"command": ["python", "-u", "train.py"]},
         {"command": ["sh", "-ec", "/no/such"]},
         {"command": ["python"], "args": ["${trialParameters.script}"]},
+        {"command": ["python", "-W", "/no/such"]},
+        {"command": ["python", "-", "/no/such"]},
+        {"command": ["bash", "-o", "/no/such"]},
+        {"command": ["sh", "-s", "/no/such"]},
+        {"command": ["env", "/no/such"]},
     ],
 )
 def test_only_what_is_known_before_a_trial_is_looked_for(container: dict[str, Any]) -> None:
@@ -324,3 +329,13 @@ def test_relative_paths_start_at_the_workspace(tmp_path: Path) -> None:
     assert check_there(command=["python", "train.py"], workingDir="src") == []
     assert check_there(command=["./train.sh"]) == ["command-not-found"]
     assert check_there(workingDir="data") == ["working-directory-missing"]
+
+
+def test_what_an_init_container_may_write_is_not_looked_for() -> None:
+    late = {"name": "training", "command": ["python", "/no/such.py"], "workingDir": "/no/such"}
+    first = {"name": "fetch", "command": ["sh", "-c", "make /no/such"]}
+
+    assert places_of(a_job(pod={"initContainers": [first], "containers": [late]})) == []
+    assert places_of(a_job(pod={"initContainers": [first], "containers": [{**late, "command": ["no-such"]}]})) == [
+        (f"{CONTAINER}.command[0]", "command-not-found")
+    ]

@@ -15,8 +15,11 @@ from katib.workloads.local.admission.findings import Findings
 from katib.workloads.local.admission.host import HostCapacity, Machine
 from katib.workloads.local.admission.values import exists, is_directory, is_file, is_given, mappings, text, texts
 
-_INTERPRETER = re.compile(r"(?:python[0-9.]*|bash|sh|dash|zsh|perl|ruby|node|Rscript)")
-_CODE_OPTIONS: Final = re.compile(r"-[a-zA-Z]*[cem]")
+_PYTHON = re.compile(r"python[0-9.]*")
+_SHELL = re.compile(r"(?:ba|da|z)?sh")
+_OPTIONS: Final = {_PYTHON: re.compile(r"-[uBOEIqsSv]+"), _SHELL: re.compile(r"-[eux]+")}
+"""Options of interpreters that have no value; after any other one, the next word need not be a script."""
+
 _SERVICE_NAME = re.compile(r"[a-z0-9]\.svc\b")
 
 
@@ -29,11 +32,11 @@ def check_command(
         container: The container.
         path: Where it stands.
         mounts: Paths that lead to volumes of the trial; what lies there is not known yet.
-        machine: Where commands are looked for.
+        machine: Where commands are looked for; what an init container may still write is not.
         findings: Takes what is found.
     """
     _check_names_of_services(container, path, findings)
-    directory = _check_working_directory(container, path, mounts, machine.workspace, findings)
+    directory = _check_working_directory(container, path, mounts, machine, findings)
     if not is_given(container.get("command")):
         cause = "it is missing, and the entry point of the image is unknown because images are not run here"
         findings.error(f"{path}.command", cause, "give the command with its full path or name", "command-missing")
@@ -41,23 +44,25 @@ def check_command(
     words = texts(container.get("command")) + texts(container.get("args"))
     if not words or _is_unknown(words[0], mounts):
         return
-    _check_program(words[0], f"{path}.command[0]", directory, _search_path(container, machine.capacity), findings)
-    _check_script(words, path, len(texts(container.get("command"))), mounts, directory, findings)
+    if machine.is_settled or "/" not in words[0]:
+        _check_program(words[0], f"{path}.command[0]", directory, _search_path(container, machine.capacity), findings)
+    if machine.is_settled:
+        _check_script(words, path, len(texts(container.get("command"))), mounts, directory, findings)
 
 
 def _check_working_directory(
-    container: Mapping[str, Any], path: str, mounts: Collection[str], workspace: Path | None, findings: Findings
+    container: Mapping[str, Any], path: str, mounts: Collection[str], machine: Machine, findings: Findings
 ) -> Path | None:
     """Return the directory that relative paths start from, None when it is not known yet."""
     directory = container.get("workingDir")
     if not is_given(directory):
-        return workspace
+        return machine.workspace
     if not text(directory) or _is_unknown(str(directory), mounts):
         return None
-    whole = Path(workspace or "/", str(directory))
-    if not Path(str(directory)).is_absolute() and workspace is None:
+    whole = Path(machine.workspace or "/", str(directory))
+    if not Path(str(directory)).is_absolute() and machine.workspace is None:
         return None
-    if not is_directory(whole):
+    if machine.is_settled and not is_directory(whole):
         remedy = (
             "create it or give another (images are not run here), or leave it out to work beside the experiment's file"
         )
@@ -65,7 +70,7 @@ def _check_working_directory(
             f"{path}.workingDir", f"{shown(directory)} is not a directory here", remedy, "working-directory-missing"
         )
         return None
-    return whole
+    return whole if is_directory(whole) else None
 
 
 def _check_program(program: str, path: str, directory: Path | None, search_path: str, findings: Findings) -> None:
@@ -90,19 +95,15 @@ def _check_script(
     findings: Findings,
 ) -> None:
     """Look for the script in `python /opt/train.py`: it often is in an image and not on this machine."""
-    if not _INTERPRETER.fullmatch(Path(words[0]).name):
+    options = next((o for name, o in _OPTIONS.items() if name.fullmatch(Path(words[0]).name)), None)
+    i = next((i for i, word in enumerate(words) if i and not (options and options.fullmatch(word))), len(words))
+    if options is None or i == len(words) or words[i].startswith("-") or _is_unknown(words[i], mounts):
         return
-    for i, word in enumerate(words[1:], 1):
-        if word.startswith("-") and not _CODE_OPTIONS.fullmatch(word):
-            continue
-        is_relative = not Path(word).is_absolute()
-        if word.startswith("-") or _is_unknown(word, mounts) or (is_relative and directory is None):
-            return
-        if not exists(Path(directory or "/", word)):
-            place = f"command[{i}]" if i < command_length else f"args[{i - command_length}]"
-            remedy = "copy it here or use the path it has on this machine (images are not run here)"
-            findings.error(f"{path}.{place}", f"{shown(word)} is not on this machine", remedy, "command-not-found")
-        return
+    script = Path(directory or "/", words[i])
+    if (Path(words[i]).is_absolute() or directory is not None) and not exists(script):
+        place = f"command[{i}]" if i < command_length else f"args[{i - command_length}]"
+        remedy = "copy it here or use the path it has on this machine (images are not run here)"
+        findings.error(f"{path}.{place}", f"{shown(words[i])} is not on this machine", remedy, "command-not-found")
 
 
 def _check_names_of_services(container: Mapping[str, Any], path: str, findings: Findings) -> None:

@@ -53,10 +53,17 @@ class HostCapacity:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where the commands of one experiment run: what the machine has, and the directory relative paths start from."""
+    """Where the commands of a container run.
+
+    Attributes:
+        capacity: What the machine has.
+        workspace: Directory that relative paths start from; None when it is not known.
+        is_settled: Whether its files are those that the container will find; an init container may add some.
+    """
 
     capacity: HostCapacity
     workspace: Path | None = None
+    is_settled: bool = True
 
 
 def cpu_quota(root: Path, group: str) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
 
@@ -62,7 +63,8 @@ def check_pod_rules(pod: Mapping[str, Any], path: str, machine: Machine, finding
         _check_restart_policy(container, container_path, findings, is_first=is_first)
         _check_rights(mapping(container.get("securityContext")), f"{container_path}.securityContext", host, findings)
         _check_environment(container, container_path, findings)
-        check_command(container, container_path, mounts.get(container_path, ()), machine, findings)
+        settled = replace(machine, is_settled=(first or main)[0][0] == container_path or not first)
+        check_command(container, container_path, mounts.get(container_path, ()), settled, findings)
     _check_resources(main, first, path, host, findings)
     operating_system = text(mapping(pod.get("os")).get("name"))
     if operating_system not in {"", "linux"}:
