@@ -11,6 +11,7 @@ less; "newest" here goes by name, since a history must mean the same in any orde
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -38,6 +39,7 @@ _STATES = {
 }
 _MOST_GOOD = 25  # Optuna's and hyperopt's limit of trials that count as good
 _CANDIDATES = 24
+_DRAWS = 20  # the second half of them without the model: in a nearly used up space only chance finds the rest
 
 
 class Tpe(Algorithm):
@@ -64,13 +66,31 @@ class Tpe(Algorithm):
 
     @override
     def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Point]:
-        storage = History(self._frozen(trials))
+        known = self._frozen(trials)
+        storage = History(known)
         study_id = storage.create_new_study([self._direction], self.problem.experiment)
         study = Study(storage.get_study_name_from_id(study_id), storage)
+        taken = [trial.params for trial in known if trial.state is TrialState.RUNNING]
         for k in range(first, first + count):
-            study.sampler = _Sampler(self._distributions, self._options, self.problem.seed_of(k))
-            params = study.ask(self._distributions).params
+            params = self._draw(study, k, taken)
+            taken.append(params)
             yield {name: dimension.decode(params[name]) for name, dimension in self._dimensions.items()}
+
+    def _draw(self, study: Study, k: int, taken: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return a draw that no running trial has, unless luck is very bad or there are no others.
+
+        In a small space the model alone may choose a running point again. Each draw in vain stays in the study as one
+        more running trial, which pushes the next further away.
+        """
+        random = self.problem.random(k)
+        for attempt in range(_DRAWS):
+            seed = random.getrandbits(32)
+            options = self._options if attempt < _DRAWS // 2 else {**self._options, "n_startup_trials": sys.maxsize}
+            study.sampler = _Sampler(self._distributions, options, seed)
+            params = study.ask(self._distributions).params
+            if params not in taken:
+                break
+        return params
 
     def _frozen(self, trials: Sequence[PastTrial]) -> list[KnownTrial]:
         """Return the trials as Optuna's, converting only those that are new or changed."""

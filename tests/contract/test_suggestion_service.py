@@ -243,9 +243,9 @@ def test_points_asked_for_together_or_while_others_run_differ(here: Callable[[st
         points = service.ask(experiment, trials + running, count=2)
         running += [a_trial(f"z{len(running) + i}", p, condition=Status.RUNNING) for i, p in enumerate(points)]
 
-    points = [tuple(point.values()) for point in assignments_of(running)]
+    distinct = {tuple(point.values()) for point in assignments_of(running)}
 
-    assert len(set(points)) == len(points) == 6
+    assert len(distinct) == len(running) == 6
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

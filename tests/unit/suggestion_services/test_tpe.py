@@ -133,3 +133,24 @@ def test_a_parameter_is_shown_to_optuna_as_what_it_is(
 
     assert dimension.distribution == expected
     assert dimension.decode(dimension.encode(value)) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("name", ["tpe", "multivariate-tpe"])
+def test_in_a_small_space_no_running_point_is_repeated_while_others_are_free(name: str) -> None:
+    parameters = [a_parameter("i", pb.INT, min="1", max="4"), a_parameter("c", pb.CATEGORICAL, list=["a", "b"])]
+    algorithm = algorithm_for(name, parameters, settings={"random_state": 3, "n_startup_trials": 5})
+    measured = [
+        PastTrial(f"t{i:02}", Outcome.MEASURED, {"i": str(i % 4 + 1), "c": "a"}, float(i % 4)) for i in range(12)
+    ]
+    running = [PastTrial("u", Outcome.PENDING, {"i": "1", "c": "a"})]
+
+    points = texts(algorithm, measured + running, first=13, count=5)
+
+    assert len({tuple(p.values()) for p in points} | {("1", "a")}) == 6
+
+
+@pytest.mark.parametrize("name", ["tpe", "multivariate-tpe"])
+def test_more_requests_than_points_are_answered_with_repetitions(name: str) -> None:
+    algorithm = algorithm_for(name, [a_parameter("i", pb.INT, min="1", max="2")])
+
+    assert len(texts(algorithm, [], first=0, count=5)) == 5
