@@ -1,7 +1,8 @@
-"""Generate `katib/workloads/job_schema/job.json` from the official Kubernetes client's models (`make schema`).
+"""Generate `katib/workloads/job_schema/job.json` from the models of the official Kubernetes client.
 
-The client is needed here only; at run time the JSON is all there is. Run it again after an update of the client, read
-the difference, and give every new field a verdict in `katib/workloads/local/job_fields.py`: a test asks for it.
+Run `python tools/generate_job_schema.py` after an update of the client (`pip install kubernetes`), read the difference,
+and give every new field a verdict in `katib/workloads/local/admission/fields.py`: a test asks for it. At run time the
+JSON is all there is.
 """
 
 from __future__ import annotations
