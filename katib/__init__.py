@@ -8,6 +8,7 @@ To read the code, start at `katib.engine.engine`, which wires the whole service 
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,7 +22,5 @@ __all__ = ["TuneError", "TuneResult", "__version__", "report", "search", "tune"]
 def __getattr__(name: str) -> Any:
     """Import the SDK when it is asked for, so that services and the command line start without it."""
     if name in __all__:
-        from katib import sdk
-
-        return getattr(sdk, name)
+        return getattr(import_module("katib.sdk"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,7 +24,7 @@ def main(argv: list[str]) -> None:
 
 
 def _metrics(result: Any, objective: str) -> dict[str, float]:
-    """Return the metrics that a result stands for: a number, a mapping, or nothing when the function reported itself."""
+    """Return what a result stands for: a number, a mapping, or nothing when the function reported itself."""
     if result is None:
         return {}
     if isinstance(result, Mapping):
