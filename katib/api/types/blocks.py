@@ -1,0 +1,204 @@
+"""The blocks that a spec is made of, shared by the three kinds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from katib.api.types.model import DecimalText, Flag, Int32, Model, Number, PlainText
+
+# --- search space -----------------------------------------------------------------------------------------------------
+
+
+class FeasibleSpace(Model):
+    """The values a parameter may take: bounds and step as decimal text, or a list."""
+
+    max: DecimalText = ""
+    min: DecimalText = ""
+    step: DecimalText = ""
+    list: tuple[PlainText, ...] = ()
+    distribution: str = ""
+
+
+class ParameterSpec(Model):
+    """One parameter of the search space."""
+
+    name: str = ""
+    parameter_type: str = ""
+    feasible_space: FeasibleSpace = Field(default_factory=FeasibleSpace)
+
+
+class GraphConfig(Model):
+    """Outline of the network in an architecture search."""
+
+    num_layers: Int32 | None = None
+    input_sizes: tuple[Int32, ...] = ()
+    output_sizes: tuple[Int32, ...] = ()
+
+
+class Operation(Model):
+    """One operation that a layer may be."""
+
+    operation_type: str = ""
+    parameters: tuple[ParameterSpec, ...] = ()
+
+
+class NasConfig(Model):
+    """Search space of an architecture search."""
+
+    graph_config: GraphConfig = Field(default_factory=GraphConfig)
+    operations: tuple[Operation, ...] = ()
+
+
+# --- objective and algorithms -----------------------------------------------------------------------------------------
+
+
+class MetricStrategySpec(Model):
+    """Which reading of one metric counts."""
+
+    name: str = ""
+    value: str = ""
+
+
+class ObjectiveSpec(Model):
+    """What to optimise."""
+
+    type: str = ""
+    goal: Number | None = None
+    objective_metric_name: str = ""
+    additional_metric_names: tuple[str, ...] = ()
+    metric_strategies: tuple[MetricStrategySpec, ...] = ()
+
+    @property
+    def metric_names(self) -> tuple[str, ...]:
+        """The objective metric, then the additional ones."""
+        return (self.objective_metric_name, *self.additional_metric_names)
+
+    def strategy_of(self, metric: str) -> str:
+        """Return the strategy of a metric, empty when it has none."""
+        return next((s.value for s in self.metric_strategies if s.name == metric), "")
+
+
+class AlgorithmSetting(Model):
+    """One option of an algorithm."""
+
+    name: str = ""
+    value: PlainText = ""
+
+
+class AlgorithmSpec(Model):
+    """A suggestion or early stopping algorithm with its settings."""
+
+    algorithm_name: str = ""
+    algorithm_settings: tuple[AlgorithmSetting, ...] = ()
+
+
+class EarlyStoppingRule(Model):
+    """A reading that ends a trial early.
+
+    The rule is met when, from the `start_step`-th reading on, the metric compares so with the value; for the objective
+    metric the best reading so far is compared.
+    """
+
+    name: str = ""
+    value: PlainText = ""
+    comparison: str = ""
+    start_step: int = 0
+
+
+class ParameterAssignment(Model):
+    """A parameter and its chosen value."""
+
+    name: str = ""
+    value: PlainText = ""
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+
+class Metric(Model):
+    """Summary of one metric of a trial. Values keep the text that the trial printed."""
+
+    name: str = ""
+    min: str = ""
+    max: str = ""
+    latest: str = ""
+
+
+class Observation(Model):
+    """Summary of all metrics of a trial."""
+
+    metrics: tuple[Metric, ...] = ()
+
+    def metric(self, name: str) -> Metric | None:
+        """Return the summary of one metric."""
+        return next((m for m in self.metrics if m.name == name), None)
+
+
+class FilterSpec(Model):
+    """RE2 patterns with two groups, name and value."""
+
+    metrics_format: tuple[str, ...] = ()
+
+
+class FileSystemPath(Model):
+    """Where a metrics file or directory lies."""
+
+    path: str = ""
+    kind: str = ""
+    format: str = ""
+
+
+class SourceSpec(Model):
+    """What a collector reads."""
+
+    http_get: dict[str, Any] | None = None
+    file_system_path: FileSystemPath | None = None
+    filter: FilterSpec | None = None
+
+
+class CollectorSpec(Model):
+    """Which collector reads it."""
+
+    kind: str = ""
+    custom_collector: dict[str, Any] | None = None
+
+
+class MetricsCollectorSpec(Model):
+    """How metrics of a trial are collected."""
+
+    source: SourceSpec | None = None
+    collector: CollectorSpec | None = None
+
+
+# --- template ---------------------------------------------------------------------------------------------------------
+
+
+class TrialParameterSpec(Model):
+    """A placeholder of the template and what fills it."""
+
+    name: str = ""
+    description: str = ""
+    reference: str = ""
+
+
+class ConfigMapSource(Model):
+    """A template kept in a ConfigMap."""
+
+    config_map_name: str = ""
+    config_map_namespace: str = ""
+    template_path: str = ""
+
+
+class TrialTemplate(Model):
+    """What a trial runs as: any object, with placeholders."""
+
+    retain: Flag = False
+    trial_spec: dict[str, Any] | None = None
+    config_map: ConfigMapSource | None = None
+    trial_parameters: tuple[TrialParameterSpec, ...] | None = None
+    primary_pod_labels: dict[str, str] = Field(default_factory=dict)
+    primary_container_name: str = ""
+    success_condition: str = ""
+    failure_condition: str = ""

@@ -1,0 +1,229 @@
+"""The three kinds, with their metadata, specs and statuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ConfigDict, Field
+
+from katib.api.types.blocks import (
+    AlgorithmSetting,
+    AlgorithmSpec,
+    EarlyStoppingRule,
+    MetricsCollectorSpec,
+    NasConfig,
+    ObjectiveSpec,
+    Observation,
+    ParameterAssignment,
+    ParameterSpec,
+    TrialTemplate,
+)
+from katib.api.types.model import Int32, Model, Time
+
+GROUP = "kubeflow.org"
+VERSION = "v1beta1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+
+class OwnerReference(Model):
+    """An object that owns this one: when it goes, this one goes."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+    block_owner_deletion: bool = False
+
+
+class ObjectMeta(Model):
+    """Metadata of every object, with Kubernetes' meaning. Fields that we do not use survive a round trip."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: Time | None = None
+    deletion_timestamp: Time | None = None
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+    owner_references: tuple[OwnerReference, ...] = ()
+    finalizers: tuple[str, ...] = ()
+
+
+class Condition(Model):
+    """One fact about an object now. The list is in order of the last change, so its last element is "the state"."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_update_time: Time | None = None
+    last_transition_time: Time | None = None
+
+
+class Resource(Model):
+    """What all three kinds share."""
+
+    api_version: str = Field(default=API_VERSION, exclude=True)
+    kind: str = Field(default="", exclude=True)
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+
+    @property
+    def name(self) -> str:
+        """Name within the namespace."""
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        """Namespace, never empty for a stored object."""
+        return self.metadata.namespace
+
+    def encode(self) -> dict[str, Any]:
+        """Return the JSON form, apiVersion and kind first."""
+        return {"apiVersion": API_VERSION, "kind": type(self).__name__, **super().encode()}
+
+
+class OptimalTrial(Model):
+    """The best trial so far."""
+
+    best_trial_name: str = ""
+    parameter_assignments: tuple[ParameterAssignment, ...] = ()
+    observation: Observation = Field(default_factory=Observation)
+
+
+class ExperimentSpec(Model):
+    """One tuning run, as the user asks for it."""
+
+    parameters: tuple[ParameterSpec, ...] = ()
+    objective: ObjectiveSpec | None = None
+    algorithm: AlgorithmSpec | None = None
+    early_stopping: AlgorithmSpec | None = None
+    trial_template: TrialTemplate | None = None
+    parallel_trial_count: Int32 | None = None
+    max_trial_count: Int32 | None = None
+    max_failed_trial_count: Int32 | None = None
+    metrics_collector_spec: MetricsCollectorSpec | None = None
+    nas_config: NasConfig | None = None
+    resume_policy: str = ""
+
+
+class ExperimentStatus(Model):
+    """How the run goes. Counts are exact; each list of names holds the newest ones only (`docs/decisions`)."""
+
+    start_time: Time | None = None
+    completion_time: Time | None = None
+    last_reconcile_time: Time | None = None
+    conditions: tuple[Condition, ...] = ()
+    current_optimal_trial: OptimalTrial = Field(default_factory=OptimalTrial)
+    running_trial_list: tuple[str, ...] = ()
+    pending_trial_list: tuple[str, ...] = ()
+    failed_trial_list: tuple[str, ...] = ()
+    succeeded_trial_list: tuple[str, ...] = ()
+    killed_trial_list: tuple[str, ...] = ()
+    early_stopped_trial_list: tuple[str, ...] = ()
+    metrics_unavailable_trial_list: tuple[str, ...] = ()
+    trials: int = 0
+    trials_succeeded: int = 0
+    trials_failed: int = 0
+    trials_killed: int = 0
+    trials_pending: int = 0
+    trials_running: int = 0
+    trials_early_stopped: int = 0
+    trial_metrics_unavailable: int = 0
+
+
+class Experiment(Resource):
+    """A tuning run."""
+
+    spec: ExperimentSpec = Field(default_factory=ExperimentSpec)
+    status: ExperimentStatus = Field(default_factory=ExperimentStatus)
+
+    def encode(self) -> dict[str, Any]:
+        """Return the JSON form, with the objects that Katib writes even when they are empty."""
+        obj = super().encode()
+        if "status" in obj:
+            obj["status"].setdefault("currentOptimalTrial", {}).setdefault("observation", {})
+        for parameter in obj.get("spec", {}).get("parameters", ()):
+            parameter.setdefault("feasibleSpace", {})
+        return obj
+
+
+class TrialAssignment(Model):
+    """An assignment that waits to become a trial."""
+
+    name: str = ""
+    parameter_assignments: tuple[ParameterAssignment, ...] = ()
+    early_stopping_rules: tuple[EarlyStoppingRule, ...] = ()
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+class SuggestionSpec(Model):
+    """What is asked of a suggestion service."""
+
+    algorithm: AlgorithmSpec | None = None
+    early_stopping: AlgorithmSpec | None = None
+    requests: int = 0
+    resume_policy: str = ""
+
+
+class SuggestionStatus(Model):
+    """What the service answered: `suggestion_count` since the start; `suggestions` only those without a trial yet."""
+
+    algorithm_settings: tuple[AlgorithmSetting, ...] = ()
+    suggestion_count: int = 0
+    suggestions: tuple[TrialAssignment, ...] = ()
+    start_time: Time | None = None
+    completion_time: Time | None = None
+    last_reconcile_time: Time | None = None
+    conditions: tuple[Condition, ...] = ()
+
+
+class Suggestion(Resource):
+    """The conversation with one suggestion service about one experiment."""
+
+    spec: SuggestionSpec = Field(default_factory=SuggestionSpec)
+    status: SuggestionStatus = Field(default_factory=SuggestionStatus)
+
+
+class TrialSpec(Model):
+    """One evaluation: the assignments and the rendered job."""
+
+    objective: ObjectiveSpec | None = None
+    parameter_assignments: tuple[ParameterAssignment, ...] = ()
+    early_stopping_rules: tuple[EarlyStoppingRule, ...] = ()
+    run_spec: dict[str, Any] | None = None
+    retain_run: bool = False
+    metrics_collector: MetricsCollectorSpec = Field(default_factory=MetricsCollectorSpec)
+    primary_pod_labels: dict[str, str] = Field(default_factory=dict)
+    primary_container_name: str = ""
+    success_condition: str = ""
+    failure_condition: str = ""
+    labels: dict[str, str] = Field(default_factory=dict)
+
+
+class TrialStatus(Model):
+    """How the evaluation goes."""
+
+    start_time: Time | None = None
+    completion_time: Time | None = None
+    last_reconcile_time: Time | None = None
+    conditions: tuple[Condition, ...] = ()
+    observation: Observation | None = None
+
+
+class Trial(Resource):
+    """One evaluation of one set of assignments."""
+
+    spec: TrialSpec = Field(default_factory=TrialSpec)
+    status: TrialStatus = Field(default_factory=TrialStatus)
+
+    def encode(self) -> dict[str, Any]:
+        """Return the JSON form, with the object that Katib writes even when it is empty."""
+        obj = super().encode()
+        obj.setdefault("spec", {}).setdefault("metricsCollector", {})
+        return obj

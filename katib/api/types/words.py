@@ -1,0 +1,125 @@
+"""The words that Katib spells as strings. Being string enums they compare equal to what stands in an object."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class ParameterType(StrEnum):
+    """What values a parameter takes."""
+
+    DOUBLE = "double"
+    INT = "int"
+    DISCRETE = "discrete"
+    CATEGORICAL = "categorical"
+    UNKNOWN = "unknown"
+
+
+class Distribution(StrEnum):
+    """How values of a double or int are spread over the feasible space."""
+
+    UNIFORM = "uniform"
+    LOG_UNIFORM = "logUniform"
+    NORMAL = "normal"
+    LOG_NORMAL = "logNormal"
+    UNKNOWN = "unknown"
+
+
+class ObjectiveType(StrEnum):
+    """Direction of the search."""
+
+    MINIMIZE = "minimize"
+    MAXIMIZE = "maximize"
+
+
+class MetricStrategy(StrEnum):
+    """Which reading of a metric stands for the trial."""
+
+    MIN = "min"
+    MAX = "max"
+    LATEST = "latest"
+
+
+class ComparisonType(StrEnum):
+    """How an early stopping rule compares a reading with its value."""
+
+    EQUAL = "equal"
+    LESS = "less"
+    GREATER = "greater"
+
+
+class ResumePolicy(StrEnum):
+    """What is kept for raising the budget of a finished experiment."""
+
+    NEVER = "Never"
+    LONG_RUNNING = "LongRunning"
+    FROM_VOLUME = "FromVolume"
+
+
+class CollectorKind(StrEnum):
+    """Where metrics are read."""
+
+    STDOUT = "StdOut"
+    FILE = "File"
+    TENSORFLOW_EVENT = "TensorFlowEvent"
+    PROMETHEUS_METRIC = "PrometheusMetric"
+    CUSTOM = "Custom"
+    PUSH = "Push"
+
+
+class FileSystemKind(StrEnum):
+    """What a metrics path points at."""
+
+    FILE = "File"
+    DIRECTORY = "Directory"
+
+
+class FileFormat(StrEnum):
+    """How a metrics file is written."""
+
+    TEXT = "TEXT"
+    JSON = "JSON"
+
+
+class ConditionStatus(StrEnum):
+    """Whether a condition holds."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class ExperimentCondition(StrEnum):
+    """Condition types of an Experiment."""
+
+    CREATED = "Created"
+    RUNNING = "Running"
+    RESTARTING = "Restarting"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+class SuggestionCondition(StrEnum):
+    """Condition types of a Suggestion."""
+
+    CREATED = "Created"
+    DEPLOYMENT_READY = "DeploymentReady"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+class TrialCondition(StrEnum):
+    """Condition types of a Trial."""
+
+    CREATED = "Created"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    KILLED = "Killed"
+    FAILED = "Failed"
+    METRICS_UNAVAILABLE = "MetricsUnavailable"
+    EARLY_STOPPED = "EarlyStopped"
+
+
+UNAVAILABLE = "unavailable"
+"""Text of a metric that nobody could read."""
