@@ -100,12 +100,10 @@ def accepted(
     reply = answer.reply
     _check_count(len(reply.assignments), asked.wanted, exhausted=reply.exhausted)
     waiting = waiting_assignments(suggestion, taken)
-    names = {a.name for a in waiting}
+    names = _UsedNames({a.name for a in waiting}, taken)
     new: list[TrialAssignment] = []
     for i, suggested in enumerate(reply.assignments):
-        assignment = _assignment(experiment, suggested, asked.base + i, answer.rules)
-        if assignment.name in names or assignment.name in taken:
-            raise MalformedReplyError(f'trial name "{assignment.name}" is taken')
+        assignment = _assignment(experiment, suggested, asked.base + i, answer.rules, names)
         names.add(assignment.name)
         new.append(assignment)
     return suggestion.status.model_copy(
@@ -123,14 +121,35 @@ def _check_count(given: int, wanted: int, *, exhausted: bool) -> None:
         raise MalformedReplyError(f"{given} assignments were given where {wanted} were asked for")
 
 
+class _UsedNames:
+    """The names that trials or waiting assignments have."""
+
+    def __init__(self, waiting: set[str], taken: Container[str]) -> None:
+        self._waiting = waiting
+        self._taken = taken
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._waiting or name in self._taken
+
+    def add(self, name: str) -> None:
+        """Take a name."""
+        self._waiting.add(name)
+
+
 def _assignment(
-    experiment: Experiment, suggested: SuggestedAssignment, index: int, rules: tuple[EarlyStoppingRule, ...]
+    experiment: Experiment,
+    suggested: SuggestedAssignment,
+    index: int,
+    rules: tuple[EarlyStoppingRule, ...],
+    used: Container[str],
 ) -> TrialAssignment:
     if experiment.spec.parameters:
         errors = check_assignments(experiment.spec.parameters, suggested.assignments)
         if errors:
             raise MalformedReplyError("; ".join(f"{e.path}: {e.cause}" for e in errors))
-    name = suggested.trial_name or trial_name(experiment.namespace, experiment.name, index)
+    name = suggested.trial_name or trial_name(experiment.namespace, experiment.name, index, used)
+    if name in used:
+        raise MalformedReplyError(f'trial name "{name}" is taken')
     if not _DNS_LABEL.fullmatch(name):
         raise MalformedReplyError(f'trial name "{name}" is not a DNS label')
     return TrialAssignment(
