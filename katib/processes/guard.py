@@ -26,7 +26,6 @@ import signal
 import socket
 import sys
 import time
-from dataclasses import dataclass, field
 
 from katib.processes import proc, wire
 
@@ -36,19 +35,24 @@ _RETRY_SECONDS = 0.003
 _GIVE_UP_SECONDS = 10.0
 """A process in uninterruptible sleep cannot be killed; the guard does not wait for it for ever."""
 
-_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_UNHEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ)
+"""A Ctrl-C or a polite end is the engine's to answer. These get a handler that does nothing: unlike an ignored signal,
+a handled one is back to its default in the programs we start, at no cost."""
+
 _FD_LIMIT = 1 << 16
 
 
-@dataclass(slots=True)
 class _Main:
-    """A process that the engine asked for."""
+    """A process that the engine asked for. No dataclass: importing those doubles the guard's memory and start-up."""
 
-    key: int
-    pid: int
-    ended: bool = False
-    doomed: bool = False
-    victims: set[int] = field(default_factory=set)
+    __slots__ = ("doomed", "ended", "key", "pid", "victims")
+
+    def __init__(self, key: int, pid: int) -> None:
+        self.key = key
+        self.pid = pid
+        self.ended = False
+        self.doomed = False
+        self.victims: set[int] = set()
 
 
 class Guard:
@@ -269,13 +273,31 @@ def _become(argv: list[str], env: dict[bytes, bytes], cwd: str, fds: list[int], 
         stage = "cwd"
         os.chdir(cwd)
         stage = "exec"
-        _reset_signals()
-        os.execvpe(argv[0], argv, env)  # noqa: S606 - starting the user's command is what the guard is for
+        _execute(argv, env)
     except OSError as error:
         os.write(failure, f"{stage} {error.errno}".encode())
     except BaseException:  # noqa: BLE001 - the child must not return into the guard's loop
         os.write(failure, f"{stage} {errno.EINVAL}".encode())
     os._exit(127)
+
+
+def _execute(argv: list[str], env: dict[bytes, bytes]) -> None:
+    """Execute a program, looked up in the PATH of its own environment as a shell does.
+
+    Not by os.execvpe: that imports modules at its first call, which here is the first call of every child.
+    """
+    program = os.fsencode(argv[0])
+    if b"/" in program:
+        os.execve(program, argv, env)  # noqa: S606 - starting the user's command is what the guard is for
+    failure: OSError = FileNotFoundError(errno.ENOENT, "")
+    for directory in env.get(b"PATH", os.fsencode(os.defpath)).split(b":"):
+        try:
+            os.execve(os.path.join(directory or b".", program), argv, env)  # noqa: S606, PTH118 - as above; bytes
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:  # a file that may not be executed: another directory may have a better one
+            failure = error
+    raise failure
 
 
 def _place_standard_streams(fds: list[int]) -> None:
@@ -285,17 +307,11 @@ def _place_standard_streams(fds: list[int]) -> None:
         os.dup2(source, target, inheritable=True)
 
 
-def _reset_signals() -> None:
-    signal.set_wakeup_fd(-1)
-    for sig in (*_IGNORED, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(sig, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-
-
 def main() -> None:
     """Serve the engine whose socket and process id are the arguments."""
-    for sig in _IGNORED:
-        signal.signal(sig, signal.SIG_IGN)  # a Ctrl-C or a polite end is the engine's to answer
+    for sig in _UNHEARD:
+        signal.signal(sig, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     proc.adopt_orphans()
     engine = socket.socket(fileno=int(sys.argv[1]))
     engine.set_inheritable(False)

@@ -85,7 +85,8 @@ class TestOutcome:
 
             assert end["reason"] == "PodCannotStart"
             assert end["message"] == (
-                "spec.template.spec.containers[0].env[0].valueFrom.configMapKeyRef: ConfigMap ns/settings does not exist; "
+                "spec.template.spec.containers[0].env[0].valueFrom.configMapKeyRef: "
+                "ConfigMap ns/settings does not exist; "
                 "create the ConfigMap first, or mark the reference optional"
             )
 

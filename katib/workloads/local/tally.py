@@ -111,9 +111,9 @@ class Tally:
 
 
 def _failures_in_a_row(pods: Iterable[PodRecord]) -> Sequence[PodRecord]:
-    finished = [(p.finished_at, p) for p in pods if p.finished_at is not None]
+    finished = [(p.finished_at, number, p) for number, p in enumerate(pods) if p.finished_at is not None]
     in_a_row: list[PodRecord] = []
-    for _, pod in reversed(sorted(finished, key=lambda item: item[0])):  # of equal times the later pod counts as later
+    for _, _, pod in sorted(finished, key=lambda item: item[:2], reverse=True):
         if pod.phase is Phase.SUCCEEDED:
             break
         in_a_row.append(pod)
