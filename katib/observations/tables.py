@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import Column, DateTime, Dialect, Index, Integer, MetaData, String, Table, Text
-from sqlalchemy.dialects import mysql, postgresql, sqlite
-from sqlalchemy.types import TypeDecorator
+from sqlalchemy.dialects import sqlite
+from sqlalchemy.types import TypeDecorator, TypeEngine
 
 NAME_LENGTH = 255
 
@@ -25,13 +26,22 @@ class _SqliteTime(sqlite.DATETIME):
 class UtcTime(TypeDecorator[datetime]):
     """A time with microseconds; aware in Python, in UTC and without zone in the database."""
 
-    impl = (
-        DateTime()
-        .with_variant(_SqliteTime(), "sqlite")  # type: ignore[no-untyped-call]  # the dialect's types are not annotated
-        .with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
-        .with_variant(postgresql.TIMESTAMP(precision=6), "postgresql")
-    )
+    impl = DateTime
     cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """Return the column type; other dialects than SQLite's are imported only by those who use them."""
+        if dialect.name == "sqlite":
+            return _SqliteTime()  # type: ignore[no-untyped-call]  # not annotated there
+        if dialect.name == "postgresql":
+            from sqlalchemy.dialects.postgresql import TIMESTAMP
+
+            return TIMESTAMP(precision=6)
+        if dialect.name in {"mysql", "mariadb"}:
+            from sqlalchemy.dialects.mysql import DATETIME
+
+            return DATETIME(fsp=6)
+        return DateTime()
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
         """Return the time in UTC, without its zone."""

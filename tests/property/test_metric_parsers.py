@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from katib.api.metrics import MetricLog, parse_value
+from katib.api.timestamps import format_timestamp, parse_time
 from metrics_collector.collector import Collector
 from metrics_collector.explanation import nearest
 from metrics_collector.parsers import DEFAULT_FILTER, JsonParser, Parser, TextParser
@@ -104,6 +106,18 @@ def test_every_output_without_a_usable_objective_is_explained_on_one_line(data: 
     assert "\n" not in text
     assert "\r" not in text
     assert len(text) < 400
+
+
+@given(st.datetimes(timezones=st.just(UTC)))
+def test_every_time_survives_the_wire(time: datetime) -> None:
+    assert parse_time(format_timestamp(time)) == time
+
+
+@given(st.text(max_size=40))
+def test_no_text_breaks_the_reading_of_times(text: str) -> None:
+    time = parse_time(text)
+
+    assert time is None or parse_time(format_timestamp(time)) == time
 
 
 @given(st.text(max_size=20), st.lists(st.text(max_size=60), max_size=8))
