@@ -27,6 +27,9 @@ TRIAL_WIDE = (*TRIAL, "METRICS", "MESSAGE")
 SUGGESTION = ("NAME", "STATE", "ALGORITHM", "REQUESTED", "ASSIGNED", "AGE")
 SUGGESTION_WIDE = (*SUGGESTION, "MESSAGE")
 
+_LONG_NUMBER = 8
+"""Numbers up to this length are shown as they were written."""
+
 HEADINGS = {
     "Experiment": (EXPERIMENT, EXPERIMENT_WIDE),
     "Trial": (TRIAL, TRIAL_WIDE),
@@ -62,9 +65,20 @@ def duration_of(obj: Json) -> str:
     return format_duration((end - start).total_seconds())
 
 
-def parameters_of(trial: Json) -> str:
-    """Return the assignments of a trial in one line."""
-    return " ".join(f"{name}={value}" for name, value in assignments_of(trial).items())
+def short(text: str) -> str:
+    """Return a number with the digits that a person compares; everything else as it is."""
+    if len(text) <= _LONG_NUMBER:
+        return text
+    try:
+        return f"{float(text):.6g}"
+    except ValueError:
+        return text
+
+
+def parameters_of(trial: Json, *, whole: bool = False) -> str:
+    """Return the assignments of a trial in one line, with every digit or with those that matter."""
+    show = str if whole else short
+    return " ".join(f"{name}={show(value)}" for name, value in assignments_of(trial).items())
 
 
 def progress_of(experiment: Json) -> str:
@@ -77,7 +91,7 @@ def best_value(experiment: Json) -> str:
     """Return the best objective value so far with the metric's name; empty while there is none."""
     objective, best = objective_of(experiment), status_of(experiment).get("currentOptimalTrial") or {}
     value = metric_value(objective, (best.get("observation") or {}).get("metrics") or ())
-    return f"{objective.get('objectiveMetricName', '')}={value}" if value is not None else ""
+    return f"{objective.get('objectiveMetricName', '')}={short(value)}" if value is not None else ""
 
 
 def _experiment(obj: Json) -> tuple[str, ...]:
@@ -104,7 +118,7 @@ def _trial(obj: Json) -> tuple[str, ...]:
     return (
         name_of(obj),
         state_of(obj),
-        objective_value(obj) or "",
+        short(objective_value(obj) or ""),
         duration_of(obj),
         age_of(obj),
         parameters_of(obj),

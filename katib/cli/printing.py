@@ -10,7 +10,7 @@ import click
 
 from katib.tuning.reading import Json, name_of
 
-_GAP = 3
+_GAP = " " * 3
 NOTHING = "-"
 
 
@@ -29,8 +29,8 @@ class Table:
             self._widths = [max(map(len, column)) for column in columns]
             lines.insert(0, self._headings)
         for line in lines:
-            cells = (cell.ljust(width + _GAP) for cell, width in zip(line, self._widths, strict=True))
-            click.echo("".join(cells).rstrip())
+            cells = (cell.ljust(width) for cell, width in zip(line, self._widths, strict=True))
+            click.echo(_GAP.join(cells).rstrip())
 
 
 def print_data(data: Any, form: str) -> None:

@@ -178,7 +178,7 @@ def _trials_run(experiment: Json, evidence: Evidence) -> Answer | None:
     for trial in running[:_SHOWN_TRIALS]:
         details = diagnose_trial(trial, evidence)
         answer.findings.append(" ".join((details.verdict, *details.findings[:1])))
-        answer.remedies.extend(details.remedies[:1])
+        answer.remedies = answer.remedies or [*details.remedies[:1]]
     answer.findings.extend(_best(experiment, evidence))
     return answer
 

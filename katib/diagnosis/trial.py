@@ -135,13 +135,11 @@ def _ended(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
     raise AssertionError(trial)  # pragma: no cover - is_completed saw one of them
 
 
-def _succeeded(trial: Json, condition: Json, _facts: JobFacts, evidence: Evidence) -> Answer:
+def _succeeded(trial: Json, _condition: Json, _facts: JobFacts, evidence: Evidence) -> Answer:
     name, metric = name_of(trial), objective_of(trial).get("objectiveMetricName", "")
     answer = Answer(f"{name} succeeded with {metric}={objective_value(trial) or 'unavailable'}.")
     if evidence.best is not None and name_of(evidence.best) == name:
         answer.findings.append("It is the best trial so far.")
-    if condition.get("message"):
-        answer.findings.append(str(condition["message"]))
     return answer
 
 

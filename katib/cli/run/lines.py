@@ -6,7 +6,7 @@ import time
 from types import TracebackType
 from typing import Self, TextIO
 
-from katib.cli.columns import duration_of, parameters_of
+from katib.cli.columns import duration_of, parameters_of, short
 from katib.cli.run.progress import BestChanged, Moment, Progress, TrialEnded, TrialStarted
 from katib.tuning.reading import Json, last_condition, name_of, objective_of, objective_value, state_of
 
@@ -77,7 +77,7 @@ def moment_line(moment: Moment, progress: Progress) -> str:
     if isinstance(moment, TrialStarted):
         return f"{name_of(moment.trial)} started: {parameters_of(moment.trial)}"
     if isinstance(moment, BestChanged):
-        return f"best so far is {moment.name}: {metric}={moment.value}"
+        return f"best so far is {moment.name}: {metric}={short(moment.value)}"
     return _ended(moment, metric, progress.limit)
 
 
@@ -85,7 +85,7 @@ def _ended(moment: TrialEnded, metric: str, limit: int | None) -> str:
     trial = moment.trial
     value, state = objective_value(trial), state_of(trial)
     of = f"/{limit}" if limit is not None else ""
-    found = f" {metric}={value}," if value is not None else ""
+    found = f" {metric}={short(value)}," if value is not None else ""
     why = "" if state == "Succeeded" else _why(trial)
     duration = f" in {duration_of(trial)}" if duration_of(trial) else ""
     return (

@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from katib.cli.columns import parameters_of
+from katib.cli.columns import parameters_of, short
 from katib.cli.run.lines import header, moment_line
 from katib.cli.run.progress import Moment, Progress, TrialEnded
 from katib.errors import KatibError
@@ -85,7 +85,7 @@ class LiveTable:
             except KatibError:
                 continue  # it may have been deleted meanwhile; the next change says so
             if readings:
-                self._readings[name] = f"{metric}={readings[-1].value}"
+                self._readings[name] = f"{metric}={short(readings[-1].value)}"
 
     def _draw(self) -> RenderableType:
         progress = self._progress
@@ -137,9 +137,9 @@ def _running(progress: Progress) -> list[Json]:
 def _best(progress: Progress) -> RenderableType:
     best = progress.best
     metric = objective_of(progress.experiment).get("objectiveMetricName", "")
-    values = " ".join(f"{a.get('name')}={a.get('value')}" for a in best.get("parameterAssignments") or ())
+    values = " ".join(f"{a.get('name')}={short(str(a.get('value')))}" for a in best.get("parameterAssignments") or ())
     text = Text("best so far  ", style="dim")
-    text.append(f"{metric}={progress.best_value}", style="bold green")
+    text.append(f"{metric}={short(progress.best_value or '')}", style="bold green")
     text.append(f"  {values}  ({best.get('bestTrialName', '')})", style="default")
     return text
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from katib.cli.printing import Table
 from katib.rest.server import Server
 from katib.tuning.service import Diagnosis
 from tests.support.tuning import FakeTuningService, condition, document, make_experiment, make_trial
@@ -35,6 +36,25 @@ def test_get_lists_experiments_in_aligned_columns(katib: Katib, played: FakeTuni
     assert first.split()[:3] == ["demo", "Succeeded", "3/3"]
     assert second.split()[:4] == ["waiting", "Created", "0/12", "-"]
     assert first.index("Succeeded") == head.index("STATE")
+
+
+def test_long_numbers_are_shortened_in_tables_and_whole_everywhere_else(
+    katib: Katib, service: FakeTuningService
+) -> None:
+    service.put(make_experiment())
+    service.put(make_trial("t", condition("Succeeded"), loss="0.11075317082435882", lr="1.0000000001e-05"))
+
+    assert katib("trials", "demo").out.splitlines()[1].split()[2] == "0.110753"
+    assert katib("trials", "demo").out.split()[-1] == "lr=1e-05"
+    assert "0.11075317082435882" in katib("best", "demo").out
+
+
+def test_rows_that_outgrow_their_column_keep_their_distance(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table(("NAME", "AGE"))
+    table.print([("a", "1s")])
+    table.print([("much-longer", "2s")])
+
+    assert capsys.readouterr().out.splitlines() == ["NAME   AGE", "a      1s", "much-longer   2s"]
 
 
 def test_get_says_so_when_there_is_nothing(katib: Katib) -> None:
