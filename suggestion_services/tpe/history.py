@@ -24,7 +24,11 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # Optuna's times carry no zone, a
 
 
 class KnownTrial(FrozenTrial):
-    """A trial of the history. It has no constraints and is never changed, which spares Optuna most of its reading."""
+    """A trial of the history. It has no constraints and is never changed, which spares Optuna most of its reading.
+
+    Attributes:
+        numbers: The parameters as Optuna's models see them; a category is its index.
+    """
 
     number: int = -1  # plain attributes, where Optuna has properties that it reads thousands of times per suggestion
     value: float | None = None
@@ -46,6 +50,7 @@ class KnownTrial(FrozenTrial):
             intermediate_values={},
         )
         self.value = value
+        self.numbers = {name: space[name].to_internal_repr(param) for name, param in params.items()}
 
     @property
     @override

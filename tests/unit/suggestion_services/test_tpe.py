@@ -154,3 +154,47 @@ def test_more_requests_than_points_are_answered_with_repetitions(name: str) -> N
     algorithm = algorithm_for(name, [a_parameter("i", pb.INT, min="1", max="2")])
 
     assert len(texts(algorithm, [], first=0, count=5)) == 5
+
+
+SHAPES = [
+    a_parameter("a", min="1e-3", max="1", distribution=pb.LOG_UNIFORM),
+    a_parameter("b", pb.INT, min="1", max="9", step="2"),
+    a_parameter("c", pb.CATEGORICAL, list=["p", "q", "r"]),
+    a_parameter("d", pb.DISCRETE, list=["4", "2", "8"]),
+]
+
+
+@pytest.mark.parametrize("name", ["tpe", "multivariate-tpe"])
+def test_the_answer_is_the_one_of_an_ordinary_study_with_the_same_trials(name: str) -> None:
+    """Our storage and our shortcuts save time and change nothing."""
+    algorithm = algorithm_for(name, SHAPES, settings={"random_state": 3})
+    space = algorithm.problem.space
+    points = [space.sample(Random(i)) for i in range(60)]
+    outcomes = [Outcome.PENDING if i % 9 == 0 else Outcome.BAD if i % 7 == 0 else Outcome.MEASURED for i in range(60)]
+    trials = [
+        PastTrial(f"t{i:02}", outcome, {a.name: a.value for a in space.format(point)}, float(i * 37 % 60))
+        for i, (outcome, point) in enumerate(zip(outcomes, points, strict=True))
+    ]
+    dimensions = {p.name: dimension_of(p) for p in space.parameters}
+    distributions = {key: dimension.distribution for key, dimension in dimensions.items()}
+    seed = algorithm.problem.random(60).getrandbits(32)
+    sampler = optuna.samplers.TPESampler(seed=seed, multivariate=name != "tpe", constant_liar=True)
+    study = optuna.create_study(sampler=sampler)
+    states = {
+        Outcome.PENDING: optuna.trial.TrialState.RUNNING,
+        Outcome.BAD: optuna.trial.TrialState.PRUNED,
+        Outcome.MEASURED: optuna.trial.TrialState.COMPLETE,
+    }
+    for trial, point in zip(trials, points, strict=True):
+        study.add_trial(
+            optuna.trial.create_trial(
+                state=states[trial.outcome],
+                value=trial.objective if trial.outcome is Outcome.MEASURED else None,
+                params={key: dimensions[key].encode(value) for key, value in point.items()},
+                distributions=distributions,
+            )
+        )
+
+    expected = {key: dimensions[key].decode(value) for key, value in study.ask(distributions).params.items()}
+
+    assert list(algorithm.suggest(trials, first=60, count=1)) == [expected]
