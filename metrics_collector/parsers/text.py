@@ -1,7 +1,8 @@
 """TEXT: metrics in log lines, found by RE2 patterns of two groups, name and value.
 
 The default pattern reads `name=value`. It takes what Katib's default takes, and `nan` and `inf` as well, where Katib
-reads an empty value: a diverged run says `loss=nan`, and that is a reading. An empty value is none.
+reads an empty value: a diverged run says `loss=nan`, and that is a reading. An empty value is none. A metric whose name
+the default pattern cannot spell (`val/acc`, `mAP@0.5`), which Katib never finds, is looked for by its name.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from katib.api.timestamps import MAX_LENGTH, parse_time
 from katib.errors import FieldError, InvalidError
 from metrics_collector.parsers.lines import MAX_LINE_BYTES, CandidateLines, Line, Notes
 
-DEFAULT_FILTER = r"([\w|-]+)\s*=\s*([+-]?(?:(?i:nan|inf(?:inity)?)\b|\d*(?:\.\d+)?(?:[Ee][+-]?\d+)?))"
+_VALUE = r"\s*=\s*([+-]?(?:(?i:nan|inf(?:inity)?)\b|\d*(?:\.\d+)?(?:[Ee][+-]?\d+)?))"
+DEFAULT_FILTER = r"([\w|-]+)" + _VALUE
 
 # The same pattern for the standard library's engine, which costs a fifth of RE2's binding on a short line. It is given
 # short ones only: where RE2 is linear, this one looks at a long word from each of its characters.
@@ -53,8 +55,9 @@ class TextParser:
         if file_format not in {"", "TEXT"}:
             raise InvalidError([_format_error(file_format)])
         self._names = {name.encode(): name for name in names}
-        self._is_default = not filters
-        self._filters = _compile(tuple(filters) or (DEFAULT_FILTER,))
+        patterns = tuple(filters) or _default_filters(self._names.values())
+        self._is_default = patterns == (DEFAULT_FILTER,)
+        self._filters = _compile(patterns)
         self._lines = CandidateLines(self._names, limit)
 
     @property
@@ -106,6 +109,14 @@ def _time_of(line: bytes) -> datetime:
     word, blank, _ = line[: MAX_LENGTH + 1].partition(b" ")
     time = parse_time(word.decode(errors="replace")) if blank and word[:1].isdigit() else None
     return time or ZERO_TIME
+
+
+def _default_filters(names: Iterable[str]) -> tuple[str, ...]:
+    others = [name for name in names if not re.fullmatch(r"[\w|-]+", name, re.ASCII)]
+    if not others:
+        return (DEFAULT_FILTER,)
+    alternatives = "|".join(re2.escape(name) for name in sorted(others, key=len, reverse=True))
+    return DEFAULT_FILTER, rf"(?:^|[^\pL\w|/.-])({alternatives}){_VALUE}"
 
 
 def _compile(filters: tuple[str, ...]) -> list[Any]:

@@ -46,6 +46,21 @@ def test_the_default_filter_reads_name_and_value(line: str, expected: list[str])
 
 
 @pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        pytest.param("train/loss=0.5 val/loss = nan", ["train/loss=0.5", "val/loss=nan"], id="slashes"),
+        pytest.param("(mAP@0.5=0.25)", ["mAP@0.5=0.25"], id="signs of patterns"),
+        pytest.param("läß=1 xläß=2", ["läß=1"], id="another alphabet"),
+        pytest.param("pre/train/loss=1 x.val/loss=2", [], id="longer names are other metrics"),
+        pytest.param("f1=1 train/loss=2", ["f1=1", "train/loss=2"], id="beside a plain name"),
+        pytest.param("train/loss=abc", [], id="no value"),
+    ],
+)
+def test_a_name_that_the_default_filter_cannot_spell_is_found_all_the_same(line: str, expected: list[str]) -> None:
+    assert read(line, ["train/loss", "val/loss", "mAP@0.5", "läß", "f1"]) == expected
+
+
+@pytest.mark.parametrize(
     ("value", "expected"),
     [
         pytest.param("100", ["accuracy=100"], id="whole"),
