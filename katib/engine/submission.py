@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,14 @@ from katib.api.types import CollectorKind, Experiment, ParameterSpec, TrialTempl
 from katib.api.validation import admit, admit_update, find_warnings
 from katib.controllers.kinds import CONFIG_MAP
 from katib.errors import FieldError, InvalidError, NotFoundError
-from katib.runtime.objects import Key, ObjectStore
+from katib.runtime.objects import Key, Kind, ObjectStore
 from katib.templates.check import check_template
 from katib.templates.condition_path import check_condition
-from katib.templates.placeholders import find_placeholders
-from katib.templates.render import STAND_IN, prepare
+from katib.templates.render import prepare
 from katib.templates.source import ConfigMapReader, template_path, template_text
+from katib.workloads.job_schema import check_job_schema
 from katib.workloads.local.admission import HostCapacity, check_job
+from katib.workloads.local.runner import JOB
 
 WORKSPACE_ANNOTATION = "katib.kubeflow.org/workspace"
 """On an Experiment: the directory that relative paths of its commands start from, that of the submitted file."""
@@ -115,19 +116,25 @@ class Gate:
                 *check_condition(template.failure_condition, "spec.trialTemplate.failureCondition"),
                 *check_template(template, parameters, text),
             ]
-            return self._check_job(template, text, errors)
+            _, source = prepare(template, text)
         except InvalidError as error:
             return list(error.errors), []
-
-    def _check_job(
-        self, template: TrialTemplate, text: str | None, errors: list[FieldError]
-    ) -> tuple[list[FieldError], list[str]]:
-        source: Any = template.trial_spec
-        if source is None:
-            body, source = prepare(template, text)
-            source = body(dict.fromkeys(find_placeholders(text), STAND_IN))
-        found, notices = check_job(source, template_path(template), host=self._capacity)
+        found, notices = self._check_object(source, template_path(template), _workspace(submission.experiment))
         return [*errors, *found], notices
+
+    def _check_object(
+        self, source: Mapping[str, Any], path: str, workspace: Path | None
+    ) -> tuple[list[FieldError], list[str]]:
+        """Check the object that trials run as; its placeholders are still in it and pass for any value."""
+        found, notices = check_job(dict(source), path, host=self._capacity, workspace=workspace)
+        if Kind.of(source) == JOB:
+            found = [*check_job_schema(dict(source), path), *found]
+        return found, notices
+
+
+def _workspace(experiment: Experiment) -> Path | None:
+    text = experiment.metadata.annotations.get(WORKSPACE_ANNOTATION, "")
+    return Path(text) if text else None
 
 
 class ConfigMaps:
