@@ -18,6 +18,7 @@ from katib.api.algorithms import AlgorithmInfo
 from katib.api.types import AlgorithmSpec
 from katib.errors import FieldError, InvalidError, KatibError, code_of
 from katib.rpc._generated import api_pb2, api_pb2_grpc
+from katib.rpc.errors import status_of
 from suggestion_services.base import messages
 from suggestion_services.base.algorithm import Algorithm, Problem
 from suggestion_services.base.sessions import Session, Sessions
@@ -99,6 +100,7 @@ def answered(context: grpc.ServicerContext) -> Iterator[None]:
     try:
         yield
     except InvalidError as error:
+        context.set_trailing_metadata(status_of(error).metadata)  # path, remedy and origin, for those who know the key
         _abort(context, grpc.StatusCode.INVALID_ARGUMENT, "; ".join(map(str, error.errors)))
     except KatibError as error:
         _abort(context, grpc.StatusCode[code_of(error).grpc_code], str(error))
