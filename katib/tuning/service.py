@@ -154,7 +154,8 @@ class TuningService(Protocol):
     ) -> Iterator[Change]:
         """Yield the experiment and its trials as they are, then every change, until it is deleted or the time is up.
 
-        A missing experiment raises with the first item.
+        A missing experiment raises with the first item. The changes of one object come in order; those of the
+        experiment may overtake those of its trials.
 
         Args:
             namespace: Of the experiment.

@@ -29,6 +29,9 @@ _WAIT_SECONDS = 0.25
 _WIND_DOWN_SECONDS = 15.0
 """How long the trials that a finished experiment no longer needs may take to stop before the run ends regardless."""
 
+_LAST_CHANGES_SECONDS = 2.0
+"""How long the last changes of trials may lag behind that of the experiment."""
+
 _SHOWN_LOST_TRIALS = 50
 
 
@@ -128,6 +131,8 @@ class _Run:
         self._form = form
         self._quiet = quiet
         self._began = time.monotonic()
+        self._completed_at: float | None = None
+        self._finished_at: float | None = None
         self._namespace, self._name = namespace_of(experiment), name_of(experiment)
         self.progress = Progress(experiment, datetime.now(UTC))
 
@@ -135,15 +140,21 @@ class _Run:
         """Show every change until the experiment has ended or somebody interrupts."""
         changes: queue.SimpleQueue[Change | Exception] = queue.SimpleQueue()
         threading.Thread(target=self._read_changes, args=(changes,), name="katib-changes", daemon=True).start()
-        completed_at: float | None = None
         with self._display() as display:
-            while not self.progress.finished and not self._interrupt.requested:
-                if completed_at is not None and time.monotonic() - completed_at > _WIND_DOWN_SECONDS:
-                    return
+            while not self._interrupt.requested and not self._is_over():
                 self._take(changes, display)
                 display.tick()
-                if self.progress.completed and completed_at is None:
-                    completed_at = time.monotonic()
+
+    def _is_over(self) -> bool:
+        """Tell whether nothing more is worth waiting for."""
+        progress, now = self.progress, time.monotonic()
+        if progress.completed and self._completed_at is None:
+            self._completed_at = now
+        if progress.finished and self._finished_at is None:
+            self._finished_at = now
+        if self._finished_at is not None:
+            return progress.all_told or now - self._finished_at > _LAST_CHANGES_SECONDS
+        return self._completed_at is not None and now - self._completed_at > _WIND_DOWN_SECONDS
 
     def _take(self, changes: queue.SimpleQueue[Change | Exception], display: _Display) -> None:
         try:

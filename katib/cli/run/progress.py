@@ -93,6 +93,11 @@ class Progress:
         return self.deleted or (self.completed and not active)
 
     @property
+    def all_told(self) -> bool:
+        """Whether every trial that the experiment counts as ended was seen: its own changes may overtake theirs."""
+        return self.deleted or self._ended >= completed_count(self.experiment)
+
+    @property
     def completed(self) -> bool:
         """Whether the experiment has ended; trials that it no longer needs may still be stopping."""
         return is_completed(self.experiment)

@@ -77,6 +77,14 @@ def test_a_run_is_finished_only_when_nothing_runs_any_more(progress: Progress) -
     assert progress.finished
 
 
+def test_trials_that_the_experiment_counts_but_nobody_saw_are_still_to_come(progress: Progress) -> None:
+    see(progress, make_experiment("demo", condition("Succeeded"), trialsSucceeded=1))
+    assert not progress.all_told
+
+    see(progress, make_trial("t", condition("Succeeded"), loss="1"))
+    assert progress.all_told
+
+
 def test_a_deleted_experiment_finishes_the_run(progress: Progress) -> None:
     see(progress, make_experiment(), "DELETED")
 
