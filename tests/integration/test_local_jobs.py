@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import subprocess
 import sys
 import threading
 from decimal import Decimal
@@ -14,9 +16,11 @@ from typing import Any
 import pytest
 
 from katib.api.names import METRICS_REPORT_ANNOTATION
+from katib.database import open_database
 from katib.processes.proc import is_running
 from katib.runtime.objects import Key, Object
 from katib.stores.memory import MemoryStore
+from katib.stores.sql import SqlStore
 from katib.workloads.local.job_conditions import end_of
 from katib.workloads.local.runner import JOB, RESTARTED_ANNOTATION
 from katib.workloads.local.tokens import Capacity
@@ -24,6 +28,26 @@ from tests.support.local_jobs import Monitors, home, job, shell
 from tests.support.processes import DAEMON, marked, read_pid, wait_until
 
 LONG = "sleep 600"
+
+ENGINE_WITH_JOBS = """
+import os, sys, threading
+sys.path.insert(0, os.getcwd())
+from pathlib import Path
+from katib.database import open_database
+from katib.stores.sql import SqlStore
+from katib.workloads.local.runner import JOB
+from tests.support.local_jobs import home, job, shell
+from tests.support.processes import DAEMON
+
+root = Path(sys.argv[1])
+(root / "daemon.py").write_text(DAEMON)
+store = SqlStore(open_database(root / "objects.db"), {JOB})
+daemon = f"{sys.executable} -I -S {root}/daemon.py {root}/daemon"
+with home(root, store=store) as h:
+    h.submit(job(shell(f"echo x >>{root}/starts; {daemon}; while [ ! -e {root}/go ]; do sleep 0.01; done")))
+    threading.Event().wait()
+"""
+"""A stand-in for the engine with a job that starts a daemon and waits; it is there to be killed."""
 
 
 def container(*command: str, **fields: Any) -> dict[str, Any]:
@@ -407,7 +431,7 @@ class TestCommands:
             h.submit(job(shell("exit 3")))
             wait_until(lambda: h.status().get("failed") == 1)
 
-            assert h.runner.waiting_reason("ns", "j").endswith("exited with 3; the next try starts in 10 s")
+            wait_until(lambda: "exited with 3; the next try starts at 20" in h.runner.waiting_reason("ns", "j"))
 
 
 class TestDisasters:
@@ -451,26 +475,44 @@ class TestDisasters:
             assert h.status()["failed"] == 1
             assert not is_running(first)
 
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")
     def test_a_full_disk_ends_the_log_and_not_the_job(self, tmp_path: Path) -> None:
-        """/dev/full stands in for the disk: every write to it fails with ENOSPC."""
-        with home(tmp_path) as h:
-            h.submit(
-                job(shell(f"echo lost >/dev/null; while [ ! -e {tmp_path}/go ]; do sleep 0.01; done; echo loss=1"))
-            )
-            wait_until(lambda: h.status().get("ready") == 1)
-            log = h.runner.log_files("ns", "j", "main")[0]
-            pid = json.loads((log.parent / "pod.json").read_text())["processes"][0]["pid"]
-            full = os.open("/dev/full", os.O_WRONLY)
-            for fd in Path("/proc/self/fd").iterdir():
-                if os.path.realpath(fd) == str(log):
-                    os.dup2(full, int(fd.name))
-            os.close(full)
-            assert is_running(pid)
+        disk = tmp_path / "trials"
+        disk.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=False).returncode:
+            pytest.skip("no disk can be mounted here")
+        try:
+            with home(tmp_path, monitors=Monitors({"keep": False})) as h:
+                end = h.run(job(shell("head -c 1000000 /dev/zero")))
 
+                assert end["type"] == "Complete"
+                assert re.search(r"the log main.log ends after \d+ bytes: No space left on device", end["message"])
+                assert h.monitors.opened[0].size == 1_000_000
+
+                h.submit(job(shell("true"), name="next"))
+                wait_until(lambda: "No space left on device" in h.runner.waiting_reason("ns", "next"))
+                h.runner.delete_files("ns", "j")
+
+                assert h.wait_for_end("next")["type"] == "Complete"
+        finally:
+            subprocess.run(["umount", str(disk)], check=True)
+
+    def test_a_killed_engine_is_continued_by_the_next(self, tmp_path: Path) -> None:
+        script = tmp_path / "engine.py"
+        script.write_text(ENGINE_WITH_JOBS)
+        with subprocess.Popen([sys.executable, str(script), str(tmp_path)], cwd=Path.cwd()) as engine:
+            daemon = read_pid(tmp_path / "daemon")
+            engine.send_signal(signal.SIGKILL)
+        wait_until(lambda: not is_running(daemon))
+
+        with open_database(tmp_path / "objects.db") as database, home(tmp_path, store=SqlStore(database, {JOB})) as h:
+            wait_until(lambda: (tmp_path / "starts").read_text().count("\n") == 2)
             (tmp_path / "go").touch()
 
             assert h.wait_for_end()["type"] == "Complete"
-            assert bytes(h.monitors.opened[0].data) == b"loss=1\n"
+            assert h.monitors.discarded == ["j"]
+            assert "failed" not in h.status()
+            assert (tmp_path / "starts").read_text().count("\n") == 2
 
     def test_nothing_is_left_when_everything_is_stopped(self, tmp_path: Path) -> None:
         with home(tmp_path) as h:

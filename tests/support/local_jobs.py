@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from katib.processes.client import Processes
-from katib.runtime.objects import Key, Object
+from katib.runtime.objects import Key, Object, ObjectStore
 from katib.stores.memory import MemoryStore
 from katib.workloads.local.delays import Delays
 from katib.workloads.local.job_conditions import end_of
@@ -99,7 +98,7 @@ def job(
 class Home:
     """A store, a runner and its monitors."""
 
-    store: MemoryStore
+    store: ObjectStore
     runner: LocalJobRunner
     processes: Processes
     monitors: Monitors
@@ -143,7 +142,7 @@ class Home:
 def home(
     root: Path,
     *,
-    store: MemoryStore | None = None,
+    store: ObjectStore | None = None,
     monitors: Monitors | None = None,
     delays: Delays | None = None,
     **options: Any,
@@ -168,10 +167,3 @@ def home(
     finally:
         runner.stop(grace_seconds=0.5)
         processes.stop()
-
-
-def elapsed(action: Callable[[], object]) -> float:
-    """Return how many seconds an action takes."""
-    begin = time.monotonic()
-    action()
-    return time.monotonic() - begin

@@ -141,7 +141,7 @@ def _go_on(
         stop=tuple(p.name for p in surplus),
         started_at=started_at,
         wake_at=_earliest(starts.wake_at, _deadline(spec, started_at)),
-        waiting=_waiting(tally, starts, now),
+        waiting=_waiting(tally, starts),
     )
 
 
@@ -237,7 +237,9 @@ def _completions(spec: JobSpec, tally: Tally) -> _Outcome | None:
         done = tally.success_count >= spec.completions
     if not done:
         return None
-    return _Outcome(success=True, reason=Reason.COMPLETIONS_REACHED, message="the wanted number of pods succeeded")
+    remarks = [p.message for p in tally.succeeded if p.message]  # such as a log that was cut short by a full disk
+    message = "; ".join(["the wanted number of pods succeeded", *remarks])
+    return _Outcome(success=True, reason=Reason.COMPLETIONS_REACHED, message=message)
 
 
 def _failure(reason: Reason, message: str) -> _Outcome:
@@ -295,10 +297,9 @@ def _earliest(*moments: datetime | None) -> datetime | None:
     return min((moment for moment in moments if moment is not None), default=None)
 
 
-def _waiting(tally: Tally, starts: _Starts, now: datetime) -> str:
+def _waiting(tally: Tally, starts: _Starts) -> str:
     if starts.wake_at is not None and tally.all_failures and not starts.indexes:
-        seconds = (starts.wake_at - now).total_seconds()
-        return f"{tally.all_failures[-1].message}; the next try starts in {seconds:.0f} s"
+        return f"{tally.all_failures[-1].message}; the next try starts at {format_time(starts.wake_at)}"
     return next((p.waiting for p in tally.active if p.waiting), "")
 
 

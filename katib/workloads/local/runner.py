@@ -27,6 +27,7 @@ from katib.processes.client import Processes
 from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.controller import DONE, Controller, Result
 from katib.runtime.informer import Informer, InformerEvent
+from katib.runtime.manager import SYNC_TIMEOUT_SECONDS
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.runtime.work_queue import WorkQueue
 from katib.workloads.local.delays import Delays
@@ -110,11 +111,15 @@ class LocalJobRunner:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start; jobs that an earlier engine left unfinished begin anew."""
-        self._root.mkdir(parents=True, exist_ok=True)
+        """Start; jobs that an earlier engine left unfinished begin anew.
+
+        Raises:
+            UnavailableError: The store does not answer.
+        """
         self._loop.start()
         self._informer.start()
-        self._informer.wait_for_sync()
+        if not self._informer.wait_for_sync(SYNC_TIMEOUT_SECONDS):
+            raise UnavailableError(f"list of {JOB.kind}: no answer from the object store; see the log for its cause")
         self._controller.start()
 
     def stop(self, grace_seconds: float = 5.0) -> None:

@@ -55,7 +55,10 @@ class Volumes:
                 where = f"{path}.volumeMounts[{position}].name"
                 cause = f'the pod has no volume "{name}"'
                 raise InvalidError([FieldError(where, cause, "add it to volumes", "volume-unknown")])
-            directories[mount["mountPath"]] = self._directories[name] / mount.get("subPath", "")
+            directory = self._directories[name] / mount.get("subPath", "")
+            if not directory.exists():
+                directory.mkdir(parents=True)
+            directories[mount["mountPath"]] = directory
         return Rewriter(directories)
 
     def _create(self, volume: Mapping[str, Any], path: str, target: Path) -> Path:
