@@ -2,7 +2,7 @@
 
 It differs from the real engine in that it keeps nothing on disk and that its trials are played, not run. Run as a
 program, it is the `katib` command over itself, for tests that need a real process; FAKE_PAUSE is how long each of its
-trials takes.
+trials takes, FAKE_STOP how long it takes to stop.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +35,7 @@ class FakeEngine:
         threading.Thread(target=self._play, daemon=True).start()
 
     def stop(self) -> None:
+        time.sleep(float(os.environ.get("FAKE_STOP", "0")))
         self.stopped = True
 
     def _play(self) -> None:

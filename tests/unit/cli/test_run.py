@@ -119,6 +119,19 @@ def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(file: Path) -> None:
     assert f"interrupted: 0 of 3 trials of demo are done and kept; `katib run {file}` goes on from there" in err
 
 
+def test_a_second_ctrl_c_does_not_wait_for_anything(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_STOP", "60")
+    with _start(file, pause=30) as process:
+        _read_until(process, "demo-0000 started")
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        while "stopping;" not in process.stderr.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+
+        assert process.wait(DEADLINE_SECONDS) == 130
+
+
 def test_the_entry_point_turns_results_into_exit_codes(tmp_path: Path) -> None:
     (tmp_path / "broken.yaml").write_text("[")
     done = subprocess.run(
