@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from katib.errors import TerminalError
 from katib.services.files import ServiceLog, SocketDirectory
 from katib.services.plan import ServiceId, ServicePlan, own_plan
-from katib.services.supervisor import ServiceState, Supervisor, Timing, User
+from katib.services.states import ServiceState, Timing, User
+from katib.services.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from katib.api.algorithms import AlgorithmCatalog

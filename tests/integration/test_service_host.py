@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 
 from katib.api.types import Experiment
-from katib.errors import TerminalError, UnavailableError
+from katib.errors import InvalidError, TerminalError, UnavailableError
 from katib.processes.client import Processes
 from katib.rpc.clients import ServiceClient
 from katib.services.catalog import Catalog
 from katib.services.config import parse_config
 from katib.services.host import ServiceHost
 from katib.services.plan import ServiceId, ServicePlan
-from katib.services.supervisor import Timing
+from katib.services.states import Timing
 from tests.support.experiments import an_experiment
 from tests.support.services import ScriptedSuggestion, eventually, serving, some_suggestions
 
@@ -485,6 +485,15 @@ def test_our_own_algorithms_need_no_configuration(hosts: Hosts) -> None:
 
     assert len(answer.assignments) == 2
     assert rules == ()
+
+
+def test_a_refusal_of_our_own_services_names_field_and_remedy(hosts: Hosts) -> None:
+    host, experiment = hosts.open(catalog=Catalog()), an_object("grid")
+
+    with pytest.raises(InvalidError) as caught:
+        ready(host, experiment).validate(experiment).result(20)
+
+    assert [(e.path, e.remedy) for e in caught.value.errors] == [("spec.parameters", "give feasibleSpace.step")]
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="measures the start of a process on Linux")
