@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
@@ -191,7 +191,7 @@ def open_database(path: Path, *, lock_timeout_seconds: float = LOCK_TIMEOUT_SECO
         TerminalError: It is not a database.
     """
     engine = create_engine(
-        f"sqlite:///{path}",
+        URL.create("sqlite", database=str(path)),  # not as text: a path may hold what means something in a URL
         connect_args={"check_same_thread": False, "isolation_level": None, "timeout": lock_timeout_seconds},
         pool_size=8,
         max_overflow=24,

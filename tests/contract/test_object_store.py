@@ -23,8 +23,8 @@ from katib.errors import (
 )
 from katib.runtime.objects import EventType, Key, Object, ObjectStore
 from katib.runtime.testing import VirtualClock
-from katib.stores.memory import MemoryStore
 from katib.stores.sql import SqlStore
+from tests.support.faulty_store import FaultyStore
 from tests.support.stores import (
     CONFIG_MAP,
     GADGET,
@@ -47,12 +47,13 @@ def clock() -> VirtualClock:
     return VirtualClock(datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC))
 
 
-@pytest.fixture(params=["memory", "sql"])
+@pytest.fixture(params=["memory", "sql", "wrapped"])
 def pair(request: pytest.FixtureRequest, tmp_path: Path, clock: VirtualClock) -> Iterator[tuple[ObjectStore, BackDoor]]:
     """A store that keeps few changes, and a way to read it that does not pass through it."""
-    if request.param == "memory":
+    if request.param != "sql":
         memory = memory_store(clock, kept_changes=20, longest_backlog=30)
-        yield memory, lambda: [dict(obj) for kind in memory._rows._objects.values() for obj in kind.values()]
+        store = memory if request.param == "memory" else FaultyStore(memory)  # without faults it has to be transparent
+        yield store, lambda: [dict(obj) for kind in memory._rows._objects.values() for obj in kind.values()]
         return
     path = tmp_path / "objects.db"
     with open_database(path) as database:
@@ -187,7 +188,7 @@ def test_what_is_no_object_is_refused(store: ObjectStore, back_door: BackDoor, o
 
 
 def test_any_json_comes_back_as_it_went_in(store: ObjectStore) -> None:
-    spec = {
+    spec: dict[str, Any] = {
         "text": "häßlich \u0000 \ud83d\ude00 '\"\\",
         "null": None,
         "numbers": [1, 1.0, -0.0, 1e300, True],
@@ -527,6 +528,22 @@ def test_an_object_lives_as_long_as_one_of_its_owners(store: ObjectStore) -> Non
     assert names(store, GADGET) == []
 
 
+def test_an_object_that_changed_owners_follows_the_new_one(store: ObjectStore) -> None:
+    one, two = store.create(widget("one")), store.create(widget("two"))
+    moved = store.create(widget("moved", kind=GADGET, ownerReferences=owned_by(one)))
+    store.update(with_metadata(moved, ownerReferences=owned_by(two)))
+    freed = store.create(widget("freed", kind=GADGET, ownerReferences=owned_by(one)))
+    store.update(with_metadata(freed, ownerReferences=[]))
+    gone = store.create(widget("gone", kind=GADGET, ownerReferences=owned_by(one)))
+    store.update(with_metadata(gone, ownerReferences=owned_by(two)))
+    store.delete(GADGET, Key("team", "gone"))
+
+    store.delete(WIDGET, Key("team", "one"))
+    assert names(store, GADGET) == ["moved", "freed"]
+    store.delete(WIDGET, Key("team", "two"))
+    assert names(store, GADGET) == ["freed"]
+
+
 def test_owners_that_own_each_other_go_together(store: ObjectStore, back_door: BackDoor) -> None:
     one = store.create(widget("one"))
     two = store.create(widget("two", ownerReferences=owned_by(one)))
@@ -651,7 +668,7 @@ def test_a_quiet_watch_returns_when_the_time_is_up(store: ObjectStore) -> None:
 def test_closing_wakes_the_reader_and_ends_the_stream(store: ObjectStore) -> None:
     watch = store.watch(WIDGET, store.list(WIDGET).resource_version)
     answers: list[object] = []
-    reader = threading.Thread(target=lambda: answers.append(watch.next()))
+    reader = threading.Thread(target=lambda: answers.append(watch.next()), daemon=True)
     reader.start()
     watch.close()
     reader.join(10)
@@ -702,12 +719,12 @@ def test_of_many_threads_that_create_a_name_one_succeeds(store: ObjectStore, bac
     assert len(back_door()) == 1
 
 
-def test_list_then_watch_misses_and_repeats_nothing_while_others_write() -> None:
-    """Runs on the SQL store by way of its own test below, and here on memory with a history that holds everything."""
-    list_then_watch(memory_store())
-
-
-def test_list_then_watch_misses_and_repeats_nothing_in_sql(tmp_path: Path) -> None:
+@pytest.mark.parametrize("home", ["memory", "sql"])
+def test_list_then_watch_misses_and_repeats_nothing_while_others_write(home: str, tmp_path: Path) -> None:
+    """With stores that keep all changes of the test, unlike those of the other tests here."""
+    if home == "memory":
+        list_then_watch(memory_store())
+        return
     with open_database(tmp_path / "objects.db") as database:
         list_then_watch(SqlStore(database, STATUS_KINDS))
 
@@ -719,7 +736,7 @@ def list_then_watch(store: ObjectStore) -> None:
         for _ in range(50):
             store.create(widget(f"w-{next(numbers)}"))
 
-    writers = [threading.Thread(target=write) for _ in range(3)]
+    writers = [threading.Thread(target=write, daemon=True) for _ in range(3)]
     for writer in writers:
         writer.start()
     listed = store.list(WIDGET)
@@ -734,12 +751,8 @@ def list_then_watch(store: ObjectStore) -> None:
 
 
 def in_threads(function: Callable[[], None], count: int) -> None:
-    threads = [threading.Thread(target=function) for _ in range(count)]
+    threads = [threading.Thread(target=function, daemon=True) for _ in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-
-
-def test_the_memory_store_is_exported_for_tests() -> None:
-    assert isinstance(memory_store(), MemoryStore)

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -116,7 +116,7 @@ def in_thread(action: Callable[[], None]) -> BaseException | None:
         except UnavailableError as error:
             caught.append(error)
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(10)
     return caught[0] if caught else None
@@ -173,6 +173,17 @@ def test_a_wrong_statement_is_a_bug_of_ours_and_spoils_nothing(path: Path, throu
             send(connection, "SELECT * FROM nowhere")
         with database.write() as connection:
             send(connection, "CREATE TABLE nowhere (x)")
+
+
+def test_a_connection_that_failed_is_not_used_again(path: Path) -> None:
+    seen = []
+    with open_database(path) as database:
+        for statement in ("SELECT 1", "SELECT 2", "SELECT * FROM nowhere", "SELECT 3"):
+            with suppress(InternalError), database.write() as connection:
+                seen.append(driver_connection(connection))
+                connection.exec_driver_sql(statement)
+
+    assert [driver is seen[0] for driver in seen] == [True, True, True, False]
 
 
 # --- what is in the file ----------------------------------------------------------------------------------------------
@@ -269,6 +280,15 @@ def test_a_damaged_file_is_terminal(path: Path) -> None:
 
     with pytest.raises(TerminalError, match="malformed; restore a backup or move the file away"):
         open_database(path)
+
+
+@pytest.mark.parametrize("name", ["with space", "what?x=1", "100%41", "a#b", "uri:file", "größe"])
+def test_a_path_means_what_it_says(tmp_path: Path, name: str) -> None:
+    with opened(tmp_path / name) as store:
+        store.create(widget("a"))
+
+    assert (tmp_path / name).stat().st_size > 0
+    assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
 def test_a_directory_that_does_not_exist_is_named(tmp_path: Path) -> None:

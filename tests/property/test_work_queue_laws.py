@@ -108,9 +108,9 @@ class WorkQueueMachine(RuleBasedStateMachine):
             self.queue.done(key)
         self.clock.advance(100)
         came = set()
-        while (key := self.queue.get(0)) is not None:
-            came.add(key)
-            self.queue.done(key)
+        while (owed := self.queue.get(0)) is not None:
+            came.add(owed)
+            self.queue.done(owed)
 
         assert came == {*self.ready, *self.again, *self.delayed}
 

@@ -81,13 +81,13 @@ class FaultyStore:
         )
 
     def create(self, obj: Object) -> Object:
-        return self._call("create", Kind.of(obj), Key.of(obj), lambda: self._inner.create(obj))
+        return self._call("create", *_named(obj), lambda: self._inner.create(obj))
 
     def update(self, obj: Object) -> Object:
-        return self._call("update", Kind.of(obj), Key.of(obj), lambda: self._inner.update(obj))
+        return self._call("update", *_named(obj), lambda: self._inner.update(obj))
 
     def update_status(self, obj: Object) -> Object:
-        return self._call("update_status", Kind.of(obj), Key.of(obj), lambda: self._inner.update_status(obj))
+        return self._call("update_status", *_named(obj), lambda: self._inner.update_status(obj))
 
     def delete(self, kind: Kind, key: Key, *, uid: str | None = None) -> None:
         self._call("delete", kind, key, lambda: self._inner.delete(kind, key, uid=uid))
@@ -108,6 +108,14 @@ class FaultyStore:
         result = action()
         self.strike(verb, kind, key, before=False)
         return result
+
+
+def _named(obj: Object) -> tuple[Kind, Key | None]:
+    """Return what an object says it is; what is no object is for the real store to refuse."""
+    try:
+        return Kind.of(obj), Key.of(obj)
+    except AttributeError:
+        return Kind("", ""), None
 
 
 class _FaultyWatch:

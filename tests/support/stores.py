@@ -33,7 +33,7 @@ def memory_store(clock: Clock | None = None, **options: int) -> MemoryStore:
 
 def widget(name: str = "a", namespace: str = "team", *, kind: Kind = WIDGET, **fields: Any) -> dict[str, Any]:
     """Return an object to create; `labels`, `finalizers`, `ownerReferences` and so on go to its metadata."""
-    top = {field: fields.pop(field) for field in ("spec", "status", "data") if field in fields}
+    top: dict[str, Any] = {field: fields.pop(field) for field in ("spec", "status", "data") if field in fields}
     metadata = {"name": name, "namespace": namespace, **fields}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **top}
 

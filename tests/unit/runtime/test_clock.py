@@ -42,7 +42,7 @@ def test_a_virtual_wait_ends_at_its_moment() -> None:
             clock.wait(condition, 10)
         woken.append(clock.monotonic())
 
-    thread = threading.Thread(target=wait)
+    thread = threading.Thread(target=wait, daemon=True)
     thread.start()
     eventually(lambda: clock.waiting_count == 1)
     clock.advance(9)

@@ -182,7 +182,7 @@ def test_stopping_waits_for_the_running_reconcile_and_drops_the_rest() -> None:
     controller.queue.add(A)
     controller.queue.add(Key("team", "b"))
     assert entered.wait(10)
-    stopper = threading.Thread(target=controller.stop)
+    stopper = threading.Thread(target=controller.stop, daemon=True)
     stopper.start()
     eventually(lambda: controller.queue.is_shut_down)
     assert finished == []

@@ -42,7 +42,7 @@ class ColorCount:
 class Bench:
     """An informer of widgets on a store that fails on demand, with everything it tells written down."""
 
-    def __init__(self, namespace: str | None = None, **options: int) -> None:
+    def __init__(self, namespace: str | None = None, **options: Any) -> None:
         self.clock = VirtualClock()
         self.inner = memory_store(**options)
         self.store = FaultyStore(self.inner)
@@ -160,7 +160,7 @@ def test_a_view_tells_the_same_story_as_the_cache_at_any_moment(bench: Bench) ->
                     mismatches.append(seen)
 
     bench.start()
-    reader = threading.Thread(target=compare)
+    reader = threading.Thread(target=compare, daemon=True)
     reader.start()
     for number in range(100):
         made = bench.inner.create(color(f"w-{number}", "red"))
@@ -353,14 +353,18 @@ def test_it_waits_for_a_store_that_is_away_with_growing_patience(caplog: pytest.
 
     bench.store.fail_on = fail_on
     bench.informer.start()
-    for number, delay in enumerate([0.01, 0.02, 0.04, 0.08], start=1):
-        eventually(lambda number=number: tries == number and bench.clock.waiting_count == 1)
+    for delay in (0.01, 0.02, 0.04, 0.08):
+        eventually(lambda: bench.clock.waiting_count == 1)
+        number = tries
         bench.clock.advance(delay * 0.9)
         assert tries == number
         assert not bench.informer.has_synced()
         bench.clock.advance(delay * 0.2)
+        eventually(lambda: tries > number)  # noqa: B023 - called before the loop goes on
     assert bench.informer.wait_for_sync(10)
     bench.informer.stop()
+
+    assert tries == 5
 
     assert {record.getMessage() for record in caplog.records} == {"Watch interrupted: away"}
 

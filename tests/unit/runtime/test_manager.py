@@ -43,7 +43,12 @@ def test_controllers_start_when_every_cache_is_full_and_end_with_all_threads() -
 def test_a_store_that_stays_away_fails_the_start_and_leaves_no_threads(caplog: pytest.LogCaptureFixture) -> None:
     store = FaultyStore(memory_store(), lambda _call: UnavailableError("away"))
     reconciled: list[Key] = []
-    controller = Controller("widgets", lambda key: reconciled.append(key) or DONE)
+
+    def reconcile(key: Key) -> Result:
+        reconciled.append(key)
+        return DONE
+
+    controller = Controller("widgets", reconcile)
     threads_before = set(threading.enumerate())
     manager = Manager([Informer(store, WIDGET, same)], [controller], sync_timeout_seconds=0.02)
 

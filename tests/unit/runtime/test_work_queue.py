@@ -104,7 +104,7 @@ def test_the_first_retry_is_after_5_ms_and_the_last_every_30_s(queue: WorkQueue[
 
 def test_get_returns_nothing_when_its_time_is_up(queue: WorkQueue[str], clock: VirtualClock) -> None:
     answers: list[str | None] = ["unset"]
-    worker = threading.Thread(target=lambda: answers.append(queue.get(3)))
+    worker = threading.Thread(target=lambda: answers.append(queue.get(3)), daemon=True)
     worker.start()
     eventually(lambda: clock.waiting_count == 1)
     clock.advance(3)
@@ -115,7 +115,7 @@ def test_get_returns_nothing_when_its_time_is_up(queue: WorkQueue[str], clock: V
 
 def test_a_worker_that_waits_is_woken_by_a_delayed_key(queue: WorkQueue[str], clock: VirtualClock) -> None:
     answers: list[str | None] = []
-    worker = threading.Thread(target=lambda: answers.append(queue.get()))
+    worker = threading.Thread(target=lambda: answers.append(queue.get()), daemon=True)
     worker.start()
     queue.add_after("a", 3)
     eventually(lambda: clock.waiting_count == 1)
@@ -129,7 +129,7 @@ def test_when_the_worker_that_kept_the_time_leaves_another_keeps_it() -> None:
     """On the real clock: the virtual one wakes every waiter when time passes, and so would hide the omission."""
     queue: WorkQueue[str] = WorkQueue()
     answers: list[str | None] = []
-    workers = [threading.Thread(target=lambda: answers.append(queue.get())) for _ in range(2)]
+    workers = [threading.Thread(target=lambda: answers.append(queue.get()), daemon=True) for _ in range(2)]
     for worker in workers:
         worker.start()
     eventually(lambda: len(queue._condition._waiters) == 2)  # type: ignore[attr-defined] # both wait without a deadline
@@ -144,7 +144,7 @@ def test_when_the_worker_that_kept_the_time_leaves_another_keeps_it() -> None:
 
 def test_shutting_down_wakes_every_worker_and_drops_what_waits(queue: WorkQueue[str], clock: VirtualClock) -> None:
     answers: list[str | None] = []
-    workers = [threading.Thread(target=lambda: answers.append(queue.get())) for _ in range(3)]
+    workers = [threading.Thread(target=lambda: answers.append(queue.get()), daemon=True) for _ in range(3)]
     for worker in workers:
         worker.start()
     queue.add_after("late", 1)
@@ -193,7 +193,7 @@ def test_many_workers_share_many_keys_without_meeting() -> None:
                 busy.discard(key)
             queue.done(key)
 
-    workers = [threading.Thread(target=work) for _ in range(4)]
+    workers = [threading.Thread(target=work, daemon=True) for _ in range(4)]
     for worker in workers:
         worker.start()
     for key in range(10):
