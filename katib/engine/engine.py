@@ -134,13 +134,14 @@ class Engine:
     def _start_controllers(self, stack: ExitStack, reporter: Reporter) -> None:
         caches = Caches.of(self._store, [JOB], self._clock)
         caches.trials.add_handler(self._forget_files)
-        monitors = TrialMonitors(caches.trials, reporter, self._observations.delete, self._clock)
+        events = LoggedEvents(self._events)
+        monitors = TrialMonitors(caches.trials, reporter, self._observations.delete, events, self._clock)
         assembly = assemble(
             store=self._store,
             caches=caches,
             services=self._services,
             observations=self._observations,
-            events=LoggedEvents(self._events),
+            events=events,
             clock=self._clock,
             settings=self._settings,
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 from katib.api.metrics import MetricLog
 from katib.api.types import CollectorKind, ObjectiveSpec, Trial
 from katib.controllers.kinds import TRIAL
+from katib.controllers.ports import EventRecorder
 from katib.runtime.clock import Clock
 from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Kind, Object
@@ -27,13 +28,20 @@ class TrialMonitors:
         trials: Where the trial of a job is found.
         reporter: Takes the readings.
         forget: Removes what the log holds of a trial.
+        events: Told of additional metrics that were not found.
         clock: Stamps readings that carry no time of their own: a curve needs an axis.
     """
 
     def __init__(
-        self, trials: Informer[Trial], reporter: Reporter, forget: Callable[[str], None], clock: Clock
+        self,
+        trials: Informer[Trial],
+        reporter: Reporter,
+        forget: Callable[[str], None],
+        events: EventRecorder,
+        clock: Clock,
     ) -> None:
         self._trials = trials
+        self._events = events
         self._reporter = reporter
         self._forget = forget
         self._clock = clock
@@ -56,12 +64,12 @@ class TrialMonitors:
             return None
         kind = _collector_kind(trial)
         if kind == CollectorKind.STDOUT:
-            return TrialMonitor(trial.name, self._collector(trial, trial.spec.objective), self._reporter)
+            return TrialMonitor(trial, self._collector(trial, trial.spec.objective), self._reporter, self._events)
         if kind == CollectorKind.FILE:
             path = directory / METRICS_DIRECTORY / Path(_metrics_file(trial)).name
             path.parent.mkdir(parents=True, exist_ok=True)
             collector = self._collector(trial, trial.spec.objective, path.name)
-            return TrialMonitor(trial.name, collector, self._reporter, FileTail(path))
+            return TrialMonitor(trial, collector, self._reporter, self._events, FileTail(path))
         return None
 
     def discard(self, job: Object) -> None:
@@ -88,16 +96,25 @@ class TrialMonitor:
     """Follows one container: its output, or a file that it writes.
 
     Args:
-        trial_name: Whose readings these are.
+        trial: Whose readings these are.
         collector: Finds the readings.
         reporter: Stores them.
+        events: Told of additional metrics that were not found.
         file: The file to follow instead of the output.
     """
 
-    def __init__(self, trial_name: str, collector: Collector, reporter: Reporter, file: FileTail | None = None) -> None:
-        self._trial_name = trial_name
+    def __init__(
+        self,
+        trial: Trial,
+        collector: Collector,
+        reporter: Reporter,
+        events: EventRecorder,
+        file: FileTail | None = None,
+    ) -> None:
+        self._trial = trial
         self._collector = collector
         self._reporter = reporter
+        self._events = events
         self._file = file
 
     def feed(self, data: bytes) -> None:
@@ -124,14 +141,21 @@ class TrialMonitor:
     def close(self, done: Callable[[MonitorReport], None]) -> None:
         """Read the rest and call back when all is stored."""
         self.poll()
+        self._report(self._collector.finish())
+        report = MonitorReport(self._explanation())
+        missing = self._collector.missing_metrics()
+        if missing and not report.explanation:
+            self._events.record(self._trial, warning=True, reason="MetricsMissing", message=missing)
         if self._file is not None:
             self._file.close()
-        self._report(self._collector.finish())
-        report = MonitorReport(self._collector.explanation())
-        self._reporter.flush(self._trial_name, lambda: done(report))
+        self._reporter.flush(self._trial.name, lambda: done(report))
+
+    def _explanation(self) -> str:
+        problem = self._file.problem if self._file is not None else ""
+        return "; ".join(filter(None, (self._collector.explanation(), problem and f"the file {problem}")))
 
     def _report(self, readings: Sequence[MetricLog]) -> None:
-        self._reporter.report(self._trial_name, readings)
+        self._reporter.report(self._trial.name, readings)
 
 
 def _collector_kind(trial: Trial) -> str:
