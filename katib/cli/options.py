@@ -108,6 +108,19 @@ def _unreadable(source: str, cause: str, remedy: str) -> InvalidError:
     return InvalidError([FieldError(source, cause, remedy, "file-unreadable")])
 
 
+_PLAIN_RECORD = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
+
+
+class _KeyValueFormatter(logging.Formatter):
+    """Writes what a record carries beside its message as `key=value` behind it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        extras = [f"{key}={value}" for key, value in vars(record).items() if key not in _PLAIN_RECORD]
+        first, line_break, rest = super().format(record).partition("\n")
+        return " ".join((first, *extras)) + line_break + rest
+
+
 class _CurrentStderr(logging.StreamHandler[TextIO]):
     """Writes to whatever `sys.stderr` is at the moment, so that a live table can put lines above itself."""
 
@@ -124,5 +137,5 @@ def set_up_logging(verbosity: int, *, quiet: bool = False) -> None:
     """Send log records to stderr: warnings, with -v information, with -vv everything, with -q errors only."""
     level = logging.ERROR if quiet else (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbosity, 2)]
     handler = _CurrentStderr()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    handler.setFormatter(_KeyValueFormatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     logging.basicConfig(level=level, handlers=[handler], force=True)

@@ -30,6 +30,9 @@ _SHOWN_TRIALS = 3
 STORAGE_REASONS = frozenset({"DiskFull", "DatabaseUnavailable", "StoreUnavailable", "ObservationLogUnavailable"})
 """Reasons of warning events that mean: nothing can be written now."""
 
+_TOLD_BY_THE_END = frozenset({"ExperimentFailed", "MetricsUnavailable", "SuggestionFailed"})
+"""Reasons of warnings that say no more than the verdict of an ended experiment."""
+
 _DISK_FULL = ("disk is full", "disk full", "no space left")
 
 
@@ -40,8 +43,11 @@ def diagnose_experiment(experiment: Json, evidence: Evidence) -> Diagnosis:
         experiment: The Experiment object.
         evidence: What is known; the more of it, the nearer the answer.
     """
-    answer = _ended(experiment, evidence) if is_completed(experiment) else _unfinished(experiment, evidence)
-    answer.findings.extend(map(finding_of_event, pick_warnings(evidence.events)))
+    ended = is_completed(experiment)
+    answer = _ended(experiment, evidence) if ended else _unfinished(experiment, evidence)
+    told = _TOLD_BY_THE_END if ended else frozenset()
+    events = [event for event in evidence.events if event.reason not in told]
+    answer.findings.extend(map(finding_of_event, pick_warnings(events)))
     return answer.diagnosis("Experiment", name_of(experiment), state_of(experiment))
 
 
@@ -296,6 +302,8 @@ def _failure_budget(experiment: Json, lost: int, budget: int, evidence: Evidence
     answer.findings.append(f"These trials were lost: {shown}.")
     example = next(trial for trial in failed if _cause(trial, evidence) == cause)
     details = diagnose_trial(example, evidence)
+    if state_of(example) == "MetricsUnavailable":
+        answer.findings.extend(f"{name_of(example)}: {finding}" for finding in details.findings[:1])
     answer.remedies.extend(details.remedies)
     answer.log_tail = details.log_tail
     return answer

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pty
 import re
@@ -91,6 +92,21 @@ def test_later_commands_are_told_with_the_data_directory_of_the_run(katib: Katib
     result = katib("run", "demo.yaml", "--data-dir", "elsewhere", "-n", "team")
 
     assert "katib why demo -n team --data-dir elsewhere" in result.out
+
+
+def test_log_records_keep_what_they_carry(katib: Katib, file: Path) -> None:
+    katib("run", "demo.yaml")
+    line = (
+        logging.getLogger()
+        .handlers[0]
+        .format(
+            logging.makeLogRecord(
+                {"name": "katib.x", "levelname": "WARNING", "msg": "Job starts anew", "job": "default/t"}
+            )
+        )
+    )
+
+    assert line.endswith("WARNING katib.x: Job starts anew job=default/t")
 
 
 def test_the_engine_is_stopped_at_the_end(katib: Katib, file: Path, engine: ModuleType) -> None:

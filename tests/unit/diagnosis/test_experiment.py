@@ -157,6 +157,16 @@ def test_a_spent_failure_budget_names_the_trials_and_the_commonest_cause() -> No
     assert diagnosis.log_tail == ("Traceback", "KeyError: 'lr'")
 
 
+def test_lost_metrics_are_explained_in_the_collectors_words() -> None:
+    experiment = make_experiment("demo", condition("Failed", "ExperimentFailed"), trialMetricsUnavailable=3)
+    trials = (make_trial("a", condition("MetricsUnavailable", message="1 line, none matched")),)
+    events = (warn("ExperimentFailed", "max failed count has reached"),)
+    findings = diagnose_experiment(experiment, Evidence(now=NOW, trials=trials, events=events)).findings
+
+    assert "a: 1 line, none matched" in findings
+    assert not any("ExperimentFailed" in finding for finding in findings)
+
+
 def test_a_failed_suggestion_fails_the_experiment_with_its_message() -> None:
     experiment = make_experiment("demo", condition("Failed", message="Suggestion has failed"))
     suggestion = make_suggestion(condition("Failed", message="grid needs a step"))
