@@ -153,7 +153,8 @@ class Grid(Parameter):
     @override
     def parse(self, text: str) -> Value:
         k, distance = self._locate(text)
-        if distance > _STEP_TOLERANCE:
+        # Far from zero two floats may be further apart than the tolerance.
+        if distance > max(_STEP_TOLERANCE, 2 * math.ulp(float(self._number(k))) / float(self.step)):
             raise ValueError(f"{text} is not {self._number(0)!r} plus a multiple of {self._as_number(self.step)!r}")
         return self._number(k)
 

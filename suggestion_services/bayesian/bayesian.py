@@ -21,15 +21,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from skopt import Optimizer
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # has no types
 from typing_extensions import override
 
 from katib.errors import FieldError
 from katib.space import Point
 from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem
-from suggestion_services.base.quiet import quiet
+from suggestion_services.base.shared_context import SharedContext, quiet
 from suggestion_services.bayesian.dimensions import Dimensions
 from suggestion_services.bayesian.estimators import estimator_of
 from suggestion_services.bayesian.evidence import Evidence, gather
+
+one_thread = SharedContext(lambda: ThreadpoolController().limit(limits=1))
+"""Keeps linear algebra on one thread: matrices are small, cores belong to trials, and sums must not depend on cores."""
 
 _DRAWS = 100  # random points tried before a repetition is accepted: in a space that is nearly used up, few are new
 
@@ -82,7 +86,7 @@ class BayesianOptimization(Algorithm):
 
     def _promising(self, evidence: Evidence, seed: int) -> Point:
         rows, values, seconds = evidence.table()
-        with quiet:
+        with quiet, one_thread:
             optimizer = Optimizer(
                 self._dimensions.library,
                 base_estimator=estimator_of(self._estimator, seed),

@@ -26,8 +26,8 @@ from typing_extensions import override
 from katib.errors import FieldError
 from katib.space import Point
 from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem
-from suggestion_services.base.quiet import quiet
 from suggestion_services.base.settings import Settings
+from suggestion_services.base.shared_context import quiet
 from suggestion_services.tpe.dimensions import dimension_of
 from suggestion_services.tpe.history import History, KnownTrial
 

@@ -215,3 +215,10 @@ def test_importing_the_space_needs_no_numerical_library() -> None:
     code = "import sys, katib.space; print(sorted({'numpy', 'scipy', 'optuna'} & set(sys.modules)))"
 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_a_grid_finer_than_its_floats_understands_its_own_texts() -> None:
+    parameter = a_parameter("double", min="0.59375", max="68719476737.0", step="0.001")
+    value = parameter.from_unit(1.0)
+
+    assert parameter.parse(parameter.format(value)) == value

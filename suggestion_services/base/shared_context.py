@@ -1,0 +1,55 @@
+"""Settings of the whole process that several threads want at the same time.
+
+`warnings.catch_warnings` and limits of thread pools save and restore something that all threads share, so two threads
+that overlap can leave it wrong. Here the first to enter saves it and the last to leave restores it.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from types import TracebackType
+from typing import Any
+
+
+class SharedContext:
+    """A context manager that is entered once, however many threads are inside.
+
+    Args:
+        create: Makes the context manager that changes the process.
+    """
+
+    def __init__(self, create: Callable[[], AbstractContextManager[Any]]) -> None:
+        self._create = create
+        self._lock = threading.Lock()
+        self._depth = 0
+        self._inner: AbstractContextManager[Any] | None = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inner is None:
+                self._inner = self._create()
+                self._inner.__enter__()
+            self._depth += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0 and self._inner is not None:
+                inner, self._inner = self._inner, None
+                inner.__exit__(None, None, None)
+
+
+@contextmanager
+def _ignored_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+quiet = SharedContext(_ignored_warnings)
+"""Ignores all warnings: what a library tells its programmer is no news to the user of a service."""
