@@ -59,7 +59,11 @@ def own_plan(service: ServiceId) -> ServicePlan:
     return ServicePlan(
         service,
         command=("{python}", "-m", "suggestion_services", "--algorithm", service.algorithm, "--address", "{address}"),
-        environment={"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"},
+        environment={
+            "PYTHONPATH": os.pathsep.join(paths),
+            "PYTHONUNBUFFERED": "1",
+            "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "ERROR"),  # a connection that ends is no news
+        },
     )
 
 
