@@ -1,0 +1,184 @@
+"""Why an experiment is not finished.
+
+The checks stand in the order in which causes hide each other: nobody working on it, then the store, then the suggestion
+service, then the trials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from katib.diagnosis.answer import Answer, since
+from katib.diagnosis.evidence import Evidence, JobFacts, ServiceFacts
+from katib.diagnosis.sentences import best_sentences, condition_words, progress_sentence
+from katib.diagnosis.trial import diagnose_trial
+from katib.tuning.reading import condition_of, format_duration, is_completed, name_of, state_of, status_of
+from katib.tuning.service import Json
+
+_SHOWN_TRIALS = 3
+STORAGE_REASONS = frozenset({"DiskFull", "DatabaseUnavailable", "StoreUnavailable", "ObservationLogUnavailable"})
+"""Reasons of warning events that mean: nothing can be written now."""
+
+_DISK_FULL = ("disk is full", "disk full", "no space left")
+
+
+def explain_unfinished(experiment: Json, evidence: Evidence) -> Answer:
+    """Return what an experiment waits for, or that it progresses."""
+    checks: tuple[Callable[[Json, Evidence], Answer | None], ...] = (
+        _deleting,
+        _nobody_works,
+        _storage_fails,
+        _validation_refused,
+        _service_fails,
+        _all_trials_wait,
+        _trials_run,
+        _service_starts,
+        _waits_for_suggestions,
+    )
+    answer = next((answer for check in checks if (answer := check(experiment, evidence)) is not None), None)
+    if answer is None:
+        answer = Answer(
+            f"{name_of(experiment)} was accepted and has no trial yet; nothing that would hold it back is known.",
+            remedies=["If this lasts longer than a minute, restart with -v and look at the messages."],
+        )
+    answer.findings.insert(0, progress_sentence(experiment))
+    if condition_of(experiment, "Restarting") is not None:
+        answer.findings.append("It was finished, and runs again because its budget was raised.")
+    answer.findings.extend(_restarts(evidence))
+    return answer
+
+
+def _deleting(experiment: Json, _evidence: Evidence) -> Answer | None:
+    if not experiment.get("metadata", {}).get("deletionTimestamp"):
+        return None
+    return Answer(f"{name_of(experiment)} is being deleted, together with its trials.")
+
+
+def _nobody_works(experiment: Json, evidence: Evidence) -> Answer | None:
+    if evidence.controllers_running:
+        return None
+    return Answer(
+        f"{name_of(experiment)} is unfinished, and no engine is running on this data directory.",
+        remedies=["Start `katib serve`, or `katib run` with the same file: both go on where it stopped."],
+    )
+
+
+def _storage_fails(experiment: Json, evidence: Evidence) -> Answer | None:
+    """A storage warning counts while it is the newest thing that happened."""
+    latest = evidence.events[-1] if evidence.events else None
+    if latest is None or not latest.warning:
+        return None
+    message = latest.message.lower()
+    full = latest.reason == "DiskFull" or any(words in message for words in _DISK_FULL)
+    if not full and latest.reason not in STORAGE_REASONS and "database" not in message:
+        return None
+    what = "the disk is full" if full else "the database does not answer"
+    remedy = "Free space on the disk of the data directory" if full else "Look for another process that locks it"
+    return Answer(
+        f"{name_of(experiment)} cannot progress because {what}.",
+        remedies=[f"{remedy}; the work goes on by itself."],
+    )
+
+
+def _validation_refused(experiment: Json, evidence: Evidence) -> Answer | None:
+    condition = condition_of(evidence.suggestion or {}, "Failed")
+    if condition is None:
+        return None
+    return Answer(
+        f"{name_of(experiment)} has no assignments because its suggestion failed: {condition_words(condition)}.",
+        remedies=["Mend spec.algorithm or the search space as the message says, and run the file again."],
+    )
+
+
+def _service_fails(experiment: Json, evidence: Evidence) -> Answer | None:
+    failing = next((s for s in evidence.services if s.state == "failing"), None)
+    if failing is None:
+        return None
+    again = ""
+    if failing.retry_at is not None:
+        again = f"; next try in {format_duration((failing.retry_at - evidence.now).total_seconds())}"
+    return Answer(
+        f"{name_of(experiment)} waits for the suggestion service {failing.algorithm}, which does not start: "
+        f"{(failing.last_error or 'no reason was given').rstrip('.')}.",
+        findings=[f"It was tried {failing.attempts} time{'s' * (failing.attempts != 1)}{again}."],
+        remedies=[_service_remedy(failing)],
+    )
+
+
+def _service_remedy(service: ServiceFacts) -> str:
+    if "No module named" in service.last_error:
+        return "Install what the service needs (`pip install 'katib[all]'`)."
+    if service.address:
+        return f"Try it by hand: {service.address}"
+    return f"Mend the cause, or choose another algorithm than {service.algorithm} (`katib algorithms` lists them)."
+
+
+def _all_trials_wait(experiment: Json, evidence: Evidence) -> Answer | None:
+    """With none running, what holds the waiting trials back is what holds the experiment back."""
+    waiting = [trial for trial in evidence.trials if not is_completed(trial)]
+    if not waiting or any(_is_at_work(trial, evidence) for trial in waiting):
+        return None
+    first = diagnose_trial(waiting[0], evidence)
+    others = len(waiting) - 1
+    more = f" {others} more wait too." if others else ""
+    return Answer(
+        f"{name_of(experiment)} waits for its trials: {first.verdict}{more}",
+        findings=[*first.findings],
+        remedies=[*first.remedies],
+        log_tail=first.log_tail,
+    )
+
+
+def _is_at_work(trial: Json, evidence: Evidence) -> bool:
+    facts = evidence.jobs.get(name_of(trial), JobFacts())
+    suspended = (facts.job or {}).get("spec", {}).get("suspend")
+    held = facts.waiting or suspended or (facts.retry_at is not None and facts.retry_at > evidence.now)
+    return state_of(trial) == "Running" and not held
+
+
+def _trials_run(experiment: Json, evidence: Evidence) -> Answer | None:
+    running = [trial for trial in evidence.trials if not is_completed(trial) and _is_at_work(trial, evidence)]
+    if not running:
+        return None
+    count = max(len(running), int(status_of(experiment).get("trialsRunning") or 0))
+    answer = Answer(f"{name_of(experiment)} is progressing: {count} trial{'s' * (count != 1)} running.")
+    for trial in running[:_SHOWN_TRIALS]:
+        details = diagnose_trial(trial, evidence)
+        answer.findings.append(" ".join((details.verdict, *details.findings[:1])))
+        answer.remedies = answer.remedies or [*details.remedies[:1]]
+    answer.findings.extend(best_sentences(experiment, evidence))
+    return answer
+
+
+def _service_starts(experiment: Json, evidence: Evidence) -> Answer | None:
+    starting = next((s for s in evidence.services if s.state == "starting"), None)
+    if starting is None:
+        return None
+    answer = Answer(f"{name_of(experiment)} waits for the suggestion service {starting.algorithm} to start.")
+    if starting.attempts > 1:
+        last = f"; the last one failed: {starting.last_error.rstrip('.')}" if starting.last_error else ""
+        answer.findings.append(f"This is try {starting.attempts}{last}.")
+    return answer
+
+
+def _waits_for_suggestions(experiment: Json, evidence: Evidence) -> Answer | None:
+    suggestion = evidence.suggestion
+    if suggestion is None:
+        return None
+    algorithm = suggestion.get("spec", {}).get("algorithm", {}).get("algorithmName", "")
+    if condition_of(suggestion, "DeploymentReady") is None and condition_of(suggestion, "Running") is None:
+        return Answer(f"{name_of(experiment)} waits for the suggestion service {algorithm} to start.")
+    wanted, got = suggestion.get("spec", {}).get("requests", 0), status_of(suggestion).get("suggestionCount", 0)
+    if wanted <= got:
+        return None
+    return Answer(
+        f"{name_of(experiment)} waits for {wanted - got} assignment{'s' * (wanted - got != 1)} from the suggestion "
+        f"service {algorithm}."
+    )
+
+
+def _restarts(evidence: Evidence) -> list[str]:
+    restarts = [event for event in evidence.events if event.reason in ("EngineRestarted", "Resumed")]
+    if not restarts:
+        return []
+    return [f"The engine was restarted {since(restarts[-1].time, evidence.now)} ago; unfinished trials began anew."]
