@@ -51,7 +51,7 @@ class GuardConnection:
                 stdout=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 cwd="/",
-                env={proc.ENGINE_ID: engine_id, "PYTHONDONTWRITEBYTECODE": "1"},
+                env={proc.ENGINE_ID: engine_id},
                 start_new_session=True,
             )
         return cls(process, ours)

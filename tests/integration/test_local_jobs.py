@@ -21,6 +21,7 @@ from katib.processes.proc import is_running
 from katib.runtime.objects import Key, Object
 from katib.stores.memory import MemoryStore
 from katib.stores.sql import SqlStore
+from katib.workloads.local.delays import Delays
 from katib.workloads.local.job_conditions import end_of
 from katib.workloads.local.runner import JOB, RESTARTED_ANNOTATION
 from katib.workloads.local.tokens import Capacity
@@ -335,6 +336,14 @@ class TestMonitors:
             annotations = h.get()["metadata"]["annotations"]
             assert annotations[METRICS_REPORT_ANNOTATION] == '1 line, none matched "loss"'
 
+    def test_a_monitor_that_fails_does_not_take_the_job_along(self, tmp_path: Path) -> None:
+        with home(tmp_path, monitors=Monitors({"breaks": True})) as h:
+            end = h.run(job(shell("echo loss=1")))
+
+            assert end["type"] == "Complete"
+            assert h.get()["metadata"]["annotations"][METRICS_REPORT_ANNOTATION] == "reading the metrics failed: broken"
+            assert h.log() == "loss=1\n"
+
     def test_a_backlogged_monitor_holds_the_output_back(self, tmp_path: Path) -> None:
         with home(tmp_path, monitors=Monitors({"backlogged": True, "keep": False})) as h:
             h.submit(job(shell(f"head -c 10000000 /dev/zero; touch {tmp_path}/done")))
@@ -382,6 +391,28 @@ class TestCommands:
             assert end["type"] == "Complete"
             assert RESTARTED_ANNOTATION not in (h.get()["metadata"].get("annotations") or {})
 
+    def test_deleting_a_job_that_waits_for_its_restart_is_done_at_once(self, tmp_path: Path) -> None:
+        with home(tmp_path, delays=Delays(restart_base_seconds=600)) as h:
+            h.submit(job(shell(f"echo x >>{tmp_path}/tries; exit 1"), restart="OnFailure"))
+            wait_until(lambda: (tmp_path / "tries").exists() and (tmp_path / "tries").read_text() == "x\nx\n")
+            h.store.delete(JOB, Key("ns", "j"))
+
+            wait_until(lambda: not h.runner._runs)
+
+    def test_deleting_a_job_that_waits_for_resources_makes_way_for_others(self, tmp_path: Path) -> None:
+        big = {"resources": {"requests": {"cpu": 2}}}
+        with home(tmp_path, capacity=Capacity(Decimal(2), Decimal(2**30))) as h:
+            h.submit(job(shell(LONG, resources={"requests": {"cpu": 1}}), name="first"))
+            wait_until(lambda: h.status("first").get("ready") == 1)
+            h.submit(job(shell("true", **big), name="second"))
+            wait_until(lambda: h.runner.waiting_reason("ns", "second"))
+            h.submit(job(shell("true", resources={"requests": {"cpu": 1}}), name="third"))
+            wait_until(lambda: h.runner.waiting_reason("ns", "third"))
+
+            h.store.delete(JOB, Key("ns", "second"))
+
+            assert h.wait_for_end("third")["type"] == "Complete"
+
     def test_suspending_ends_the_pods_and_resuming_starts_anew(self, tmp_path: Path) -> None:
         script = f"echo $$ >>{tmp_path}/pids; [ $(wc -l <{tmp_path}/pids) = 2 ] || exec {LONG}"
         with home(tmp_path) as h:
@@ -425,8 +456,6 @@ class TestCommands:
             assert h.log() == "4\n"
 
     def test_a_failing_job_says_what_it_waits_for(self, tmp_path: Path) -> None:
-        from katib.workloads.local.delays import Delays
-
         with home(tmp_path, delays=Delays()) as h:
             h.submit(job(shell("exit 3")))
             wait_until(lambda: h.status().get("failed") == 1)

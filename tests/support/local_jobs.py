@@ -32,12 +32,15 @@ class RecordingMonitor:
     hold_close: bool = False
     backlogged: bool = False
     keep: bool = True
+    breaks: bool = False
     size: int = 0
     polls: int = 0
     verdict: str = ""
     done: Callable[[MonitorReport], None] | None = None
 
     def feed(self, data: bytes) -> None:
+        if self.breaks:
+            raise OSError("broken")
         self.size += len(data)
         if self.keep:
             self.data += data

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
-from katib.errors import KatibError
+from katib.errors import KatibError, UnavailableError
 from katib.processes.client import Processes
 from katib.processes.handle import Exit, ProcessHandle
 from katib.runtime.clock import Clock
@@ -126,8 +126,13 @@ class Container:
 
     def _run(self) -> None:
         self._timer = None
-        output = Output(self._loop, self.log, self.monitor, self._after_feed)
         plan = self.plan
+        try:
+            output = Output(self._loop, self.log, self.monitor, self._after_feed)
+        except OSError as error:
+            self.failure = UnavailableError(f"no pipe for its output: {error.strerror}; raise the limit of open files")
+            self._end()
+            return
         try:
             self._handle = self._processes.spawn(
                 plan.command.argv,

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from katib.errors import KatibError
 from katib.processes.client import Processes
 from katib.processes.handle import ProcessHandle, SpawnError
 from katib.runtime.clock import Clock
@@ -24,6 +25,7 @@ from katib.workloads.local.container import Container, ContainerPlan, Role
 from katib.workloads.local.delays import Delays
 from katib.workloads.local.loop import Loop, Timer
 from katib.workloads.local.records import Phase, PodRecord
+from katib.workloads.local.shielded_monitor import ShieldedMonitor
 from katib.workloads.local.tokens import Lease, Request, Tokens
 from katib.workloads.ports import Monitor, MonitorFactory, MonitorReport
 
@@ -118,7 +120,11 @@ class Pod:
 
     def _granted(self, lease: Lease) -> None:
         self._lease = lease
-        self._containers = [self._container(plan) for plan in self.plan.containers]
+        try:
+            self._containers = [self._container(plan) for plan in self.plan.containers]
+        except KatibError as error:  # from the factory of monitors
+            self._finish(Phase.FAILED, f"pod {self.plan.name}: {error}")
+            return
         if any(c.monitor for c in self._containers):
             self._poll_timer = self._tools.loop.call_later(POLL_SECONDS, self._poll)
         self._advance()
@@ -142,7 +148,8 @@ class Pod:
         )
 
     def _open_monitor(self, container: str) -> Monitor | None:
-        return self._tools.monitors.open(self._job, self.plan.labels, container, self.plan.directory)
+        monitor = self._tools.monitors.open(self._job, self.plan.labels, container, self.plan.directory)
+        return None if monitor is None else ShieldedMonitor(monitor, self.plan.name)
 
     def _advance(self) -> None:
         """Do whatever is next. A start that fails at once comes back here, and is then served by the outer call."""

@@ -184,10 +184,10 @@ class LocalJobRunner:
             return self._let_go(key, run)
         if job is None or _is_being_deleted(job):
             return DONE
-        if run is None:
-            run = self._runs[key] = self._take_up(job)
-        run.observe(job)
         try:
+            if run is None:
+                run = self._runs[key] = self._take_up(job)
+            run.observe(job)
             result = self._apply(key, run)
         except NotFoundError:
             return DONE  # deleted this moment; the cache will say so

@@ -1,0 +1,100 @@
+"""What a Job costs beyond its command: one after the other, from creating the object to its Complete condition.
+
+Prints milliseconds per job of `sh -c 'echo loss=1'` in memory and in SQLite, beside a bare loop of the same command.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from katib.database import open_database
+from katib.processes.client import Processes
+from katib.runtime.objects import Object, ObjectStore
+from katib.stores.memory import MemoryStore
+from katib.stores.sql import SqlStore
+from katib.workloads.local.job_conditions import end_of
+from katib.workloads.local.runner import JOB, LocalJobRunner
+from katib.workloads.ports import Monitor
+
+ROUNDS = 300
+COMMAND = ["sh", "-c", "echo loss=1"]
+
+
+class NoMonitors:
+    """Nobody reads the output."""
+
+    def open(self, _job: Object, _labels: dict[str, str], _container: str, _directory: Path) -> Monitor | None:
+        """Return nothing."""
+        return None
+
+    def discard(self, _job: Object) -> None:
+        """Do nothing."""
+
+
+@contextmanager
+def running(store: ObjectStore, root: Path) -> Iterator[None]:
+    processes = Processes()
+    processes.start()
+    runner = LocalJobRunner(store, processes, NoMonitors(), root, workspace=root)
+    runner.start()
+    yield
+    runner.stop()
+    processes.stop()
+
+
+def job(number: int) -> dict[str, Any]:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "command": COMMAND}]}
+    metadata = {"name": f"job-{number}", "namespace": "default"}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": {"spec": pod}}}
+
+
+def by_job(store: ObjectStore) -> Callable[[int], None]:
+    watch = store.watch(JOB, store.list(JOB).resource_version)
+
+    def run(number: int) -> None:
+        store.create(job(number))
+        while (event := watch.next(10)) is not None and end_of(event.object.get("status") or {}) is None:
+            pass
+
+    return run
+
+
+def bare(_number: int) -> None:
+    subprocess.run(COMMAND, stdout=subprocess.PIPE, check=True)
+
+
+def measure(name: str, run: Callable[[int], None]) -> None:
+    times = []
+    own = time.process_time()
+    for number in range(ROUNDS):
+        begin = time.perf_counter()
+        run(number)
+        times.append(1000 * (time.perf_counter() - begin))
+    own = 1000 * (time.process_time() - own) / ROUNDS
+    print(
+        f"{name}: median {statistics.median(times):.2f} ms, mean {statistics.mean(times):.2f} ms, own CPU {own:.2f} ms"
+    )
+
+
+def main() -> None:
+    measure("bare loop", bare)
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
+        memory = MemoryStore({JOB})
+        with running(memory, root / "memory"):
+            measure("in memory", by_job(memory))
+        with open_database(root / "objects.db") as database:
+            sql = SqlStore(database, {JOB})
+            with running(sql, root / "sql"):
+                measure("in SQLite", by_job(sql))
+
+
+if __name__ == "__main__":
+    main()
