@@ -18,7 +18,6 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.api.types import format_time
@@ -224,7 +223,7 @@ class LocalJobRunner:
             return self._delete(key, run)
         run.started_at, run.waiting = decision.started_at, decision.waiting
         self._stop_pods(run, decision)
-        for index in decision.start:
+        for index in () if self._stopping else decision.start:
             self._start_pod(key, run, index)
         wait = self._write(run, decision)
         if run.is_over and run.unwritten_since is None:
@@ -286,7 +285,7 @@ class LocalJobRunner:
             return left
         if run.is_over and not run.explanation_written:
             self._write_explanation(run)
-        self._with_retry(run, self._store.update_status, {"status": run.status})
+        self._with_retry(run, self._store.update_status, lambda job: {**job, "status": run.status})
         run.unwritten_since = None
         return None
 
@@ -297,29 +296,30 @@ class LocalJobRunner:
         run.explanation_written = True
 
     def _annotate(self, run: JobRun, annotations: dict[str, str]) -> None:
-        merged = {**(run.job["metadata"].get("annotations") or {}), **annotations}
-        self._with_retry(run, self._store.update, {"metadata": {"annotations": merged}})
+        def annotated(job: Object) -> Object:
+            metadata = job["metadata"]
+            return {
+                **job,
+                "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **annotations}},
+            }
 
-    def _with_retry(self, run: JobRun, write: Callable[[Object], Object], changes: dict[str, Any]) -> None:
-        """Write changes to the job; when somebody else changed it meanwhile, once more on what it is now.
+        self._with_retry(run, self._store.update, annotated)
+
+    def _with_retry(self, run: JobRun, write: Callable[[Object], Object], change: Callable[[Object], Object]) -> None:
+        """Write a change of the job; when somebody else changed it meanwhile, once more on what it is now.
 
         Raises:
             ConflictError: It keeps changing.
             NotFoundError: It is gone.
         """
         try:
-            run.wrote(write(_merged(run.job, changes)))
+            run.wrote(write(change(run.job)))
         except ConflictError:
             fresh = self._store.get(JOB, Key.of(run.job))
             if fresh["metadata"]["uid"] != run.uid:
                 raise
             run.wrote(fresh)
-            run.wrote(write(_merged(fresh, changes)))
-
-
-def _merged(job: Object, changes: dict[str, Any]) -> Object:
-    metadata = {**job["metadata"], **changes.get("metadata", {})}
-    return {**job, **changes, "metadata": metadata}
+            run.wrote(write(change(fresh)))
 
 
 def _is_being_deleted(job: Object) -> bool:
