@@ -7,10 +7,12 @@ same code works with process groups only: a daemon that leaves its group can esc
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import secrets
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -27,6 +29,12 @@ from katib.processes.spawn_errors import spawn_error
 _RECORD_FILE = "engine.json"
 _ATTEMPTS = 3
 """How often a start is tried when the guard dies under it."""
+
+_QUICK_DEATH_SECONDS = 1.0
+_FIRST_PAUSE_SECONDS = 0.005
+_LONGEST_PAUSE_SECONDS = 5.0
+
+_log = logging.getLogger(__name__)
 
 ExitCallback = Callable[[ProcessHandle, Exit], None]
 
@@ -71,6 +79,7 @@ class Processes:
         self._running: dict[int, _Running] = {}
         self._dying: dict[int, Future[None]] = {}
         self._stopping = False
+        self._deaths_in_a_row = 0
         self._reader: threading.Thread | None = None
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -101,6 +110,7 @@ class Processes:
             self._reader.join()
         if connection is not None:
             connection.wait()
+        _reap(sweep(self.engine_id))  # nothing, unless the guard was killed this moment
         self._fail_requests()
         if self._directory is not None:
             (self._directory / _RECORD_FILE).unlink(missing_ok=True)
@@ -114,19 +124,31 @@ class Processes:
 
     def _connect(self) -> None:
         connection = GuardConnection.open(self.engine_id)
-        if self._directory is not None:
-            me = proc.read_stat(os.getpid())
-            EngineRecord(
-                engine_id=self.engine_id,
-                boot_id=boot_id(),
-                pid=os.getpid(),
-                start_time=me.start_time if me else 0,
-                guard_pid=connection.pid,
-                guard_start_time=connection.start_time,
-            ).write(self._directory / _RECORD_FILE)
+        self._note_down(connection)
         with self._changed:
-            self._connection = connection
-            self._changed.notify_all()
+            if not self._stopping:
+                self._connection = connection
+                self._changed.notify_all()
+                return
+        connection.close()  # stopped meanwhile
+        connection.wait()
+
+    def _note_down(self, connection: GuardConnection) -> None:
+        if self._directory is None:
+            return
+        me = proc.read_stat(os.getpid())
+        record = EngineRecord(
+            engine_id=self.engine_id,
+            boot_id=boot_id(),
+            pid=os.getpid(),
+            start_time=me.start_time if me else 0,
+            guard_pid=connection.pid,
+            guard_start_time=connection.start_time,
+        )
+        try:
+            record.write(self._directory / _RECORD_FILE)
+        except OSError as error:  # only the cleaning up after a crash of engine and guard together needs it
+            _log.warning("Note for the next engine cannot be written", extra={"cause": error.strerror})
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
@@ -261,12 +283,28 @@ class Processes:
         lost.wait()
         _reap(sweep(self.engine_id) | {process.handle.pid for process in running})
         self._fail_requests()
-        if not self._stopping:
-            self._connect()
+        self._connect_again(lost)
         for process in running:
             process.on_exit(process.handle, exit_by_signal(signal.SIGKILL, lost=True))
         for key in dying:
             self._conclude_kill(key)
+
+    def _connect_again(self, lost: GuardConnection) -> None:
+        """Start another guard; ever more slowly when they die at once or the machine cannot start any."""
+        quick = time.monotonic() - lost.opened_at < _QUICK_DEATH_SECONDS
+        self._deaths_in_a_row = self._deaths_in_a_row + 1 if quick else 0
+        while not self._stopping:
+            if self._deaths_in_a_row > 1:
+                delay = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(self._deaths_in_a_row, 20))
+                with self._changed:
+                    self._changed.wait_for(lambda: self._stopping, delay)
+            try:
+                self._connect()
+            except OSError as error:
+                self._deaths_in_a_row += 1
+                _log.warning("Guard process cannot be started", extra={"cause": error.strerror})
+            else:
+                return
 
     def _fail_requests(self) -> None:
         with self._lock:

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 from katib.processes import proc, wire
@@ -36,6 +37,7 @@ class GuardConnection:
         stat = proc.read_stat(process.pid)
         self.pid = process.pid
         self.start_time = stat.start_time if stat else 0
+        self.opened_at = time.monotonic()
 
     @classmethod
     def open(cls, engine_id: str) -> GuardConnection:

@@ -349,3 +349,15 @@ time.sleep(60)
             assert is_running(copy)
         finally:
             os.kill(copy, signal.SIGKILL)
+
+
+def test_stopping_while_a_guard_is_replaced_does_not_hang() -> None:
+    for _ in range(5):
+        processes = Processes()
+        processes.start()
+        start(processes, "sleep", "600")
+        os.kill(guard_of(processes), signal.SIGKILL)
+
+        processes.stop()
+
+        assert marked(processes.engine_id) == []
