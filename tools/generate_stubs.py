@@ -1,7 +1,7 @@
 """Generate `katib/rpc/_generated` from `proto/` (run by `make proto`).
 
-The stubs get a descriptor pool of their own. With the default pool, importing them next to the official Katib SDK, which
-registers the same message names, would fail.
+The stubs get a descriptor pool of their own. With the default pool, importing them next to the official Katib SDK,
+which registers the same message names, would fail.
 """
 
 from __future__ import annotations

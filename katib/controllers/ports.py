@@ -42,6 +42,10 @@ class SuggestionService(Protocol):
     InvalidError: the service refused the experiment. UnavailableError: it did not answer in time or went away.
     """
 
+    @property
+    def reads_history(self) -> bool:
+        """Whether the suggestion service wants the trials; where it does not, they need not be gathered."""
+
     def validate(self, experiment: Experiment) -> Future[None]:
         """Ask the suggestion service, and the early stopping service if any, whether they accept the experiment."""
 

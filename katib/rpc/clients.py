@@ -62,7 +62,7 @@ class ServiceClient:
     ) -> None:
         self._suggestion = suggestion
         self._early_stopping = early_stopping
-        self._reads_history = reads_history
+        self.reads_history = reads_history
         self._db_manager_address = db_manager_address
         self._encoder = convert.TrialEncoder()
 
@@ -82,7 +82,7 @@ class ServiceClient:
             current_request_number=current_request,
             total_request_number=total_request,
         )
-        history = self._encoder.encode(trials) if self._reads_history else b""
+        history = self._encoder.encode(trials) if self.reads_history else b""
         connection = self._suggestion
 
         def result(reply: bytes, metadata: Metadata) -> SuggestionsReply:

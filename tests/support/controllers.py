@@ -7,7 +7,6 @@ created, with the readings that the test's script gives for it.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -78,7 +77,7 @@ class FakeServices:
     rules: tuple[EarlyStoppingRule, ...] = ()
     requests: list[tuple[int, int, int]] = field(default_factory=list)
     released: list[str] = field(default_factory=list)
-    hold: threading.Event | None = None
+    reads_history: bool = True
 
     def service_for(self, _experiment: Experiment) -> SuggestionService | None:
         return self

@@ -24,6 +24,9 @@ from katib.runtime.controller import DONE, Result
 from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Object, ObjectStore
 
+SUMMARY_INTERVAL_SECONDS = 0.1
+"""Trials of a few milliseconds change the counts a hundred times a second; nobody reads them that often."""
+
 
 class ExperimentReconciler:
     """Moves one experiment at a time towards its end."""
@@ -48,6 +51,7 @@ class ExperimentReconciler:
         self._clock = clock
         self._factory = TrialFactory(store)
         self._fresh = Freshness()
+        self._written_at: dict[str, float] = {}
 
     def reconcile(self, key: Key) -> Result:
         """Move one experiment a step closer to its end."""
@@ -62,10 +66,10 @@ class ExperimentReconciler:
                 self._store.update(with_metadata(experiment, finalizers=finalizers))
                 self._fresh.replaced(experiment)
             else:
-                self._progress(key, experiment)
+                return self._progress(key, experiment)
         return DONE
 
-    def _progress(self, key: Key, experiment: Experiment) -> None:
+    def _progress(self, key: Key, experiment: Experiment) -> Result:
         # The Suggestion first: an assignment leaves it only after its trial is in the cache, so whoever reads in this
         # order sees every assignment in at least one of the two places.
         suggestion = self._suggestions.get(key)
@@ -78,7 +82,7 @@ class ExperimentReconciler:
             trials = [self._factory.make(experiment, assignment) for assignment in plan.create_trials]
         except InvalidError as error:
             plan, trials = plan_experiment(replace(seen, template_error=_one_line(error))), []
-        self._apply(experiment, suggestion, plan, trials)
+        return self._apply(experiment, suggestion, plan, trials)
 
     def _template_error(self, experiment: Experiment) -> str:
         if is_completed(experiment.status.conditions):
@@ -95,7 +99,7 @@ class ExperimentReconciler:
         suggestion: Suggestion | None,
         plan: ExperimentPlan,
         trials: Sequence[Object],
-    ) -> None:
+    ) -> Result:
         for trial in trials:
             with suppress(AlreadyExistsError):  # created before, and the cache is behind
                 self._store.create(trial)
@@ -105,10 +109,22 @@ class ExperimentReconciler:
             self._write_suggestion(suggestion, plan)
         for name in plan.stop_trials:
             self._kill(Key(experiment.namespace, name), plan)
-        if plan.status != experiment.status:
-            self._store.update_status(with_status(experiment, plan.status))
-            self._fresh.replaced(experiment)
-            self._announce(experiment, plan)
+        return self._write_status(experiment, plan)
+
+    def _write_status(self, experiment: Experiment, plan: ExperimentPlan) -> Result:
+        """Write the status; counts alone only so often, since nothing is decided by the written ones."""
+        if plan.status == experiment.status:
+            return DONE
+        uid, now = experiment.metadata.uid, self._clock.monotonic()
+        if plan.status.conditions == experiment.status.conditions:
+            wait = self._written_at.get(uid, 0.0) + SUMMARY_INTERVAL_SECONDS - now
+            if wait > 0:
+                return Result(wait)
+        self._store.update_status(with_status(experiment, plan.status))
+        self._written_at[uid] = now
+        self._fresh.replaced(experiment)
+        self._announce(experiment, plan)
+        return DONE
 
     def _create_suggestion(self, experiment: Experiment, requests: int) -> None:
         suggestion = Suggestion(
@@ -164,6 +180,7 @@ class ExperimentReconciler:
     def _let_go(self, experiment: Experiment) -> None:
         self._factory.forget(experiment.metadata.uid)
         self._fresh.forget(experiment.metadata.uid)
+        self._written_at.pop(experiment.metadata.uid, None)
         if EXPERIMENT_FINALIZER in experiment.metadata.finalizers:
             finalizers = tuple(f for f in experiment.metadata.finalizers if f != EXPERIMENT_FINALIZER)
             self._store.update(with_metadata(experiment, finalizers=finalizers))

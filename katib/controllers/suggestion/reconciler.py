@@ -170,11 +170,7 @@ class SuggestionReconciler:
 
     def _start(self, seen: _Round, asked: Round) -> Future[Any]:
         experiment = question(seen.experiment, seen.suggestion)
-        waiting = waiting_assignments(seen.suggestion, TakenNames(self._trials, seen.key.namespace))
-        trials = (
-            *self._trials.by_index(TRIALS_BY_EXPERIMENT, str(seen.key)),
-            *waiting_trials(experiment, waiting, self._clock.now()),
-        )
+        trials = self._history(seen, experiment)
 
         def suggestions(rules: Any = ()) -> Future[Any]:
             reply = seen.client.get_suggestions(
@@ -186,6 +182,15 @@ class SuggestionReconciler:
             return suggestions()
         # Rules first: they can be asked for again, while assignments that nobody stores are lost on some services.
         return then(seen.client.get_early_stopping_rules(experiment, trials), suggestions)
+
+    def _history(self, seen: _Round, experiment: Experiment) -> tuple[Trial, ...]:
+        if not seen.client.reads_history and experiment.spec.early_stopping is None:
+            return ()
+        waiting = waiting_assignments(seen.suggestion, TakenNames(self._trials, seen.key.namespace))
+        return (
+            *self._trials.by_index(TRIALS_BY_EXPERIMENT, str(seen.key)),
+            *waiting_trials(experiment, waiting, self._clock.now()),
+        )
 
     def _failed_once(self, seen: _Round, stored: Suggestion, status: SuggestionStatus, error: str) -> Result:
         streak = self._failures.add(seen.key, error)

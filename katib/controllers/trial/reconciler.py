@@ -14,7 +14,7 @@ from katib.controllers.ports import EventRecorder, ObservationLog
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.jobs import Jobs, job_kind, view_of
 from katib.controllers.trial.plan import JobView, Observed, TrialPlan, needs_observation, plan_trial
-from katib.controllers.trial_states import ACTIVE, state_of
+from katib.controllers.trial_states import ACTIVE, TrialState, state_of
 from katib.errors import AlreadyExistsError, NotFoundError, TerminalError
 from katib.runtime.clock import Clock
 from katib.runtime.controller import DONE, Result
@@ -107,12 +107,13 @@ class TrialReconciler:
     def _create_job(self, trial: Trial) -> bool:
         """Create the job unless the trial is over by now; a job that is there already is as good.
 
-        The cache may be behind both the trial and its job, and a second run of a finished trial would be wrong, so the
-        trial is read anew first.
+        A second run of a finished trial would be wrong. A trial that had a job before is therefore read anew: the cache
+        may be behind.
         """
-        current = Trial.decode(self._store.get(TRIAL, key_of(trial)))
-        if state_of(current) not in ACTIVE or current.metadata.uid != trial.metadata.uid:
-            return False
+        if state_of(trial) is TrialState.RUNNING:
+            current = Trial.decode(self._store.get(TRIAL, key_of(trial)))
+            if state_of(current) not in ACTIVE or current.metadata.uid != trial.metadata.uid:
+                return False
         run_spec = trial.spec.run_spec or {}
         metadata = {
             **run_spec.get("metadata", {}),
