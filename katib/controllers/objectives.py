@@ -1,7 +1,7 @@
 """The objective value of a trial: which reading stands for it, and which of two is better.
 
 Policy: only finite numbers are compared. NaN, infinities and `unavailable` are kept in the observation but are never
-the best and never reach a goal. A text objective (an architecture, say) has no order: the latest finished trial stands.
+the best and never reach a goal. A text objective (an architecture, say) has no order: the newest trial stands.
 """
 
 from __future__ import annotations

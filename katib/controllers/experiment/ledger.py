@@ -3,16 +3,17 @@
 It is a view of the trial cache: the informer applies every change under its own lock, so the ledger and the cache never
 disagree, and the cost of one finished trial does not grow with the number of trials.
 
-Laws: applying the changes of a set of trials in any order that keeps each trial's own order gives the same tally, but
-for the order of names; a tally equals what counting all cached trials would give.
+Law: a tally equals what counting all cached trials would give, so a restart changes nothing.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
+from bisect import bisect_left, insort
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from threading import Lock
 
 from katib.api.metrics import parse_value
@@ -33,7 +34,7 @@ class Tally:
 
     Attributes:
         counts: Number of trials by state; states without trials are absent.
-        names: Newest names by state, in the order in which they came into it.
+        names: Names by state in order of creation, the newest ones.
         active: Names of all trials that are pending or running.
         best: The trial with the best objective value among those that may be best; None when there is none.
     """
@@ -62,23 +63,25 @@ class Tally:
 class _Account:
     """The trials of one experiment."""
 
-    by_state: dict[TrialState, dict[str, None]] = field(default_factory=dict)
-    state: dict[str, TrialState] = field(default_factory=dict)
+    by_state: dict[TrialState, list[tuple[int, str]]] = field(default_factory=dict)
+    state: dict[str, tuple[TrialState, int]] = field(default_factory=dict)
     candidates: dict[str, tuple[float, int, Trial]] = field(default_factory=dict)
     ranking: list[tuple[float, int, str]] = field(default_factory=list)
-    texts: dict[str, Trial] = field(default_factory=dict)
+    texts: dict[str, tuple[int, Trial]] = field(default_factory=dict)
 
     def remove(self, name: str) -> None:
-        state = self.state.pop(name, None)
-        if state is not None:
-            del self.by_state[state][name]
+        place = self.state.pop(name, None)
+        if place is not None:
+            state, order = place
+            names = self.by_state[state]
+            del names[bisect_left(names, (order, name))]
         self.candidates.pop(name, None)
         self.texts.pop(name, None)
 
     def add(self, trial: Trial, order: int) -> None:
         state = state_of(trial)
-        self.state[trial.name] = state
-        self.by_state.setdefault(state, {})[trial.name] = None
+        self.state[trial.name] = (state, order)
+        insort(self.by_state.setdefault(state, []), (order, trial.name))
         if state in ELIGIBLE:
             self._enter(trial, order)
 
@@ -92,7 +95,7 @@ class _Account:
             return
         text = objective_text(objective, trial.status.observation)
         if text != UNAVAILABLE and parse_value(text) is None:
-            self.texts[trial.name] = trial
+            self.texts[trial.name] = (order, trial)
 
     def best(self) -> Trial | None:
         while self.ranking:
@@ -101,7 +104,7 @@ class _Account:
             if candidate is not None and candidate[:2] == (rank, order):
                 return candidate[2]
             heapq.heappop(self.ranking)  # an older value of this trial, or the trial is gone
-        return next(reversed(self.texts.values()), None)
+        return max(self.texts.values(), key=itemgetter(0))[1] if self.texts else None
 
 
 class TrialLedger:
@@ -131,8 +134,8 @@ class TrialLedger:
             filled = {state: names for state, names in account.by_state.items() if names}
             return Tally(
                 counts={state: len(names) for state, names in filled.items()},
-                names={state: _newest(names) for state, names in filled.items()},
-                active=tuple(name for state in ACTIVE for name in filled.get(state, ())),
+                names={state: tuple(name for _, name in names[-LISTED_NAMES:]) for state, names in filled.items()},
+                active=tuple(name for state in ACTIVE for _, name in filled.get(state, ())),
                 best=account.best(),
             )
 
@@ -151,9 +154,3 @@ class TrialLedger:
 def experiment_of(trial: Trial) -> Key:
     """Return the experiment that a trial belongs to, by its label."""
     return Key(trial.namespace, trial.metadata.labels.get(EXPERIMENT_LABEL, ""))
-
-
-def _newest(names: dict[str, None]) -> tuple[str, ...]:
-    newest = list(itertools.islice(reversed(names), LISTED_NAMES))
-    newest.reverse()
-    return tuple(newest)
