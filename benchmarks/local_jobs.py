@@ -42,7 +42,7 @@ class NoMonitors:
 def running(store: ObjectStore, root: Path) -> Iterator[None]:
     processes = Processes()
     processes.start()
-    runner = LocalJobRunner(store, processes, NoMonitors(), root, workspace=root)
+    runner = LocalJobRunner(store, processes, NoMonitors(), root, workspace=lambda _job: root)
     runner.start()
     yield
     runner.stop()

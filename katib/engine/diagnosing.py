@@ -40,6 +40,7 @@ class Diagnostician:
         clock: Tells now.
         job_state: What the runner knows of a job; None when no engine runs here.
         service_state: What is known of the services of an experiment (namespace, name).
+        is_at_work: Whether an engine works on the objects, here or in another process.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Diagnostician:
         clock: Clock,
         job_state: JobState | None = None,
         service_state: ServiceState | None = None,
+        is_at_work: Callable[[], bool] = lambda: True,
     ) -> None:
         self._store = store
         self._observations = observations
@@ -60,6 +62,7 @@ class Diagnostician:
         self._clock = clock
         self._job_state = job_state
         self._service_state = service_state
+        self._is_at_work = is_at_work
 
     def explain(self, namespace: str, name: str) -> Diagnosis:
         """Explain an experiment, or a trial of that name.
@@ -95,7 +98,7 @@ class Diagnostician:
             events=self._events_of(key),
             readings={name: reading for name, (reading, _) in newest.items() if reading is not None},
             reading_counts={name: count for name, (_, count) in newest.items()},
-            controllers_running=self._job_state is not None,
+            controllers_running=self._is_at_work(),
         )
 
     def _job_facts(self, trial: Json) -> JobFacts:

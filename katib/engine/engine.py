@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
+from decimal import Decimal
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,11 +22,12 @@ from typing import Self
 from katib.api.names import EXPERIMENT_LABEL
 from katib.api.types import Trial
 from katib.controllers.assembly import Caches, assemble
+from katib.controllers.experiment.plan import is_completed
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial_states import ACTIVE, state_of
 from katib.database import open_database
-from katib.diagnosis import JobFacts
+from katib.diagnosis import JobFacts, ServiceFacts
 from katib.engine.diagnosing import Diagnostician
 from katib.engine.events import LoggedEvents
 from katib.engine.layout import Layout
@@ -32,6 +35,7 @@ from katib.engine.monitoring import TrialMonitors
 from katib.engine.submission import WORKSPACE_ANNOTATION, ConfigMaps, Gate
 from katib.engine.trial_files import TrialFiles
 from katib.engine.tuning_service import LocalTuningService
+from katib.engine.watched_log import WatchedLog
 from katib.observations.sql import SqlObservationLog
 from katib.processes.client import Processes
 from katib.runtime.clock import SystemClock
@@ -45,6 +49,7 @@ from katib.stores.sql import SqlStore
 from katib.tuning.service import TuningService
 from katib.workloads.local.admission import HostCapacity
 from katib.workloads.local.runner import JOB, LocalJobRunner
+from katib.workloads.local.tokens import Capacity
 from metrics_collector.reporter import Reporter
 
 STATUS_KINDS = frozenset({EXPERIMENT, SUGGESTION, TRIAL, JOB})
@@ -88,6 +93,7 @@ class Engine:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self._layout.create()
+            self._host = HostCapacity.detect()
             self._processes = Processes(self._layout.run)
             self._processes.start()
             stack.callback(self._processes.stop)
@@ -124,10 +130,8 @@ class Engine:
         with ExitStack() as stack:
             self._events.start()
             stack.callback(self._events.stop)
-            reporter = Reporter(self._observations)
-            stack.callback(lambda: reporter.close(CLOSE_SECONDS))
             self._serve_observations(stack)
-            self._start_controllers(stack, reporter)
+            self._start_controllers(stack)
             self._running = stack.pop_all()
 
     def stop(self) -> None:
@@ -136,11 +140,15 @@ class Engine:
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
-    def _start_controllers(self, stack: ExitStack, reporter: Reporter) -> None:
+    def _start_controllers(self, stack: ExitStack) -> None:
         caches = Caches.of(self._store, [JOB], self._clock)
-        caches.trials.add_handler(self._forget_files)
         events = LoggedEvents(self._events)
+        log = WatchedLog(self._observations)
+        reporter = Reporter(log)
+        stack.callback(lambda: reporter.close(CLOSE_SECONDS))
         monitors = TrialMonitors(caches.trials, reporter, self._observations.delete, events, self._clock)
+        log.on_refusal = monitors.readings_wait
+        caches.trials.add_handler(lambda event: self._trial_changed(event, monitors))
         assembly = assemble(
             store=self._store,
             caches=caches,
@@ -156,7 +164,8 @@ class Engine:
             self._processes,
             monitors,
             self._layout.trials,
-            workspace=Path.cwd(),
+            workspace=_Workspaces(caches).of,
+            capacity=_capacity(self._host),
             clock=self._clock,
             rewrites=monitors.rewrites,
             may_delete=lambda job: not _is_active(caches.trials.get(Key.of(job))),
@@ -164,6 +173,7 @@ class Engine:
         self._runner = runner
         # The controllers first: the runner asks their cache for the trial of a job.
         assembly.manager.start()
+        self._note_resumed(caches, events)
         stack.callback(assembly.manager.stop)
         runner.start()
         stack.callback(runner.stop)
@@ -177,7 +187,7 @@ class Engine:
         self._services.db_manager_address = lambda: server.address
 
     def _tuning_service(self) -> TuningService:
-        gate = Gate(self._catalog, HostCapacity.detect(), ConfigMaps(self._store).find, self._prewarm)
+        gate = Gate(self._catalog, self._host, ConfigMaps(self._store).find, self._prewarm)
         diagnostician = Diagnostician(
             store=self._store,
             observations=self._observations,
@@ -185,6 +195,7 @@ class Engine:
             files=self._files,
             clock=self._clock,
             job_state=self._job_state,
+            service_state=self._service_state,
         )
         return LocalTuningService(
             store=self._store,
@@ -205,7 +216,26 @@ class Engine:
         runner = self._runner
         return JobFacts(waiting=runner.waiting_reason(*Key.of(job)) if runner is not None else "")
 
-    def _forget_files(self, event: InformerEvent[Trial]) -> None:
+    def _service_state(self, namespace: str, name: str) -> Iterator[ServiceFacts]:
+        for state in self._services.states_of(namespace, name):
+            yield ServiceFacts(
+                algorithm=state.service.algorithm,
+                state=state.state,
+                attempts=state.attempts,
+                last_error=state.last_error,
+                address=state.address,
+            )
+
+    def _note_resumed(self, caches: Caches, events: LoggedEvents) -> None:
+        """Say of every unfinished experiment that an engine has taken it up again."""
+        for experiment in caches.experiments.all():
+            if experiment.status.start_time is not None and not is_completed(experiment.status.conditions):
+                message = "An engine was started and goes on with it; trials that were cut off start anew"
+                events.record(experiment, warning=False, reason="Resumed", message=message)
+
+    def _trial_changed(self, event: InformerEvent[Trial], monitors: TrialMonitors) -> None:
+        if not _is_active(event.new):
+            monitors.forget(event.key.name)
         if event.new is None:
             self._files.remove(event.key)
 
@@ -226,6 +256,12 @@ class _Workspaces:
         experiment = self._caches.experiments.get(Key(key.namespace, trial.metadata.labels.get(EXPERIMENT_LABEL, "")))
         text = experiment.metadata.annotations.get(WORKSPACE_ANNOTATION, "") if experiment is not None else ""
         return Path(text) if text else self._default
+
+
+def _capacity(host: HostCapacity) -> Capacity:
+    """Return what may be leased: exactly what admission accepts."""
+    machine = Capacity.of_machine()
+    return Capacity(Decimal(str(host.cpus)), Decimal(host.memory_bytes), machine.gpus)
 
 
 def _tune_interpreter() -> None:

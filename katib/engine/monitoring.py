@@ -45,6 +45,7 @@ class TrialMonitors:
         self._reporter = reporter
         self._forget = forget
         self._clock = clock
+        self._followed: dict[str, Trial] = {}
 
     def rewrites(self, job: Object) -> dict[str, str]:
         """Return which absolute directory of the template stands for which directory of the pod.
@@ -62,6 +63,7 @@ class TrialMonitors:
             return None
         if not trial.spec.primary_pod_labels.items() <= pod_labels.items():
             return None
+        self._followed[trial.name] = trial
         kind = _collector_kind(trial)
         if kind == CollectorKind.STDOUT:
             return TrialMonitor(trial, self._collector(trial, trial.spec.objective), self._reporter, self._events)
@@ -78,6 +80,15 @@ class TrialMonitors:
         if trial is not None:
             self._reporter.discard(trial.name)
             self._forget(trial.name)
+
+    def readings_wait(self, trial_names: Sequence[str], cause: str) -> None:
+        """Say that readings of these trials cannot be stored now; they are kept, and tried again."""
+        for trial in filter(None, map(self._followed.get, trial_names)):
+            self._events.record(trial, warning=True, reason="ObservationLogUnavailable", message=cause)
+
+    def forget(self, trial_name: str) -> None:
+        """Forget a trial that is over."""
+        self._followed.pop(trial_name, None)
 
     def _trial_of(self, job: Object) -> Trial | None:
         metadata = job["metadata"]

@@ -13,6 +13,8 @@ from katib.engine.trial_files import TrialFiles
 from katib.engine.tuning_service import LocalTuningService
 from katib.errors import NotFoundError
 from katib.observations.sql import SqlObservationLog
+from katib.processes.client import RECORD_FILE
+from katib.processes.remains import is_engine_at_work
 from katib.runtime.clock import SystemClock
 from katib.services.catalog import Catalog
 from katib.stores.events import EventLog
@@ -44,7 +46,14 @@ def open_offline(data_dir: Path) -> TuningService:
         events=events,
         gate=Gate(catalog, HostCapacity.detect(), ConfigMaps(store).find),
         files=files,
-        diagnostician=Diagnostician(store=store, observations=observations, events=events, files=files, clock=clock),
+        diagnostician=Diagnostician(
+            store=store,
+            observations=observations,
+            events=events,
+            files=files,
+            clock=clock,
+            is_at_work=lambda: is_engine_at_work(layout.run / RECORD_FILE),
+        ),
         catalog=catalog,
         clock=clock,
         read_only="it is opened for reading only",

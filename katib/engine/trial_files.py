@@ -90,6 +90,7 @@ class TrialFiles:
                 if not goes_on:
                     return
                 time.sleep(_POLL_SECONDS)
+                yield b""  # lets a reader who has gone away be noticed while nothing is printed
 
 
 def _start_of_tail(path: Path, lines: int) -> int:

@@ -26,7 +26,7 @@ from katib.processes.handle import Exit, ProcessHandle, exit_by_signal
 from katib.processes.remains import EngineRecord, boot_id, clean_up_after, sweep
 from katib.processes.spawn_errors import spawn_error
 
-_RECORD_FILE = "engine.json"
+RECORD_FILE = "engine.json"
 _ATTEMPTS = 3
 """How often a start is tried when the guard dies under it."""
 
@@ -113,13 +113,13 @@ class Processes:
         _reap(sweep(self.engine_id))  # nothing, unless the guard was killed this moment
         self._fail_requests()
         if self._directory is not None:
-            (self._directory / _RECORD_FILE).unlink(missing_ok=True)
+            (self._directory / RECORD_FILE).unlink(missing_ok=True)
 
     def _clean_up(self) -> int:
         if self._directory is None:
             return 0
         self._directory.mkdir(parents=True, exist_ok=True)
-        record = EngineRecord.read(self._directory / _RECORD_FILE)
+        record = EngineRecord.read(self._directory / RECORD_FILE)
         return clean_up_after(record) if record is not None else 0
 
     def _connect(self) -> None:
@@ -146,7 +146,7 @@ class Processes:
             guard_start_time=connection.start_time,
         )
         try:
-            record.write(self._directory / _RECORD_FILE)
+            record.write(self._directory / RECORD_FILE)
         except OSError as error:  # only the cleaning up after a crash of engine and guard together needs it
             _log.warning("Note for the next engine cannot be written", extra={"cause": error.strerror})
 

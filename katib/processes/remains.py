@@ -91,6 +91,12 @@ def clean_up_after(record: EngineRecord, *, patience_seconds: float = 10.0) -> i
     return len(sweep(record.engine_id, patience_seconds=patience_seconds))
 
 
+def is_engine_at_work(path: Path) -> bool:
+    """Tell whether the engine that left this record is alive."""
+    record = EngineRecord.read(path)
+    return record is not None and record.boot_id == boot_id() and is_alive(record.pid, record.start_time)
+
+
 def sweep(engine_id: str, *, patience_seconds: float = 10.0) -> set[int]:
     """Kill every process that carries the mark of an engine, until none is left; return who they were."""
     killed: set[int] = set()

@@ -146,7 +146,7 @@ class EventLog:
                 )
                 for row in rows
             ]
-        return found[::-1]
+        return [*found[::-1], *self._unwritten(subject)]
 
     def forget(self, namespace: str, experiment: str) -> None:
         """Remove the events of an experiment that is deleted, and of all that belonged to it."""
@@ -158,6 +158,12 @@ class EventLog:
             connection.execute(
                 delete(_events).where(_events.c.namespace == namespace, _events.c.experiment == experiment)
             )
+
+    def _unwritten(self, subject: EventSubject) -> list[StoredEvent]:
+        """Return the events of an object that the database has not taken, as while its disk is full."""
+        with self._changed:
+            waiting = list(self._waiting.values())
+        return [event for event in waiting if _belongs(event.subject, subject)]
 
     def _run(self) -> None:
         while True:
@@ -186,6 +192,12 @@ class EventLog:
                 known = self._waiting.pop(event.identity, None)
                 count = event.count + (known.count if known else 0)
                 self._waiting[event.identity] = replace(event, count=count)
+
+
+def _belongs(found: EventSubject, wanted: EventSubject) -> bool:
+    if wanted.kind == "Experiment":
+        return (found.namespace, found.experiment) == (wanted.namespace, wanted.name)
+    return (found.kind, found.namespace, found.name) == (wanted.kind, wanted.namespace, wanted.name)
 
 
 def _migrate(connection: Connection, _found: int) -> None:

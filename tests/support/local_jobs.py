@@ -148,6 +148,7 @@ def home(
     store: ObjectStore | None = None,
     monitors: Monitors | None = None,
     delays: Delays | None = None,
+    workspace: Path | None = None,
     **options: Any,
 ) -> Iterator[Home]:
     """Run a runner whose failures make it wait for milliseconds."""
@@ -160,7 +161,7 @@ def home(
         processes,
         monitors,
         root / "trials",
-        workspace=options.pop("workspace", root),
+        workspace=lambda _job: workspace or root,
         delays=delays or Delays(recreate_base_seconds=0.01, restart_base_seconds=0.01),
         **options,
     )

@@ -44,13 +44,13 @@ class Preparation:
 
     Attributes:
         root: Where jobs have their directories.
-        workspace: Working directory of containers that name none.
+        workspace: For a job: the working directory of containers that name none.
         rewrites: Paths that lie in the pod's directory, besides its volumes.
     """
 
     store: ObjectStore
     root: Path
-    workspace: Path
+    workspace: Callable[[Object], Path]
     capacity: Capacity
     rewrites: Rewrites = no_rewrites
 
@@ -158,7 +158,7 @@ def _containers(
         forced={} if index is None else {INDEX_VARIABLE: str(index)},
         containers=(*init, *mains),
     )
-    restart = spec.get("restartPolicy") == "OnFailure"
+    restart, workspace = spec.get("restartPolicy") == "OnFailure", tools.workspace(job)
     placed = [(c, f"{TEMPLATE_PATH}.initContainers[{i}]", _init_role(c)) for i, c in enumerate(init)]
     placed += [(c, f"{TEMPLATE_PATH}.containers[{i}]", Role.MAIN) for i, c in enumerate(mains)]
     plans: list[ContainerPlan] = []
@@ -166,7 +166,7 @@ def _containers(
     for container, path, role in placed:
         try:
             rewriter = volumes.rewriter(container, path, further)
-            plans.append(_container_plan(container, path, role, context, rewriter, tools.workspace, restart=restart))
+            plans.append(_container_plan(container, path, role, context, rewriter, workspace, restart=restart))
         except InvalidError as error:
             errors += error.errors
     if errors:

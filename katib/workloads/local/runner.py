@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.api.types import format_time
@@ -64,7 +65,7 @@ class LocalJobRunner:
         processes: Starts processes; its owner starts it before us and stops it after us.
         monitors: Makes the readers of the trials' output.
         root: Directory of the pods' directories: `root/<namespace>/<job>/<pod>/`.
-        workspace: Working directory of containers that name none; the user's files are found there.
+        workspace: For a job: working directory of containers that name none; the user's files are found there.
         clock: Time.
         capacity: What pods may lease; by default what the machine has.
         delays: How long failures make wait.
@@ -80,7 +81,7 @@ class LocalJobRunner:
         monitors: MonitorFactory,
         root: Path,
         *,
-        workspace: Path,
+        workspace: Callable[[Object], Path],
         clock: Clock | None = None,
         capacity: Capacity | None = None,
         delays: Delays | None = None,
@@ -104,7 +105,7 @@ class LocalJobRunner:
         self._stopping = False
         self._queue: WorkQueue[Key] = WorkQueue(self._clock)
         self._controller = Controller("local-jobs", self._reconcile, self._queue)
-        self._informer: Informer[Object] = Informer(store, JOB, lambda job: job, clock=self._clock)
+        self._informer: Informer[Object] = Informer(store, JOB, _without_nulls, clock=self._clock)
         self._informer.add_handler(self._job_changed)
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -328,3 +329,10 @@ def _is_being_deleted(job: Object) -> bool:
 
 def _earliest(*seconds: float | None) -> float | None:
     return min((s for s in seconds if s is not None), default=None)
+
+
+def _without_nulls(value: Any) -> Any:
+    """Return an object without fields that are null, which mean the same as absent ones."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(field) for key, field in value.items() if field is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
