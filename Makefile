@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test test-fast lint format type contracts proto schema golden bench clean
+.PHONY: help demo test test-fast lint format type contracts proto schema crds golden bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -50,6 +50,9 @@ proto: ## Generate the gRPC stubs anew from proto/
 	@$(VENV)-proto/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	@$(VENV)-proto/bin/python -m pip install --quiet --group proto
 	@$(VENV)-proto/bin/python tools/generate_stubs.py
+
+crds: $(STAMP) ## Generate the custom resource definitions anew from the models
+	@$(BIN)/python tools/generate_crds.py
 
 schema: $(STAMP) ## Generate the schema of a Job anew from the kubernetes package
 	@$(BIN)/python tools/generate_job_schema.py

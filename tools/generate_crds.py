@@ -1,0 +1,127 @@
+"""Generate the custom resource definitions in `manifests/components/crds` from the models (run by `make crds`).
+
+The models are the one source of the schema. Kubernetes wants it structural: no references, no unions, and objects that
+are nobody's business (a trial's job, a collector's container) marked to be kept as they are.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from katib.api.types import GROUP, VERSION, Experiment, Resource, Suggestion, Trial
+
+ROOT = Path(__file__).resolve().parent.parent
+TARGET = ROOT / "manifests" / "components" / "crds"
+
+Json = dict[str, Any]
+
+_LAST_CONDITION = ".status.conditions[-1:]"
+_STATE_COLUMNS = [
+    {"name": "Type", "type": "string", "jsonPath": f"{_LAST_CONDITION}.type"},
+    {"name": "Status", "type": "string", "jsonPath": f"{_LAST_CONDITION}.status"},
+]
+_AGE_COLUMN = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+_COUNT_COLUMNS = [
+    {"name": "Requested", "type": "string", "jsonPath": ".spec.requests"},
+    {"name": "Assigned", "type": "string", "jsonPath": ".status.suggestionCount"},
+]
+
+KINDS: dict[type[Resource], list[Json]] = {
+    Experiment: [*_STATE_COLUMNS, _AGE_COLUMN],
+    Suggestion: [*_STATE_COLUMNS, *_COUNT_COLUMNS, _AGE_COLUMN],
+    Trial: [*_STATE_COLUMNS, _AGE_COLUMN],
+}
+
+_KEPT = ("type", "format", "description", "properties", "items", "additionalProperties", "minimum", "maximum")
+
+
+def main() -> int:
+    """Write all definitions; with `--check` compare instead and return 1 when one is stale."""
+    check = "--check" in sys.argv[1:]
+    stale = []
+    TARGET.mkdir(parents=True, exist_ok=True)
+    for model, columns in KINDS.items():
+        path = TARGET / f"{plural(model)}.yaml"
+        text = yaml.safe_dump(definition(model, columns), sort_keys=False, width=120)
+        if not check:
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            stale.append(path.relative_to(ROOT))
+    for name in stale:
+        print(f"{name} does not fit the models; run `make crds`")
+    return bool(stale)
+
+
+def plural(model: type[Resource]) -> str:
+    """Return the plural of a kind."""
+    return f"{model.__name__.lower()}s"
+
+
+def definition(model: type[Resource], columns: list[Json]) -> Json:
+    """Return the CustomResourceDefinition of a kind."""
+    name = model.__name__
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural(model)}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": name,
+                "listKind": f"{name}List",
+                "plural": plural(model),
+                "singular": name.lower(),
+                "categories": ["all", "kubeflow", "katib"],
+            },
+            "versions": [
+                {
+                    "name": VERSION,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": columns,
+                    "schema": {"openAPIV3Schema": _root(model)},
+                }
+            ],
+        },
+    }
+
+
+def _root(model: type[Resource]) -> Json:
+    schema = model.model_json_schema(mode="validation")
+    fields = {name: structural(schema["properties"][name], schema["$defs"]) for name in ("spec", "status")}
+    own = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
+    return {"type": "object", "description": schema["description"], "properties": own | fields}
+
+
+def structural(schema: Json, definitions: Json) -> Json:
+    """Return a schema without references and unions."""
+    if "$ref" in schema:
+        target = definitions[schema["$ref"].removeprefix("#/$defs/")]
+        return structural({**target, **{k: v for k, v in schema.items() if k == "description"}}, definitions)
+    if "anyOf" in schema:  # a field that may be null
+        (one,) = [option for option in schema["anyOf"] if option != {"type": "null"}]
+        return structural(one, definitions) | {"nullable": True}
+    found = {key: schema[key] for key in _KEPT if key in schema}
+    if "exclusiveMaximum" in schema:  # whole numbers of 32 bits
+        found = {"type": "integer", "format": "int32"}
+    if "properties" in found:
+        found["properties"] = {k: structural(v, definitions) for k, v in found["properties"].items()}
+    if "items" in found:
+        found["items"] = structural(found["items"], definitions)
+    further = found.get("additionalProperties")
+    if further is True:
+        del found["additionalProperties"]
+        found["x-kubernetes-preserve-unknown-fields"] = True
+    elif isinstance(further, dict):
+        found["additionalProperties"] = structural(further, definitions)
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
