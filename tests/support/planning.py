@@ -1,0 +1,94 @@
+"""Builders of what the controllers' plans look at: valid as they are, so that a test says only what it is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from katib.api.defaults import with_defaults
+from katib.api.names import EXPERIMENT_LABEL
+from katib.api.types import (
+    Condition,
+    Experiment,
+    Metric,
+    MetricStrategySpec,
+    ObjectiveSpec,
+    ObjectMeta,
+    Observation,
+    Suggestion,
+    SuggestionSpec,
+    SuggestionStatus,
+    Trial,
+    TrialSpec,
+    TrialStatus,
+)
+from tests.support.experiments import an_experiment
+
+NOW = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)
+LATER = datetime(2024, 5, 1, 13, 0, tzinfo=UTC)
+
+
+def holding(type_: str, reason: str = "", *, status: str = "True", message: str = "") -> Condition:
+    """Return a condition that was set at NOW."""
+    return Condition(
+        type=type_, status=status, reason=reason, message=message, last_update_time=NOW, last_transition_time=NOW
+    )
+
+
+def story(conditions: tuple[Condition, ...]) -> list[tuple[str, str, str]]:
+    """Return type, status and reason of conditions in their order."""
+    return [(c.type, c.status, c.reason) for c in conditions]
+
+
+def experiment(*conditions: Condition, annotations: Mapping[str, str] | None = None, **spec: Any) -> Experiment:
+    """Return an experiment with defaults and a status with these conditions."""
+    made = with_defaults(Experiment.decode(an_experiment(**spec)))
+    metadata = made.metadata.model_copy(update={"annotations": dict(annotations or {}), "uid": "uid-demo"})
+    status = made.status.model_copy(update={"conditions": conditions})
+    return made.model_copy(update={"metadata": metadata, "status": status})
+
+
+def suggestion(*conditions: Condition, requests: int = 0, **status: Any) -> Suggestion:
+    """Return the Suggestion of the experiment `demo`; status fields by their Python name."""
+    return Suggestion(
+        metadata=ObjectMeta(name="demo", namespace="default", uid="uid-suggestion"),
+        spec=SuggestionSpec(requests=requests),
+        status=SuggestionStatus(conditions=conditions, **status),
+    )
+
+
+def objective(type_: str = "minimize", *, goal: float | None = None, strategy: str = "latest") -> ObjectiveSpec:
+    """Return an objective called `loss`."""
+    return ObjectiveSpec(
+        type=type_,
+        goal=goal,
+        objective_metric_name="loss",
+        metric_strategies=(MetricStrategySpec(name="loss", value=strategy),),
+    )
+
+
+def observed(latest: str, *, low: str | None = None, high: str | None = None, name: str = "loss") -> Observation:
+    """Return the observation of one metric; min and max are the latest reading unless given."""
+    low, high = latest if low is None else low, latest if high is None else high
+    return Observation(metrics=(Metric(name=name, min=low, max=high, latest=latest),))
+
+
+def trial(
+    name: str = "demo-1",
+    *conditions: str | Condition,
+    value: str | None = None,
+    experiment_name: str = "demo",
+    uid: str = "",
+    objective_spec: ObjectiveSpec | None = None,
+    **spec: Any,
+) -> Trial:
+    """Return a trial in which these conditions hold, with `value` as its observed loss."""
+    made = tuple(holding(c) if isinstance(c, str) else c for c in conditions)
+    return Trial(
+        metadata=ObjectMeta(
+            name=name, namespace="default", uid=uid or f"uid-{name}", labels={EXPERIMENT_LABEL: experiment_name}
+        ),
+        spec=TrialSpec(objective=objective_spec or objective(), **spec),
+        status=TrialStatus(conditions=made, observation=None if value is None else observed(value)),
+    )

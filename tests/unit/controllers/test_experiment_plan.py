@@ -1,0 +1,374 @@
+"""What is done about an experiment, as vectors: what is seen, what is planned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from katib.api.types import ParameterAssignment, TrialAssignment
+from katib.controllers.experiment.ledger import Tally
+from katib.controllers.experiment.plan import ExperimentPlan, Observed, plan_experiment
+from katib.controllers.settings import FINISH_ANNOTATION
+from katib.controllers.suggestion.states import EXHAUSTED
+from katib.controllers.trial_states import TrialState
+from tests.support.planning import LATER, NOW, experiment, holding, story, suggestion, trial
+
+CREATED = holding("Created", "ExperimentCreated", message="Experiment is created")
+RUNNING = holding("Running", "ExperimentRunning", message="Experiment is running")
+MAX_REACHED = holding("Succeeded", "ExperimentMaxTrialsReached")
+GOAL = {"type": "minimize", "objectiveMetricName": "loss", "goal": 0.1}
+
+
+def tally(*, best: Any = None, **states: int) -> Tally:
+    """Return a tally with so many trials in these states (`running=2`)."""
+    counts = {TrialState[name.upper()]: count for name, count in states.items()}
+    active = tuple(f"run-{i}" for i in range(states.get("running", 0) + states.get("pending", 0)))
+    winner = None if best is None else trial("best", "Succeeded", value=best)
+    return Tally(counts=counts, active=active, best=winner)
+
+
+def assignments(*names: str) -> tuple[TrialAssignment, ...]:
+    return tuple(
+        TrialAssignment(name=name, parameter_assignments=(ParameterAssignment(name="lr", value="0.05"),))
+        for name in names
+    )
+
+
+def plan(*conditions: Any, seen: dict[str, Any] | None = None, **spec: Any) -> ExperimentPlan:
+    """Plan for an experiment with this spec; `seen` overrides what is observed."""
+    annotations = (seen or {}).pop("annotations", None)
+    fields = {"suggestion": suggestion(), "tally": Tally(), **(seen or {})}
+    made = experiment(*(conditions or (CREATED,)), annotations=annotations, **spec)
+    return plan_experiment(Observed(made, now=LATER, **fields))
+
+
+# --- the beginning ----------------------------------------------------------------------------------------------------
+
+
+def test_a_new_experiment_is_created_and_asks_for_as_many_as_may_run() -> None:
+    made = experiment(maxTrialCount=10, parallelTrialCount=3)
+    planned = plan_experiment(Observed(made, None, Tally(), now=NOW))
+
+    assert story(planned.status.conditions) == [("Created", "True", "ExperimentCreated")]
+    assert planned.status.conditions[0].message == "Experiment is created"
+    assert planned.status.start_time == NOW
+    assert (planned.create_suggestion, planned.requests) == (True, 3)
+
+
+def test_it_is_running_once_a_trial_exists_and_not_before() -> None:
+    assert story(plan().status.conditions) == [("Created", "True", "ExperimentCreated")]
+    running = plan(seen={"tally": tally(pending=1)}).status.conditions[-1]
+    assert (running.type, running.reason, running.message) == ("Running", "ExperimentRunning", "Experiment is running")
+
+
+def test_planning_again_changes_nothing() -> None:
+    first = plan(seen={"tally": tally(running=2), "suggestion": suggestion(requests=2, suggestion_count=2)})
+    made = experiment(CREATED).model_copy(update={"status": first.status})
+    again = plan_experiment(Observed(made, suggestion(requests=2, suggestion_count=2), tally(running=2), now=LATER))
+
+    assert again == ExperimentPlan(status=first.status)
+
+
+# --- how many trials --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("trials", "waiting", "created", "asked"),
+    [
+        pytest.param({}, 0, 0, 3, id="nothing yet"),
+        pytest.param({}, 3, 3, 0, id="all have come"),
+        pytest.param({}, 2, 2, 1, id="some have come"),
+        pytest.param({}, 5, 3, 0, id="more than fit"),
+        pytest.param({"running": 3}, 0, 0, 0, id="full"),
+        pytest.param({"running": 3}, 2, 0, 0, id="full with waiting ones"),
+        pytest.param({"running": 1, "pending": 1}, 1, 1, 0, id="pending counts as active"),
+        pytest.param({"running": 5}, 0, 0, 0, id="parallelism was lowered"),
+        pytest.param({"succeeded": 8}, 0, 0, 2, id="the budget leaves two"),
+        pytest.param({"succeeded": 8, "running": 2}, 0, 0, 0, id="the last ones run"),
+        pytest.param({"succeeded": 5, "metrics_unavailable": 4}, 0, 0, 1, id="missing metrics count as done"),
+        pytest.param({"early_stopped": 3, "killed": 2, "failed": 1}, 0, 0, 3, id="every end counts"),
+    ],
+)
+def test_active_waiting_and_asked_for_fill_the_parallelism_within_the_budget(
+    trials: dict[str, int], waiting: int, created: int, asked: int
+) -> None:
+    names = assignments(*(f"w{i}" for i in range(waiting)))
+    given = sum(trials.values()) + waiting
+    asking = suggestion(requests=given, suggestion_count=given, suggestions=names)
+    planned = plan(
+        seen={"suggestion": asking, "tally": tally(**trials), "waiting": names}, maxTrialCount=10, parallelTrialCount=3
+    )
+
+    assert [a.name for a in planned.create_trials] == [a.name for a in names[:created]]
+    assert planned.requests == (given + asked if asked else None)
+
+
+def test_an_unlimited_experiment_keeps_the_parallelism_full() -> None:
+    asking = suggestion(requests=5000, suggestion_count=5000)
+    planned = plan(
+        seen={"suggestion": asking, "tally": tally(succeeded=5000)}, maxTrialCount=None, parallelTrialCount=2
+    )
+
+    assert planned.requests == 5002
+
+
+def test_what_was_asked_for_already_is_not_asked_for_twice() -> None:
+    asking = suggestion(requests=2, suggestion_count=0)
+
+    assert plan(seen={"suggestion": asking}).requests is None
+
+
+def test_requests_fall_when_the_parallelism_does() -> None:
+    asking = suggestion(requests=9, suggestion_count=4)
+    planned = plan(
+        seen={"suggestion": asking, "tally": tally(running=1, succeeded=3)}, maxTrialCount=20, parallelTrialCount=2
+    )
+
+    assert planned.requests == 5
+
+
+def test_only_the_assignment_without_a_trial_becomes_one() -> None:
+    planned = plan(seen={"tally": tally(running=2), "waiting": assignments("two")}, parallelTrialCount=3)
+
+    assert [a.name for a in planned.create_trials] == ["two"]
+
+
+def test_a_template_that_cannot_be_rendered_starts_nothing_and_waits_for_what_runs() -> None:
+    seen = {"tally": tally(running=1), "waiting": assignments("a"), "template_error": "spec.trialTemplate: broken"}
+    planned = plan(seen=seen)
+
+    assert (planned.create_trials, planned.requests) == ((), None)
+    assert planned.status.conditions[-1].type == "Running"
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+SUCCEEDED_GOAL = ("Succeeded", "ExperimentGoalReached", "Experiment has succeeded because Objective goal has reached")
+SUCCEEDED_MAX = (
+    "Succeeded",
+    "ExperimentMaxTrialsReached",
+    "Experiment has succeeded because max trial count has reached",
+)
+SUCCEEDED_END = (
+    "Succeeded",
+    "ExperimentSuggestionEndReached",
+    "Experiment has succeeded because suggestion service has reached the end",
+)
+FAILED_MAX = ("Failed", "ExperimentFailed", "Experiment has failed because max failed count has reached")
+
+
+def failed_suggestion() -> Any:
+    return suggestion(holding("Failed", "SuggestionFailed", message="Validation failed: gamma"))
+
+
+@pytest.mark.parametrize(
+    ("seen", "spec", "end"),
+    [
+        pytest.param({"tally": tally(succeeded=1, best="0.1")}, {"objective": GOAL}, SUCCEEDED_GOAL, id="goal"),
+        pytest.param(
+            {"tally": tally(succeeded=3, failed=3, best="0.05")},
+            {"objective": GOAL, "maxFailedTrialCount": 3, "maxTrialCount": 6},
+            SUCCEEDED_GOAL,
+            id="the goal before everything else",
+        ),
+        pytest.param(
+            {"tally": tally(failed=1, metrics_unavailable=1)},
+            {"maxFailedTrialCount": 2},
+            FAILED_MAX,
+            id="missing metrics count as failures",
+        ),
+        pytest.param(
+            {"tally": tally(succeeded=1, failed=2)},
+            {"maxFailedTrialCount": 2, "maxTrialCount": 3},
+            FAILED_MAX,
+            id="failures before the budget",
+        ),
+        pytest.param({"tally": tally(failed=1)}, {"maxFailedTrialCount": 0}, FAILED_MAX, id="no failure is allowed"),
+        pytest.param({"tally": tally(succeeded=3)}, {"maxFailedTrialCount": 0}, SUCCEEDED_MAX, id="no failure came"),
+        pytest.param(
+            {"tally": tally(succeeded=1, killed=1, early_stopped=1)}, {}, SUCCEEDED_MAX, id="every end spends budget"
+        ),
+        pytest.param(
+            {"suggestion": suggestion(holding(EXHAUSTED)), "tally": tally(succeeded=2)},
+            {"maxTrialCount": 5},
+            SUCCEEDED_END,
+            id="the space is exhausted",
+        ),
+        pytest.param(
+            {"suggestion": failed_suggestion(), "tally": tally(succeeded=1)},
+            {},
+            ("Failed", "ExperimentFailed", "Suggestion has failed: Validation failed: gamma"),
+            id="the suggestion failed",
+        ),
+        pytest.param(
+            {"template_error": "spec.trialTemplate: broken"},
+            {},
+            ("Failed", "ExperimentFailed", "Trial template cannot be rendered: spec.trialTemplate: broken"),
+            id="the template is broken",
+        ),
+    ],
+)
+def test_the_first_rule_that_holds_ends_it(
+    seen: dict[str, Any], spec: dict[str, Any], end: tuple[str, str, str]
+) -> None:
+    planned = plan(CREATED, RUNNING, seen=dict(seen), **spec)
+
+    last = planned.status.conditions[-1]
+    assert (last.type, last.reason, last.message) == end
+    assert story(planned.status.conditions)[:2] == [
+        ("Created", "True", "ExperimentCreated"),
+        ("Running", "False", "ExperimentRunning"),
+    ]
+    assert planned.status.completion_time == LATER
+    assert not planned.create_trials
+
+
+@pytest.mark.parametrize(
+    ("seen", "spec"),
+    [
+        pytest.param({"tally": tally(succeeded=2, running=1)}, {}, id="the last trial runs"),
+        pytest.param({"tally": tally(succeeded=1, best="0.2")}, {"objective": GOAL}, id="short of the goal"),
+        pytest.param(
+            {"suggestion": suggestion(holding(EXHAUSTED)), "tally": tally(running=1)},
+            {"maxTrialCount": 9},
+            id="exhausted, and one runs",
+        ),
+        pytest.param(
+            {"suggestion": suggestion(holding(EXHAUSTED)), "waiting": assignments("a")},
+            {},
+            id="exhausted, and one waits",
+        ),
+        pytest.param({"suggestion": failed_suggestion(), "tally": tally(running=1)}, {}, id="one of a failed runs"),
+        pytest.param({"tally": tally(succeeded=900)}, {"maxTrialCount": None}, id="without budget"),
+    ],
+)
+def test_it_goes_on_while_something_may_still_come(seen: dict[str, Any], spec: dict[str, Any]) -> None:
+    assert plan(seen=dict(seen), **spec).status.completion_time is None
+
+
+def test_an_exhausted_service_is_asked_for_nothing_more() -> None:
+    asking = suggestion(holding(EXHAUSTED), requests=4, suggestion_count=4)
+    planned = plan(seen={"suggestion": asking, "tally": tally(succeeded=3, running=1)}, maxTrialCount=9)
+
+    assert planned.requests is None
+
+
+def test_the_end_stops_what_runs_and_closes_the_service() -> None:
+    seen = {"tally": tally(succeeded=1, running=2, best="0.01")}
+    planned = plan(CREATED, RUNNING, seen=seen, objective=GOAL)
+
+    assert planned.stop_trials == ("run-0", "run-1")
+    assert planned.close_suggestion
+
+
+def test_what_runs_may_finish_when_the_experiment_says_so() -> None:
+    seen = {"tally": tally(succeeded=1, running=2, best="0.01"), "annotations": {FINISH_ANNOTATION: "finish"}}
+
+    assert plan(CREATED, RUNNING, seen=seen, objective=GOAL).stop_trials == ()
+
+
+@pytest.mark.parametrize(("policy", "closes"), [("Never", True), ("FromVolume", True), ("LongRunning", False)])
+def test_the_resume_policy_decides_about_the_service(policy: str, *, closes: bool) -> None:
+    assert plan(seen={"tally": tally(succeeded=3)}, resumePolicy=policy).close_suggestion is closes
+
+
+@pytest.mark.parametrize("closed", ["Succeeded", "Failed"])
+def test_a_closed_suggestion_is_not_closed_again(closed: str) -> None:
+    seen = {"tally": tally(succeeded=3), "suggestion": suggestion(holding(closed))}
+
+    assert not plan(seen=seen).close_suggestion
+
+
+def test_ending_without_a_suggestion_is_no_error() -> None:
+    planned = plan(seen={"suggestion": None, "tally": tally(succeeded=3)})
+
+    assert (planned.close_suggestion, planned.create_suggestion) == (False, False)
+
+
+def test_a_finished_experiment_keeps_its_end_and_its_time() -> None:
+    made = experiment(CREATED, MAX_REACHED)
+    ended = made.model_copy(update={"status": made.status.model_copy(update={"completion_time": NOW})})
+    planned = plan_experiment(Observed(ended, suggestion(), tally(succeeded=3), now=LATER))
+
+    assert story(planned.status.conditions)[-1] == ("Succeeded", "True", "ExperimentMaxTrialsReached")
+    assert planned.status.completion_time == NOW
+    assert planned.requests is None
+
+
+def test_the_summary_of_a_finished_experiment_follows_its_last_trials() -> None:
+    planned = plan(CREATED, MAX_REACHED, seen={"tally": tally(succeeded=3, killed=2)})
+
+    assert (planned.status.trials, planned.status.trials_killed) == (5, 2)
+
+
+# --- the summary ------------------------------------------------------------------------------------------------------
+
+
+def test_the_status_counts_every_state() -> None:
+    counts = {"pending": 1, "running": 2, "succeeded": 3, "failed": 4, "killed": 5, "early_stopped": 6}
+    status = plan(seen={"tally": tally(**counts, metrics_unavailable=7)}, maxTrialCount=99).status
+
+    assert {name: getattr(status, f"trials_{name}") for name in counts} == counts
+    assert (status.trial_metrics_unavailable, status.trials) == (7, 28)
+
+
+def test_the_best_trial_is_shown_and_forgotten_with_it() -> None:
+    shown = plan(seen={"tally": tally(succeeded=1, best="0.3")}).status.current_optimal_trial
+    gone = plan(seen={"tally": tally()}).status.current_optimal_trial
+
+    assert (shown.best_trial_name, shown.observation.metrics[0].latest) == ("best", "0.3")
+    assert gone.best_trial_name == ""
+
+
+# --- restart ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["LongRunning", "FromVolume"])
+def test_a_raised_budget_starts_it_again(policy: str) -> None:
+    closed = suggestion(holding("Succeeded", "Experiment is succeeded"), requests=3, suggestion_count=3)
+    seen = {"tally": tally(succeeded=3), "suggestion": closed}
+    planned = plan(CREATED, MAX_REACHED, seen=seen, maxTrialCount=5, resumePolicy=policy)
+
+    assert story(planned.status.conditions) == [
+        ("Created", "True", "ExperimentCreated"),
+        ("Restarting", "True", "ExperimentRestarting"),
+        ("Running", "True", "ExperimentRunning"),
+    ]
+    assert planned.status.conditions[1].message == "Experiment is restarted"
+    assert planned.status.completion_time is None
+    assert planned.restart_suggestion
+    assert planned.requests == 5
+
+
+def test_a_restarted_experiment_ends_with_restarting_false() -> None:
+    conditions = (CREATED, holding("Restarting", "ExperimentRestarting"), RUNNING)
+    planned = plan(*conditions, seen={"tally": tally(succeeded=5)}, maxTrialCount=5)
+
+    assert story(planned.status.conditions) == [
+        ("Created", "True", "ExperimentCreated"),
+        ("Restarting", "False", "ExperimentRestarting"),
+        ("Running", "False", "ExperimentRunning"),
+        ("Succeeded", "True", "ExperimentMaxTrialsReached"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("end", "spec"),
+    [
+        pytest.param(MAX_REACHED, {"resumePolicy": "Never", "maxTrialCount": 9}, id="policy never"),
+        pytest.param(MAX_REACHED, {"resumePolicy": "LongRunning", "maxTrialCount": 3}, id="the budget is the same"),
+        pytest.param(
+            holding("Succeeded", "ExperimentGoalReached"),
+            {"resumePolicy": "LongRunning", "maxTrialCount": None},
+            id="the goal was reached without budget",
+        ),
+        pytest.param(
+            holding("Failed", "ExperimentFailed"), {"resumePolicy": "LongRunning", "maxTrialCount": None}, id="failed"
+        ),
+    ],
+)
+def test_what_cannot_be_resumed_stays_as_it_ended(end: Any, spec: dict[str, Any]) -> None:
+    planned = plan(CREATED, end, seen={"tally": tally(succeeded=3)}, **spec)
+
+    assert story(planned.status.conditions)[-1] == (end.type, "True", end.reason)

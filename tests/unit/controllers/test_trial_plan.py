@@ -1,0 +1,324 @@
+"""What is done about a trial, as vectors: what is seen, what is planned."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from katib.api.types import CollectorSpec, MetricsCollectorSpec, Observation, Trial
+from katib.controllers.trial.jobs import view_of
+from katib.controllers.trial.plan import (
+    JobView,
+    Judgement,
+    Observed,
+    TrialPlan,
+    killed,
+    needs_observation,
+    plan_trial,
+)
+from tests.support.planning import LATER, NOW, holding, observed, story, trial
+
+CREATED = holding("Created", "TrialCreated", message="Trial is created")
+RUNNING = holding("Running", "TrialRunning", message="Trial is running")
+PUSH = MetricsCollectorSpec(collector=CollectorSpec(kind="Push"))
+
+DONE = JobView(succeeded=Judgement("CompletionsReached", "Reached expected number of succeeded pods"), ended_at=NOW)
+BROKEN = JobView(failed=Judgement("BackoffLimitExceeded", "exited with 1"), ended_at=NOW)
+STOPPED = JobView(succeeded=Judgement("EarlyStopped", "loss 0.9 > 0.5"), ended_at=NOW)
+
+
+def plan(made: Trial, job: JobView | None, reading: Observation | None = None, **seen: Any) -> TrialPlan:
+    return plan_trial(Observed(made, job, reading, now=LATER, **seen))
+
+
+def last(planned: TrialPlan) -> tuple[str, str, str, str]:
+    condition = planned.status.conditions[-1]
+    return condition.type, condition.status, condition.reason, condition.message
+
+
+def started(**spec: Any) -> Trial:
+    return trial("demo-1", CREATED, RUNNING, **spec)
+
+
+def test_a_new_trial_is_created_gets_its_job_and_runs() -> None:
+    planned = plan(trial("demo-1"), None)
+
+    assert planned.create_job
+    assert [(c.type, c.reason, c.message) for c in planned.status.conditions] == [
+        ("Created", "TrialCreated", "Trial is created"),
+        ("Running", "TrialRunning", "Trial is running"),
+    ]
+    assert planned.status.start_time == LATER
+    assert planned.event is not None
+    assert (planned.event.reason, planned.event.message) == ("JobCreated", "Job demo-1 has been created")
+
+
+def test_a_job_that_vanished_is_created_again() -> None:
+    assert plan(started(), None).create_job
+
+
+def test_a_job_that_runs_changes_nothing() -> None:
+    made = started()
+
+    assert plan(made, JobView()) == TrialPlan(status=made.status)
+
+
+def test_a_job_that_succeeded_with_its_metric_is_the_success_of_the_trial() -> None:
+    planned = plan(started(), DONE, observed("0.5"))
+
+    assert last(planned) == (
+        "Succeeded",
+        "True",
+        "TrialSucceeded",
+        "Trial has succeeded. Job reason: CompletionsReached. Job message: Reached expected number of succeeded pods",
+    )
+    assert story(planned.status.conditions)[1] == ("Running", "False", "TrialRunning")
+    assert (planned.status.completion_time, planned.status.observation) == (LATER, observed("0.5"))
+    assert planned.delete_job
+    assert planned.event is not None
+    assert planned.event.message == "Job demo-1 has succeeded"
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "conv3x3"])
+def test_any_reading_is_a_success(text: str) -> None:
+    assert plan(started(), DONE, observed(text)).status.conditions[-1].type == "Succeeded"
+
+
+def test_a_failed_job_is_the_failure_of_the_trial_with_its_reason() -> None:
+    planned = plan(started(), BROKEN)
+
+    assert last(planned) == (
+        "Failed",
+        "True",
+        "TrialFailed",
+        "Trial has failed. Job reason: BackoffLimitExceeded. Job message: exited with 1",
+    )
+    assert planned.event is not None
+    assert planned.event.message == "Job demo-1 has failed. exited with 1 BackoffLimitExceeded"
+    assert planned.event.reason == "JobFailed"
+
+
+def test_a_failed_job_without_words_fails_the_trial_without_words() -> None:
+    planned = plan(started(), JobView(failed=Judgement(), ended_at=NOW))
+
+    assert last(planned)[3] == "Trial has failed"
+    assert planned.event is not None
+    assert planned.event.message == "Job demo-1 has failed"
+
+
+def test_failure_counts_before_success() -> None:
+    both = JobView(failed=Judgement("A"), succeeded=Judgement("B"), ended_at=NOW)
+
+    assert plan(started(), both, observed("0.5")).status.conditions[-1].type == "Failed"
+
+
+def test_what_a_failed_job_had_reported_is_kept() -> None:
+    assert plan(started(), BROKEN, observed("0.5")).status.observation == observed("0.5")
+
+
+@pytest.mark.parametrize("reading", [observed("0.9"), None], ids=["with metrics", "before the first"])
+def test_an_early_stopped_job_is_an_early_stopped_trial(reading: Observation | None) -> None:
+    planned = plan(started(), STOPPED, reading)
+
+    assert last(planned) == ("EarlyStopped", "True", "TrialEarlyStopped", "Trial is early stopped: loss 0.9 > 0.5")
+    assert planned.status.observation == reading
+
+
+@pytest.mark.parametrize(
+    ("made", "job", "reading", "cause"),
+    [
+        pytest.param(
+            started(),
+            JobView(succeeded=Judgement(), ended_at=NOW, metrics_report='4 lines, none matched "loss"'),
+            None,
+            '4 lines, none matched "loss"',
+            id="the collector explains",
+        ),
+        pytest.param(
+            started(),
+            DONE,
+            observed("unavailable"),
+            '"loss" was reported, but never with a value',
+            id="only unavailable was reported",
+        ),
+        pytest.param(
+            started(metrics_collector=PUSH),
+            DONE,
+            None,
+            'the job ended without reporting "loss"; call report_metrics in the training code',
+            id="a push collector was never called",
+        ),
+        pytest.param(
+            started(),
+            DONE,
+            None,
+            'nothing reported "loss" within 60 s of the end of the job',
+            id="nothing came in time",
+        ),
+    ],
+)
+def test_metrics_that_are_missing_end_the_trial_with_the_cause(
+    made: Trial, job: JobView, reading: Observation | None, cause: str
+) -> None:
+    planned = plan(made, job, reading)
+
+    assert last(planned) == (
+        "MetricsUnavailable",
+        "True",
+        "MetricsUnavailable",
+        f"Metrics are not available: {cause}",
+    )
+    assert planned.status.observation == reading
+    assert planned.event is not None
+    assert planned.event.warning
+    assert planned.event.message == f"Metrics are not available for Job demo-1: {cause}"
+
+
+def test_metrics_are_waited_for_as_long_as_they_may_come() -> None:
+    job = JobView(succeeded=Judgement(), ended_at=LATER - timedelta(seconds=20))
+    planned = plan(started(), job)
+
+    assert planned.status.conditions[-1].type == "Running"
+    assert planned.again_after_seconds == 40.0
+
+
+@pytest.mark.parametrize("end", ["Succeeded", "Failed", "Killed", "EarlyStopped", "MetricsUnavailable"])
+def test_a_trial_that_ended_keeps_its_end_whatever_the_job_says(end: str) -> None:
+    made = trial("demo-1", CREATED, end)
+    planned = plan(made, BROKEN, observed("0.5"))
+
+    assert planned.status.conditions == made.status.conditions
+    assert planned.delete_job
+    assert not planned.create_job
+
+
+@pytest.mark.parametrize("job", [DONE, BROKEN, STOPPED], ids=["succeeded", "failed", "stopped"])
+def test_a_job_is_kept_when_the_template_retains_it(job: JobView) -> None:
+    assert not plan(started(retain_run=True), job, observed("0.5")).delete_job
+
+
+def test_a_killed_trial_loses_its_job_even_when_jobs_are_retained() -> None:
+    assert plan(trial("demo-1", CREATED, "Killed", retain_run=True), JobView()).delete_job
+
+
+def test_a_trial_that_a_service_declared_early_stopped_waits_for_its_observation() -> None:
+    made = trial("demo-1", CREATED, RUNNING, "EarlyStopped")
+
+    assert not plan(made, JobView()).delete_job
+    late = plan(made, DONE, observed("0.5"))
+    assert late.delete_job
+    assert late.status.observation == observed("0.5")
+    assert late.status.completion_time == LATER
+
+
+def test_a_trial_that_ended_without_a_job_needs_nothing() -> None:
+    made = trial("demo-1", CREATED, "Succeeded")
+    ended = made.model_copy(update={"status": made.status.model_copy(update={"completion_time": NOW})})
+
+    assert plan(ended, None) == TrialPlan(status=ended.status)
+
+
+@pytest.mark.parametrize(
+    ("job", "value", "needed"),
+    [
+        pytest.param(None, None, False, id="no job"),
+        pytest.param(JobView(), None, False, id="it runs"),
+        pytest.param(DONE, None, True, id="it ended"),
+        pytest.param(DONE, "0.5", False, id="it is known"),
+    ],
+)
+def test_the_log_is_read_once_the_job_has_ended(job: JobView | None, value: str | None, *, needed: bool) -> None:
+    assert needs_observation(trial("demo-1", value=value), job) is needed
+
+
+def test_a_killed_trial_says_why_and_runs_no_more() -> None:
+    status = killed(started().status, "Trial is stopped: the goal was reached", LATER)
+
+    assert story(status.conditions)[1:] == [("Running", "False", "TrialRunning"), ("Killed", "True", "TrialKilled")]
+    assert status.conditions[-1].message == "Trial is stopped: the goal was reached"
+    assert status.completion_time == LATER
+
+
+# --- jobs -------------------------------------------------------------------------------------------------------------
+
+SUCCESS = 'status.conditions.#(type=="Complete")#|#(status=="True")#'
+FAILURE = 'status.conditions.#(type=="Failed")#|#(status=="True")#'
+
+
+def condition(type_: str, status: str = "True", **more: str) -> dict[str, str]:
+    return {"type": type_, "status": status, **more}
+
+
+def judged(*conditions: dict[str, str], annotations: Any = None, **status: Any) -> JobView:
+    job = {"metadata": {"annotations": annotations}, "status": {"conditions": list(conditions), **status}}
+    return view_of(job, trial(success_condition=SUCCESS, failure_condition=FAILURE), LATER)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "failed", "succeeded"),
+    [
+        pytest.param((), None, None, id="none"),
+        pytest.param((condition("Complete", "False"), condition("Failed", "False")), None, None, id="both false"),
+        pytest.param(
+            (condition("Failed", "False"), condition("Complete", reason="R", message="M")),
+            None,
+            Judgement("R", "M"),
+            id="complete with words",
+        ),
+        pytest.param((condition("Failed", reason="R"),), Judgement("R", ""), None, id="failed"),
+        pytest.param(
+            (condition("SuccessCriteriaMet"), condition("Complete")), None, Judgement(), id="a forerunner of success"
+        ),
+        pytest.param(
+            (condition("FailureTarget"), condition("Failed", message="M")),
+            Judgement("", "M"),
+            None,
+            id="a forerunner of failure",
+        ),
+        pytest.param(
+            (condition("Complete", "False"), condition("Complete", reason="second")),
+            None,
+            Judgement("second"),
+            id="the second of a type",
+        ),
+    ],
+)
+def test_the_conditions_of_the_template_judge_a_job(
+    conditions: tuple[dict[str, str], ...], failed: Judgement | None, succeeded: Judgement | None
+) -> None:
+    view = judged(*conditions)
+
+    assert (view.failed, view.succeeded) == (failed, succeeded)
+    assert (view.ended_at is None) is (failed is None and succeeded is None)
+
+
+@pytest.mark.parametrize(
+    ("end", "seconds"),
+    [
+        pytest.param({"completionTime": "2024-05-01T12:00:07Z"}, 7, id="completion time"),
+        pytest.param({"completionTime": "soon"}, 3600, id="unreadable"),
+        pytest.param({}, 3600, id="when it was seen"),
+    ],
+)
+def test_a_job_ended_when_it_says_so_else_when_it_was_seen(end: dict[str, str], seconds: int) -> None:
+    assert judged(condition("Complete"), **end).ended_at == NOW + timedelta(seconds=seconds)
+
+
+def test_the_last_transition_stands_in_for_a_completion_time() -> None:
+    view = judged(condition("Failed", lastTransitionTime="2024-05-01T14:00:03+02:00"))
+
+    assert view.ended_at == NOW + timedelta(seconds=3)
+
+
+def test_the_collector_speaks_through_an_annotation_of_the_job() -> None:
+    view = judged(annotations={"katib.kubeflow.org/metrics-report": "nothing was printed"})
+
+    assert view.metrics_report == "nothing was printed"
+
+
+def test_without_conditions_to_judge_by_a_job_never_ends() -> None:
+    view = view_of({"status": {"conditions": [condition("Complete")]}}, trial(), LATER)
+
+    assert view == JobView()
