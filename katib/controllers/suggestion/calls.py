@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
+from katib.errors import UnavailableError
 from katib.runtime.objects import Key
 
 
@@ -70,7 +71,7 @@ def then(first: Future[Any], follow: Callable[[Any], Future[Any]]) -> Future[Any
         _copy(second, result)
 
     def go_on(answered: Future[Any]) -> None:
-        error = answered.exception()
+        error = _error_of(answered)
         if error is not None:
             _fail(result, error)
             return
@@ -83,8 +84,13 @@ def then(first: Future[Any], follow: Callable[[Any], Future[Any]]) -> Future[Any
     return result
 
 
+def _error_of(call: Future[Any]) -> BaseException | None:
+    """Return the error of a call that is over; one that was cancelled under us may be made again."""
+    return UnavailableError("the call was cancelled") if call.cancelled() else call.exception()
+
+
 def _copy(source: Future[Any], target: Future[Any]) -> None:
-    error = source.exception()
+    error = _error_of(source)
     if error is not None:
         _fail(target, error)
     elif target.set_running_or_notify_cancel():
