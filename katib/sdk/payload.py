@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,20 +31,21 @@ class Payload:
     constants: Mapping[str, Any]
     objective: str
 
-    def arguments(self, texts: Mapping[str, str]) -> dict[str, Any]:
-        """Return the arguments of one trial, with the types of the search space."""
+    def words(self, text_of: Callable[[str], str]) -> list[str]:
+        """Return the words of a command line that say which value each parameter has."""
+        return [f"{name}={text_of(name)}" for name in self.parameters]
+
+    def arguments(self, words: Sequence[str]) -> dict[str, Any]:
+        """Return the arguments of one trial from such words, with the types of the search space."""
+        texts = {name: word.removeprefix(f"{name}=") for name, word in zip(self.parameters, words, strict=True)}
         return {**self.constants, **{name: self.parameters[name].value(text) for name, text in texts.items()}}
 
-    def save(self, directory: Path) -> Path:
-        """Write the payload; the same function and space give the same file."""
-        data = cloudpickle.dumps(list(sys.path)) + cloudpickle.dumps(self)
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        path = directory / f"{hashlib.sha256(data).hexdigest()[:16]}.pickle"
-        if not path.exists():
-            temporary = path.with_suffix(f".{os.getpid()}")
-            temporary.write_bytes(data)
-            temporary.replace(path)
-        return path
+    def save(self, path: Path) -> None:
+        """Write the payload in place of an older one."""
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        temporary = path.with_suffix(f".{os.getpid()}")
+        temporary.write_bytes(cloudpickle.dumps(list(sys.path)) + cloudpickle.dumps(self))
+        temporary.replace(path)
 
     @classmethod
     def load(cls, path: Path) -> Payload:
@@ -63,7 +63,11 @@ def takes_mapping(function: Callable[..., Any], names: Mapping[str, Any]) -> boo
     Raises:
         TypeError: It can be called neither way.
     """
-    signature = inspect.signature(function)
+    called = getattr(function, "__name__", "the function")
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        raise TypeError(f"{called} does not say which arguments it takes; wrap it in a function that does") from None
     try:
         signature.bind(**names)
     except TypeError:
@@ -71,7 +75,6 @@ def takes_mapping(function: Callable[..., Any], names: Mapping[str, Any]) -> boo
             signature.bind({})
         except TypeError:
             wanted = ", ".join(names)
-            called = getattr(function, "__name__", "the function")
             raise TypeError(f"{called}{signature} must take {wanted} by name, or one mapping of them") from None
         return True
     return False

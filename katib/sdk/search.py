@@ -8,9 +8,13 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from katib.api.types import Distribution, ParameterType
+from katib.errors import FieldError, InvalidError
+
+# Katib's words written out: the models that name them take longer to import than many a trial runs.
+ParameterType = Literal["double", "int", "categorical", "discrete"]
+_LOG_UNIFORM = "logUniform"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +22,7 @@ class Parameter:
     """One parameter of the search space.
 
     Attributes:
-        type: A `ParameterType`.
+        type: What Katib calls `parameterType`.
         space: The feasible space as an Experiment has it.
         choices: The Python values behind the texts of a list; empty for numbers.
     """
@@ -29,13 +33,13 @@ class Parameter:
 
     def spec(self, name: str) -> dict[str, Any]:
         """Return the entry of `spec.parameters`."""
-        return {"name": name, "parameterType": self.type.value, "feasibleSpace": self.space}
+        return {"name": name, "parameterType": self.type, "feasibleSpace": self.space}
 
     def value(self, text: str) -> Any:
         """Return the Python value of an assignment."""
-        if self.type is ParameterType.DOUBLE:
+        if self.type == "double":
             return float(text)
-        if self.type is ParameterType.INT:
+        if self.type == "int":
             return builtins.int(text)
         return self.choices[self.space["list"].index(text)]
 
@@ -49,22 +53,26 @@ def double(min: float, max: float, *, step: float | None = None, log: bool = Fal
         step: Distance between values; None for any value.
         log: Spread values evenly over orders of magnitude; `min` must be positive.
     """
-    return _number(ParameterType.DOUBLE, min, max, step, log=log)
+    return _number("double", min, max, step, log=log)
 
 
 def int(min: builtins.int, max: builtins.int, *, step: builtins.int = 1, log: bool = False) -> Parameter:  # noqa: A001, A002 - Katib's names
     """Return a whole parameter between two bounds, both included."""
-    return _number(ParameterType.INT, min, max, None if step == 1 else step, log=log)
+    return _number("int", min, max, None if step == 1 else step, log=log)
 
 
 def categorical(choices: Iterable[Any]) -> Parameter:
-    """Return a parameter that is one of some values of any type, in no order."""
-    return _choice(ParameterType.CATEGORICAL, choices)
+    """Return a parameter that is one of some values of any type, in no order.
+
+    Raises:
+        InvalidError: Two of them read the same as text, such as 1 and "1".
+    """
+    return _choice("categorical", choices)
 
 
 def discrete(choices: Iterable[float]) -> Parameter:
     """Return a parameter that is one of some numbers."""
-    return _choice(ParameterType.DISCRETE, choices)
+    return _choice("discrete", choices)
 
 
 def _number(kind: ParameterType, low: float, high: float, step: float | None, *, log: bool) -> Parameter:
@@ -72,10 +80,18 @@ def _number(kind: ParameterType, low: float, high: float, step: float | None, *,
     if step is not None:
         space["step"] = str(step)
     if log:
-        space["distribution"] = Distribution.LOG_UNIFORM.value
+        space["distribution"] = _LOG_UNIFORM
     return Parameter(kind, space)
 
 
 def _choice(kind: ParameterType, choices: Iterable[Any]) -> Parameter:
-    values = tuple(choices)
-    return Parameter(kind, {"list": [str(value) for value in values]}, values)
+    values: dict[str, Any] = {}
+    for value in choices:
+        text = str(value)
+        if text in values:
+            cause = f"{values[text]!r} and {value!r} are the same text in an experiment"
+            raise InvalidError(
+                [FieldError("choices", cause, "keep one of them, or spell one differently", "choice-text")]
+            )
+        values[text] = value
+    return Parameter(kind, {"list": list(values)}, tuple(values.values()))

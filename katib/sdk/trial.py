@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from katib.sdk.payload import Payload, takes_mapping
-from katib.sdk.report import report
+from katib.sdk.reporting import report
 
 
 def main(argv: list[str]) -> None:
     """Call the function with the assignments of one trial and report what it returns."""
     payload = Payload.load(Path(argv[0]))
-    arguments = payload.arguments(dict(text.split("=", 1) for text in argv[1:]))
+    arguments = payload.arguments(argv[1:])
     if takes_mapping(payload.function, arguments):
         result = payload.function(arguments)
     else:

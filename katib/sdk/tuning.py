@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from katib.api.types import API_VERSION, ObjectiveType
+from katib.api.types import API_VERSION
 from katib.cli.run.lines import Lines, Silence
 from katib.cli.run.progress import Progress
 from katib.engine import open_engine
@@ -24,10 +24,12 @@ from katib.tuning.service import DEFAULT_NAMESPACE, Json, TuningService
 
 _CONTAINER = "function"
 _PAGE = 1000
+_FAILURES = ("Failed", "MetricsUnavailable")
+_LAST_LINES = 20
 
 
 class TuneError(KatibError):
-    """The experiment failed."""
+    """The experiment failed, or not one of its trials brought a value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +56,13 @@ class TuneResult:
     Attributes:
         name: Name of the experiment.
         reason: How it ended, in a sentence.
-        best: The best trial; None when none succeeded.
+        best: The best trial.
         trials: All trials, oldest first.
     """
 
     name: str
     reason: str
-    best: TrialResult | None
+    best: TrialResult
     trials: tuple[TrialResult, ...]
 
 
@@ -100,27 +102,30 @@ def tune(
         early_stopping: An early stopping algorithm, such as `medianstop`.
         early_stopping_settings: Its settings.
         additional_metrics: Further metrics to keep.
-        name: Name of the experiment. Tuning again under the same name goes on with what is unfinished.
+        name: Name of the experiment. Tuning again under the same name goes on with what is unfinished, or further when
+            `max_trials` is raised, with the function as it is by then.
         data_dir: Where everything is kept; by default $KATIB_HOME, else `.katib`.
         verbose: Print a line for each trial.
 
     Raises:
         InvalidError: Anything wrong with the search space or the settings, all errors at once.
-        TuneError: The experiment failed, such as by too many failed trials.
+        TuneError: The experiment failed, such as by too many failed trials, or no trial brought a value.
         TypeError: The function can be called neither with the names nor with a mapping.
     """
     space = {key: value for key, value in parameters.items() if isinstance(value, Parameter)}
     constants = {key: value for key, value in parameters.items() if key not in space}
     takes_mapping(function, parameters)
     root = Path(data_dir or os.environ.get("KATIB_HOME") or ".katib")
-    payload = Payload(function, space, constants, objective).save(root.absolute() / "functions")
+    name = name or _fresh_name(function)
+    payload = Payload(function, space, constants, objective)
+    file = root.absolute() / "functions" / f"{name}.pickle"
     experiment: Json = {
         "apiVersion": API_VERSION,
         "kind": "Experiment",
-        "metadata": {"name": name or _fresh_name(function)},
+        "metadata": {"name": name},
         "spec": {
             "objective": _without_none(
-                type=ObjectiveType(direction).value,
+                type=direction,
                 objectiveMetricName=objective,
                 goal=goal,
                 additionalMetricNames=list(additional_metrics) or None,
@@ -129,7 +134,8 @@ def tune(
             "parameters": [parameter.spec(key) for key, parameter in space.items()],
             "maxTrialCount": max_trials,
             "parallelTrialCount": min(parallel or min(os.cpu_count() or 1, 4), max_trials),
-            "trialTemplate": _template(payload, space),
+            "resumePolicy": "FromVolume",  # the budget may be raised, and meanwhile no service waits for that
+            "trialTemplate": _template(payload, file),
             **_without_none(
                 maxFailedTrialCount=max_failed,
                 earlyStopping=_algorithm(early_stopping, early_stopping_settings) if early_stopping else None,
@@ -137,13 +143,11 @@ def tune(
         },
     }
     with open_engine(data_dir=root) as engine:
-        submission = engine.service.submit(json.dumps(experiment), source=experiment["metadata"]["name"])
+        submission = engine.service.submit(json.dumps(experiment), source=name)
+        payload.save(file)  # only now is the name known to be one
         engine.start()
         final = _follow(engine.service, submission.experiment, verbose=verbose)
-        result = _result(engine.service, final, space)
-    if state_of(final) == "Failed":
-        raise TuneError(f"{result.name}: {result.reason}")
-    return result
+        return _result(engine.service, final, space)
 
 
 def _fresh_name(function: Callable[..., Any]) -> str:
@@ -157,16 +161,16 @@ def _algorithm(name: str, settings: Mapping[str, Any] | None) -> Json:
     return {"algorithmName": name, **({"algorithmSettings": pairs} if pairs else {})}
 
 
-def _template(payload: Path, space: Mapping[str, Parameter]) -> Json:
-    texts = [f"{name}=${{trialParameters.{name}}}" for name in space]
+def _template(payload: Payload, file: Path) -> Json:
+    words = payload.words(lambda name: f"${{trialParameters.{name}}}")
     container = {
         "name": _CONTAINER,
         "image": "python",
-        "command": [sys.executable, "-m", "katib.sdk.trial", str(payload), *texts],
+        "command": [sys.executable, "-m", "katib.sdk.trial", str(file), *words],
     }
     return {
         "primaryContainerName": _CONTAINER,
-        "trialParameters": [{"name": name, "reference": name} for name in space],
+        "trialParameters": [{"name": name, "reference": name} for name in payload.parameters],
         "trialSpec": {
             "apiVersion": "batch/v1",
             "kind": "Job",
@@ -200,12 +204,25 @@ def _result(service: TuningService, experiment: Json, space: Mapping[str, Parame
         if not cursor:
             break
     best = service.best(DEFAULT_NAMESPACE, name)
-    return TuneResult(
-        name=name,
-        reason=str(last_condition(experiment).get("message", "")),
-        best=None if best is None else _trial(best, space),
-        trials=tuple(trials),
-    )
+    reason = str(last_condition(experiment).get("message", ""))
+    if best is None or state_of(experiment) == "Failed":
+        cause = reason if state_of(experiment) == "Failed" else f"none of {len(trials)} trials brought a value"
+        raise TuneError(f"{name}: {cause}{_last_words(service, trials)}")
+    return TuneResult(name=name, reason=reason, best=_trial(best, space), trials=tuple(trials))
+
+
+def _last_words(service: TuningService, trials: Sequence[TrialResult]) -> str:
+    """Return what the newest trial without a value has to say: the last line that it printed, or what became of it."""
+    failed = next((trial for trial in reversed(trials) if trial.state in _FAILURES), None)
+    if failed is None:
+        return ""
+    output = b"".join(service.logs(DEFAULT_NAMESPACE, failed.name, tail_lines=_LAST_LINES))
+    lines = output.decode(errors="replace").split("\n")
+    said = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    if failed.state == "Failed" and said:
+        return f"; the last words of {failed.name}: {said}"
+    message = last_condition(service.get("Trial", DEFAULT_NAMESPACE, failed.name)).get("message", "")
+    return f"; {failed.name}: {message}"
 
 
 def _trial(trial: Json, space: Mapping[str, Parameter]) -> TrialResult:
