@@ -78,7 +78,7 @@ def parse_yaml(text: str | bytes, source: str) -> list[YamlDocument]:
     try:
         return [document for document in _Reader(loader, source).documents() if document.data is not None]
     except yaml.MarkedYAMLError as error:
-        raise _syntax_error(error, source) from error
+        raise _syntax_error(error, source, text) from error
     except yaml.YAMLError as error:
         raise _invalid(source, _one_line(error), "write YAML", "file-syntax") from error
     finally:
@@ -257,10 +257,12 @@ class _Reader:
         return _invalid(f"{self.source}:{mark.line + 1}:{mark.column + 1}", cause, remedy, origin)
 
 
-def _syntax_error(error: yaml.MarkedYAMLError, source: str) -> InvalidError:
+def _syntax_error(error: yaml.MarkedYAMLError, source: str, text: str) -> InvalidError:
     mark = error.problem_mark or error.context_mark
     place = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
     problem = " ".join(str(error.problem or error.context or "not YAML").split())
+    if "cannot start any token" in problem and mark and text.splitlines()[mark.line][mark.column :].startswith("\t"):
+        problem = "a tab character indents this line"
     remedy = next((remedy for words, remedy in _REMEDIES if words in problem), "mend the YAML syntax here")
     return _invalid(place, problem, remedy, "file-syntax")
 

@@ -18,7 +18,7 @@ from katib.tuning.reading import Json, assignments_of, metric_value, name_of, ob
         "katib best my-experiment -o json | jq .spec.parameterAssignments",
     ),
 )
-@click.argument("name")
+@click.argument("name", type=options.EXPERIMENT_NAME)
 @options.output("json", "yaml", "name")
 @options.connection
 def command(

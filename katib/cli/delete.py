@@ -16,7 +16,7 @@ from katib.cli import failures, options
         "katib get -o name | xargs katib delete",
     ),
 )
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", type=options.EXPERIMENT_NAME)
 @options.connection
 def command(
     names: tuple[str, ...],
@@ -32,7 +32,7 @@ def command(
 
     code = 0
     with connect(server=server, token=token, data_dir=data_dir, verbose=verbose, read_only=False) as service:
-        for name in (name.removeprefix("experiment/") for name in names):
+        for name in names:
             try:
                 service.delete(namespace or options.DEFAULT_NAMESPACE, name)
             except KatibError as error:

@@ -35,7 +35,7 @@ _LABEL_WIDTH = 14
         "katib describe my-experiment-k4x8bq2z",
     ),
 )
-@click.argument("name")
+@click.argument("name", type=options.ANY_NAME)
 @options.connection
 def command(
     name: str,

@@ -57,7 +57,9 @@ def command(
     """List experiments, trials or suggestions, or show one of them."""
     from katib.cli.connection import connect
 
-    if kind.lower() not in _KINDS and name is None:
+    if name is None and kind.partition("/")[0].lower() in _KINDS and "/" in kind:
+        kind, _, name = kind.partition("/")  # as `-o name` prints it
+    elif kind.lower() not in _KINDS and name is None:
         kind, name = "experiments", kind
     if kind.lower() not in _KINDS:
         raise click.UsageError(f'"{kind}" is no kind; use experiments, trials or suggestions')

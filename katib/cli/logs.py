@@ -17,7 +17,7 @@ from katib.cli import options
         "katib logs my-experiment-k4x8bq2z -f",
     ),
 )
-@click.argument("trial")
+@click.argument("trial", type=options.TRIAL_NAME)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the trial ends.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last so many lines.")
 @options.connection

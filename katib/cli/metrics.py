@@ -20,7 +20,7 @@ from katib.cli.printing import Table, print_data
         "katib metrics my-experiment-k4x8bq2z -o csv > curve.csv",
     ),
 )
-@click.argument("trial")
+@click.argument("trial", type=options.TRIAL_NAME)
 @click.option("-m", "--metric", default="", metavar="NAME", help="Only this metric.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="The newest so many.")
 @options.output("json", "yaml", "csv")

@@ -80,6 +80,25 @@ def connection(function: F) -> F:
     return function
 
 
+class PlainName(click.ParamType):
+    """A name as it is, or as `-o name` prints it: `trial/NAME`, `experiment/NAME`."""
+
+    name = "name"
+
+    def __init__(self, *kinds: str) -> None:
+        self._kinds = kinds
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002 - the signature is click's
+        """Take off the kind."""
+        kind, slash, name = value.partition("/")
+        return name if slash and kind in self._kinds else value
+
+
+EXPERIMENT_NAME = PlainName("experiment")
+TRIAL_NAME = PlainName("trial")
+ANY_NAME = PlainName("experiment", "trial", "suggestion")
+
+
 def read_file(path: str) -> tuple[str, str]:
     """Return the text of a file, `-` being the standard input, and what to call it in errors.
 

@@ -21,7 +21,7 @@ from katib.tuning.reading import TRIAL_STATES, Json, name_of, objective_of, obje
         "katib trials my-experiment -s Failed -s MetricsUnavailable -o wide",
     ),
 )
-@click.argument("name")
+@click.argument("name", type=options.EXPERIMENT_NAME)
 @click.option(
     "-s",
     "--state",

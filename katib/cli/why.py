@@ -19,7 +19,7 @@ from katib.tuning.service import Diagnosis
         "katib why my-experiment-k4x8bq2z",
     ),
 )
-@click.argument("name")
+@click.argument("name", type=options.ANY_NAME)
 @options.output("json", "yaml")
 @options.connection
 def command(

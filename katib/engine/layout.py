@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
+
+from katib.errors import TerminalError
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,17 @@ class Layout:
         return self.trials / namespace / name
 
     def create(self) -> None:
-        """Make the directories; what is in them may hold secrets of the user's environment, so only for the user."""
+        """Make the directories; what is in them may hold secrets of the user's environment, so only for the user.
+
+        Raises:
+            TerminalError: They cannot be made or written to.
+        """
         for directory in (self.root, self.trials, self.services, self.run):
-            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            try:
+                directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+                writable = os.access(directory, os.W_OK | os.X_OK)
+            except OSError as error:
+                cause = (error.strerror or str(error)).lower()
+                raise TerminalError(f"{directory}: cannot be made: {cause}; use another --data-dir") from error
+            if not writable:
+                raise TerminalError(f"{directory}: not writable; mend its permissions or use another --data-dir")

@@ -33,7 +33,7 @@ UNREADABLE = {
     "only a comment": ("# later\n---\n", "exp.yaml: it is empty; write an Experiment into it"),
     "tab as indentation": (
         "spec:\n\tparameters: []\n",
-        "exp.yaml:2:1: found character that cannot start any token; put the value in quotes",
+        "exp.yaml:2:1: a tab character indents this line; indent with spaces",
     ),
     "NUL byte": (
         b"kind: Exp\n\x00\x01",
