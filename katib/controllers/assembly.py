@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from katib.api.types import Experiment, Resource, Suggestion, Trial
+from katib.controllers.cached_trial import TrialDecoder
 from katib.controllers.experiment.ledger import TrialLedger, experiment_of
 from katib.controllers.experiment.reconciler import ExperimentReconciler
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
@@ -49,7 +50,7 @@ class Caches:
         trials = Informer(
             store,
             TRIAL,
-            Trial.decode,
+            TrialDecoder(),
             {TRIALS_BY_EXPERIMENT: lambda trial: (str(experiment_of(trial)),)},
             clock=clock,
         )

@@ -57,7 +57,7 @@ class TrialReconciler:
             if trial.metadata.deletion_timestamp is not None:
                 return self._clean_up(trial)
             if TRIAL_FINALIZER not in trial.metadata.finalizers:
-                self._store.update(with_metadata(trial, finalizers=(*trial.metadata.finalizers, TRIAL_FINALIZER)))
+                self._write_finalizers(trial, present=True)
                 self._fresh.replaced(trial)
                 return DONE
             return self._progress(trial)
@@ -145,7 +145,11 @@ class TrialReconciler:
             self._delete_job(trial)
             return Result(_DELETION_POLL_SECONDS)
         self._observations.delete(trial.name)
-        finalizers = tuple(f for f in trial.metadata.finalizers if f != TRIAL_FINALIZER)
-        self._store.update(with_metadata(trial, finalizers=finalizers))
+        self._write_finalizers(trial, present=False)
         self._fresh.forget(trial.metadata.uid)
         return DONE
+
+    def _write_finalizers(self, trial: Trial, *, present: bool) -> None:
+        stored = Trial.decode(self._store.get(TRIAL, key_of(trial)))  # the cached one may lack its job
+        others = tuple(f for f in stored.metadata.finalizers if f != TRIAL_FINALIZER)
+        self._store.update(with_metadata(stored, finalizers=(*others, TRIAL_FINALIZER) if present else others))
