@@ -20,7 +20,9 @@ def main(argv: list[str]) -> None:
         result = payload.function(arguments)
     else:
         result = payload.function(**arguments)
-    report(**_metrics(result, payload.objective))
+    metrics = _metrics(result, payload.objective)
+    if metrics:
+        report(**metrics)
 
 
 def _metrics(result: Any, objective: str) -> dict[str, float]:

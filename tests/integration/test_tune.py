@@ -1,0 +1,300 @@
+"""Tuning Python functions for real: scripts and functions of every shape, each trial a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import katib
+from katib.errors import InvalidError
+from katib.sdk import TrialResult
+from tests.support.cli import environment, marked_processes
+from tests.support.stores import eventually
+
+ROOT = Path(__file__).parents[2]
+X = {"x": katib.search.double(0.25, 1, step=0.25)}
+
+
+@pytest.fixture
+def tune(tmp_path: Path) -> Callable[..., katib.TuneResult]:
+    """`katib.tune` in a directory of the test: quiet, small, and the same on every run."""
+
+    def call(function: Callable[..., Any], parameters: Mapping[str, Any], **options: Any) -> katib.TuneResult:
+        usual = {"max_trials": 3, "parallel": 3, "algorithm": "random", "settings": {"random_state": 1}}
+        return katib.tune(function, parameters, **{**usual, "data_dir": tmp_path, "verbose": False, **options})
+
+    return call
+
+
+def values(trials: tuple[TrialResult, ...]) -> list[float | None]:
+    return [trial.value for trial in trials]
+
+
+def test_the_best_arguments_of_a_function_are_found(tune: Callable[..., katib.TuneResult]) -> None:
+    offset = 2
+
+    def loss(x: float, layers: int, act: tuple[int, ...] | None, width: float, *, scale: int) -> float:
+        assert isinstance(layers, int)
+        assert act is None or isinstance(act, tuple)
+        assert width in (0.5, 8)
+        return x * scale + offset
+
+    result = tune(
+        loss,
+        {
+            **X,
+            "layers": katib.search.int(1, 100, log=True),
+            "act": katib.search.categorical([None, (8, 4)]),
+            "width": katib.search.discrete([0.5, 8]),
+            "scale": 10,
+        },
+        max_trials=4,
+    )
+
+    assert result.reason == "Experiment has succeeded because max trial count has reached"
+    assert result.best.value == min(t.value for t in result.trials if t.value is not None)
+    assert [t.value for t in result.trials] == [10 * t.parameters["x"] + 2 for t in result.trials]
+    assert set(result.best.parameters) == {"x", "layers", "act", "width"}
+    assert {t.state for t in result.trials} == {"Succeeded"}
+
+
+def test_a_lambda_of_one_mapping_with_awkward_names(tune: Callable[..., katib.TuneResult]) -> None:
+    result = tune(lambda c: c["lr-max"] + c["a.b"], {"lr-max": X["x"], "a.b": X["x"]}, max_trials=2)
+
+    assert [t.value for t in result.trials] == [sum(t.parameters.values()) for t in result.trials]
+
+
+def test_a_function_may_report_itself_or_return_a_mapping(tune: Callable[..., katib.TuneResult]) -> None:
+    def curve(x: float) -> dict[str, float] | None:
+        for step in range(3):
+            katib.report(loss=x - step, accuracy=1)
+        return {"loss": x - 3} if x > 0.5 else None
+
+    result = tune(curve, X, objective="loss", additional_metrics=["accuracy"])
+
+    assert values(result.trials) == [t.parameters["x"] - (3 if t.parameters["x"] > 0.5 else 2) for t in result.trials]
+
+
+def test_the_goal_ends_the_search(tune: Callable[..., katib.TuneResult]) -> None:
+    result = tune(lambda x: x, X, direction="maximize", goal=0.25, max_trials=50, parallel=1)
+
+    assert result.reason == "Experiment has succeeded because Objective goal has reached"
+    assert len(result.trials) == 1
+
+
+def test_hopeless_trials_are_stopped_early(tune: Callable[..., katib.TuneResult]) -> None:
+    def curve(x: float, base: float) -> None:
+        import time
+
+        for _ in range(200):
+            katib.report(loss=base + x)
+            time.sleep(0.01 if base else 0)
+
+    def by_order(marks: Any) -> Callable[[float], None]:
+        def loss(x: float) -> None:
+            first = len(list(marks.iterdir())) < 2
+            (marks / os.urandom(4).hex()).touch()
+            curve(x, 0 if first else 100)
+
+        return loss
+
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as marks:
+        result = tune(
+            by_order(Path(marks)),
+            X,
+            objective="loss",
+            max_trials=4,
+            parallel=1,
+            early_stopping="medianstop",
+            early_stopping_settings={"min_trials_required": 2, "start_step": 5},
+        )
+
+    assert [t.state for t in result.trials] == ["Succeeded", "Succeeded", "EarlyStopped", "EarlyStopped"]
+    assert result.trials[2].value is not None
+
+
+def test_the_same_name_goes_further_when_the_budget_is_raised(tune: Callable[..., katib.TuneResult]) -> None:
+    first = tune(lambda x: x, X, name="mine", max_trials=2)
+    same = tune(lambda x: x, X, name="mine", max_trials=2)
+    more = tune(lambda x: x + 100, X, name="mine", max_trials=3)
+
+    assert same == first
+    assert more.trials[:2] == first.trials
+    assert (more.trials[2].value or 0) > 100
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        pytest.param({"max_failed": 1}, "max failed count has reached", id="by too many failures"),
+        pytest.param({}, "none of 3 trials brought a value", id="every trial"),
+    ],
+)
+def test_a_function_that_raises_is_explained_by_its_last_words(
+    tune: Callable[..., katib.TuneResult], options: dict[str, Any], words: str
+) -> None:
+    def broken(x: float) -> float:
+        raise ValueError(f"the data set is missing, x is a {type(x).__name__}")
+
+    with pytest.raises(katib.TuneError, match=words) as caught:
+        tune(broken, X, name="bad", **options)
+
+    assert "ValueError: the data set is missing, x is a float" in str(caught.value)
+    assert "bad-" in str(caught.value)
+
+
+def test_a_function_that_reports_something_else_is_explained(tune: Callable[..., katib.TuneResult]) -> None:
+    with pytest.raises(katib.TuneError, match="Metrics are not available") as caught:
+        tune(lambda x: {"accuracy": x}, X, objective="loss", max_trials=1)
+
+    assert "loss" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("space", "options", "words"),
+    [
+        pytest.param({"x": katib.search.double(2, 1)}, {}, "2 is above max 1; swap the bounds", id="bounds"),
+        pytest.param({"x": katib.search.double(0, 1, log=True)}, {}, "feasibleSpace.min", id="log of zero"),
+        pytest.param({"x": katib.search.categorical([])}, {}, "it is empty; give a list", id="no choices"),
+        pytest.param({"x": 1}, {}, "neither parameters nor nasConfig", id="constants only"),
+        pytest.param(X, {"direction": "max"}, "did you mean maximize", id="direction"),
+        pytest.param(X, {"algorithm": "tpee"}, "tpe", id="algorithm"),
+        pytest.param(X, {"name": "../Mine"}, "metadata.name", id="name"),
+        pytest.param(X, {"settings": {"seed": 1}}, "seed", id="setting"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_before_anything_runs(
+    tune: Callable[..., katib.TuneResult],
+    space: dict[str, Any],
+    options: dict[str, Any],
+    words: str,
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(InvalidError, match=words):
+        tune(lambda x: x, space, **options)
+
+    assert not (tmp_path / "functions").exists()
+    assert not list((tmp_path / "trials").iterdir())
+
+
+# --- scripts ----------------------------------------------------------------------------------------------------------
+
+GUARDED = """
+    import helper, katib
+
+    def loss(x):
+        return helper.twice(x)
+
+    if __name__ == "__main__":
+        print("script", flush=True)
+        result = katib.tune(loss, {"x": katib.search.int(1, 4)}, algorithm="grid", parallel=2, max_trials=4, name="s")
+        print(result.best.parameters)
+"""
+PLAIN = """
+    import helper, katib
+    print("script", flush=True)
+    space = {"x": katib.search.int(1, 4)}
+    result = katib.tune(helper.twice, space, algorithm="grid", parallel=2, max_trials=4, name="s")
+    print(result.best.parameters)
+"""
+HELPER = "FACTOR = 2\n\ndef twice(x):\n    return FACTOR * x\n"
+
+
+def script(directory: Path, text: str, **env: str) -> subprocess.Popen[str]:
+    (directory / "helper.py").write_text(HELPER)
+    (directory / "script.py").write_text(textwrap.dedent(text))
+    elsewhere = directory / "elsewhere"
+    elsewhere.mkdir(exist_ok=True)
+    return subprocess.Popen(
+        [sys.executable, "../script.py"],
+        cwd=elsewhere,
+        env=environment(**env),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("text", [GUARDED, PLAIN], ids=["with a main guard", "plain"])
+def test_a_script_is_run_once_and_its_trials_do_not_run_it_again(text: str, tmp_path: Path) -> None:
+    process = script(tmp_path, text)
+    output, _ = process.communicate(timeout=60)
+
+    assert process.returncode == 0, output
+    assert output.splitlines().count("script") == 1
+    assert output.splitlines()[-1] == "{'x': 1}"
+    logs = list((tmp_path / "elsewhere" / ".katib" / "trials").rglob("*.log"))
+    assert sorted(log.read_text() for log in logs) == [f"objective={2.0 * x}\n" for x in range(1, 5)]
+
+
+def test_running_a_script_again_shows_the_same_result(tmp_path: Path) -> None:
+    first, _ = script(tmp_path, GUARDED).communicate(timeout=60)
+    again, _ = script(tmp_path, GUARDED).communicate(timeout=60)
+
+    assert first.splitlines()[-1] == again.splitlines()[-1] == "{'x': 1}"
+    assert len(list((tmp_path / "elsewhere" / ".katib" / "trials").rglob("*.log"))) == 4
+
+
+def test_an_interrupt_leaves_nothing_running_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    text = """
+        import sys, time, katib
+
+        def loss(x, slow):
+            print("started", flush=True)
+            if slow:
+                time.sleep(60)
+            return x
+
+        slow = len(sys.argv) == 1 and __import__("os").environ.get("SLOW")
+        result = katib.tune(
+            loss, {"x": katib.search.int(1, 4), "slow": slow}, algorithm="grid", parallel=2, max_trials=2, name="s"
+        )
+        print(len(result.trials))
+    """
+    mark = f"test-{os.urandom(8).hex()}"
+    process = script(tmp_path, text, TEST_MARKER=mark, SLOW="1")
+    trials = tmp_path / "elsewhere" / ".katib" / "trials"
+    eventually(lambda: sum("started" in p.read_text() for p in trials.rglob("*.log")) == 2, 30)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=30)
+
+    assert process.returncode != 0
+    assert "KeyboardInterrupt" in output
+    eventually(lambda: not marked_processes(f"TEST_MARKER={mark}"), 10)
+
+    process = script(tmp_path, text)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, output
+    assert output.splitlines()[-1] == "2"
+
+
+# --- examples ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_the_example_of_a_function_finds_a_good_forest(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn")
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "python" / "tune_function.py"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("best accuracy 0.9"), last

@@ -1,0 +1,134 @@
+"""A function on its way to the trial's process, and how it is called there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from katib.sdk import search
+from katib.sdk.payload import Payload, takes_mapping
+from katib.sdk.trial import main
+
+SPACE = {"lr": search.double(0, 1), "act": search.categorical(["relu", None])}
+
+
+def payload(function: Callable[..., Any], **more: Any) -> Payload:
+    return Payload(function, more.pop("parameters", SPACE), more, "loss")
+
+
+def run(function: Callable[..., Any], directory: Path, *words: str, **more: Any) -> None:
+    """Run a trial of a function in this process."""
+    path = directory / "f.pickle"
+    payload(function, **more).save(path)
+    main([str(path), *words])
+
+
+@pytest.mark.parametrize(
+    ("function", "wants"),
+    [
+        pytest.param(lambda lr, act: 0, False, id="by name"),
+        pytest.param(lambda **kw: 0, False, id="any names"),
+        pytest.param(lambda lr, act, more=1: 0, False, id="with a default"),
+        pytest.param(lambda config: 0, True, id="one mapping"),
+    ],
+)
+def test_a_function_is_called_as_its_signature_asks(function: Callable[..., Any], *, wants: bool) -> None:
+    assert takes_mapping(function, SPACE) is wants
+
+
+def test_a_function_that_fits_neither_way_is_refused_with_its_signature() -> None:
+    def train(alpha: float, beta: float) -> float:
+        return alpha + beta
+
+    with pytest.raises(TypeError, match=r"train\(alpha.*must take lr, act by name, or one mapping"):
+        takes_mapping(train, SPACE)
+
+
+def test_a_function_without_signature_is_refused() -> None:
+    with pytest.raises(TypeError, match="max does not say which arguments it takes"):
+        takes_mapping(max, SPACE)
+
+
+@pytest.mark.parametrize(
+    ("result", "printed"),
+    [
+        pytest.param(0.5, "loss=0.5\n", id="number"),
+        pytest.param(3, "loss=3.0\n", id="whole number"),
+        pytest.param({"loss": 1, "acc": 0.25}, "loss=1.0 acc=0.25\n", id="mapping"),
+        pytest.param(float("nan"), "loss=nan\n", id="nan"),
+        pytest.param(None, "", id="nothing"),
+    ],
+)
+def test_what_a_function_returns_is_reported(
+    result: Any, printed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(lambda lr, act: result, tmp_path, "lr=0.5", "act=relu")
+
+    assert capsys.readouterr().out == printed
+
+
+def test_any_other_result_is_an_error_that_says_what_to_return(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="returned str; return a number, a mapping of metrics, or None"):
+        run(lambda lr, act: "good", tmp_path, "lr=0.5", "act=relu")
+
+
+def test_arguments_have_their_types_and_constants_come_along(tmp_path: Path) -> None:
+    def check(lr: float, act: str | None, data: list[int]) -> None:
+        assert (lr, act, data) == (0.5, None, [1, 2])
+
+    run(check, tmp_path, "lr=0.5", "act=None", data=[1, 2])
+
+
+@pytest.mark.parametrize("name", ["lr-max", "a.b", "a=b", "a b", "--x"])
+def test_names_may_be_awkward(name: str, tmp_path: Path) -> None:
+    def check(config: Mapping[str, float]) -> None:
+        assert config == {name: 0.25}
+
+    made = payload(check, parameters={name: search.double(0, 1)})
+    run(check, tmp_path, *made.words(lambda _name: "0.25"), parameters={name: search.double(0, 1)})
+
+
+def test_a_choice_may_contain_an_equals_sign(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    space = {"flag": search.categorical(["a=1", "flag=2"])}
+    run(lambda flag: 0 if flag == "flag=2" else 1, tmp_path, "flag=flag=2", parameters=space)
+
+    assert capsys.readouterr().out == "loss=0.0\n"
+
+
+def test_saving_again_replaces_the_function_and_leaves_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "functions" / "f.pickle"
+    payload(lambda lr, act: 1).save(path)
+    payload(lambda lr, act: 2).save(path)
+
+    assert Payload.load(path).function(0, 0) == 2
+    assert [p.name for p in path.parent.iterdir()] == ["f.pickle"]
+
+
+def test_a_trial_starts_without_importing_an_engine() -> None:
+    """A trial may last a tenth of a second; what it imports is paid by each."""
+    code = "import sys, katib.sdk.trial; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+
+    assert not loaded & {
+        "katib.engine",
+        "katib.sdk.tuning",
+        "katib.api.types",
+        "pydantic",
+        "sqlalchemy",
+        "grpc",
+        "click",
+    }
+
+
+def test_report_prints_all_metrics_in_one_line_at_full_precision(capsys: pytest.CaptureFixture[str]) -> None:
+    import katib
+
+    katib.report(loss=0.1 + 0.2, acc=1)
+
+    assert capsys.readouterr().out == "loss=0.30000000000000004 acc=1.0\n"
