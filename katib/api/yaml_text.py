@@ -78,7 +78,7 @@ def parse_yaml(text: str | bytes, source: str) -> list[YamlDocument]:
     try:
         return [document for document in _Reader(loader, source).documents() if document.data is not None]
     except yaml.MarkedYAMLError as error:
-        raise _syntax_error(error, source, text) from error
+        raise _syntax_error(error, source, decoded) from error
     except yaml.YAMLError as error:
         raise _invalid(source, _one_line(error), "write YAML", "file-syntax") from error
     finally:

@@ -80,7 +80,7 @@ def connection(function: F) -> F:
     return function
 
 
-class PlainName(click.ParamType):
+class PlainName(click.ParamType[str]):
     """A name as it is, or as `-o name` prints it: `trial/NAME`, `experiment/NAME`."""
 
     name = "name"
