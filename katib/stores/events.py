@@ -95,6 +95,7 @@ class EventLog:
         self._clock = clock
         self._waiting: dict[tuple[EventSubject, str, str], StoredEvent] = {}
         self._changed = threading.Condition()
+        self._writing = threading.Lock()  # who reads or forgets waits for a batch that is on its way
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
         database.upgrade("events", SCHEMA_VERSION, _migrate)
@@ -150,14 +151,17 @@ class EventLog:
 
     def forget(self, namespace: str, experiment: str) -> None:
         """Remove the events of an experiment that is deleted, and of all that belonged to it."""
-        with self._changed:
-            gone = [key for key in self._waiting if (key[0].namespace, key[0].experiment) == (namespace, experiment)]
-            for key in gone:
-                del self._waiting[key]
-        with self._database.write() as connection:
-            connection.execute(
-                delete(_events).where(_events.c.namespace == namespace, _events.c.experiment == experiment)
-            )
+        with self._writing:
+            with self._changed:
+                mine = [
+                    key for key in self._waiting if (key[0].namespace, key[0].experiment) == (namespace, experiment)
+                ]
+                for key in mine:
+                    del self._waiting[key]
+            with self._database.write() as connection:
+                connection.execute(
+                    delete(_events).where(_events.c.namespace == namespace, _events.c.experiment == experiment)
+                )
 
     def _unwritten(self, subject: EventSubject) -> list[StoredEvent]:
         """Return the events of an object that the database has not taken, as while its disk is full."""
@@ -175,15 +179,16 @@ class EventLog:
             self._flush()
 
     def _flush(self) -> None:
-        with self._changed:
-            batch, self._waiting = list(self._waiting.values()), {}
-        if not batch:
-            return
-        try:
-            with self._database.write() as connection:
-                _store(connection, batch)
-        except KatibError:
-            self._put_back(batch)
+        with self._writing:
+            with self._changed:
+                batch, self._waiting = list(self._waiting.values()), {}
+            if not batch:
+                return
+            try:
+                with self._database.write() as connection:
+                    _store(connection, batch)
+            except KatibError:
+                self._put_back(batch)
 
     def _put_back(self, batch: Sequence[StoredEvent]) -> None:
         with self._changed:
