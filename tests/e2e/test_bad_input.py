@@ -141,8 +141,8 @@ EXPERIMENTS = {
     "trial parameter without placeholder": (
         an_experiment(command="echo 1"),
         (
-            "spec.trialTemplate.trialParameters[0].name: ${trialParameters.learningRate} does not occur in the template; "
-            "use it there, or remove the trial parameter"
+            "spec.trialTemplate.trialParameters[0].name: ${trialParameters.learningRate} does not occur in the template"
+            "; use it there, or remove the trial parameter"
         ),
     ),
     "parameter without placeholder": (
@@ -159,8 +159,8 @@ EXPERIMENTS = {
     "no command": (
         with_container(args=["${trialParameters.learningRate}"]),
         (
-            f"{CONTAINER}.command: it is missing, and the entry point of the image is unknown because images are not run "
-            "here; give the command with its full path or name"
+            f"{CONTAINER}.command: it is missing, and the entry point of the image is unknown because images are not "
+            "run here; give the command with its full path or name"
         ),
     ),
     "no such program": (
@@ -287,8 +287,8 @@ ARGUMENTS = {
     "beyond this machine": (
         ["serve", "--host", "0.0.0.0"],
         (
-            "--host: 0.0.0.0 can be reached from other machines, and an experiment runs commands on this one; set a token "
-            "with --token or KATIB_TOKEN, or listen on 127.0.0.1"
+            "--host: 0.0.0.0 can be reached from other machines, and an experiment runs commands on this one; set a "
+            "token with --token or KATIB_TOKEN, or listen on 127.0.0.1"
         ),
     ),
     "server address": (
@@ -313,25 +313,25 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (
         2,
         (
-            f"error: --port: port {port} on 127.0.0.1 is in use by another program; stop it, or choose another port, such "
-            "as --port 0 for a free one\n"
+            f"error: --port: port {port} on 127.0.0.1 is in use by another program; stop it, or choose another port, "
+            "such as --port 0 for a free one\n"
         ),
     )
 
 
 def test_a_file_that_changed_too_much_is_refused_with_what_changed(tmp_path: Path) -> None:
-    def write(high: str) -> None:
+    def write(high: str, trials: int) -> None:
         raw = an_experiment(
-            maxTrialCount=1,
+            maxTrialCount=trials,
             parallelTrialCount=1,
             resumePolicy="LongRunning",
             parameters=[a_double("lr", high=high)],
         )
         (tmp_path / "x.yaml").write_text(yaml.safe_dump(raw))
 
-    write("0.1")
+    write("0.1", 1)
     assert katib("run", "x.yaml", "-q", cwd=tmp_path).returncode == 0
-    write("9")
+    write("9", 2)
 
     done = katib("run", "x.yaml", cwd=tmp_path)
 

@@ -1,0 +1,369 @@
+"""Trials that behave badly, through the command line and with real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.support.cli import KATIB, ServerProcess, a_server, environment, katib, katib_json, marked_processes, rows
+from tests.support.experiments import a_job, a_template, an_experiment
+from tests.support.stores import eventually
+
+LR = "# ${trialParameters.learningRate}"
+
+
+def one_trial(command: str, *, job: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    """Return an experiment of one trial that is never retried."""
+    job_spec = {"backoffLimit": 0} if job is None else job
+    template = a_template(trialSpec=a_job(f"{command}\n{LR}", **job_spec))
+    return an_experiment(**{"trialTemplate": template, "maxTrialCount": 1, "parallelTrialCount": 1, **spec})
+
+
+def containers(*items: dict[str, Any], **pod_spec: Any) -> dict[str, Any]:
+    """Return an experiment of one trial with these containers."""
+    job = a_job(backoffLimit=0)
+    job["spec"]["template"]["spec"].update(containers=list(items), **pod_spec)
+    return one_trial("", trialTemplate=a_template(trialSpec=job))
+
+
+def a_container(command: str, name: str = "training", **fields: Any) -> dict[str, Any]:
+    return {"name": name, "image": "busybox", "command": ["sh", "-c", f"{command}\n{LR}"], **fields}
+
+
+def run(directory: Path, *documents: dict[str, Any], timeout: float = 60.0, **env: str) -> tuple[int, str]:
+    """Run an experiment to its end; return the exit code and what was printed."""
+    (directory / "x.yaml").write_text(yaml.safe_dump_all(documents))
+    done = katib("run", "x.yaml", cwd=directory, timeout=timeout, **env)
+    assert "Traceback" not in done.stdout + done.stderr
+    return done.returncode, done.stdout + done.stderr
+
+
+def trials(directory: Path, *more: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = katib_json("trials", "demo", *more, cwd=directory)["items"]
+    return found
+
+
+def readings(directory: Path) -> list[str]:
+    """Return the stored values in the order in which they were stored."""
+    return [value for (value,) in rows(directory / ".katib", "select value from observation_logs order by id")]
+
+
+def last_condition(trial: dict[str, Any]) -> dict[str, Any]:
+    true = [c for c in trial["status"]["conditions"] if c["status"] == "True"]
+    last: dict[str, Any] = true[-1]
+    return last
+
+
+OUTPUTS = {
+    "binary junk": ("head -c 300000 /dev/urandom; echo; echo loss=0.5", ["0.5"]),
+    "no newline at the end": ("printf 'loss=0.7\\nloss=0.5'", ["0.7", "0.5"]),
+    "closes its output early": ("echo loss=0.5; exec >&- 2>&-; sleep 0.3", ["0.5"]),
+    "a line of 100 MB": ("head -c 100000000 /dev/zero | tr '\\0' x; echo; echo loss=0.5", ["0.5"]),
+    "carriage returns": ("printf 'step 1\\rstep 2\\rloss=0.5\\r\\n'", ["0.5"]),
+}
+
+
+@pytest.mark.parametrize(("command", "values"), OUTPUTS.values(), ids=OUTPUTS)
+def test_metrics_are_found_in_output_that(tmp_path: Path, command: str, values: list[str]) -> None:
+    code, printed = run(tmp_path, one_trial(command))
+
+    assert code == 0, printed
+    assert readings(tmp_path) == values
+
+
+@pytest.mark.slow
+def test_ten_million_lines_are_read_with_flat_memory(tmp_path: Path) -> None:
+    with a_server(tmp_path) as server:
+        assert server.process is not None
+        apply(server, one_trial("yes | head -10000000; echo loss=0.5"))
+        began = time.monotonic()
+        eventually(lambda: state(server) == "Succeeded", 60)
+        seconds = time.monotonic() - began
+        peak_kb = next(
+            int(line.split()[1])
+            for line in Path(f"/proc/{server.process.pid}/status").read_text().splitlines()
+            if line.startswith("VmHWM")
+        )
+
+    assert readings(tmp_path) == ["0.5"]
+    assert seconds < 30
+    assert peak_kb < 300_000
+
+
+def test_nan_and_infinity_are_kept_and_never_the_best(tmp_path: Path) -> None:
+    values = "case $((0x$(printf %s ${trialParameters.learningRate} | md5sum | cut -c1-4) % 3)) in "
+    command = f"{values} 0) echo loss=nan;; 1) echo loss=-inf;; 2) echo loss=0.5;; esac"
+    raw = an_experiment(command=command, maxTrialCount=12, parallelTrialCount=4)
+    raw["spec"]["algorithm"] = {
+        "algorithmName": "tpe",
+        "algorithmSettings": [{"name": "random_state", "value": "1"}, {"name": "n_startup_trials", "value": "3"}],
+    }
+
+    code, printed = run(tmp_path, raw)
+
+    assert code == 0, printed
+    assert {v.lower() for v in readings(tmp_path)} == {"nan", "-inf", "0.5"}
+    assert len(trials(tmp_path)) == 12
+    best = katib_json("best", "demo", cwd=tmp_path)
+    assert best["status"]["observation"]["metrics"][0]["min"] == "0.5"
+
+
+def test_a_daemon_of_a_trial_does_not_outlive_it(tmp_path: Path) -> None:
+    command = "(setsid sh -c 'sleep 300 & echo $! > daemon; wait' >/dev/null 2>&1 &) ; sleep 0.3; echo loss=0.5"
+    marker = f"test-{os.urandom(8).hex()}"
+
+    code, printed = run(tmp_path, one_trial(command), TEST_MARKER=marker)
+
+    assert code == 0, printed
+    assert not marked_processes(f"TEST_MARKER={marker}")
+
+
+# As in Kubernetes, `$$` in a command is one `$`.
+FAILURES = {
+    "exits with 3": ("echo loss=1; exit 3", 'container "training"', "exited with 3"),
+    "exits by a signal": ("kill -SEGV $$$$; sleep 5", 'container "training"', "SIGSEGV"),
+    "prints another name": ("echo Loss: 0.21; seq 2", "3 lines, none matched", 'nearest: "Loss: 0.21"'),
+    "prints nothing": ("true", "Metrics are not available", "loss"),
+}
+
+
+@pytest.mark.parametrize(("command", "what", "why"), FAILURES.values(), ids=FAILURES)
+def test_the_message_says_why_a_trial_was_lost_that(tmp_path: Path, command: str, what: str, why: str) -> None:
+    code, printed = run(tmp_path, one_trial(command, maxFailedTrialCount=0))
+
+    assert code == 1, printed
+    message = last_condition(trials(tmp_path)[0])["message"]
+    assert what in message
+    assert why in message
+    assert message in printed
+
+
+def test_a_failing_container_is_tried_again_as_often_as_the_job_says(tmp_path: Path) -> None:
+    command = f"echo x >> {tmp_path}/tries; test $(wc -l < {tmp_path}/tries) = 2 && echo loss=0.5"
+
+    code, printed = run(tmp_path, one_trial(command, job={"backoffLimit": 1}), timeout=40)
+
+    assert code == 0, printed
+    assert readings(tmp_path) == ["0.5"]
+
+
+def test_a_trial_past_its_deadline_fails_and_says_so(tmp_path: Path) -> None:
+    raw = one_trial("echo loss=1; sleep 60", job={"activeDeadlineSeconds": 1}, maxFailedTrialCount=0)
+
+    code, printed = run(tmp_path, raw)
+
+    assert code == 1, printed
+    assert "DeadlineExceeded" in last_condition(trials(tmp_path)[0])["message"]
+
+
+def test_containers_run_side_by_side_after_the_init_containers(tmp_path: Path) -> None:
+    raw = containers(
+        a_container(f"cat {tmp_path}/init; until test -e {tmp_path}/side; do sleep 0.01; done; echo loss=0.5"),
+        a_container(f"touch {tmp_path}/side; echo loss=9", name="side"),
+        initContainers=[a_container(f"echo prepared > {tmp_path}/init", name="init")],
+    )
+
+    code, printed = run(tmp_path, raw)
+
+    assert code == 0, printed
+    assert readings(tmp_path) == ["0.5"]
+    assert "prepared" in katib("logs", trials(tmp_path)[0]["metadata"]["name"], cwd=tmp_path).stdout
+
+
+def test_environment_comes_from_objects_of_the_same_file_and_from_the_pod(tmp_path: Path) -> None:
+    env = [
+        {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "settings", "key": "a"}}},
+        {"name": "B", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "b"}}},
+        {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+    ]
+    raw = containers(a_container('test -n "$POD" && echo loss=0.$A$B', env=env))
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"a": "12"}}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"}, "stringData": {"b": "34"}}
+
+    code, printed = run(tmp_path, config_map, secret, raw)
+
+    assert code == 0, printed
+    assert readings(tmp_path) == ["0.1234"]
+
+
+@pytest.mark.parametrize("form", ["TEXT", "JSON"])
+def test_metrics_files_of_parallel_trials_do_not_mix(tmp_path: Path, form: str) -> None:
+    line = "loss=%s\\n" if form == "TEXT" else '{"loss": "%s"}\\n'
+    command = (
+        f"for i in 1 2; do printf '{line}' ${{trialParameters.learningRate}} >> /katib-e2e/mnist.log; sleep 0.2; done"
+    )
+    collector = {
+        "collector": {"kind": "File"},
+        "source": {"fileSystemPath": {"path": "/katib-e2e/mnist.log", "kind": "File", "format": form}},
+    }
+    raw = an_experiment(command=command, maxTrialCount=2, parallelTrialCount=2, metricsCollectorSpec=collector)
+
+    code, printed = run(tmp_path, raw)
+
+    assert code == 0, printed
+    assert not Path("/katib-e2e").exists()
+    stored = rows(tmp_path / ".katib", "select trial_name, value from observation_logs")
+    expected = {t["metadata"]["name"]: t["spec"]["parameterAssignments"][0]["value"] for t in trials(tmp_path)}
+    assert sorted(stored) == sorted([*expected.items(), *expected.items()])
+
+
+def test_a_hopeless_trial_is_stopped_early_and_keeps_its_observation(tmp_path: Path) -> None:
+    # Trials are told apart by a counter: the first two are good, the third is bad and would never end.
+    command = (
+        f"mkdir {tmp_path}/1 2>/dev/null || mkdir {tmp_path}/2 2>/dev/null || bad=1; "
+        "if test $bad; then echo loss=9; echo loss=9; trap '' TERM; sleep 60; sleep 60; "
+        "else for i in 1 2 3; do echo loss=0.$i; sleep 0.02; done; fi"
+    )
+    stopping = {
+        "algorithmName": "medianstop",
+        "algorithmSettings": [{"name": "min_trials_required", "value": "2"}, {"name": "start_step", "value": "1"}],
+    }
+    raw = one_trial(command, maxTrialCount=3, earlyStopping=stopping)
+    raw["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 1
+    marker = f"test-{os.urandom(8).hex()}"
+
+    code, printed = run(tmp_path, raw, TEST_MARKER=marker)
+
+    assert code == 0, printed
+    stopped = trials(tmp_path)[-1]
+    assert last_condition(stopped)["type"] == "EarlyStopped"
+    assert stopped["status"]["observation"]["metrics"][0]["latest"] == "9"
+    assert not marked_processes(f"TEST_MARKER={marker}")
+
+
+GOAL = {"type": "minimize", "objectiveMetricName": "loss", "goal": 0.5}
+
+
+def racing(directory: Path, slow: str) -> dict[str, Any]:
+    """Return an experiment of two trials: one reaches the goal while the other runs."""
+    command = f"if mkdir {directory}/first 2>/dev/null; then {slow}; else sleep 0.3; echo loss=0.1; fi"
+    return one_trial(command, maxTrialCount=2, parallelTrialCount=2, objective=GOAL)
+
+
+def test_reaching_the_goal_stops_what_still_runs(tmp_path: Path) -> None:
+    code, printed = run(tmp_path, racing(tmp_path, "sleep 60"))
+
+    assert code == 0, printed
+    assert sorted(last_condition(t)["type"] for t in trials(tmp_path)) == ["Killed", "Succeeded"]
+
+
+def test_what_still_runs_may_finish_when_the_experiment_says_so(tmp_path: Path) -> None:
+    raw = racing(tmp_path, "sleep 1; echo loss=7")
+    raw["metadata"]["annotations"] = {"katib.kubeflow.org/running-trials-on-completion": "finish"}
+
+    code, printed = run(tmp_path, raw)
+
+    assert code == 0, printed
+    assert sorted(readings(tmp_path)) == ["0.1", "7"]
+    assert {last_condition(t)["type"] for t in trials(tmp_path)} == {"Succeeded"}
+
+
+def test_requests_for_resources_limit_how_many_run_at_once(tmp_path: Path) -> None:
+    busy = f"mkdir {tmp_path}/busy || echo together >> {tmp_path}/clash; sleep 0.1; rmdir {tmp_path}/busy"
+    job = a_job(f"{busy}; echo loss=1; {LR}", backoffLimit=0)
+    cpus = len(os.sched_getaffinity(0))
+    job["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": str(cpus)}}
+
+    code, printed = run(tmp_path, an_experiment(trialTemplate=a_template(trialSpec=job), parallelTrialCount=3))
+
+    assert code == 0, printed
+    assert not (tmp_path / "clash").exists()
+
+
+def test_a_suspended_job_does_not_run(tmp_path: Path) -> None:
+    with a_server(tmp_path) as server:
+        apply(server, one_trial(f"touch {tmp_path}/ran; echo loss=1", job={"suspend": True}))
+        eventually(lambda: trials(tmp_path, "--server", server.url), 10)
+        time.sleep(0.5)  # long enough for what must not happen
+        why = katib("why", "demo", "--server", server.url, cwd=tmp_path).stdout
+
+        assert not (tmp_path / "ran").exists()
+        assert "suspend" in why
+
+
+@pytest.mark.parametrize("retain", [True, False], ids=["retained", "not retained"])
+def test_the_job_of_an_ended_trial_stays_only_when_it_is_retained(tmp_path: Path, retain: bool) -> None:
+    template = a_template(f"echo loss=1; {LR}", retain=retain)
+
+    code, printed = run(tmp_path, one_trial("", trialTemplate=template))
+
+    assert code == 0, printed
+    jobs = rows(tmp_path / ".katib", "select name from objects where kind = 'Job'")
+    assert len(jobs) == (1 if retain else 0)
+
+
+def test_a_retained_job_goes_when_its_time_is_over(tmp_path: Path) -> None:
+    job = a_job(f"echo loss=1; {LR}", backoffLimit=0, ttlSecondsAfterFinished=1)
+    with a_server(tmp_path) as server:
+        apply(server, one_trial("", trialTemplate=a_template(trialSpec=job, retain=True)))
+        eventually(lambda: state(server) == "Succeeded", 10)
+        eventually(lambda: not rows(tmp_path / ".katib", "select 1 from objects where kind = 'Job'"), 10)
+
+
+STUBBORN = "trap '' TERM INT; echo loss=1; while :; do sleep 1; done"
+
+
+def stubborn() -> dict[str, Any]:
+    raw = one_trial(STUBBORN)
+    raw["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 1
+    return raw
+
+
+def test_deleting_ends_a_trial_that_ignores_sigterm(tmp_path: Path) -> None:
+    with a_server(tmp_path) as server:
+        apply(server, stubborn())
+        eventually(lambda: any("trap" in c for c in server.descendants()), 10)
+
+        done = katib("delete", "demo", "--server", server.url, cwd=tmp_path)
+
+        assert done.returncode == 0, done.stderr
+        eventually(lambda: not any("trap" in c for c in server.descendants()), 5)
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_ends_a_trial_that_ignores_sigterm(tmp_path: Path, presses: int) -> None:
+    (tmp_path / "x.yaml").write_text(yaml.safe_dump(stubborn()))
+    marker = f"test-{os.urandom(8).hex()}"
+    process = subprocess.Popen(
+        [*KATIB, "run", "x.yaml"],
+        cwd=tmp_path,
+        env=environment(TEST_MARKER=marker),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    eventually(lambda: any("trap" in c for _, c in marked_processes(f"TEST_MARKER={marker}")), 10)
+    for _ in range(presses):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+
+    _, errors = process.communicate(timeout=20)
+
+    assert process.returncode == 130, errors
+    if presses == 1:
+        assert errors.splitlines()[-1] == (
+            "interrupted: 0 of 1 trials of demo are done and kept; `katib run x.yaml` goes on from there"
+        )
+    eventually(lambda: not marked_processes(f"TEST_MARKER={marker}"), 10)
+
+
+def apply(server: ServerProcess, raw: dict[str, Any]) -> None:
+    path = server.directory / f"{raw['metadata']['name']}.yaml"
+    path.write_text(yaml.safe_dump(raw))
+    done = katib("apply", path, "--server", server.url, cwd=server.directory)
+    assert done.returncode == 0, done.stderr
+
+
+def state(server: ServerProcess, name: str = "demo") -> str:
+    """Return the newest condition of an experiment."""
+    raw = katib_json("get", "experiment", name, "--server", server.url, cwd=server.directory)
+    conditions = [c["type"] for c in raw.get("status", {}).get("conditions", []) if c["status"] == "True"]
+    return conditions[-1] if conditions else ""
