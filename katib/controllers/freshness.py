@@ -8,6 +8,7 @@ wakes the controller, so a stale read is simply left alone.
 from __future__ import annotations
 
 from katib.api.types import Resource
+from katib.runtime.objects import Object
 
 
 class Freshness:
@@ -20,9 +21,11 @@ class Freshness:
         """Tell whether this is the object as it was before our last write."""
         return self._replaced.get(obj.metadata.uid) == obj.metadata.resource_version
 
-    def replaced(self, obj: Resource) -> None:
-        """Note that a write replaced this revision."""
-        self._replaced[obj.metadata.uid] = obj.metadata.resource_version
+    def wrote(self, obj: Resource, stored: Object) -> None:
+        """Note that a write replaced this revision, unless it changed nothing: then no event follows it."""
+        version = obj.metadata.resource_version
+        if stored["metadata"]["resourceVersion"] != version:
+            self._replaced[obj.metadata.uid] = version
 
     def forget(self, uid: str) -> None:
         """Forget an object that is gone."""

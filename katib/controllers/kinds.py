@@ -30,6 +30,11 @@ def owned_by(owner: Resource) -> OwnerReference:
     )
 
 
+def is_owned_by(obj: Resource, owner: Resource) -> bool:
+    """Tell whether an object is controlled by this very owner, and not by an earlier one of the same name."""
+    return any(o.controller and o.uid == owner.metadata.uid for o in obj.metadata.owner_references)
+
+
 def controller_key(metadata: ObjectMeta, kind: Kind) -> Key | None:
     """Return the key of the controller of that kind, None when another kind or nobody controls the object."""
     for owner in metadata.owner_references:

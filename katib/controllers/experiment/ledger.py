@@ -11,7 +11,8 @@ from __future__ import annotations
 import heapq
 import itertools
 from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from threading import Lock
@@ -37,12 +38,15 @@ class Tally:
         names: Names by state in order of creation, the newest ones.
         active: Names of all trials that are pending or running.
         best: The trial with the best objective value among those that may be best; None when there is none.
+        owners: Uids of the experiments that control the trials: more than one, or another than the experiment's own,
+            while trials of a deleted experiment of the same name are still going.
     """
 
     counts: Mapping[TrialState, int] = field(default_factory=dict)
     names: Mapping[TrialState, tuple[str, ...]] = field(default_factory=dict)
     active: tuple[str, ...] = ()
     best: Trial | None = None
+    owners: frozenset[str] = frozenset()
 
     @property
     def total(self) -> int:
@@ -68,10 +72,13 @@ class _Account:
     candidates: dict[str, tuple[float, int, Trial]] = field(default_factory=dict)
     ranking: list[tuple[float, int, str]] = field(default_factory=list)
     texts: dict[str, tuple[int, Trial]] = field(default_factory=dict)
+    owners: Counter[str] = field(default_factory=Counter)
 
-    def remove(self, name: str) -> None:
+    def remove(self, trial: Trial) -> None:
+        name = trial.name
         place = self.state.pop(name, None)
         if place is not None:
+            self.owners -= Counter(_owners_of(trial))
             state, order = place
             names = self.by_state[state]
             del names[bisect_left(names, (order, name))]
@@ -81,6 +88,7 @@ class _Account:
     def add(self, trial: Trial, order: int) -> None:
         state = state_of(trial)
         self.state[trial.name] = (state, order)
+        self.owners.update(_owners_of(trial))
         insort(self.by_state.setdefault(state, []), (order, trial.name))
         if state in ELIGIBLE:
             self._enter(trial, order)
@@ -137,6 +145,7 @@ class TrialLedger:
                 names={state: tuple(name for _, name in names[-LISTED_NAMES:]) for state, names in filled.items()},
                 active=tuple(name for state in ACTIVE for _, name in filled.get(state, ())),
                 best=account.best(),
+                owners=frozenset(account.owners),
             )
 
     def _withdraw(self, trial: Trial, *, keeps_order: bool) -> None:
@@ -144,7 +153,7 @@ class TrialLedger:
         account = self._accounts.get(key)
         if account is None:
             return
-        account.remove(trial.name)
+        account.remove(trial)
         if not keeps_order:
             self._order.pop(trial.metadata.uid, None)
         if not account.state:
@@ -154,3 +163,8 @@ class TrialLedger:
 def experiment_of(trial: Trial) -> Key:
     """Return the experiment that a trial belongs to, by its label."""
     return Key(trial.namespace, trial.metadata.labels.get(EXPERIMENT_LABEL, ""))
+
+
+def _owners_of(trial: Trial) -> Iterator[str]:
+    """Yield the uid of the experiment that controls a trial, if one does."""
+    return (owner.uid for owner in trial.metadata.owner_references if owner.controller and owner.kind == "Experiment")

@@ -12,7 +12,7 @@ from katib.controllers.experiment.ledger import TrialLedger
 from katib.controllers.experiment.plan import ExperimentPlan, Observed, is_completed, plan_experiment
 from katib.controllers.experiment.trial_factory import TrialFactory
 from katib.controllers.freshness import Freshness
-from katib.controllers.kinds import owned_by, with_metadata, with_status
+from katib.controllers.kinds import is_owned_by, owned_by, with_metadata, with_status
 from katib.controllers.ports import EventRecorder
 from katib.controllers.suggestion import states
 from katib.controllers.suggestion.plan import waiting_assignments
@@ -63,8 +63,7 @@ class ExperimentReconciler:
                 self._let_go(experiment)
             elif EXPERIMENT_FINALIZER not in experiment.metadata.finalizers:
                 finalizers = (*experiment.metadata.finalizers, EXPERIMENT_FINALIZER)
-                self._store.update(with_metadata(experiment, finalizers=finalizers))
-                self._fresh.replaced(experiment)
+                self._fresh.wrote(experiment, self._store.update(with_metadata(experiment, finalizers=finalizers)))
             else:
                 return self._progress(key, experiment)
         return DONE
@@ -73,9 +72,13 @@ class ExperimentReconciler:
         # The Suggestion first: an assignment leaves it only after its trial is in the cache, so whoever reads in this
         # order sees every assignment in at least one of the two places.
         suggestion = self._suggestions.get(key)
+        if suggestion is not None and not is_owned_by(suggestion, experiment):
+            suggestion = None  # of a deleted experiment of this name; the cache is behind
         with self._trials.reading():
             tally = self._ledger.tally(key)
             waiting = waiting_assignments(suggestion, TakenNames(self._trials, key.namespace))
+        if not tally.owners <= {experiment.metadata.uid}:
+            return DONE  # trials of a deleted experiment of this name are still going; the end of the last wakes us
         seen = Observed(experiment, suggestion, tally, waiting, self._template_error(experiment), now=self._clock.now())
         plan = plan_experiment(seen)
         try:
@@ -120,9 +123,8 @@ class ExperimentReconciler:
             wait = self._written_at.get(uid, 0.0) + SUMMARY_INTERVAL_SECONDS - now
             if wait > 0:
                 return Result(wait)
-        self._store.update_status(with_status(experiment, plan.status))
+        self._fresh.wrote(experiment, self._store.update_status(with_status(experiment, plan.status)))
         self._written_at[uid] = now
-        self._fresh.replaced(experiment)
         self._announce(experiment, plan)
         return DONE
 

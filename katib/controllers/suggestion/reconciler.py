@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from katib.api.conditions import Conditions, is_true
 from katib.api.types import Experiment, Suggestion, SuggestionCondition, SuggestionStatus, Trial
 from katib.controllers.freshness import Freshness
-from katib.controllers.kinds import key_of, with_status
+from katib.controllers.kinds import is_owned_by, key_of, with_status
 from katib.controllers.ports import EventRecorder, ServiceDirectory, SuggestionService
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion import states
@@ -27,7 +28,7 @@ from katib.controllers.suggestion.plan import (
     waiting_trials,
 )
 from katib.controllers.taken_names import TakenNames
-from katib.errors import InvalidError, KatibError, TerminalError
+from katib.errors import InvalidError, KatibError, NotFoundError, TerminalError
 from katib.runtime.clock import Clock
 from katib.runtime.controller import Result
 from katib.runtime.informer import Informer
@@ -83,7 +84,7 @@ class SuggestionReconciler:
         """Move one Suggestion a step closer to what is asked of it."""
         suggestion = self._suggestions.get(key)
         experiment = self._experiments.get(key)
-        if suggestion is None or experiment is None:
+        if suggestion is None or experiment is None or not is_owned_by(suggestion, experiment):
             self._close(key)
             return Result()
         if self._fresh.is_stale(suggestion):
@@ -101,12 +102,19 @@ class SuggestionReconciler:
         if served is not None:
             self._services.release(served)
 
+    def _serve(self, key: Key, experiment: Experiment) -> None:
+        """Begin or go on; what a deleted experiment of this name asked is not answered to the new one."""
+        served = self._served.get(key)
+        if served is not None and served.metadata.uid != experiment.metadata.uid:
+            self._close(key)
+        self._served[key] = experiment
+
     def _converse(self, key: Key, experiment: Experiment, suggestion: Suggestion) -> Result:
         now = self._clock.now()
         conditions = states.created(suggestion.status.conditions, now)
         start = suggestion.status.start_time or now
         status = suggestion.status.model_copy(update={"conditions": conditions, "start_time": start})
-        self._served[key] = experiment
+        self._serve(key, experiment)
         try:
             client = self._services.service_for(experiment)
         except TerminalError as error:
@@ -137,6 +145,9 @@ class SuggestionReconciler:
         except (KatibError, MalformedReplyError) as error:
             self._calls.finish(seen.key)
             return self._failed_once(seen, stored, status, str(error))
+        except Exception:
+            self._calls.finish(seen.key)  # the next attempt asks anew instead of stumbling over the same answer
+            raise
         self._write(stored, status)
         self._calls.finish(seen.key)
         self._failures.clear(seen.key)
@@ -154,6 +165,9 @@ class SuggestionReconciler:
         asked = next_round(seen.suggestion)
         if asked is None:
             return status
+        under_way = self._calls.purpose_of(seen.key)
+        if isinstance(under_way, Round) and under_way.base == asked.base:
+            asked = under_way  # more or fewer are wanted by now; its answer is as good for that
         future = self._calls.ask(seen.key, asked, lambda: self._start(seen, asked))
         under_way = self._calls.purpose_of(seen.key)
         if not future.done() or not isinstance(under_way, Round) or under_way.base != asked.base:
@@ -210,8 +224,8 @@ class SuggestionReconciler:
 
     def _write(self, stored: Suggestion, status: SuggestionStatus) -> None:
         if status != stored.status:
-            self._store.update_status(with_status(stored, status))
-            self._fresh.replaced(stored)
+            with suppress(NotFoundError):  # it went away meanwhile; the event of that is on its way
+                self._fresh.wrote(stored, self._store.update_status(with_status(stored, status)))
 
 
 def _with_conditions(status: SuggestionStatus, conditions: Conditions) -> SuggestionStatus:

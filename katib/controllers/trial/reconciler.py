@@ -57,8 +57,7 @@ class TrialReconciler:
             if trial.metadata.deletion_timestamp is not None:
                 return self._clean_up(trial)
             if TRIAL_FINALIZER not in trial.metadata.finalizers:
-                self._write_finalizers(trial, present=True)
-                self._fresh.replaced(trial)
+                self._fresh.wrote(trial, self._write_finalizers(trial, present=True))
                 return DONE
             return self._progress(trial)
         return DONE
@@ -95,8 +94,7 @@ class TrialReconciler:
         if plan.create_job and not self._create_job(trial):
             return DONE
         if plan.status != trial.status:
-            self._store.update_status(with_status(trial, plan.status))
-            self._fresh.replaced(trial)
+            self._fresh.wrote(trial, self._store.update_status(with_status(trial, plan.status)))
         if plan.event is not None:
             event = plan.event
             self._events.record(trial, warning=event.warning, reason=event.reason, message=event.message)
@@ -149,7 +147,9 @@ class TrialReconciler:
         self._fresh.forget(trial.metadata.uid)
         return DONE
 
-    def _write_finalizers(self, trial: Trial, *, present: bool) -> None:
+    def _write_finalizers(self, trial: Trial, *, present: bool) -> Object:
         stored = Trial.decode(self._store.get(TRIAL, key_of(trial)))  # the cached one may lack its job
+        if stored.metadata.uid != trial.metadata.uid:
+            raise NotFoundError(f"trial {key_of(trial)} is gone; another has its name")
         others = tuple(f for f in stored.metadata.finalizers if f != TRIAL_FINALIZER)
-        self._store.update(with_metadata(stored, finalizers=(*others, TRIAL_FINALIZER) if present else others))
+        return self._store.update(with_metadata(stored, finalizers=(*others, TRIAL_FINALIZER) if present else others))
