@@ -28,6 +28,7 @@ from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial_states import ACTIVE, state_of
 from katib.database import open_database
 from katib.diagnosis import JobFacts, ServiceFacts
+from katib.engine.claims import claimed
 from katib.engine.diagnosing import Diagnostician
 from katib.engine.events import LoggedEvents
 from katib.engine.layout import Layout
@@ -92,6 +93,7 @@ class Engine:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
+            stack.enter_context(claimed(self._layout.root))
             self._layout.create()
             self._host = HostCapacity.detect()
             self._processes = Processes(self._layout.run)

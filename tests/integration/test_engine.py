@@ -1,0 +1,372 @@
+"""The whole engine in this process, on a directory of its own: real database, services and trial processes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from katib.controllers.settings import ControllerSettings
+from katib.engine import open_engine, open_offline
+from katib.engine.engine import Engine
+from katib.errors import InvalidError, NotFoundError, TerminalError
+from katib.tuning.reading import assignments_of, is_completed, last_condition, name_of, objective_value, state_of
+from katib.tuning.service import Change, Submission, TuningService
+from tests.support.experiments import a_job, a_template, an_experiment
+from tests.support.stores import eventually
+
+NS = "default"
+SLOW = "echo started; sleep 30; echo loss=${trialParameters.learningRate}"
+
+
+@contextmanager
+def working(directory: Path) -> Iterator[TuningService]:
+    with open_engine(directory) as engine:
+        engine.start()
+        yield engine.service
+
+
+def submit(service: TuningService, *documents: dict[str, Any], source: str = "demo.yaml") -> Submission:
+    return service.submit(yaml.safe_dump_all(documents), source=source)
+
+
+def ended(service: TuningService, name: str = "demo", within_seconds: float = 30) -> dict[str, Any]:
+    """Return the experiment once it is over."""
+    for change in service.changes(NS, name, timeout_seconds=within_seconds):
+        if change.object["kind"] == "Experiment" and is_completed(change.object):
+            return change.object
+    raise AssertionError(service.why(NS, name))
+
+
+def printed(service: TuningService, name: str = "demo") -> list[str]:
+    return [b"".join(service.logs(NS, name_of(t))).decode() for t in service.trials(NS, name).items]
+
+
+def count(service: TuningService, state: str, name: str = "demo") -> int:
+    return service.trials(NS, name, states=(state,)).total
+
+
+def test_an_experiment_runs_and_leaves_everything_behind(tmp_path: Path) -> None:
+    with working(tmp_path) as service:
+        assert submit(service, an_experiment(maxTrialCount=5)).outcome == "created"
+        experiment = ended(service)
+        trials = service.trials(NS, "demo").items
+        best = service.best(NS, "demo")
+        losses = [float(objective_value(trial) or "nan") for trial in trials]
+
+        assert last_condition(experiment)["reason"] == "ExperimentMaxTrialsReached"
+        assert [state_of(trial) for trial in trials] == ["Succeeded"] * 5
+        assert losses == [float(assignments_of(trial)["lr"]) for trial in trials]
+        assert best is not None
+        assert float(objective_value(best) or "nan") == min(losses)
+        assert printed(service) == [f"loss={assignments_of(trial)['lr']}\n" for trial in trials]
+        assert "5 trials" in service.why(NS, "demo").verdict
+
+
+def test_stopping_in_the_middle_and_starting_again_finishes_the_budget(tmp_path: Path) -> None:
+    mark = tmp_path / "go"
+    command = f"test -e {mark} || sleep 60; echo loss=${{trialParameters.learningRate}}"
+    with working(tmp_path / "data") as service:
+        submit(service, an_experiment(command=command, maxTrialCount=4))
+        eventually(lambda: count(service, "Running") == 2)
+        first = [name_of(trial) for trial in service.trials(NS, "demo").items]
+    mark.touch()
+    with working(tmp_path / "data") as service:
+        ended(service)
+        trials = service.trials(NS, "demo").items
+        reasons = {event.reason for event in service.events("Experiment", NS, "demo")}
+
+        assert [name_of(trial) for trial in trials][:2] == first
+        assert [state_of(trial) for trial in trials] == ["Succeeded"] * 4
+        assert all(len(service.metrics(NS, name_of(trial))) == 1 for trial in trials)
+        assert "Resumed" in reasons
+
+
+def test_an_engine_may_be_stopped_before_it_was_started_and_twice(tmp_path: Path) -> None:
+    with open_engine(tmp_path) as engine:
+        engine.stop()
+        engine.start()
+        engine.start()
+        engine.stop()
+        engine.stop()
+
+
+def test_two_engines_never_work_on_one_directory(tmp_path: Path) -> None:
+    with working(tmp_path) as service:
+        with pytest.raises(TerminalError, match="another engine of this process"), open_engine(tmp_path):
+            pass
+        submit(service, an_experiment())
+        assert last_condition(ended(service))["type"] == "Succeeded"
+    with open_engine(tmp_path):
+        pass
+
+
+def test_a_configuration_that_is_wrong_is_refused_before_anything_is_opened(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text("algorithms: [{name: mine}]")
+
+    with pytest.raises(InvalidError, match="neither command nor address"):
+        Engine(tmp_path / "data", config)
+    assert not (tmp_path / "data").exists()
+
+
+def test_two_experiments_run_side_by_side_and_do_not_mix(tmp_path: Path) -> None:
+    with working(tmp_path) as service:
+        submit(service, an_experiment(name="one", maxTrialCount=3))
+        submit(service, an_experiment(name="two", maxTrialCount=4, algorithm={"algorithmName": "tpe"}))
+        ended(service, "one")
+        ended(service, "two")
+
+        assert (service.trials(NS, "one").total, service.trials(NS, "two").total) == (3, 4)
+
+
+def test_deleting_ends_running_trials_and_leaves_no_file(tmp_path: Path) -> None:
+    with working(tmp_path) as service:
+        submit(service, an_experiment(command=SLOW))
+        eventually(lambda: sum("started" in text for text in _logs(tmp_path)) == 2)
+        trial = name_of(service.trials(NS, "demo").items[0])
+        service.delete(NS, "demo")
+
+        for name in ("demo", trial):
+            with pytest.raises(NotFoundError):
+                service.why(NS, name)
+        eventually(lambda: not _logs(tmp_path))
+        assert submit(service, an_experiment(maxTrialCount=1, parallelTrialCount=1)).outcome == "created"
+        assert last_condition(ended(service))["type"] == "Succeeded"
+
+
+def _logs(data_dir: Path) -> list[str]:
+    return [path.read_text() for path in (data_dir / "trials").rglob("*.log")]
+
+
+def test_changes_can_be_followed_again_from_any_cursor(tmp_path: Path) -> None:
+    with working(tmp_path) as service:
+        submit(service, an_experiment(maxTrialCount=3))
+        ended(service)
+        changes = list(service.changes(NS, "demo", timeout_seconds=0.2))
+        cursor = next(change.cursor for change in reversed(changes) if change.cursor)
+        submit(service, an_experiment(name="other", maxTrialCount=1, parallelTrialCount=1))
+        ended(service, "other")
+
+        assert list(service.changes(NS, "demo", timeout_seconds=0.2, since=cursor)) == []
+        found = service.changes(NS, "demo", timeout_seconds=10, since=cursor)
+        seen: list[Change] = []
+        reader = threading.Thread(target=lambda: seen.extend(found))
+        reader.start()
+        service.delete(NS, "demo")
+        reader.join(10)
+
+    assert (seen[-1].type, seen[-1].object["kind"]) == ("DELETED", "Experiment")
+    assert {name_of(change.object) for change in seen if change.type == "DELETED"} >= {"demo"}
+
+
+def test_going_on_from_the_cursor_of_each_change_shows_all_later_ones(tmp_path: Path) -> None:
+    with working(tmp_path) as service:
+        submit(service, an_experiment(maxTrialCount=3, parallelTrialCount=1))
+        changes = service.changes(NS, "demo", timeout_seconds=30)
+        seen: list[Change] = []
+        for change in changes:
+            seen.append(change)
+            if change.object["kind"] == "Experiment" and is_completed(change.object):
+                break
+        final = _versions(seen)
+        for i, change in enumerate(seen):
+            if change.cursor:
+                later = list(service.changes(NS, "demo", timeout_seconds=0.05, since=change.cursor))
+                assert _versions([*seen[: i + 1], *later]) == final
+
+
+def _versions(changes: list[Change]) -> dict[str, str]:
+    """Return the newest revision of each object."""
+    return {name_of(change.object): change.object["metadata"]["resourceVersion"] for change in changes}
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome"),
+    [
+        pytest.param({}, "unchanged", id="the same"),
+        pytest.param({"maxTrialCount": 5}, "updated", id="a larger budget"),
+    ],
+)
+def test_a_finished_experiment_goes_on_when_its_budget_is_raised(
+    change: dict[str, Any], outcome: str, tmp_path: Path
+) -> None:
+    raw = an_experiment(resumePolicy="LongRunning", maxTrialCount=2)
+    with working(tmp_path) as service:
+        submit(service, raw)
+        ended(service)
+        again = submit(service, {**raw, "spec": {**raw["spec"], **change}})
+        budget = change.get("maxTrialCount", 2)
+        eventually(lambda: count(service, "Succeeded") == budget)
+
+        assert again.outcome == outcome
+        assert ended(service)["status"]["trials"] == budget
+
+
+def test_a_changed_experiment_is_refused_with_the_change(tmp_path: Path) -> None:
+    with working(tmp_path) as service:
+        submit(service, an_experiment(maxTrialCount=2))
+        with pytest.raises(InvalidError, match="random"):
+            submit(service, an_experiment(maxTrialCount=2, algorithm={"algorithmName": "tpe"}))
+        ended(service)
+
+        assert service.trials(NS, "demo").total == 2
+
+
+def test_validating_stores_nothing_and_submitting_something_broken_neither(tmp_path: Path) -> None:
+    with working(tmp_path) as service:
+        assert service.validate(yaml.safe_dump(an_experiment()), source="demo.yaml")
+        with pytest.raises(InvalidError):
+            submit(service, an_experiment(parallelTrialCount=0))
+
+        assert list(service.experiments()) == []
+
+
+def test_a_directory_is_read_without_an_engine_and_nothing_can_be_changed(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="holds no experiments"):
+        open_offline(tmp_path)
+    with working(tmp_path) as service:
+        submit(service, an_experiment())
+        ended(service)
+        whole = (service.trials(NS, "demo"), service.best(NS, "demo"), printed(service))
+    offline = open_offline(tmp_path)
+
+    assert (offline.trials(NS, "demo"), offline.best(NS, "demo"), printed(offline)) == whole
+    assert offline.events("Experiment", NS, "demo")
+    assert offline.why(NS, "demo").verdict
+    for change in (lambda: offline.delete(NS, "demo"), lambda: submit(offline, an_experiment(name="new"))):
+        with pytest.raises(InvalidError, match="for reading only"):
+            change()
+
+
+def test_a_template_may_come_from_a_config_map_of_the_same_file(tmp_path: Path) -> None:
+    reference = {"configMapName": "templates", "configMapNamespace": NS, "templatePath": "trial.yaml"}
+    config_map = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "templates", "namespace": NS},
+        "data": {"trial.yaml": yaml.safe_dump(a_job())},
+    }
+    conditions = {
+        "successCondition": 'status.conditions.#(type=="Complete")#|#(status=="True")#',
+        "failureCondition": 'status.conditions.#(type=="Failed")#|#(status=="True")#',
+    }
+    template = a_template(trialSpec=None, configMap=reference, **conditions)
+    with working(tmp_path) as service:
+        submit(service, config_map, an_experiment(trialTemplate=template, maxTrialCount=2))
+
+        assert last_condition(ended(service))["reason"] == "ExperimentMaxTrialsReached"
+
+
+def test_a_secret_of_the_file_reaches_the_environment_of_trials(tmp_path: Path) -> None:
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "token"}, "stringData": {"key": "s3cret"}}
+    job = a_job("echo key=$KEY in $KATIB_TRIAL_NAME; echo loss=${trialParameters.learningRate}")
+    source = {"secretKeyRef": {"name": "token", "key": "key"}}
+    job["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "KEY", "valueFrom": source}]
+    with working(tmp_path) as service:
+        submit(
+            service,
+            secret,
+            an_experiment(trialTemplate=a_template(trialSpec=job), maxTrialCount=1, parallelTrialCount=1),
+        )
+        ended(service)
+        trial = name_of(service.trials(NS, "demo").items[0])
+
+        assert f"key=s3cret in {trial}\n" in printed(service)[0]
+
+
+def test_commands_start_in_the_directory_of_the_file(tmp_path: Path) -> None:
+    home = tmp_path / "mine"
+    home.mkdir()
+    (home / "value.txt").write_text("0.125")
+    file = home / "demo.yaml"
+    file.write_text(yaml.safe_dump(an_experiment(command="echo loss=$(cat value.txt)${trialParameters.learningRate}")))
+    with working(tmp_path / "data") as service:
+        service.submit(file.read_text(), source=str(file))
+        ended(service)
+
+        assert all(text.startswith("loss=0.125") for text in printed(service))
+
+
+def test_a_metrics_file_of_each_trial_is_its_own(tmp_path: Path) -> None:
+    collector = {
+        "collector": {"kind": "File"},
+        "source": {"fileSystemPath": {"path": "/var/log/katib/metrics.log", "kind": "File"}},
+    }
+    command = "echo loss=${trialParameters.learningRate} >> /var/log/katib/metrics.log"
+    with working(tmp_path) as service:
+        submit(service, an_experiment(command=command, metricsCollectorSpec=collector))
+        ended(service)
+        trials = service.trials(NS, "demo").items
+
+        assert [objective_value(trial) for trial in trials] == [assignments_of(trial)["lr"] for trial in trials]
+    assert not Path("/var/log/katib/metrics.log").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "state", "words"),
+    [
+        pytest.param("echo oh no; exit 3", "Failed", "exit", id="a failing program"),
+        pytest.param("echo Loss is 0.5", "MetricsUnavailable", "Loss is 0.5", id="a metric of another name"),
+        pytest.param(":", "MetricsUnavailable", "no output", id="no output"),
+    ],
+)
+def test_what_goes_wrong_is_explained_by_the_condition_and_by_why(
+    command: str, state: str, words: str, tmp_path: Path
+) -> None:
+    job = a_job(f"{command}; : ${{trialParameters.learningRate}}", backoffLimit=0)
+    if state == "Failed":
+        job = a_job(f": ${{trialParameters.learningRate}}; {command}", backoffLimit=0)
+    raw = an_experiment(trialTemplate=a_template(trialSpec=job), maxTrialCount=1, parallelTrialCount=1)
+    with working(tmp_path) as service:
+        submit(service, raw)
+        ended(service)
+        (trial,) = service.trials(NS, "demo").items
+        diagnosis = service.why(NS, name_of(trial))
+
+        assert state_of(trial) == state
+        assert words in last_condition(trial)["message"]
+        assert state in str(diagnosis) or words in str(diagnosis)
+
+
+def test_a_trial_without_reports_does_not_wait_longer_than_told(tmp_path: Path) -> None:
+    settings = ControllerSettings(metrics_timeout_seconds=0.1)
+    raw = an_experiment(metricsCollectorSpec={"collector": {"kind": "Push"}}, maxTrialCount=1, parallelTrialCount=1)
+    with Engine(tmp_path, settings=settings) as engine:
+        submit(engine.service, raw)
+        engine.start()
+        ended(engine.service)
+        (trial,) = engine.service.trials(NS, "demo").items
+
+        assert "report_metrics" in last_condition(trial)["message"]
+
+
+def test_the_goal_stops_what_still_runs(tmp_path: Path) -> None:
+    mark = tmp_path / "first"
+    command = f"mkdir {mark} 2>/dev/null && echo loss=0 && exit; sleep 60; echo loss=${{trialParameters.learningRate}}"
+    objective = {"type": "minimize", "objectiveMetricName": "loss", "goal": 0.001}
+    with working(tmp_path / "data") as service:
+        submit(service, an_experiment(command=command, objective=objective, maxTrialCount=9, parallelTrialCount=2))
+        experiment = ended(service)
+        eventually(lambda: count(service, "Running") == 0)
+
+        assert last_condition(experiment)["reason"] == "ExperimentGoalReached"
+        assert count(service, "Killed") >= 1
+
+
+@pytest.fixture(autouse=True)
+def _interpreter_as_before() -> Iterator[None]:
+    """An engine tunes the interpreter; the tests after it want it as it was."""
+    import gc
+    import sys
+
+    interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
+    yield
+    sys.setswitchinterval(interval)
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
