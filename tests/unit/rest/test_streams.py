@@ -128,7 +128,8 @@ def test_the_thread_of_a_stream_ends_with_its_reader(http: httpx.Client, monkeyp
     monkeypatch.setattr("katib.rest.streams.SLICE_SECONDS", 0.1)
     others = _stream_threads()
     with http.stream("GET", CHANGES) as answer:
-        next(answer.iter_lines())
+        lines = answer.iter_lines()  # kept: a forgotten iterator closes the connection
+        next(line for line in lines if line.startswith("event"))  # the first line comes before there is a thread
         (mine,) = _stream_threads() - others
 
     assert _soon(lambda: not mine.is_alive())
@@ -139,7 +140,8 @@ def test_a_silent_log_is_let_go_when_its_reader_leaves(http: httpx.Client, servi
     service.put(make_trial("slow", condition("Running")))
     service.write_log("default", "slow", b"first\n")
     with http.stream("GET", "/api/v1/namespaces/default/trials/slow/logs?follow=true") as answer:
-        next(answer.iter_bytes())
+        chunks = answer.iter_bytes()  # kept: a forgotten iterator closes the connection
+        next(chunks)
         (mine,) = _stream_threads() - others
 
     assert _soon(lambda: not mine.is_alive())
