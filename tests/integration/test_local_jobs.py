@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from katib.runtime.objects import Key, Object
 from katib.stores.memory import MemoryStore
 from katib.stores.sql import SqlStore
 from katib.workloads.local.delays import Delays
+from katib.workloads.local.directories import job_directory
 from katib.workloads.local.job_conditions import end_of
 from katib.workloads.local.runner import JOB, RESTARTED_ANNOTATION
 from katib.workloads.local.tokens import Capacity
@@ -127,7 +129,7 @@ class TestOutcome:
 
             assert end["type"] == "Complete"
             assert h.status()["failed"] == 2
-            assert len(h.runner.log_files("ns", "j", "main")) == 3
+            assert len(h.log_files()) == 3
 
     def test_on_failure_restarts_in_place(self, tmp_path: Path) -> None:
         script = f"echo try; echo x >>{tmp_path}/tries; [ $(wc -l <{tmp_path}/tries) = 3 ]"
@@ -144,7 +146,7 @@ class TestOutcome:
             end = h.run(job(shell("exit 1"), restart="OnFailure", backoffLimit=2))
 
             assert end["reason"] == "BackoffLimitExceeded"
-            assert len(h.runner.log_files("ns", "j", "main")) == 1
+            assert len(h.log_files()) == 1
 
     def test_the_deadline_ends_the_pods(self, tmp_path: Path) -> None:
         with home(tmp_path) as h:
@@ -259,7 +261,7 @@ class TestPods:
             h.run(job(container("cat", str(tmp_path / "junk"))))
 
             assert bytes(h.monitors.opened[0].data) == junk
-            assert h.runner.log_files("ns", "j", "main")[-1].read_bytes() == junk
+            assert h.log_files()[-1].read_bytes() == junk
 
     def test_a_line_of_100_megabytes_passes(self, tmp_path: Path) -> None:
         with home(tmp_path, monitors=Monitors({"keep": False})) as h:
@@ -377,7 +379,6 @@ class TestCommands:
             h.store.delete(JOB, Key("ns", "j"))
 
             wait_until(lambda: not is_running(daemon))
-            assert h.runner.wait_until_gone("ns", "j", 10)
 
     def test_a_job_of_the_same_name_waits_for_the_deleted_one_to_end(self, tmp_path: Path) -> None:
         slow = f"trap 'sleep 0.3; rm {tmp_path}/lock; exit' TERM; touch {tmp_path}/lock; while :; do sleep 0.01; done"
@@ -520,7 +521,7 @@ class TestDisasters:
 
                 h.submit(job(shell("true"), name="next"))
                 wait_until(lambda: "No space left on device" in h.runner.waiting_reason("ns", "next"))
-                h.runner.delete_files("ns", "j")
+                shutil.rmtree(job_directory(h.root, "ns", "j"))
 
                 assert h.wait_for_end("next")["type"] == "Complete"
         finally:

@@ -12,6 +12,7 @@ from katib.processes.client import Processes
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.stores.memory import MemoryStore
 from katib.workloads.local.delays import Delays
+from katib.workloads.local.directories import job_directory
 from katib.workloads.local.job_conditions import end_of
 from katib.workloads.local.runner import JOB, LocalJobRunner
 from katib.workloads.ports import MonitorReport
@@ -130,7 +131,12 @@ class Home:
 
     def log(self, container: str = PRIMARY, name: str = "j") -> str:
         """Return the log of the newest pod."""
-        return self.runner.log_files("ns", name, container)[-1].read_text()
+        return self.log_files(container, name)[-1].read_text()
+
+    def log_files(self, container: str = PRIMARY, name: str = "j") -> list[Path]:
+        """Return the logs of a container, one per pod that the job had, oldest first."""
+        found = job_directory(self.root, "ns", name).glob(f"*/{container}.log")
+        return sorted(found, key=lambda path: path.stat().st_mtime_ns)
 
     def update(self, change: Callable[[dict[str, Any]], None], name: str = "j") -> None:
         """Change the spec of a job."""

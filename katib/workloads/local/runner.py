@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import shutil
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ from katib.runtime.manager import SYNC_TIMEOUT_SECONDS
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.runtime.work_queue import WorkQueue
 from katib.workloads.local.delays import Delays
-from katib.workloads.local.directories import begin_directory, job_directory, was_begun
+from katib.workloads.local.directories import begin_directory, was_begun
 from katib.workloads.local.job_conditions import end_of
 from katib.workloads.local.job_plan import Plan, plan
 from katib.workloads.local.job_run import JobRun
@@ -58,7 +57,7 @@ def _always(_job: Object) -> bool:
 
 
 class LocalJobRunner:
-    """Runs the Jobs of a store as local processes. The questions may be asked from any thread.
+    """Runs the Jobs of a store as local processes.
 
     Args:
         store: Where the Jobs are.
@@ -142,35 +141,15 @@ class LocalJobRunner:
                 with contextlib.suppress(KatibError):  # the next start runs it anew
                     self._reconcile(key)
 
-    # --- questions ----------------------------------------------------------------------------------------------------
+    # --- question -----------------------------------------------------------------------------------------------------
 
     def waiting_reason(self, namespace: str, name: str) -> str:
-        """Return why no pod of a job runs now; empty when one does or nothing is known."""
+        """Return why no pod of a job runs now; empty when one does or nothing is known. For any thread."""
         run = self._runs.get(Key(namespace, name))
         if run is None:
             return ""
         records = run.records
         return next((r.waiting for r in records if r.waiting and not r.is_finished), run.waiting)
-
-    def wait_until_gone(self, namespace: str, name: str, timeout_seconds: float | None = None) -> bool:
-        """Wait until no process of a deleted job is left; False when the time is up."""
-        key = Key(namespace, name)
-
-        def is_gone() -> bool:
-            run = self._runs.get(key)
-            return run is None or not run.unfinished_pods()
-
-        with self._ended:
-            return self._ended.wait_for(is_gone, timeout_seconds)
-
-    def log_files(self, namespace: str, name: str, container: str) -> Sequence[Path]:
-        """Return the logs of a container, one per pod that the job had, oldest first."""
-        found = job_directory(self._root, namespace, name).glob(f"*/{container}.log")
-        return sorted(found, key=lambda path: path.stat().st_mtime_ns)
-
-    def delete_files(self, namespace: str, name: str) -> None:
-        """Remove the directory of a job that is gone; none is fine."""
-        shutil.rmtree(job_directory(self._root, namespace, name), ignore_errors=True)
 
     # --- reconciling --------------------------------------------------------------------------------------------------
 
@@ -213,7 +192,6 @@ class LocalJobRunner:
             self._loop.call_soon(pod.stop)
         if not unfinished:
             del self._runs[key]
-            self._announce_end()
             self._queue.add(key)  # another job may have the name by now
         return DONE
 
@@ -251,11 +229,8 @@ class LocalJobRunner:
     def _pod_changed(self, key: Key) -> None:
         self._queue.add(key)
         if self._stopping:
-            self._announce_end()
-
-    def _announce_end(self) -> None:
-        with self._ended:
-            self._ended.notify_all()
+            with self._ended:
+                self._ended.notify_all()
 
     def _delete(self, key: Key, run: JobRun) -> Result:
         if not self._may_delete(run.job):
