@@ -7,9 +7,6 @@ from collections.abc import Container
 from itertools import count
 
 EXPERIMENT_LABEL = "katib.kubeflow.org/experiment"
-TRIAL_LABEL = "katib.kubeflow.org/trial"
-DEPLOYMENT_LABEL = "katib.kubeflow.org/deployment"
-SUGGESTION_LABEL = "katib.kubeflow.org/suggestion"
 
 EXPERIMENT_FINALIZER = "update-prometheus-metrics"
 TRIAL_FINALIZER = "clean-metrics-in-db"
@@ -40,8 +37,3 @@ def _trial_name(experiment: str, text: str) -> str:
         digest, letter = divmod(digest, len(_SUFFIX_ALPHABET))
         suffix += _SUFFIX_ALPHABET[letter]
     return f"{experiment}-{suffix}"
-
-
-def service_name(suggestion: str, algorithm: str) -> str:
-    """Return the name of the Deployment and Service of a suggestion."""
-    return f"{suggestion}-{algorithm}"
