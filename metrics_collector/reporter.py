@@ -286,7 +286,7 @@ class Reporter:
             self._log.report(name, logs)
         except UnavailableError:
             raise
-        except Exception:
+        except Exception:  # the log refuses these for good: count and say it, and go on with other trials
             self._lost += len(logs)
             _logger.exception("observation log refused readings", extra={"trial": name, "readings": len(logs)})
 
@@ -294,5 +294,5 @@ class Reporter:
 def _call(done: Done) -> None:
     try:
         done()
-    except Exception:
+    except Exception:  # the caller's bug must not end the thread that stores everybody's readings
         _logger.exception("a flush could not be announced")

@@ -19,7 +19,7 @@ NAME_LENGTH = 255
 class _SqliteTime(sqlite.DATETIME):
     """SQLAlchemy's text form of a time, written by C code: readings come by the million."""
 
-    def bind_processor(self, dialect: Dialect) -> Callable[[datetime | None], str | None]:  # noqa: ARG002
+    def bind_processor(self, dialect: Dialect) -> Callable[[datetime | None], str | None]:  # noqa: ARG002 - the signature is SQLAlchemy's
         return lambda value: None if value is None else value.isoformat(" ", "microseconds")
 
 
@@ -43,11 +43,11 @@ class UtcTime(TypeDecorator[datetime]):
             return DATETIME(fsp=6)
         return DateTime()
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - the signature is SQLAlchemy's
         """Return the time in UTC, without its zone."""
         return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
 
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - the signature is SQLAlchemy's
         """Return the time with its zone."""
         return None if value is None else value.replace(tzinfo=UTC)
 

@@ -71,7 +71,7 @@ class DbManagerServicer(DBManagerServicer):
             _abort(context, error)
         return pb.ReportObservationLogReply()
 
-    def GetObservationLog(  # noqa: N802
+    def GetObservationLog(  # noqa: N802 - as above
         self, request: pb.GetObservationLogRequest, context: grpc.ServicerContext
     ) -> pb.GetObservationLogReply:
         """Return readings in order of time."""
@@ -84,17 +84,17 @@ class DbManagerServicer(DBManagerServicer):
                 end=_bound("end_time", request.end_time),
             )
             reply.observation_log.metric_logs.extend(map(_message, logs))
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 - as above
             _abort(context, error)
         return reply
 
-    def DeleteObservationLog(  # noqa: N802
+    def DeleteObservationLog(  # noqa: N802 - as above
         self, request: pb.DeleteObservationLogRequest, context: grpc.ServicerContext
     ) -> pb.DeleteObservationLogReply:
         """Remove the log of a trial."""
         try:
             self._log.delete(_trial_name(request))
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:  # noqa: BLE001 - as above
             _abort(context, error)
         return pb.DeleteObservationLogReply()
 
@@ -105,7 +105,7 @@ class DbManagerHealth(HealthServicer):
     def __init__(self, log: StoredLog) -> None:
         self._log = log
 
-    def Check(  # noqa: N802
+    def Check(  # noqa: N802 - as above
         self, request: health_pb2.HealthCheckRequest, context: grpc.ServicerContext
     ) -> health_pb2.HealthCheckResponse:
         """Answer SERVING, or fail with UNKNOWN as Katib's probes expect."""
