@@ -1,4 +1,4 @@
-"""Messages between the engine and its guard: length, marshalled tuple, file descriptors beside it.
+"""Messages between the engine and its guard: length, marshaled tuple, file descriptors beside it.
 
 Both ends run the same interpreter and files, one the parent of the other, so `marshal` is safe and costs no import.
 Standard library only.

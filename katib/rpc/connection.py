@@ -61,8 +61,8 @@ class Connection:
 
         Args:
             method: Full path of the method.
-            request: The serialised message.
-            result: Turns the serialised answer and the trailing metadata into the result.
+            request: The serialized message.
+            result: Turns the serialized answer and the trailing metadata into the result.
             on_error: Turns a status into a result, or raises; by default `fail`.
             timeout_seconds: Another deadline than the usual one.
         """

@@ -240,7 +240,7 @@ def _time(value: datetime | None) -> str:
 
 
 class TrialEncoder:
-    """Serialises the trials of one experiment, each state of each trial once.
+    """Serializes the trials of one experiment, each state of each trial once.
 
     A protobuf message is the concatenation of its fields, so a request with a thousand past trials is the bytes of the
     experiment followed by bytes that are already there. Keeps what the last call needed and no more. Thread-safe.

@@ -62,7 +62,7 @@ class MetricStrategySpec(Model):
 
 
 class ObjectiveSpec(Model):
-    """What to optimise."""
+    """What to optimize."""
 
     type: str = ""
     goal: Number | None = None

@@ -1,4 +1,4 @@
-"""Rules about what is optimised."""
+"""Rules about what is optimized."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The work queue, one behaviour at a time. Its laws under any sequence of calls are in tests/property."""
+"""The work queue, one behavior at a time. Its laws under any sequence of calls are in tests/property."""
 
 from __future__ import annotations
 
