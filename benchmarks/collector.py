@@ -1,6 +1,6 @@
 """How fast the collector reads a large log, and how much memory it takes.
 
-    python benchmarks/collector.py [--size-mb 1000] [--metric-lines 0.01] [--file PATH]
+    python -m benchmarks.collector [--size-mb 1000] [--metric-lines 0.01] [--file PATH]
 
 Writes a log of that size from a seed (or uses the file), of which one line in a hundred holds metrics, and reads it:
 

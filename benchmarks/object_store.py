@@ -1,6 +1,6 @@
 """How fast the object store writes, lists and tells, against bare sqlite3 on the same file system.
 
-    python benchmarks/object_store.py [--objects 2000]
+    python -m benchmarks.object_store [--objects 2000]
 
 - `sqlite3`: what no store can beat: the JSON text of a Trial inserted or updated in one table, one commit each.
 - `sql store`: create, status update, metadata update, get and delete of Trials with labels and an owner.

@@ -5,7 +5,7 @@ trials; each time one trial more, as in a running experiment. Optuna's study has
 back to it. Target: a ratio of 1.2 at most for tpe. The joint variant is printed beside it: Optuna needs half the time
 for it, so the transport of a thousand trials weighs more.
 
-Run: python benchmarks/suggestion_tpe.py [--trials 1000] [--rounds 50]
+Run: python -m benchmarks.suggestion_tpe [--trials 1000] [--rounds 50]
 """
 
 from __future__ import annotations
