@@ -1,4 +1,4 @@
-"""Katib-compatible hyperparameter tuning, on a laptop or on Kubernetes.
+"""Hyperparameter tuning with Katib's API, on one machine.
 
 From Python: `katib.tune(function, {"lr": katib.search.double(1e-4, 1e-1, log=True)})`.
 
