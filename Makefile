@@ -7,7 +7,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test test-fast lint format type contracts proto schema crds golden bench clean
+.PHONY: help setup demo test test-fast lint format type contracts proto schema crds golden bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -64,4 +64,4 @@ bench: $(STAMP) ## Run the benchmarks and print figures and ratios
 	@$(BIN)/python -m benchmarks
 
 clean: ## Remove the virtual environments and what runs left behind
-	@rm -rf $(VENV) $(VENV)-proto .katib .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) $(VENV)-proto .katib .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
