@@ -1,0 +1,204 @@
+"""The documentation is a promise: what it names exists, and what exists is named."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+import katib
+from katib.cli.app import COMMANDS, cli
+from katib.engine import validate_document
+from katib.errors import ERROR_CODES
+from katib.rest.app import create_app
+from katib.services.config import AlgorithmEntry, SettingEntry, parse_config
+from katib.workloads.local.admission.fields import FIELDS, Effect
+from tests.support.tuning import FakeTuningService
+
+ROOT = Path(__file__).parents[3]
+README = ROOT / "README.md"
+DOCS = sorted({README, *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")})
+ROOMS = ("katib", "suggestion_services", "metrics_collector")
+
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_VARIABLE = re.compile(r"\bKATIB_[A-Z_]*[A-Z]\b")
+_MARK = re.compile(r"katib\.kubeflow\.org/[a-z-]+")
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_ALL_COMMANDS = [name for section in COMMANDS.values() for name in section]
+
+
+def text_of(name: str) -> str:
+    return (ROOT / "docs" / name).read_text()
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    return [body for found, body in _BLOCK.findall(path.read_text()) if found == language]
+
+
+def sources() -> Iterator[str]:
+    for room in ROOMS:
+        for path in (ROOT / room).rglob("*.py"):
+            if "_generated" not in path.parts:
+                yield path.read_text()
+
+
+def anchors(path: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    broken = []
+    for target in _LINK.findall(page.read_text()):
+        place, _, anchor = target.partition("#")
+        if place.startswith(("http://", "https://")):
+            continue
+        file = (page.parent / place).resolve() if place else page
+        if not file.exists() or (anchor and anchor not in anchors(file)):
+            broken.append(target)
+
+    assert broken == []
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    seen: set[Path] = set()
+    waiting = [README]
+    while waiting:
+        page = waiting.pop()
+        if page in seen or not page.exists():
+            continue
+        seen.add(page)
+        for target in _LINK.findall(page.read_text()):
+            place = target.partition("#")[0]
+            file = (page.parent / place).resolve()
+            if place and file.is_dir():
+                waiting += file.glob("*.md")
+            elif file.suffix == ".md":
+                waiting.append(file)
+
+    assert [str(page.relative_to(ROOT)) for page in DOCS if page not in seen and "docs" in page.parts] == []
+
+
+def test_the_experiment_of_the_readme_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "train.py").touch()
+    monkeypatch.chdir(tmp_path)
+    experiments = [text for text in blocks(README, "yaml") if "kind: Experiment" in text]
+    assert experiments
+
+    for text in experiments:
+        notices = validate_document(text, source="mine.yaml")
+        assert all("image" in notice for notice in notices)
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_block_of_code_can_be_read(page: Path) -> None:
+    for text in blocks(page, "yaml"):
+        list(yaml.safe_load_all(text))
+    for text in blocks(page, "python"):
+        compile(text if "return" not in text or "def " in text else f"def _():\n {text}", str(page), "exec")
+
+
+def test_the_configuration_file_of_the_page_is_valid() -> None:
+    (text,) = [text for text in blocks(ROOT / "docs" / "configuration.md", "yaml") if "algorithms:" in text]
+
+    assert [info.name for info in parse_config(text, source="page").infos()] == ["my-algorithm", "cmaes"]
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_command_that_a_page_shows_exists(page: Path) -> None:
+    shown = set(re.findall(r"(?:^|`|\| |&& )katib ([a-z]+)\b", page.read_text(), re.MULTILINE))
+
+    assert shown <= set(_ALL_COMMANDS)
+
+
+@pytest.mark.parametrize("command", _ALL_COMMANDS)
+def test_every_command_explains_itself(command: str) -> None:
+    done = CliRunner().invoke(cli, [command, "--help"])
+
+    assert done.exit_code == 0
+    assert "Usage:" in done.output
+
+
+def test_every_command_is_in_the_docs() -> None:
+    pages = "\n".join(page.read_text() for page in DOCS)
+    missing = [
+        name
+        for name in _ALL_COMMANDS
+        if not re.search(rf"`(katib )?{name}\b", pages) and not re.search(rf"\bkatib {name}\b", pages)
+    ]
+
+    assert missing == []
+
+
+def test_every_environment_variable_is_in_the_docs_and_nothing_else() -> None:
+    used = set().union(*(_VARIABLE.findall(text) for text in sources()))
+
+    assert set(_VARIABLE.findall(text_of("configuration.md"))) == used
+
+
+def test_every_annotation_and_every_label_in_the_docs_is_in_the_code_and_annotations_are_all_there() -> None:
+    used = set().union(*(_MARK.findall(text) for text in sources()))
+    documented = set(_MARK.findall(text_of("configuration.md")))
+    labels = {f"katib.kubeflow.org/{name}" for name in ("experiment", "trial", "deployment", "suggestion")}
+
+    assert documented <= used
+    assert used - documented <= labels
+
+
+def test_every_field_of_the_configuration_file_is_in_the_docs() -> None:
+    page = text_of("configuration.md")
+    fields = [field.alias for model in (AlgorithmEntry, SettingEntry) for field in model.model_fields.values()]
+
+    assert [field for field in fields if f"`{field}`" not in page] == []
+
+
+def test_the_table_of_a_job_puts_no_field_into_the_wrong_column() -> None:
+    """The page gives the fields that matter; `fields.py` has all of them."""
+    parts = {"Job": "V1JobSpec", "Pod": "V1PodSpec", "Container": "V1Container", "`env`": "V1EnvVarSource"}
+    columns = (Effect.SUPPORTED, Effect.IGNORED, Effect.REFUSED)
+    wrong = []
+    for part, kind in parts.items():
+        row = re.search(rf"^\| {re.escape(part)} \|(.*)\|$", text_of("configuration.md"), re.MULTILINE)
+        assert row is not None
+        for effect, cell in zip(columns, row[1].split("|"), strict=True):
+            for name in re.findall(r"`(\w+)`", cell):
+                verdict = FIELDS[kind].get(name)
+                if verdict is not None and verdict.effect is not effect and "no `" not in cell:
+                    wrong.append((part, name, verdict.effect.name))
+
+    assert wrong == []
+
+
+def test_every_route_is_in_the_docs_and_nothing_else() -> None:
+    described = create_app(FakeTuningService()).openapi()["paths"]
+    routes = {f"{method.upper()} {path}" for path, methods in described.items() for method in methods}
+    page = text_of("rest.md")
+    listed = re.findall(r"^\| `((?:GET|POST|DELETE|PUT|PATCH) [^`]+)` \|", page, re.MULTILINE)
+
+    assert {route.replace(" NS/", " /api/v1/namespaces/{namespace}/") for route in listed} == routes
+
+
+def test_every_error_of_the_service_is_in_the_docs_with_its_status() -> None:
+    rows = set(re.findall(r"^\| (\d+) \| `(\w+)` \|", text_of("rest.md"), re.MULTILINE))
+
+    assert {(str(code.http_status), code.reason) for code in ERROR_CODES.values()} <= rows
+
+
+def test_every_argument_of_tune_and_every_kind_of_parameter_is_in_the_docs() -> None:
+    page = text_of("python.md")
+    arguments = set(inspect.signature(katib.tune).parameters) - {"function", "parameters"}
+    kinds = [name for name in ("double", "int", "categorical", "discrete") if hasattr(katib.search, name)]
+
+    assert [name for name in sorted(arguments) if f"`{name}`" not in page] == []
+    for kind in kinds:
+        names = list(inspect.signature(getattr(katib.search, kind)).parameters)
+        shown = re.search(rf"`katib\.search\.{kind}\(([^)]*)\)`", page)
+        assert shown is not None
+        assert [part.split("=")[0] for part in shown[1].split(", ")] == names
