@@ -139,15 +139,18 @@ class Transaction:
         rows = self._rows
         final = self._bury(stored, last or stored)
         orphans = deque(rows.owned_by(stored["metadata"]["uid"]))
+        handled: set[str] = set()  # an orphan of two owners that go together is met twice
         while orphans:
             orphan = orphans.popleft()
-            if not self._is_garbage(orphan):
+            uid = orphan["metadata"]["uid"]
+            if uid in handled or not self._is_garbage(orphan):
                 continue
+            handled.add(uid)
             if semantics.has_finalizers(orphan):
                 self._delete(orphan)
             else:
                 self._bury(orphan, orphan)
-                orphans.extend(rows.owned_by(orphan["metadata"]["uid"]))
+                orphans.extend(rows.owned_by(uid))
         return final
 
     def _bury(self, stored: Object, last: Object) -> Object:

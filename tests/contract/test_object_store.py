@@ -544,6 +544,19 @@ def test_an_object_that_changed_owners_follows_the_new_one(store: ObjectStore) -
     assert names(store, GADGET) == ["freed"]
 
 
+@pytest.mark.parametrize("finalizers", [[], ["one"]], ids=["removed", "marked"])
+def test_what_two_owners_own_goes_once_when_both_go_at_once(store: ObjectStore, finalizers: list[str]) -> None:
+    top = store.create(widget("top"))
+    middle = store.create(widget("middle", ownerReferences=owned_by(top)))
+    store.create(widget("both", ownerReferences=owned_by(top, middle), finalizers=finalizers))
+
+    with store.watch(WIDGET, store.list(WIDGET).resource_version) as watch:
+        store.delete(WIDGET, Key("team", "top"))
+        seen = [event.object["metadata"]["name"] for event in drain(watch)]
+
+    assert sorted(seen) == ["both", "middle", "top"]
+
+
 def test_owners_that_own_each_other_go_together(store: ObjectStore, back_door: BackDoor) -> None:
     one = store.create(widget("one"))
     two = store.create(widget("two", ownerReferences=owned_by(one)))
