@@ -65,6 +65,7 @@ class ServerProcess:
     port: int = field(default_factory=free_port)
     marker: str = field(default_factory=lambda: f"test-{os.urandom(8).hex()}")
     process: subprocess.Popen[bytes] | None = None
+    options: Sequence[str] = ()
 
     @property
     def url(self) -> str:
@@ -73,7 +74,7 @@ class ServerProcess:
     def start(self) -> None:
         with (self.directory / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [*KATIB, "serve", "--port", str(self.port)],
+                [*KATIB, "serve", "--port", str(self.port), *self.options],
                 cwd=self.directory,
                 env=environment(TEST_MARKER=self.marker),
                 stdout=log,
@@ -109,9 +110,9 @@ class ServerProcess:
 
 
 @contextmanager
-def a_server(directory: Path) -> Iterator[ServerProcess]:
-    """Run a server; it is stopped at the end if it still runs."""
-    server = ServerProcess(directory)
+def a_server(directory: Path, *options: str) -> Iterator[ServerProcess]:
+    """Run a server with further options; it is stopped at the end if it still runs."""
+    server = ServerProcess(directory, options=options)
     server.start()
     server.wait_until_ready()
     try:
