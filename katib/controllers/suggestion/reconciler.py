@@ -134,7 +134,10 @@ class SuggestionReconciler:
         status = seen.suggestion.status
         try:
             if not is_true(status.conditions, SuggestionCondition.RUNNING):
-                status = self._validated(seen)
+                # Stored before anything is asked: while it cannot be, its call must not give way to the next one, or
+                # the two would take turns, each waking the other, for as long as the disk is full.
+                self._write(stored, self._validated(seen))
+                return Result()
             status = self._answered(seen, status)
         except _Waiting:
             self._write(stored, status)
