@@ -22,7 +22,7 @@ from katib.cli.run.lines import Lines, Silence
 from katib.cli.run.progress import Moment, Progress
 from katib.cli.run.summary import ended_lines, interrupted_line
 from katib.errors import InvalidError, UnavailableError
-from katib.tuning.reading import Json, condition_of, name_of, namespace_of
+from katib.tuning.reading import Json, condition_of, is_completed, name_of, namespace_of
 from katib.tuning.service import Change, TuningService
 
 _WAIT_SECONDS = 0.25
@@ -78,7 +78,7 @@ def command(
                 click.echo(f"error: {line}", err=True)
             return failures.BAD_INPUT
         engine.start()
-        for notice in () if quiet else submission.notices:
+        for notice in () if quiet else (*submission.notices, *_company(engine.service, submission.experiment)):
             click.echo(f"note: {notice}", err=True)
         run = _Run(engine.service, submission.experiment, interrupt, form=form, quiet=quiet)
         run.follow()
@@ -90,6 +90,14 @@ def command(
         code = run.report(data_dir)
         engine.stop()
         return code
+
+
+def _company(service: TuningService, experiment: Json) -> list[str]:
+    """Return a note when the data directory holds further unfinished experiments: they go on as well."""
+    others = [name_of(e) for e in service.experiments() if not is_completed(e) and name_of(e) != name_of(experiment)]
+    if not others:
+        return []
+    return [f"unfinished experiments of this data directory go on beside it, while it runs: {', '.join(others)}"]
 
 
 class _Interrupt:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from katib.cli.columns import parameters_of, short
 from katib.cli.run.lines import header, moment_line
-from katib.cli.run.progress import Moment, Progress, TrialEnded
+from katib.cli.run.progress import Moment, Progress, TrialEnded, TrialRetried
 from katib.errors import KatibError
 from katib.tuning.reading import (
     Json,
@@ -37,7 +37,7 @@ _LOST = frozenset({"Failed", "MetricsUnavailable"})
 
 
 class LiveTable:
-    """Shows a run while it lasts and leaves its last state on the screen; lost trials are told in lines above it.
+    """Shows a run while it lasts and leaves its last state on the screen; lost and failing trials are told above it.
 
     Args:
         progress: What is shown.
@@ -65,11 +65,11 @@ class LiveTable:
         self._live.__exit__(exc_type, exc, tb)
 
     def tell(self, moment: Moment) -> None:
-        """Print a line for a lost trial; everything else is in the table."""
+        """Print a line for a lost or failing trial; everything else is in the table."""
         if isinstance(moment, TrialEnded):
             self._readings.pop(name_of(moment.trial), None)
-            if state_of(moment.trial) in _LOST:
-                self._live.console.print(Text(moment_line(moment, self._progress), style="yellow"))
+        if isinstance(moment, TrialRetried) or (isinstance(moment, TrialEnded) and state_of(moment.trial) in _LOST):
+            self._live.console.print(Text(moment_line(moment, self._progress), style="yellow"))
 
     def tick(self) -> None:
         """Read the newest metrics of the running trials, now and then."""

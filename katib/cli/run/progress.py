@@ -12,6 +12,7 @@ from datetime import datetime
 from katib.tuning.reading import (
     Json,
     completed_count,
+    condition_of,
     is_completed,
     metric_value,
     name_of,
@@ -31,6 +32,14 @@ class TrialStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class TrialRetried:
+    """A try of a trial's job failed and another one follows."""
+
+    trial: Json
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class TrialEnded:
     """A trial ended, in whatever way."""
 
@@ -46,7 +55,7 @@ class BestChanged:
     value: str
 
 
-Moment = TrialStarted | TrialEnded | BestChanged
+Moment = TrialStarted | TrialRetried | TrialEnded | BestChanged
 
 
 class Progress:
@@ -63,6 +72,7 @@ class Progress:
         self.active: dict[str, Json] = {}
         self.deleted = False
         self._states: dict[str, str] = {}
+        self._retries: dict[str, str] = {}
         self._ended = 0
         self._ended_before = 0
         self._best = ""
@@ -133,14 +143,23 @@ class Progress:
             self.active[name] = trial
             if state == "Running" and before != "Running":
                 yield TrialStarted(trial)
+            yield from self._observe_retry(trial)
             return
         self.active.pop(name, None)
+        self._retries.pop(name, None)
         if before in (None, "Pending", "Running"):
             self._ended += 1
             if self._is_old(trial):
                 self._ended_before += 1
             else:
                 yield TrialEnded(trial, self._ended)
+
+    def _observe_retry(self, trial: Json) -> Iterator[Moment]:
+        running = condition_of(trial, "Running") or {}
+        message = str(running.get("message", "")).removeprefix("Trial is running: ")
+        if running.get("reason") == "TrialRetrying" and message != self._retries.get(name_of(trial)):
+            self._retries[name_of(trial)] = message
+            yield TrialRetried(trial, message)
 
     def _is_old(self, trial: Json) -> bool:
         end = time_of(status_of(trial).get("completionTime"))

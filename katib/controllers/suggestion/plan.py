@@ -98,7 +98,7 @@ def accepted(
             space, or a name that cannot be a trial's.
     """
     reply = answer.reply
-    _check_count(len(reply.assignments), asked.wanted, exhausted=reply.exhausted)
+    _check_count(len(reply.assignments), asked, exhausted=reply.exhausted)
     waiting = waiting_assignments(suggestion, taken)
     names = _UsedNames({a.name for a in waiting}, taken)
     new: list[TrialAssignment] = []
@@ -116,9 +116,11 @@ def accepted(
     )
 
 
-def _check_count(given: int, wanted: int, *, exhausted: bool) -> None:
-    if given > wanted or (given < wanted and not exhausted):
-        raise MalformedReplyError(f"{given} assignments were given where {wanted} were asked for")
+def _check_count(given: int, asked: Round, *, exhausted: bool) -> None:
+    if given > asked.wanted or (given < asked.wanted and not exhausted):
+        raise MalformedReplyError(f"{given} assignments were given where {asked.wanted} were asked for")
+    if given == asked.base == 0:
+        raise MalformedReplyError("the very first answer holds no assignment; a search space has at least one point")
 
 
 class _UsedNames:

@@ -64,7 +64,16 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime) -> JobView:
         succeeded=succeeded,
         ended_at=_end_of(job, seen_ended_at) if ended else None,
         metrics_report=annotations.get(METRICS_REPORT_ANNOTATION, ""),
+        retrying=_retrying(job),
     )
+
+
+def _retrying(job: Object) -> str:
+    """Return what a job says of its failed tries. Only jobs on one machine say it; a cluster's tell it by events."""
+    for condition in (job.get("status") or {}).get("conditions") or ():
+        if isinstance(condition, Mapping) and (condition.get("type"), condition.get("status")) == ("Retrying", "True"):
+            return str(condition.get("message", ""))
+    return ""
 
 
 def _judge(path: str, job: Object) -> Judgement | None:

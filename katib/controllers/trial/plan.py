@@ -11,13 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from katib.api.conditions import Conditions, find_condition, is_true, set_condition
+from katib.api.conditions import Conditions, find_condition, is_true, set_condition, without_condition
 from katib.api.types import CollectorKind, ConditionStatus, Observation, Trial, TrialCondition, TrialStatus
 from katib.controllers.objectives import is_available
 from katib.controllers.trial_states import ACTIVE, state_of
 
 EARLY_STOPPED_REASON = "EarlyStopped"
 """Reason of a job's success condition when the collector's rules ended it."""
+
+
+RETRYING_REASON = "TrialRetrying"
+"""Reason of Running once a try of the job has failed; the message says how, and when the next one begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +41,14 @@ class JobView:
         succeeded: Set when the success condition holds.
         ended_at: When it was first seen to have ended; None while it runs.
         metrics_report: Why the collector found no objective metric; empty when it found it or has not said.
+        retrying: How its last try failed and when the next one begins; empty when none has failed.
     """
 
     failed: Judgement | None = None
     succeeded: Judgement | None = None
     ended_at: datetime | None = None
     metrics_report: str = ""
+    retrying: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,8 @@ def plan_trial(seen: Observed) -> TrialPlan:
         return _failed(seen, status, seen.job.failed)
     if seen.job.succeeded is not None:
         return _succeeded(seen, status, seen.job, seen.job.succeeded)
+    if seen.job.retrying:
+        return _retrying(seen, status, seen.job.retrying)
     return TrialPlan(status=_running(status, seen.now))
 
 
@@ -129,6 +137,17 @@ def _completed(seen: Observed, status: TrialStatus) -> TrialPlan:
     # A job that still runs for a killed trial has to go whatever the template says: `retain` keeps finished jobs.
     unwanted = not seen.trial.spec.retain_run or is_true(status.conditions, TrialCondition.KILLED)
     return TrialPlan(status=status, delete_job=seen.job is not None and unwanted and not waits)
+
+
+def _retrying(seen: Observed, status: TrialStatus, news: str) -> TrialPlan:
+    old = find_condition(status.conditions, TrialCondition.RUNNING)
+    message = f"Trial is running: {news}"
+    if old is not None and old.message == message:
+        return TrialPlan(status=status)
+    others = without_condition(status.conditions, TrialCondition.RUNNING)
+    conditions = _set(others, TrialCondition.RUNNING, RETRYING_REASON, message, seen.now)
+    event = TrialEvent("JobRetrying", f"Job {seen.trial.name}: {news}", warning=True)
+    return TrialPlan(status=status.model_copy(update={"conditions": conditions}), event=event)
 
 
 def _failed(seen: Observed, status: TrialStatus, judged: Judgement) -> TrialPlan:

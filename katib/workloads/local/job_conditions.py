@@ -13,17 +13,18 @@ Conditions = tuple[dict[str, Any], ...]
 
 
 class JobCondition(StrEnum):
-    """Condition types of a Job; the first two mark the way to the second two."""
+    """Condition types of a Job; the first two mark the way to the second two. `Retrying` is ours."""
 
     SUCCESS_CRITERIA_MET = "SuccessCriteriaMet"
     FAILURE_TARGET = "FailureTarget"
     COMPLETE = "Complete"
     FAILED = "Failed"
     SUSPENDED = "Suspended"
+    RETRYING = "Retrying"
 
 
 class Reason(StrEnum):
-    """Why a Job ended. `EarlyStopped` and `PodCannotStart` are ours, the others are Kubernetes'."""
+    """Why a Job ended or is tried again. `EarlyStopped`, `PodCannotStart` and `PodFailed` are ours."""
 
     COMPLETIONS_REACHED = "CompletionsReached"
     SUCCESS_POLICY = "SuccessPolicy"
@@ -34,6 +35,7 @@ class Reason(StrEnum):
     FAILED_INDEXES = "FailedIndexes"
     MAX_FAILED_INDEXES_EXCEEDED = "MaxFailedIndexesExceeded"
     POD_CANNOT_START = "PodCannotStart"
+    POD_FAILED = "PodFailed"
 
 
 def conditions_of(status: Object) -> Conditions:
@@ -70,6 +72,14 @@ def with_condition(
         "lastTransitionTime": moment,
     }
     return (*(c for c in conditions if c["type"] != type_), new)
+
+
+def with_news(conditions: Conditions, type_: str, *, reason: str, message: str, now: datetime) -> Conditions:
+    """Return the list with a condition whose message counts: another message is a change too."""
+    if any(c["type"] == type_ and c["message"] == message for c in conditions):
+        return conditions
+    others = tuple(c for c in conditions if c["type"] != type_)
+    return with_condition(others, type_, reason=reason, message=message, now=now)
 
 
 def parse_time(text: str) -> datetime:

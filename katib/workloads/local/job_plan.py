@@ -29,8 +29,9 @@ from katib.workloads.local.job_conditions import (
     parse_time,
     true_condition,
     with_condition,
+    with_news,
 )
-from katib.workloads.local.job_spec import JobSpec
+from katib.workloads.local.job_spec import UNLIMITED, JobSpec
 from katib.workloads.local.records import Phase, PodRecord
 from katib.workloads.local.tally import Tally
 
@@ -107,6 +108,7 @@ def _after_the_end(spec: JobSpec, status: dict[str, Any], end: dict[str, Any], n
 def _finish(
     outcome: _Outcome, tally: Tally, conditions: Conditions, now: datetime, started_at: datetime | None
 ) -> Plan:
+    conditions = tuple(c for c in conditions if c["type"] != JobCondition.RETRYING)  # what it said is over
     interim = JobCondition.SUCCESS_CRITERIA_MET if outcome.success else JobCondition.FAILURE_TARGET
     conditions = with_condition(conditions, interim, reason=outcome.reason, message=outcome.message, now=now)
     over = not tally.active and not tally.terminating
@@ -133,6 +135,8 @@ def _go_on(
         conditions = with_condition(
             conditions, JobCondition.SUSPENDED, holds=False, reason="JobResumed", message="Job resumed", now=now
         )
+    if news := _retry_news(spec, tally, delays):
+        conditions = with_news(conditions, JobCondition.RETRYING, reason=Reason.POD_FAILED, message=news, now=now)
     surplus = _surplus(spec, tally)
     starts = _Starts() if surplus else _starts(spec, tally, now, delays)
     return Plan(
@@ -143,6 +147,19 @@ def _go_on(
         wake_at=_earliest(starts.wake_at, _deadline(spec, started_at)),
         waiting=_waiting(tally, starts),
     )
+
+
+def _retry_news(spec: JobSpec, tally: Tally, delays: Delays) -> str:
+    """Return how the last try failed and when the next one begins; empty when nothing has failed yet."""
+    tries = len(tally.failures) + tally.restarts
+    if not tries:
+        return ""
+    restarted = [p.message for p in tally.active if p.restarts]
+    cause = restarted[-1] if restarted else tally.failures[-1].message
+    limit = "" if spec.backoff_limit >= UNLIMITED else f" of {spec.backoff_limit + 1}"
+    again = None if restarted or tally.active else tally.retry_at(delays)
+    when = f" begins at {format_time(again)}" if again else ""
+    return f"{cause}; try {tries + 1}{limit}{when}"
 
 
 # --- the outcome ------------------------------------------------------------------------------------------------------

@@ -153,10 +153,15 @@ def test_settings_survive_a_reply_without_any() -> None:
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_an_exhausted_service_may_give_fewer(count: int) -> None:
-    status = accept(reply(*[point()] * count, exhausted=True), wanted=2)
+    status = accept(reply(*[point()] * count, exhausted=True), base=3, wanted=2)
 
-    assert status.suggestion_count == count
+    assert status.suggestion_count == 3 + count
     assert states.is_exhausted(status.conditions)
+
+
+def test_a_search_that_ends_before_its_first_point_is_an_odd_answer() -> None:
+    with pytest.raises(MalformedReplyError, match="a search space has at least one point"):
+        accept(reply(exhausted=True), wanted=2)
 
 
 def test_a_full_reply_with_the_last_points_is_exhausted_too() -> None:

@@ -65,6 +65,20 @@ def test_a_job_that_runs_changes_nothing() -> None:
     assert plan(made, JobView()) == TrialPlan(status=made.status)
 
 
+def test_a_failed_try_is_told_once_and_with_each_news() -> None:
+    first, second = "exited with 1; try 2 of 7 begins at 12:00", "exited with 1; try 2 of 7"
+
+    told = plan(started(), JobView(retrying=first))
+    quiet = plan(trial("demo-1", *told.status.conditions), JobView(retrying=first))
+    again = plan(trial("demo-1", *told.status.conditions), JobView(retrying=second))
+
+    assert last(told) == ("Running", "True", "TrialRetrying", f"Trial is running: {first}")
+    assert told.event is not None
+    assert (told.event.reason, told.event.warning) == ("JobRetrying", True)
+    assert quiet.event is None
+    assert last(again) == ("Running", "True", "TrialRetrying", f"Trial is running: {second}")
+
+
 def test_a_job_that_succeeded_with_its_metric_is_the_success_of_the_trial() -> None:
     planned = plan(started(), DONE, observed("0.5"))
 

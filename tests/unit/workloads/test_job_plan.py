@@ -80,7 +80,9 @@ class Simulation:
         self.step()
 
     def conditions(self) -> list[tuple[str, str]]:
-        return [(c["type"], c["reason"]) for c in self.status.get("conditions", []) if c["status"] == "True"]
+        """Return what holds, in Kubernetes' terms; `message` tells of retries."""
+        held = [c for c in self.status.get("conditions", []) if c["status"] == "True"]
+        return [(c["type"], c["reason"]) for c in held if c["type"] != "Retrying"]
 
     def message(self) -> str:
         return str(self.status["conditions"][-1]["message"])
@@ -169,7 +171,10 @@ class TestBackOff:
         s = started(backoffLimit=2)
         s.end(1)
         assert s.running == []
+        assert s.conditions() == []
+        assert s.message().startswith('container "main" of pod p0 exited with 1; try 2 of 3 begins at ')
         s.advance_to_wake()
+        assert s.message() == 'container "main" of pod p0 exited with 1; try 2 of 3'
         s.end(1)
         s.advance_to_wake()
         s.end(1)
