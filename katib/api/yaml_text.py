@@ -19,8 +19,8 @@ import yaml
 from katib.api.wording import shown
 from katib.errors import FieldError, InvalidError
 
-MAX_BYTES = 8 * 2**20
-"""Largest text that is read. Kubernetes refuses objects of a fifth of it."""
+MAX_BYTES = 4 * 2**20
+"""Largest text that is read, from a file or a request. Kubernetes refuses objects of half of it."""
 MAX_DEPTH = 64
 """Deepest nesting. A Job is eight levels deep, an Argo workflow fewer than thirty."""
 MAX_NODES = 200_000

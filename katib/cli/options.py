@@ -20,8 +20,6 @@ DEFAULT_PORT = 8765
 DEFAULT_SERVER = f"http://{DEFAULT_HOST}:{DEFAULT_PORT}"
 DEFAULT_NAMESPACE = "default"
 
-_MAX_FILE_BYTES = 4 * 1024 * 1024
-
 
 def default_data_dir() -> Path:
     """Return the data directory used when none is given: $KATIB_HOME, else `.katib` right here."""
@@ -41,7 +39,7 @@ data_dir = click.option(
 config = click.option(
     "--config",
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
-    help="Configuration: further algorithms, limits.",
+    help="Configuration: further algorithms.",
 )
 namespace = click.option(
     "-n",
@@ -105,26 +103,28 @@ def read_file(path: str) -> tuple[str, str]:
     Raises:
         InvalidError: It cannot be read as UTF-8 text.
     """
+    from katib.api.yaml_text import MAX_BYTES
+
     source = "standard input" if path == "-" else path
     try:
-        data = sys.stdin.buffer.read(_MAX_FILE_BYTES + 1) if path == "-" else _read_bytes(Path(path))
+        data = sys.stdin.buffer.read(MAX_BYTES + 1) if path == "-" else _read_bytes(Path(path), MAX_BYTES + 1)
         text = data.decode("utf-8-sig")
     except OSError as error:
         raise _unreadable(source, (error.strerror or str(error)).lower(), "check the path") from error
     except UnicodeDecodeError as error:
         raise _unreadable(source, f"byte {error.start} is not UTF-8", "save it as UTF-8 text") from error
-    if len(data) > _MAX_FILE_BYTES:
-        raise _unreadable(source, f"is larger than {_MAX_FILE_BYTES} bytes", "give an experiment file")
+    if len(data) > MAX_BYTES:
+        raise _unreadable(source, f"is larger than {MAX_BYTES} bytes", "give an experiment file", "file-size")
     return text, source
 
 
-def _read_bytes(path: Path) -> bytes:
+def _read_bytes(path: Path, limit: int) -> bytes:
     with path.open("rb") as file:
-        return file.read(_MAX_FILE_BYTES + 1)
+        return file.read(limit)
 
 
-def _unreadable(source: str, cause: str, remedy: str) -> InvalidError:
-    return InvalidError([FieldError(source, cause, remedy, "file-unreadable")])
+def _unreadable(source: str, cause: str, remedy: str, origin: str = "file-unreadable") -> InvalidError:
+    return InvalidError([FieldError(source, cause, remedy, origin)])
 
 
 _PLAIN_RECORD = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})

@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from katib.api.yaml_text import MAX_BYTES
 from katib.rest.problems import problem, render
 
 Scope = MutableMapping[str, Any]
@@ -26,8 +27,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-MAX_BODY_BYTES = 4 * 1024 * 1024
-"""An Experiment is kilobytes; Kubernetes itself stops at about 1.5 MB per object."""
+MAX_BODY_BYTES = MAX_BYTES
+"""No body but a document has a size of note."""
 
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 _OPEN_PATHS = frozenset({"/healthz"})
