@@ -19,7 +19,6 @@ class ServiceFacts:
         state: `starting`, `ready` or `failing`.
         attempts: How often it was started for this experiment; 1 is the first try.
         last_error: Why the last try failed, one line; empty when none did.
-        retry_at: When it is tried again.
         address: Where it listens, or the command that starts it.
     """
 
@@ -27,7 +26,6 @@ class ServiceFacts:
     state: str
     attempts: int = 1
     last_error: str = ""
-    retry_at: datetime | None = None
     address: str = ""
 
 
@@ -43,7 +41,6 @@ class JobFacts:
         retry_at: When the next try starts, during back-off.
         exit_code: Of the primary container's last run.
         signal: Name of the signal that ended it, such as `SIGKILL`.
-        out_of_memory: Whether the machine's memory killer ended it.
         log_tail: Last lines of its output.
     """
 
@@ -53,7 +50,6 @@ class JobFacts:
     retry_at: datetime | None = None
     exit_code: int | None = None
     signal: str = ""
-    out_of_memory: bool = False
     log_tail: tuple[str, ...] = ()
 
 

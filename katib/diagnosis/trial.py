@@ -160,15 +160,13 @@ def failure_cause(trial: Json, facts: JobFacts) -> str:
     deadline = condition_of(facts.job or {}, "Failed") or {}
     if deadline.get("reason") == "DeadlineExceeded":
         return "its job ran longer than activeDeadlineSeconds"
-    if facts.exit_code is not None or facts.signal or facts.out_of_memory:
+    if facts.exit_code is not None or facts.signal:
         return _exit_words(facts)
     condition = condition_of(trial, "Failed") or {}
     return str(condition.get("message") or condition.get("reason") or "no reason was recorded").rstrip(".")
 
 
 def _exit_words(facts: JobFacts) -> str:
-    if facts.out_of_memory:
-        return "the machine ran out of memory and ended it (SIGKILL)"
     if facts.signal:
         return f"its process was ended by {facts.signal}"
     if facts.exit_code == _COMMAND_NOT_FOUND:
@@ -186,7 +184,7 @@ def _exit_sentence(facts: JobFacts) -> str:
 
 
 def _failure_remedy(name: str, facts: JobFacts) -> str:
-    if facts.out_of_memory or facts.signal == "SIGKILL":
+    if facts.signal == "SIGKILL":
         return "Run fewer trials at once (parallelTrialCount), or request the memory that one needs."
     if facts.exit_code == _COMMAND_NOT_FOUND:
         return "Install the command on this machine, or give its full path in the template."

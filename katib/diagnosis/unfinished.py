@@ -12,7 +12,7 @@ from katib.diagnosis.answer import Answer, since
 from katib.diagnosis.evidence import Evidence, JobFacts, ServiceFacts
 from katib.diagnosis.sentences import best_sentences, condition_words, progress_sentence
 from katib.diagnosis.trial import diagnose_trial
-from katib.tuning.reading import condition_of, format_duration, is_completed, name_of, state_of, status_of
+from katib.tuning.reading import condition_of, is_completed, name_of, state_of, status_of
 from katib.tuning.service import Json
 
 _SHOWN_TRIALS = 3
@@ -94,13 +94,10 @@ def _service_fails(experiment: Json, evidence: Evidence) -> Answer | None:
     failing = next((s for s in evidence.services if s.state == "failing"), None)
     if failing is None:
         return None
-    again = ""
-    if failing.retry_at is not None:
-        again = f"; next try in {format_duration((failing.retry_at - evidence.now).total_seconds())}"
     return Answer(
         f"{name_of(experiment)} waits for the suggestion service {failing.algorithm}, which does not start: "
         f"{(failing.last_error or 'no reason was given').rstrip('.')}.",
-        findings=[f"It was tried {failing.attempts} time{'s' * (failing.attempts != 1)}{again}."],
+        findings=[f"It was tried {failing.attempts} time{'s' * (failing.attempts != 1)}."],
         remedies=[_service_remedy(failing)],
     )
 

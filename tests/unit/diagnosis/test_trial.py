@@ -99,12 +99,6 @@ def test_without_an_engine_nothing_else_matters() -> None:
         ),
         pytest.param(JobFacts(signal="SIGSEGV"), "", "t failed: its process was ended by SIGSEGV.", id="signal"),
         pytest.param(
-            JobFacts(signal="SIGKILL", out_of_memory=True),
-            "",
-            "t failed: the machine ran out of memory and ended it (SIGKILL).",
-            id="out-of-memory",
-        ),
-        pytest.param(
             JobFacts(job={"status": {"conditions": [condition("Failed", "DeadlineExceeded")]}}, signal="SIGTERM"),
             "",
             "t failed: its job ran longer than activeDeadlineSeconds.",
