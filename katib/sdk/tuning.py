@@ -91,7 +91,7 @@ def tune(
         function: Takes the parameters by name, or one mapping of them. Returns the objective, a mapping of metrics, or
             None when it calls `katib.report` itself. May be defined in a script or a notebook.
         parameters: Search space by name, made with `katib.search`; any other value is passed as it is.
-        objective: Name of the metric to optimise.
+        objective: Name of the metric to optimize.
         direction: `minimize` or `maximize`.
         goal: Value of the objective that ends the search.
         max_trials: How many trials to run.

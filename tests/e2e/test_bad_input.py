@@ -82,7 +82,7 @@ EXPERIMENTS = {
     ),
     "no objective": (
         an_experiment(objective=None),
-        "spec.objective: it is missing; say what to optimise with type and objectiveMetricName",
+        "spec.objective: it is missing; say what to optimize with type and objectiveMetricName",
     ),
     "direction": (
         an_experiment(objective={"type": "maximise", "objectiveMetricName": "loss"}),

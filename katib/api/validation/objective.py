@@ -15,7 +15,7 @@ _PATH = "spec.objective"
 def check_objective(objective: ObjectiveSpec | None) -> Iterator[FieldError]:
     """Check direction, goal, names of metrics and their strategies."""
     if objective is None:
-        remedy = "say what to optimise with type and objectiveMetricName"
+        remedy = "say what to optimize with type and objectiveMetricName"
         yield FieldError(_PATH, "it is missing", remedy, "objective-missing")
         return
     if objective.type not in tuple(ObjectiveType):
