@@ -37,6 +37,7 @@ lint: $(STAMP) type contracts ## Check style, types and import contracts
 
 type: $(STAMP)
 	@$(BIN)/mypy
+	@$(BIN)/mypy tests/typing/api.py
 
 contracts: $(STAMP)
 	@$(BIN)/lint-imports
