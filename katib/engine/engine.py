@@ -171,6 +171,7 @@ class Engine:
             clock=self._clock,
             rewrites=monitors.rewrites,
             may_delete=lambda job: not _is_active(caches.trials.get(Key.of(job))),
+            gone=monitors.job_gone,
         )
         self._runner = runner
         # The controllers first: the runner asks their cache for the trial of a job.
@@ -208,7 +209,12 @@ class Engine:
             diagnostician=diagnostician,
             catalog=self._catalog,
             clock=self._clock,
+            await_end=self._await_end,
         )
+
+    def _await_end(self, trial: Key, timeout_seconds: float) -> bool:
+        runner = self._runner
+        return runner is None or runner.wait_until_gone(trial, timeout_seconds)
 
     def _prewarm(self, algorithm: str) -> None:
         if self._catalog.find(algorithm) is not None:

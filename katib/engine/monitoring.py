@@ -81,6 +81,19 @@ class TrialMonitors:
             self._reporter.discard(trial.name)
             self._forget(trial.name)
 
+    def job_gone(self, job: Object) -> None:
+        """Forget what the last processes of a deleted job reported, if its trial is deleted too.
+
+        They had their grace period, while the log of the trial was removed with the trial. Another trial may bear its
+        name next, and those readings are none of its own.
+        """
+        for owner in job["metadata"].get("ownerReferences") or ():
+            trial = self._trials.get(Key(job["metadata"].get("namespace", ""), owner["name"]))
+            stays = trial is not None and trial.metadata.uid == owner["uid"]
+            if trial is None or not stays or trial.metadata.deletion_timestamp is not None:
+                self._reporter.discard(owner["name"])
+                self._forget(owner["name"])
+
     def readings_wait(self, trial_names: Sequence[str], cause: str) -> None:
         """Say that readings of these trials cannot be stored now; they are kept, and tried again."""
         for trial in filter(None, map(self._followed.get, trial_names)):

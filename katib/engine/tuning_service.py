@@ -17,10 +17,10 @@ from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.engine.diagnosing import Diagnostician
 from katib.engine.submission import Gate
 from katib.engine.trial_files import TrialFiles
-from katib.errors import AlreadyExistsError, FieldError, InvalidError, NotFoundError, UnavailableError
+from katib.errors import AlreadyExistsError, ConflictError, FieldError, InvalidError, NotFoundError, UnavailableError
 from katib.observations.ports import ObservationReader
 from katib.runtime.clock import Clock
-from katib.runtime.objects import Key, Kind, Object, ObjectStore, Watch, WatchEvent
+from katib.runtime.objects import EventType, Key, Kind, Object, ObjectStore, Watch, WatchEvent
 from katib.stores.events import EventLog, EventSubject
 from katib.tuning.reading import state_of
 from katib.tuning.service import (
@@ -35,6 +35,9 @@ from katib.tuning.service import (
 
 DELETE_TIMEOUT_SECONDS = 60.0
 """Longer than the default grace period of 30 s that running trials have to end."""
+
+UPDATE_ATTEMPTS = 20
+"""The controllers write the status of a busy experiment ten times a second, and an update takes milliseconds."""
 
 _PAGE_ROWS = 1 << 16
 
@@ -52,6 +55,7 @@ class LocalTuningService:
         catalog: Algorithms.
         clock: Measures timeouts.
         read_only: Why nothing may be changed; empty when it may.
+        await_end: Waits until no process of a deleted trial is left; tells whether that was in time.
     """
 
     def __init__(
@@ -66,6 +70,7 @@ class LocalTuningService:
         catalog: AlgorithmCatalog,
         clock: Clock,
         read_only: str = "",
+        await_end: Callable[[Key, float], bool] = lambda _trial, _seconds: True,
     ) -> None:
         self._store = store
         self._observations = observations
@@ -76,6 +81,7 @@ class LocalTuningService:
         self._catalog = catalog
         self._clock = clock
         self._read_only = read_only
+        self._await_end = await_end
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -89,9 +95,14 @@ class LocalTuningService:
         self._refuse_when_read_only()
         submission = self._gate.load(document, source=source, namespace=namespace or DEFAULT_NAMESPACE)
         key = Key(submission.experiment.namespace, submission.experiment.name)
-        old = self._find(EXPERIMENT, key) if key.name else None
-        if old is not None:
-            return self._resubmit(Experiment.decode(old), submission)
+        for _ in range(UPDATE_ATTEMPTS):
+            old = self._find(EXPERIMENT, key) if key.name else None
+            if old is None:
+                break
+            with suppress(ConflictError):  # its status was written this moment
+                return self._resubmit(Experiment.decode(old), submission)
+        else:
+            raise ConflictError(f'experiment "{key.name}" keeps changing; submit it again in a moment')
         admitted = self._gate.admit(submission)
         for companion in admitted.companions:
             self._put(companion)
@@ -117,27 +128,38 @@ class LocalTuningService:
             self._store.update({**companion, "metadata": stored["metadata"]})
 
     def delete(self, namespace: str, experiment: str) -> None:
-        """Delete an experiment and wait until it and its trials are gone."""
+        """Delete an experiment and wait until it and its trials are gone, their processes included."""
         self._refuse_when_read_only()
         key = Key(namespace, experiment)
-        self._require(EXPERIMENT, key)
-        trials = [Key.of(trial) for trial in self._trials_of(key)]
-        with self._store.watch(TRIAL, self._store.list(TRIAL, namespace).resource_version) as watch:
-            self._store.delete(EXPERIMENT, key)
-            self._await_deletion(watch, key)
+        uid = self._require(EXPERIMENT, key)["metadata"]["uid"]
+        deadline = self._clock.monotonic() + DELETE_TIMEOUT_SECONDS
+        listed = self._store.list(TRIAL, namespace, owner_uid=uid)
+        trials = [Key.of(trial) for trial in listed.items]
+        with self._store.watch(TRIAL, listed.resource_version) as watch:
+            self._store.delete(EXPERIMENT, key, uid=uid)
+            self._await_deletion(watch, key, uid, set(trials), deadline)
+        for trial in trials:
+            if not self._await_end(trial, deadline - self._clock.monotonic()):
+                raise _still_ending(key)
         self._events.forget(namespace, experiment)
         for trial in trials:
-            self._files.remove(trial)
+            if self._find(TRIAL, trial) is None:  # else the name is in use again, and so is the directory
+                self._files.remove(trial)
 
-    def _await_deletion(self, watch: Watch, key: Key) -> None:
-        deadline = self._clock.monotonic() + DELETE_TIMEOUT_SECONDS
-        while self._trials_of(key) or self._find(EXPERIMENT, key) is not None:
+    def _await_deletion(self, watch: Watch, key: Key, uid: str, left: set[Key], deadline: float) -> None:
+        """Wait until the experiment and its trials are gone; look at all of them only when none is known to be left."""
+        while left or self._is_left(key, uid):
             if self._clock.monotonic() > deadline:
-                raise UnavailableError(
-                    f"experiment {key}: its trials have not ended within {DELETE_TIMEOUT_SECONDS:g} s; "
-                    "they are still being stopped, look again later"
-                )
-            watch.next(0.1)
+                raise _still_ending(key)
+            event = watch.next(0.1)
+            if event is not None and event.type is EventType.DELETED:
+                left.discard(Key.of(event.object))
+
+    def _is_left(self, key: Key, uid: str) -> bool:
+        found = self._find(EXPERIMENT, key)
+        if found is not None and found["metadata"]["uid"] == uid:
+            return True
+        return bool(self._store.list(TRIAL, key.namespace, owner_uid=uid).items)
 
     def _refuse_when_read_only(self) -> None:
         if self._read_only:
@@ -294,6 +316,13 @@ def _concerns(obj: Object, key: Key) -> bool:
         return Key.of(obj) == key
     labels = obj["metadata"].get("labels") or {}
     return Key(obj["metadata"].get("namespace", ""), labels.get(EXPERIMENT_LABEL, "")) == key
+
+
+def _still_ending(key: Key) -> UnavailableError:
+    return UnavailableError(
+        f"experiment {key}: its trials have not ended within {DELETE_TIMEOUT_SECONDS:g} s; "
+        "they are still being stopped, look again later"
+    )
 
 
 def _offset(cursor: str) -> int:

@@ -17,10 +17,9 @@ def job_directory(root: Path, namespace: str, name: str) -> Path:
     return root / namespace / name
 
 
-def was_begun(root: Path, job: Object) -> bool:
-    """Tell whether that very job has a directory, because an engine began to run it."""
-    uid: str = job["metadata"]["uid"]
-    return _uid_in(job_directory(root, *Key.of(job))) == uid
+def begun_by(root: Path, job: Object) -> str | None:
+    """Return the uid of the job that last began to run under this name; None when none did, or its files are gone."""
+    return _uid_in(job_directory(root, *Key.of(job)))
 
 
 def begin_directory(root: Path, job: Object) -> None:

@@ -30,7 +30,7 @@ from katib.runtime.manager import SYNC_TIMEOUT_SECONDS
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.runtime.work_queue import WorkQueue
 from katib.workloads.local.delays import Delays
-from katib.workloads.local.directories import begin_directory, was_begun
+from katib.workloads.local.directories import begin_directory, begun_by
 from katib.workloads.local.job_conditions import end_of
 from katib.workloads.local.job_plan import Plan, plan
 from katib.workloads.local.job_run import JobRun
@@ -56,6 +56,10 @@ def _always(_job: Object) -> bool:
     return True
 
 
+def _nothing(_job: Object) -> None:
+    """Do nothing about a job that is gone."""
+
+
 class LocalJobRunner:
     """Runs the Jobs of a store as local processes.
 
@@ -70,6 +74,8 @@ class LocalJobRunner:
         delays: How long failures make wait.
         rewrites: Paths of the containers that lie in the pod's directory.
         may_delete: Whether a job that outlived its ttlSecondsAfterFinished may go; no while its trial needs it.
+        gone: Told of a job that was deleted before its end, once none of its processes is left; what this raises is
+            tried again.
         settle_seconds: How long a passing status must hold before it is written.
     """
 
@@ -86,6 +92,7 @@ class LocalJobRunner:
         delays: Delays | None = None,
         rewrites: Rewrites = no_rewrites,
         may_delete: Callable[[Object], bool] = _always,
+        gone: Callable[[Object], None] = _nothing,
         settle_seconds: float = SETTLE_SECONDS,
     ) -> None:
         self._store = store
@@ -94,6 +101,7 @@ class LocalJobRunner:
         self._clock = clock or SystemClock()
         self._delays = delays or Delays()
         self._may_delete = may_delete
+        self._gone = gone
         self._settle_seconds = settle_seconds
         capacity = capacity or Capacity.of_machine()
         self._preparation = Preparation(store, root, workspace, capacity, rewrites)
@@ -124,6 +132,7 @@ class LocalJobRunner:
     def stop(self, grace_seconds: float = 5.0) -> None:
         """End all pods, politely, then after the grace period firmly; their jobs stay unfinished and resume later."""
         self._stopping = True
+        self._announce_end()
         self._informer.stop()
         self._controller.stop()
         self._write_what_ended()
@@ -151,6 +160,15 @@ class LocalJobRunner:
         records = run.records
         return next((r.waiting for r in records if r.waiting and not r.is_finished), run.waiting)
 
+    def wait_until_gone(self, key: Key, timeout_seconds: float) -> bool:
+        """Wait until no process of a deleted job is left; False when the time is up or we stop. For any thread."""
+        run = self._runs.get(key)
+        if run is None:
+            return True
+        with self._ended:
+            self._ended.wait_for(lambda: self._stopping or self._runs.get(key) is not run, timeout_seconds)
+        return self._runs.get(key) is not run
+
     # --- reconciling --------------------------------------------------------------------------------------------------
 
     def _job_changed(self, event: InformerEvent[Object]) -> None:
@@ -172,14 +190,20 @@ class LocalJobRunner:
             return DONE  # deleted this moment; the cache will say so
         if run.is_over and end_of(job.get("status") or {}):
             del self._runs[key]
+            self._announce_end()
         return result
 
     def _take_up(self, job: Object) -> JobRun:
         """Begin to run a job, from scratch when an earlier engine had begun."""
         run = JobRun(job, status=dict(job.get("status") or {}))
-        if not run.is_over and (run.status.get("startTime") or was_begun(self._root, job)):
-            _log.warning("Job was cut off and starts anew", extra={"job": str(Key.of(job))})
+        if run.is_over:
+            return run
+        earlier = begun_by(self._root, job)
+        cut_off = earlier == run.uid or bool(run.status.get("startTime"))
+        if cut_off or earlier is not None:  # of another uid: a job of this trial that somebody deleted
             self._monitors.discard(job)
+        if cut_off:
+            _log.warning("Job was cut off and starts anew", extra={"job": str(Key.of(job))})
             note = f"the engine ended while the job ran; it was started anew at {format_time(self._clock.now())}"
             self._annotate(run, {RESTARTED_ANNOTATION: note})
             run.status = {}
@@ -191,7 +215,9 @@ class LocalJobRunner:
         for pod in unfinished:
             self._loop.call_soon(pod.stop)
         if not unfinished:
+            self._gone(run.job)
             del self._runs[key]
+            self._announce_end()
             self._queue.add(key)  # another job may have the name by now
         return DONE
 
@@ -229,8 +255,11 @@ class LocalJobRunner:
     def _pod_changed(self, key: Key) -> None:
         self._queue.add(key)
         if self._stopping:
-            with self._ended:
-                self._ended.notify_all()
+            self._announce_end()
+
+    def _announce_end(self) -> None:
+        with self._ended:
+            self._ended.notify_all()
 
     def _delete(self, key: Key, run: JobRun) -> Result:
         if not self._may_delete(run.job):
