@@ -389,13 +389,13 @@ def test_metadata_that_is_no_mapping_is_refused(metadata: object) -> None:
 
 
 def test_a_trial_costs_little_to_render() -> None:
-    """Ten thousand trials render from one compiled template; the bound is loose for a busy machine."""
+    """Ten thousand trials render from one compiled template. Time of the processor: other programs do not count."""
     compiled = compile_template(inline(example_job(), REFERENCES))
 
-    start = time.perf_counter()
+    start = time.thread_time()
     for _ in range(200):
         compiled.render(EXAMPLE, "trial-name", "trial-namespace")
-    mean_seconds = (time.perf_counter() - start) / 200
+    mean_seconds = (time.thread_time() - start) / 200
 
     assert mean_seconds < 0.001
 

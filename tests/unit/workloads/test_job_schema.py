@@ -128,10 +128,10 @@ def test_checking_a_job_is_fast() -> None:
     obj = job("a", env={"N": "v"})
     check_job_schema(obj, PATH)
 
-    start = time.perf_counter()
+    start = time.thread_time()
     check_job_schema(obj, PATH)
 
-    assert time.perf_counter() - start < 0.05
+    assert time.thread_time() - start < 0.05
 
 
 def test_the_generated_schema_is_fresh() -> None:
