@@ -12,7 +12,7 @@ import grpc
 from katib.errors import FieldError, InvalidError
 from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated import api_pb2_grpc
-from katib.rpc.db_manager import DbManagerClient
+from katib.rpc.db_manager_client import DbManagerClient
 from suggestion_services.base.servicer import answered
 from suggestion_services.medianstop.rule import MedianRule
 

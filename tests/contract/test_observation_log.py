@@ -14,7 +14,7 @@ from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.api.types import Metric, Observation
 from katib.errors import InvalidError
 from katib.observations import MemoryObservationLog, SqlObservationLog
-from katib.rpc.db_manager import DbManagerClient
+from katib.rpc.db_manager_client import DbManagerClient
 from tests.support.observations import T0, memory_log, reading, served_log, sql_log
 
 Log = MemoryObservationLog | SqlObservationLog | DbManagerClient

@@ -12,7 +12,8 @@ from pathlib import Path
 from katib.api.metrics import MetricLog
 from katib.database import open_database
 from katib.observations import MemoryObservationLog, SqlObservationLog
-from katib.rpc.db_manager import DbManagerClient, serve_db_manager
+from katib.rpc.db_manager import serve_db_manager
+from katib.rpc.db_manager_client import DbManagerClient
 
 T0 = datetime(2024, 3, 4, 17, 55, 8, tzinfo=UTC)
 

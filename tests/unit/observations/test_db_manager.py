@@ -12,7 +12,8 @@ from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated import health_pb2
 from katib.rpc._generated.api_pb2_grpc import DBManagerStub
 from katib.rpc._generated.health_pb2_grpc import HealthStub
-from katib.rpc.db_manager import DbManagerClient, DbManagerServer, serve_db_manager
+from katib.rpc.db_manager import DbManagerServer, serve_db_manager
+from katib.rpc.db_manager_client import DbManagerClient
 from tests.support.observations import reading
 
 
