@@ -13,7 +13,6 @@ from pydantic.alias_generators import to_camel
 
 from katib.api.algorithms import AlgorithmInfo, SettingSpec
 from katib.api.metrics import MetricLog
-from katib.errors import FieldError
 from katib.tuning.service import Diagnosis, Page, RecordedEvent, Submission
 
 
@@ -167,10 +166,6 @@ class FieldErrorBody(Body):
     cause: str
     remedy: str
     origin: str
-
-    def to_error(self) -> FieldError:
-        """Return the error as the rest of the product knows it."""
-        return FieldError(self.path, self.cause, self.remedy, self.origin)
 
 
 class ProblemBody(Body):
