@@ -12,6 +12,7 @@ hundred requests goes on, one that crashes on every request ends as FAILED with 
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from katib.processes.client import Processes
     from katib.processes.handle import Exit, ProcessHandle
     from katib.rpc.connection import Connection
+
+_log = logging.getLogger(__name__)
 
 
 class Sockets(Protocol):
@@ -167,6 +170,9 @@ class Supervisor:
                 self._sleep(pause)
         except TerminalError as error:
             self._set(Phase.FAILED, failure=str(error))
+        except Exception as error:  # noqa: BLE001 - whatever it is, whoever waits for the service has to be told
+            _log.exception("Service is given up", extra={"service": str(self._plan.id)})
+            self._set(Phase.FAILED, failure=f"{self._plan.id} cannot be kept up: {error}")
         else:
             self._set(Phase.STOPPED)
 

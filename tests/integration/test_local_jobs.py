@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -345,6 +346,16 @@ class TestMonitors:
             assert end["type"] == "Complete"
             assert h.get()["metadata"]["annotations"][METRICS_REPORT_ANNOTATION] == "reading the metrics failed: broken"
             assert h.log() == "loss=1\n"
+
+    def test_a_monitor_without_room_on_the_disk_fails_its_pod_and_nobody_else(self, tmp_path: Path) -> None:
+        class Full(Monitors):
+            def open(self, job: Object, pod_labels: dict[str, str], container: str, directory: Path) -> None:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        with home(tmp_path, monitors=Full(), capacity=Capacity(Decimal(1), Decimal(1 << 30), ())) as h:
+            ends = [h.run(job(shell("true"), name=name, backoffLimit=0)) for name in ("a", "b")]
+
+            assert [end["type"] for end in ends] == ["Failed", "Failed"]
 
     def test_a_backlogged_monitor_holds_the_output_back(self, tmp_path: Path) -> None:
         with home(tmp_path, monitors=Monitors({"backlogged": True, "keep": False})) as h:

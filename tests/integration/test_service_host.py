@@ -339,6 +339,16 @@ def test_a_service_that_exits_at_once_fails_with_its_last_words(hosts: Hosts) ->
     assert failure(host, experiment) == text
 
 
+def test_a_service_that_leaves_a_directory_where_its_socket_was_to_be_fails_instead_of_starting_for_ever(
+    hosts: Hosts,
+) -> None:
+    script = "import os, sys; os.mkdir(sys.argv[1].removeprefix('unix:'))"
+    host = hosts.open(ServicePlan(ServiceId("fake"), command=("{python}", "-c", script, "{address}")))
+
+    with pytest.raises(TerminalError, match='suggestion service "fake" cannot be kept up'):
+        ready(host, an_object())
+
+
 def test_an_experiment_that_comes_later_gets_a_new_attempt(hosts: Hosts) -> None:
     host = hosts.open(a_plan("exit"))
     failure(host, an_object(name="early"))

@@ -122,7 +122,7 @@ class Pod:
         self._lease = lease
         try:
             self._containers = [self._container(plan) for plan in self.plan.containers]
-        except KatibError as error:  # from the factory of monitors
+        except (KatibError, OSError) as error:  # from the factory of monitors, whose files need room on the disk
             self._finish(Phase.FAILED, f"pod {self.plan.name}: {error}")
             return
         if any(c.monitor for c in self._containers):
