@@ -133,12 +133,11 @@ class SuggestionReconciler:
     def _ask(self, seen: _Round, stored: Suggestion) -> Result:
         status = seen.suggestion.status
         try:
-            if not is_true(status.conditions, SuggestionCondition.RUNNING):
-                # Stored before anything is asked: while it cannot be, its call must not give way to the next one, or
-                # the two would take turns, each waking the other, for as long as the disk is full.
-                self._write(stored, self._validated(seen))
-                return Result()
-            status = self._answered(seen, status)
+            # That the experiment is accepted is stored before anything is asked: while it cannot be, its call must not
+            # give way to the next one, or the two would take turns, each waking the other, for as long as the disk is
+            # full.
+            accepted_before = is_true(status.conditions, SuggestionCondition.RUNNING)
+            status = self._answered(seen, status) if accepted_before else self._validated(seen)
         except _Waiting:
             self._write(stored, status)
             return Result()
@@ -151,7 +150,7 @@ class SuggestionReconciler:
         except Exception:
             self._calls.finish(seen.key)  # the next attempt asks anew instead of stumbling over the same answer
             raise
-        self._write(stored, status)
+        self._write(stored, status)  # outside of the attempt: what the store refuses is no failure of the service
         self._calls.finish(seen.key)
         self._failures.clear(seen.key)
         return Result()

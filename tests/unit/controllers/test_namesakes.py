@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
 from katib.api.types import Experiment, Trial
 from katib.controllers.freshness import Freshness
-from katib.controllers.kinds import EXPERIMENT, TRIAL
+from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.ports import SuggestionService, SuggestionsReply
 from katib.errors import NotFoundError
 from katib.runtime.objects import Key
@@ -167,3 +168,41 @@ def test_a_write_that_changed_nothing_leaves_no_object_behind_as_stale() -> None
     assert not fresh.is_stale(seen)
     fresh.wrote(seen, {"metadata": {"resourceVersion": "2"}})
     assert fresh.is_stale(seen)
+
+
+def test_a_conflict_while_acceptance_is_stored_is_no_failure_of_the_service() -> None:
+    services = SlowValidation()
+    with World(services=services) as world:
+        world.submit(an_experiment(maxTrialCount=1, parallelTrialCount=1))
+        eventually(lambda: bool(services.validations))
+        services.before_answer = lambda: _touch(world)
+        services.validations[0].set_result(None)
+        world.ended()
+
+    assert "SuggestionServiceFailed" not in world.events.reasons()
+
+
+@dataclass
+class SlowValidation(FakeServices):
+    """Accepts when the test says so; calls the test back while the answer is being taken."""
+
+    validations: list[Future[None]] = field(default_factory=list)
+    before_answer: Callable[[], None] = lambda: None
+
+    def service_for(self, experiment: Experiment) -> SuggestionService | None:
+        del experiment
+        if self.validations and self.validations[0].done():
+            call, self.before_answer = self.before_answer, lambda: None
+            call()  # the reconcile has read the Suggestion and not yet written it
+        return self
+
+    def validate(self, _experiment: Experiment) -> Future[None]:
+        future: Future[None] = Future()
+        future.set_running_or_notify_cancel()
+        self.validations.append(future)
+        return future
+
+
+def _touch(world: World) -> None:
+    obj = world.store.get(SUGGESTION, DEMO)
+    world.store.update({**obj, "metadata": {**obj["metadata"], "labels": {"touched": "yes"}}})

@@ -187,10 +187,10 @@ def test_a_refused_experiment_fails_with_the_words_of_the_service() -> None:
     with World(services=FakeServices(refuse=refusal)) as world:
         world.submit(an_experiment())
         experiment = world.ended()
+        eventually(lambda: world.services.released == ["demo"])
 
     message = experiment.status.conditions[-1].message
     assert message == "Suggestion has failed: Validation failed: spec.algorithm: sigma must be positive; raise it"
-    assert world.services.released == ["demo"]
 
 
 @pytest.mark.parametrize(
