@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from katib.api.types import API_VERSION, ObjectMeta, OwnerReference, Resource
+from katib.api.types import API_VERSION, OwnerReference, Resource
 from katib.runtime.objects import Key, Kind
 
 EXPERIMENT = Kind(API_VERSION, "Experiment")
@@ -33,14 +33,6 @@ def owned_by(owner: Resource) -> OwnerReference:
 def is_owned_by(obj: Resource, owner: Resource) -> bool:
     """Tell whether an object is controlled by this very owner, and not by an earlier one of the same name."""
     return any(o.controller and o.uid == owner.metadata.uid for o in obj.metadata.owner_references)
-
-
-def controller_key(metadata: ObjectMeta, kind: Kind) -> Key | None:
-    """Return the key of the controller of that kind, None when another kind or nobody controls the object."""
-    for owner in metadata.owner_references:
-        if owner.controller and Kind(owner.api_version, owner.kind) == kind:
-            return Key(metadata.namespace, owner.name)
-    return None
 
 
 def with_status(obj: Resource, status: Any) -> dict[str, Any]:

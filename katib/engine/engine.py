@@ -66,6 +66,9 @@ of a second, in the way of everything else. With these numbers it is rare."""
 
 CLOSE_SECONDS = 10.0
 
+DB_MANAGER_VARIABLE = "KATIB_DB_MANAGER_ADDRESS"
+"""Tells trials that push their metrics where the observation log listens."""
+
 
 class Engine:
     """One engine over one data directory. A context manager: entered, it is open; `start` sets it to work.
@@ -170,6 +173,7 @@ class Engine:
             capacity=_capacity(self._host),
             clock=self._clock,
             rewrites=monitors.rewrites,
+            variables={DB_MANAGER_VARIABLE: self._services.db_manager_address()},
             may_delete=lambda job: not _is_active(caches.trials.get(Key.of(job))),
             gone=monitors.job_gone,
         )

@@ -285,7 +285,7 @@ class LocalTuningService:
                 if event.type == "DELETED" and Kind.of(event.object) == EXPERIMENT:
                     return
 
-    # --- helpers ------------------------------------------------------------------------------------------------------
+    # --- objects ------------------------------------------------------------------------------------------------------
 
     def _trials_of(self, key: Key) -> tuple[Object, ...]:
         return self._store.list(TRIAL, key.namespace, labels={EXPERIMENT_LABEL: key.name}).items

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -332,6 +333,29 @@ def test_what_goes_wrong_is_explained_by_the_condition_and_by_why(
         assert state_of(trial) == state
         assert words in last_condition(trial)["message"]
         assert state in str(diagnosis) or words in str(diagnosis)
+
+
+PUSHES = (
+    "from datetime import UTC, datetime; import os; from katib.api.metrics import MetricLog; "
+    "from katib.rpc.db_manager_client import DbManagerClient; "
+    "log = DbManagerClient(os.environ['KATIB_DB_MANAGER_ADDRESS']); "
+    "log.report(os.environ['KATIB_TRIAL_NAME'], [MetricLog(datetime.now(UTC), 'loss', '0.25')])"
+)
+
+
+def test_a_trial_may_push_its_metrics(tmp_path: Path) -> None:
+    raw = an_experiment(
+        command=f'{sys.executable} -c "{PUSHES}" # ${{trialParameters.learningRate}}',
+        metricsCollectorSpec={"collector": {"kind": "Push"}},
+        maxTrialCount=1,
+        parallelTrialCount=1,
+    )
+    with working(tmp_path) as service:
+        submit(service, raw)
+        ended(service)
+        (trial,) = service.trials(NS, "demo").items
+
+        assert objective_value(trial) == "0.25"
 
 
 def test_a_trial_without_reports_does_not_wait_longer_than_told(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from katib.controllers.suggestion import states
 from katib.controllers.suggestion.plan import waiting_assignments
 from katib.controllers.taken_names import TakenNames
 from katib.controllers.trial.plan import killed
+from katib.controllers.trial_states import ACTIVE, state_of
 from katib.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
 from katib.runtime.clock import Clock
 from katib.runtime.controller import DONE, Result
@@ -166,8 +167,8 @@ class ExperimentReconciler:
 
     def _kill(self, key: Key, plan: ExperimentPlan) -> None:
         trial = self._trials.get(key)
-        if trial is None:
-            return
+        if trial is None or state_of(trial) not in ACTIVE:
+            return  # it came to its own end after the tally was taken
         end = plan.status.conditions[-1]
         status = killed(trial.status, f"Trial is stopped: {end.message}", self._clock.now())
         with suppress(ConflictError, NotFoundError):  # it moved by itself; its event brings us back

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.api.types import Trial
-from katib.controllers.trial.plan import JobView, Judgement
+from katib.controllers.trial.plan import JobView, Judgment
 from katib.errors import NotFoundError
 from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
@@ -76,9 +76,9 @@ def _retrying(job: Object) -> str:
     return ""
 
 
-def _judge(path: str, job: Object) -> Judgement | None:
+def _judge(path: str, job: Object) -> Judgment | None:
     satisfied = parse(path).evaluate(job) if path else None
-    return None if satisfied is None else Judgement(satisfied.reason, satisfied.message)
+    return None if satisfied is None else Judgment(satisfied.reason, satisfied.message)
 
 
 def _end_of(job: Object, seen_ended_at: datetime) -> datetime:

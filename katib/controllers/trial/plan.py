@@ -25,7 +25,7 @@ RETRYING_REASON = "TrialRetrying"
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgment:
     """The verdict of a job's conditions."""
 
     reason: str = ""
@@ -44,8 +44,8 @@ class JobView:
         retrying: How its last try failed and when the next one begins; empty when none has failed.
     """
 
-    failed: Judgement | None = None
-    succeeded: Judgement | None = None
+    failed: Judgment | None = None
+    succeeded: Judgment | None = None
     ended_at: datetime | None = None
     metrics_report: str = ""
     retrying: str = ""
@@ -150,7 +150,7 @@ def _retrying(seen: Observed, status: TrialStatus, news: str) -> TrialPlan:
     return TrialPlan(status=status.model_copy(update={"conditions": conditions}), event=event)
 
 
-def _failed(seen: Observed, status: TrialStatus, judged: Judgement) -> TrialPlan:
+def _failed(seen: Observed, status: TrialStatus, judged: Judgment) -> TrialPlan:
     status = _ended(status, TrialCondition.FAILED, "TrialFailed", _explained("Trial has failed", judged), seen)
     told = f"Job {seen.trial.name} has failed" + (
         f". {judged.message} {judged.reason}".rstrip() if judged.message else ""
@@ -158,7 +158,7 @@ def _failed(seen: Observed, status: TrialStatus, judged: Judgement) -> TrialPlan
     return TrialPlan(status=status, delete_job=_disposable(seen), event=TrialEvent("JobFailed", told))
 
 
-def _succeeded(seen: Observed, status: TrialStatus, job: JobView, judged: Judgement) -> TrialPlan:
+def _succeeded(seen: Observed, status: TrialStatus, job: JobView, judged: Judgment) -> TrialPlan:
     if judged.reason == EARLY_STOPPED_REASON:
         message = f"Trial is early stopped: {judged.message}" if judged.message else "Trial is early stopped"
         status = _ended(status, TrialCondition.EARLY_STOPPED, "TrialEarlyStopped", message, seen)
@@ -249,7 +249,7 @@ def _set(conditions: Conditions, type_: str, reason: str, message: str, now: dat
     return set_condition(conditions, type_, ConditionStatus.TRUE, reason=reason, message=message, now=now)
 
 
-def _explained(sentence: str, judged: Judgement) -> str:
+def _explained(sentence: str, judged: Judgment) -> str:
     parts = [sentence]
     if judged.reason:
         parts.append(f"Job reason: {judged.reason}")

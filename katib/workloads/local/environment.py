@@ -4,9 +4,9 @@ A container inherits the environment of the engine, so that `python` is the user
 is ours, then `envFrom`, then `env` in its order; what comes later wins. `$(VAR)` sees `envFrom` and the entries of
 `env` above it, never the inherited part: on a cluster it would not either.
 
-Ours are `KATIB_TRIAL_NAME`, `KATIB_TRIAL_DIR` (a directory of this pod that is kept with its logs) and
-`PYTHONUNBUFFERED=1` unless it is set: without it Python keeps what it prints to a pipe for itself, 8 kB at a time, and
-metrics would come late, or never when the trial is stopped early.
+Ours are `KATIB_TRIAL_NAME`, `KATIB_TRIAL_DIR` (a directory of this pod that is kept with its logs), what the engine
+adds, and `PYTHONUNBUFFERED=1` unless it is set: without it Python keeps what it prints to a pipe for itself, 8 kB at a
+time, and metrics would come late, or never when the trial is stopped early.
 """
 
 from __future__ import annotations

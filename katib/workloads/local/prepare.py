@@ -6,7 +6,7 @@ import os
 import secrets
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ class Preparation:
         root: Where jobs have their directories.
         workspace: For a job: the working directory of containers that name none.
         rewrites: Paths that lie in the pod's directory, besides its volumes.
+        variables: Further variables of every container's environment.
     """
 
     store: ObjectStore
@@ -53,6 +54,7 @@ class Preparation:
     workspace: Callable[[Object], Path]
     capacity: Capacity
     rewrites: Rewrites = no_rewrites
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def trial_name(job: Object) -> str:
@@ -154,7 +156,7 @@ def _containers(
         objects=objects,
         capacity=tools.capacity,
         inherited=dict(os.environ),
-        ours={"KATIB_TRIAL_NAME": trial_name(job), "KATIB_TRIAL_DIR": str(directory)},
+        ours={**tools.variables, "KATIB_TRIAL_NAME": trial_name(job), "KATIB_TRIAL_DIR": str(directory)},
         forced={} if index is None else {INDEX_VARIABLE: str(index)},
         containers=(*init, *mains),
     )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,7 @@ class LocalJobRunner:
         capacity: What pods may lease; by default what the machine has.
         delays: How long failures make wait.
         rewrites: Paths of the containers that lie in the pod's directory.
+        variables: Further variables of every container's environment.
         may_delete: Whether a job that outlived its ttlSecondsAfterFinished may go; no while its trial needs it.
         gone: Told of a job that was deleted before its end, once none of its processes is left; what this raises is
             tried again.
@@ -91,6 +92,7 @@ class LocalJobRunner:
         capacity: Capacity | None = None,
         delays: Delays | None = None,
         rewrites: Rewrites = no_rewrites,
+        variables: Mapping[str, str] | None = None,
         may_delete: Callable[[Object], bool] = _always,
         gone: Callable[[Object], None] = _nothing,
         settle_seconds: float = SETTLE_SECONDS,
@@ -104,7 +106,7 @@ class LocalJobRunner:
         self._gone = gone
         self._settle_seconds = settle_seconds
         capacity = capacity or Capacity.of_machine()
-        self._preparation = Preparation(store, root, workspace, capacity, rewrites)
+        self._preparation = Preparation(store, root, workspace, capacity, rewrites, variables or {})
         self._loop = Loop(self._clock)
         self._tools = PodTools(self._loop, processes, monitors, Tokens(capacity), self._clock, self._delays)
         self._runs: dict[Key, JobRun] = {}

@@ -11,7 +11,7 @@ from katib.api.types import CollectorSpec, MetricsCollectorSpec, Observation, Tr
 from katib.controllers.trial.jobs import view_of
 from katib.controllers.trial.plan import (
     JobView,
-    Judgement,
+    Judgment,
     Observed,
     TrialPlan,
     killed,
@@ -24,9 +24,9 @@ CREATED = holding("Created", "TrialCreated", message="Trial is created")
 RUNNING = holding("Running", "TrialRunning", message="Trial is running")
 PUSH = MetricsCollectorSpec(collector=CollectorSpec(kind="Push"))
 
-DONE = JobView(succeeded=Judgement("CompletionsReached", "Reached expected number of succeeded pods"), ended_at=NOW)
-BROKEN = JobView(failed=Judgement("BackoffLimitExceeded", "exited with 1"), ended_at=NOW)
-STOPPED = JobView(succeeded=Judgement("EarlyStopped", "loss 0.9 > 0.5"), ended_at=NOW)
+DONE = JobView(succeeded=Judgment("CompletionsReached", "Reached expected number of succeeded pods"), ended_at=NOW)
+BROKEN = JobView(failed=Judgment("BackoffLimitExceeded", "exited with 1"), ended_at=NOW)
+STOPPED = JobView(succeeded=Judgment("EarlyStopped", "loss 0.9 > 0.5"), ended_at=NOW)
 
 
 def plan(made: Trial, job: JobView | None, reading: Observation | None = None, **seen: Any) -> TrialPlan:
@@ -115,7 +115,7 @@ def test_a_failed_job_is_the_failure_of_the_trial_with_its_reason() -> None:
 
 
 def test_a_failed_job_without_words_fails_the_trial_without_words() -> None:
-    planned = plan(started(), JobView(failed=Judgement(), ended_at=NOW))
+    planned = plan(started(), JobView(failed=Judgment(), ended_at=NOW))
 
     assert last(planned)[3] == "Trial has failed"
     assert planned.event is not None
@@ -123,7 +123,7 @@ def test_a_failed_job_without_words_fails_the_trial_without_words() -> None:
 
 
 def test_failure_counts_before_success() -> None:
-    both = JobView(failed=Judgement("A"), succeeded=Judgement("B"), ended_at=NOW)
+    both = JobView(failed=Judgment("A"), succeeded=Judgment("B"), ended_at=NOW)
 
     assert plan(started(), both, observed("0.5")).status.conditions[-1].type == "Failed"
 
@@ -145,7 +145,7 @@ def test_an_early_stopped_job_is_an_early_stopped_trial(reading: Observation | N
     [
         pytest.param(
             started(),
-            JobView(succeeded=Judgement(), ended_at=NOW, metrics_report='4 lines, none matched "loss"'),
+            JobView(succeeded=Judgment(), ended_at=NOW, metrics_report='4 lines, none matched "loss"'),
             None,
             '4 lines, none matched "loss"',
             id="the collector explains",
@@ -191,7 +191,7 @@ def test_metrics_that_are_missing_end_the_trial_with_the_cause(
 
 
 def test_metrics_are_waited_for_as_long_as_they_may_come() -> None:
-    job = JobView(succeeded=Judgement(), ended_at=LATER - timedelta(seconds=20))
+    job = JobView(succeeded=Judgment(), ended_at=LATER - timedelta(seconds=20))
     planned = plan(started(), job)
 
     assert planned.status.conditions[-1].type == "Running"
@@ -278,29 +278,29 @@ def judged(*conditions: dict[str, str], annotations: Any = None, **status: Any) 
         pytest.param(
             (condition("Failed", "False"), condition("Complete", reason="R", message="M")),
             None,
-            Judgement("R", "M"),
+            Judgment("R", "M"),
             id="complete with words",
         ),
-        pytest.param((condition("Failed", reason="R"),), Judgement("R", ""), None, id="failed"),
+        pytest.param((condition("Failed", reason="R"),), Judgment("R", ""), None, id="failed"),
         pytest.param(
-            (condition("SuccessCriteriaMet"), condition("Complete")), None, Judgement(), id="a forerunner of success"
+            (condition("SuccessCriteriaMet"), condition("Complete")), None, Judgment(), id="a forerunner of success"
         ),
         pytest.param(
             (condition("FailureTarget"), condition("Failed", message="M")),
-            Judgement("", "M"),
+            Judgment("", "M"),
             None,
             id="a forerunner of failure",
         ),
         pytest.param(
             (condition("Complete", "False"), condition("Complete", reason="second")),
             None,
-            Judgement("second"),
+            Judgment("second"),
             id="the second of a type",
         ),
     ],
 )
 def test_the_conditions_of_the_template_judge_a_job(
-    conditions: tuple[dict[str, str], ...], failed: Judgement | None, succeeded: Judgement | None
+    conditions: tuple[dict[str, str], ...], failed: Judgment | None, succeeded: Judgment | None
 ) -> None:
     view = judged(*conditions)
 
