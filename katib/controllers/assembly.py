@@ -13,12 +13,13 @@ from typing import TypeVar
 from katib.api.types import Experiment, Resource, Suggestion, Trial
 from katib.controllers.cached_trial import TrialDecoder
 from katib.controllers.experiment.ledger import TrialLedger, experiment_of
-from katib.controllers.experiment.reconciler import ExperimentReconciler
+from katib.controllers.experiment.reconciler import SUMMARY_INTERVAL_SECONDS, ExperimentReconciler
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.ports import EventRecorder, ObservationLog, ServiceDirectory
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion.reconciler import TRIALS_BY_EXPERIMENT, SuggestionReconciler
 from katib.controllers.trial.reconciler import TrialReconciler
+from katib.controllers.trial_states import ACTIVE, state_of
 from katib.errors import KatibError
 from katib.runtime.clock import Clock
 from katib.runtime.controller import Controller, Reconcile
@@ -145,7 +146,12 @@ def _connect(caches: Caches, experiments: WorkQueue[Key], suggestions: WorkQueue
     def trial_changed(event: InformerEvent[Trial]) -> None:
         trials.add(event.key)
         trial = event.new or event.old
-        if trial is not None:
+        if trial is None:
+            return
+        if event.new is not None and state_of(event.new) in ACTIVE:
+            # That a trial is there or runs changes what is counted, not what is to be done: it can wait for company.
+            experiments.add_after(experiment_of(trial), SUMMARY_INTERVAL_SECONDS)
+        else:
             experiments.add(experiment_of(trial))
 
     def job_changed(event: InformerEvent[Object]) -> None:
