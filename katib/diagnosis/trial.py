@@ -88,6 +88,14 @@ def _waiting(name: str, facts: JobFacts, evidence: Evidence) -> Answer | None:
 
 def _running(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
     name = name_of(trial)
+    fact = condition_of(trial, "Running") or {}
+    if fact.get("reason") == "TrialRetrying":
+        news = str(fact.get("message", "")).removeprefix("Trial is running: ")
+        return Answer(
+            f"{name} failed and is tried again: {news}.",
+            remedies=["Read the output below; set backoffLimit to 0 in the template if a retry cannot help."],
+            log_tail=facts.log_tail,
+        )
     start = time_of(status_of(trial).get("startTime"))
     running = f" for {since(start, evidence.now)}" if start else ""
     answer = Answer(f"{name} has been running{running}." if running else f"{name} is running.")

@@ -58,6 +58,14 @@ def test_a_retry_that_is_due_is_no_back_off() -> None:
     assert "is tried again" not in diagnose(RUNNING, facts=JobFacts(job={}, retry_at=NOW)).verdict
 
 
+def test_a_trial_whose_last_try_failed_says_so_first() -> None:
+    retrying = condition("Running", "TrialRetrying", "Trial is running: it exited with 1; try 2 of 7")
+    diagnosis = diagnose(retrying, facts=JobFacts(job={}, log_tail=("oops",)))
+
+    assert diagnosis.verdict == "t failed and is tried again: it exited with 1; try 2 of 7."
+    assert diagnosis.log_tail == ("oops",)
+
+
 def test_a_running_trial_tells_how_long_and_how_far() -> None:
     reading = MetricLog(NOW - timedelta(seconds=4), "loss", "0.3")
     peers = tuple(make_trial(f"p{i}", condition("Succeeded")) for i in range(3))
