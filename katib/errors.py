@@ -70,6 +70,14 @@ class UnavailableError(KatibError):
     """Something we depend on does not answer now; the same call may succeed later."""
 
 
+class KindNotInstalledError(UnavailableError):
+    """The cluster serves no objects of this kind now; it may once the kind is installed."""
+
+
+class ForbiddenError(KatibError):
+    """The caller may not do this; the message names the right that is missing. Right again as soon as it is given."""
+
+
 class TerminalError(KatibError):
     """Retrying cannot help, although the input was accepted; somebody has to act."""
 
@@ -95,6 +103,7 @@ ERROR_CODES: dict[type[KatibError], ErrorCode] = {
     ConflictError: ErrorCode("Conflict", 409, "ABORTED", 1),
     ExpiredError: ErrorCode("Expired", 410, "OUT_OF_RANGE", 1),
     UnavailableError: ErrorCode("Unavailable", 503, "UNAVAILABLE", 1),
+    ForbiddenError: ErrorCode("Forbidden", 403, "PERMISSION_DENIED", 1),
     TerminalError: ErrorCode("Terminal", 409, "FAILED_PRECONDITION", 1),
     InternalError: ErrorCode("Internal", 500, "INTERNAL", 1),
     KatibError: ErrorCode("Internal", 500, "UNKNOWN", 1),

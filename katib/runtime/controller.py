@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from katib.errors import ConflictError, InvalidError, TerminalError, UnavailableError
+from katib.errors import ConflictError, ForbiddenError, InvalidError, TerminalError, UnavailableError
 from katib.runtime.objects import Key
 from katib.runtime.work_queue import WorkQueue
 
@@ -43,7 +43,7 @@ class Controller:
     What the reconciler raises decides what follows:
 
     - ConflictError: the cache was behind. Tried again with back-off; neither logged nor reported.
-    - UnavailableError: tried again with back-off.
+    - UnavailableError, ForbiddenError: tried again with back-off.
     - TerminalError, InvalidError: not tried again until the object changes.
     - Anything else is a bug somewhere: tried again with back-off, logged with its traceback.
 
@@ -121,7 +121,7 @@ class Controller:
             case TerminalError() | InvalidError():
                 self.queue.forget(key)
                 _log.error("Reconcile failed for good: %s", error, extra=extra)
-            case UnavailableError():
+            case UnavailableError() | ForbiddenError():
                 delay = self.queue.add_rate_limited(key)
                 _log.warning("Reconcile postponed: %s", error, extra=extra | {"retry_after_seconds": delay})
             case _:

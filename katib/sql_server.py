@@ -1,0 +1,1 @@
+"""PostgreSQL and MySQL databases, shared by whoever keeps something in them."""
