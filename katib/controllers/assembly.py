@@ -6,18 +6,19 @@ wakes its own controller and its experiment's; a job wakes its trial's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from katib.api.types import Experiment, Resource, Suggestion, Trial
 from katib.controllers.cached_trial import TrialDecoder
 from katib.controllers.experiment.ledger import TrialLedger, experiment_of
-from katib.controllers.experiment.reconciler import SUMMARY_INTERVAL_SECONDS, ExperimentReconciler
+from katib.controllers.experiment.reconciler import ExperimentCheck, ExperimentReconciler, accept_all
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
-from katib.controllers.ports import EventRecorder, ObservationLog, ServiceDirectory
+from katib.controllers.ports import EventRecorder, ObservationLog, PodWatcher, ServiceDirectory
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion.reconciler import TRIALS_BY_EXPERIMENT, SuggestionReconciler
+from katib.controllers.trial.job_caches import JobCaches, as_it_is
 from katib.controllers.trial.reconciler import TrialReconciler
 from katib.controllers.trial_states import ACTIVE, state_of
 from katib.errors import KatibError
@@ -30,10 +31,6 @@ from katib.runtime.work_queue import WorkQueue
 
 R = TypeVar("R", bound=Resource)
 
-WORKERS = 2
-"""Threads of each controller. No reconcile waits for a network, so this is for the store's sake, not for the number of
-experiments."""
-
 
 @dataclass(frozen=True, slots=True)
 class Caches:
@@ -42,12 +39,30 @@ class Caches:
     experiments: Informer[Experiment]
     suggestions: Informer[Suggestion]
     trials: Informer[Trial]
-    jobs: dict[Kind, Informer[Object]]
+    jobs: JobCaches
     ledger: TrialLedger
 
     @classmethod
-    def of(cls, store: ObjectStore, job_kinds: Sequence[Kind], clock: Clock) -> Caches:
-        """Return caches of a store, not started."""
+    def of(
+        cls,
+        store: ObjectStore,
+        job_kinds: Sequence[Kind],
+        clock: Clock,
+        *,
+        decode_experiment: Callable[[Object], Experiment] = Experiment.decode,
+        decode_job: Callable[[Object], Object] = as_it_is,
+        follows_new_jobs: bool = False,
+    ) -> Caches:
+        """Return caches of a store, not started.
+
+        Args:
+            store: Where the objects are.
+            job_kinds: Kinds of jobs that are there from the start.
+            clock: For the informers.
+            decode_experiment: Where experiments may come without defaults, this adds them.
+            decode_job: Turns a job into what is remembered of it.
+            follows_new_jobs: Whether trials may run as other kinds, too.
+        """
         trials = Informer(
             store,
             TRIAL,
@@ -58,17 +73,17 @@ class Caches:
         ledger = TrialLedger()
         trials.add_view(ledger)
         return cls(
-            experiments=Informer(store, EXPERIMENT, Experiment.decode, {}, clock=clock),
+            experiments=Informer(store, EXPERIMENT, decode_experiment, {}, clock=clock),
             suggestions=Informer(store, SUGGESTION, Suggestion.decode, {}, clock=clock),
             trials=trials,
-            jobs={kind: Informer(store, kind, _as_is, {}, clock=clock) for kind in job_kinds},
+            jobs=JobCaches(store, job_kinds, clock, decode=decode_job, follows_new=follows_new_jobs),
             ledger=ledger,
         )
 
     @property
     def all(self) -> tuple[Informer[Experiment] | Informer[Suggestion] | Informer[Trial] | Informer[Object], ...]:
-        """Every informer."""
-        return (self.experiments, self.suggestions, self.trials, *self.jobs.values())
+        """Every informer that is there from the start."""
+        return (self.experiments, self.suggestions, self.trials, *self.jobs.known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +92,15 @@ class Assembly:
 
     manager: Manager
     suggestion_queue: WorkQueue[Key]
+    trial_queue: WorkQueue[Key]
 
     def wake_suggestion(self, key: Key) -> None:
         """Have the Suggestion controller look again, because a service came up or went down."""
         self.suggestion_queue.add(key)
+
+    def wake_trial(self, key: Key) -> None:
+        """Have the Trial controller look again, because a pod of it changed."""
+        self.trial_queue.add(key)
 
 
 def assemble(
@@ -92,11 +112,13 @@ def assemble(
     events: EventRecorder,
     clock: Clock,
     settings: ControllerSettings | None = None,
+    check: ExperimentCheck = accept_all,
+    pods: PodWatcher | None = None,
 ) -> Assembly:
     """Return the controllers of a store, wired and not started."""
     settings = settings or ControllerSettings()
     experiments, suggestions, trials = (WorkQueue[Key](clock=clock) for _ in range(3))
-    _connect(caches, experiments, suggestions, trials)
+    _connect(caches, experiments, suggestions, trials, settings.summary_interval_seconds)
     experiment = ExperimentReconciler(
         store=store,
         experiments=caches.experiments,
@@ -105,6 +127,8 @@ def assemble(
         ledger=caches.ledger,
         events=events,
         clock=clock,
+        settings=settings,
+        check=check,
     )
     suggestion = SuggestionReconciler(
         store=store,
@@ -125,16 +149,24 @@ def assemble(
         events=events,
         clock=clock,
         settings=settings,
+        pods=pods,
     )
     controllers = (
-        _controller("experiment", experiment.reconcile, experiments, caches.experiments, events),
-        _controller("suggestion", suggestion.reconcile, suggestions, caches.suggestions, events),
-        _controller("trial", trial.reconcile, trials, caches.trials, events),
+        _controller("experiment", experiment.reconcile, experiments, caches.experiments, events, settings.workers),
+        _controller("suggestion", suggestion.reconcile, suggestions, caches.suggestions, events, settings.workers),
+        _controller("trial", trial.reconcile, trials, caches.trials, events, settings.workers),
+        caches.jobs,
     )
-    return Assembly(Manager(caches.all, controllers), suggestions)
+    return Assembly(Manager(caches.all, controllers), suggestions, trials)
 
 
-def _connect(caches: Caches, experiments: WorkQueue[Key], suggestions: WorkQueue[Key], trials: WorkQueue[Key]) -> None:
+def _connect(
+    caches: Caches,
+    experiments: WorkQueue[Key],
+    suggestions: WorkQueue[Key],
+    trials: WorkQueue[Key],
+    summary_interval_seconds: float,
+) -> None:
     def experiment_changed(event: InformerEvent[Experiment]) -> None:
         experiments.add(event.key)
         suggestions.add(event.key)
@@ -150,7 +182,7 @@ def _connect(caches: Caches, experiments: WorkQueue[Key], suggestions: WorkQueue
             return
         if event.new is not None and state_of(event.new) in ACTIVE:
             # That a trial is there or runs changes what is counted, not what is to be done: it can wait for company.
-            experiments.add_after(experiment_of(trial), SUMMARY_INTERVAL_SECONDS)
+            experiments.add_after(experiment_of(trial), summary_interval_seconds)
         else:
             experiments.add(experiment_of(trial))
 
@@ -160,8 +192,7 @@ def _connect(caches: Caches, experiments: WorkQueue[Key], suggestions: WorkQueue
     caches.experiments.add_handler(experiment_changed)
     caches.suggestions.add_handler(suggestion_changed)
     caches.trials.add_handler(trial_changed)
-    for informer in caches.jobs.values():
-        informer.add_handler(job_changed)
+    caches.jobs.add_handler(job_changed)
 
 
 def _controller(
@@ -170,6 +201,7 @@ def _controller(
     queue: WorkQueue[Key],
     informer: Informer[R],
     events: EventRecorder,
+    workers: int,
 ) -> Controller:
     def report(key: Key, error: Exception) -> None:
         obj = informer.get(key)
@@ -177,8 +209,4 @@ def _controller(
             words = str(error) if isinstance(error, KatibError) else f"{type(error).__name__}: {error}"
             events.record(obj, warning=True, reason="ReconcileError", message=f"Failed to reconcile: {words}")
 
-    return Controller(f"{name}-controller", reconcile, queue, workers=WORKERS, on_error=report)
-
-
-def _as_is(obj: Object) -> Object:
-    return obj
+    return Controller(f"{name}-controller", reconcile, queue, workers=workers, on_error=report)

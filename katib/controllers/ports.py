@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Protocol
 
 from katib.api.metrics import MetricLog
@@ -11,8 +12,11 @@ from katib.api.suggestions import SuggestedAssignment, SuggestionsReply
 from katib.api.types import EarlyStoppingRule, Experiment, Observation, Resource, Trial
 
 __all__ = [
+    "NO_NEWS",
     "EventRecorder",
     "ObservationLog",
+    "PodNews",
+    "PodWatcher",
     "ServiceDirectory",
     "SuggestedAssignment",
     "SuggestionService",
@@ -79,3 +83,28 @@ class EventRecorder(Protocol):
 
     def record(self, obj: Resource, *, warning: bool, reason: str, message: str) -> None:
         """Note that something happened to an object."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodNews:
+    """What the pods of a trial say beyond what its job says. Parts of sentences; empty where there is nothing to tell.
+
+    Attributes:
+        waiting: Why no pod gets to run, such as an image that cannot be pulled.
+        last_failure: How a container ended that failed last, such as out of memory.
+        metrics_report: Why the collector found no objective metric.
+    """
+
+    waiting: str = ""
+    last_failure: str = ""
+    metrics_report: str = ""
+
+
+NO_NEWS = PodNews()
+
+
+class PodWatcher(Protocol):
+    """Follows the pods of trials, where there are any. Answers from memory."""
+
+    def news_of(self, trial: Trial) -> PodNews:
+        """Return what the pods of a trial say."""

@@ -21,8 +21,19 @@ class ControllerSettings:
         service_patience_seconds: How long a suggestion service may keep failing before the experiment fails. Long
             enough for a restart with a cold import of a large library, short enough that nobody waits for nothing.
         service_attempts: How many failures in a row it takes at least, so that one slow answer is not the end.
+        deletion_patience_seconds: How long a deleted trial waits for a log that cannot be reached, so that its metrics
+            go too. Nobody should have to wait for a database in order to get rid of an object.
+        discards_before_start: Whether readings under a trial's name are removed before its job is created. Needed
+            where they may outlive their trial, or the job may be deleted and created again by somebody else.
+        summary_interval_seconds: How often the counts of an experiment are written at most. Trials of a few
+            milliseconds change them a hundred times a second; nobody reads them that often.
+        workers: Threads of each controller: where the store is across a network, they mostly wait for it.
     """
 
     metrics_timeout_seconds: float = 60.0
     service_patience_seconds: float = 120.0
     service_attempts: int = 8
+    deletion_patience_seconds: float = 10.0
+    discards_before_start: bool = False
+    summary_interval_seconds: float = 0.1
+    workers: int = 2

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from katib.errors import ExpiredError, InternalError, UnavailableError
+from katib.errors import ExpiredError, ForbiddenError, InternalError, UnavailableError
 from katib.runtime.cache import Entry, IndexedCache, IndexFunction
 from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.objects import EventType, Key, Kind, Object, ObjectStore, Watch, WatchEvent
@@ -175,6 +175,7 @@ class Informer(Generic[T]):
     def _run(self) -> None:
         revision = None
         delay = FIRST_RECONNECT_SECONDS
+        complaint = ""
         while not self._stopping:
             started = self._clock.monotonic()
             try:
@@ -188,8 +189,10 @@ class Informer(Generic[T]):
             except ExpiredError:
                 revision = None
                 continue
-            except UnavailableError as error:
-                _log.warning("Watch interrupted: %s", error, extra={"kind": self.kind.kind})
+            except (UnavailableError, ForbiddenError) as error:
+                level = logging.DEBUG if str(error) == complaint else logging.WARNING
+                complaint = str(error)
+                _log.log(level, "Watch interrupted: %s", error, extra={"kind": self.kind.kind})
             except Exception:  # noqa: BLE001 - the cache must come back, whatever the store does
                 _log.exception("Watch failed", extra={"kind": self.kind.kind})
                 revision = None

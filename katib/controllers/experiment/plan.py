@@ -78,14 +78,14 @@ class Observed:
 
     Attributes:
         waiting: Assignments of the Suggestion that no trial has taken.
-        template_error: Why the template cannot be rendered; empty when it can.
+        obstacle: Why no trial can be made of the experiment, as a sentence; empty when they can.
     """
 
     experiment: Experiment
     suggestion: Suggestion | None
     tally: Tally
     waiting: tuple[TrialAssignment, ...] = ()
-    template_error: str = ""
+    obstacle: str = ""
     now: datetime = field(kw_only=True)
 
 
@@ -191,8 +191,8 @@ def _ending(seen: Observed) -> Ending | None:
 
 def _dead_end(seen: Observed) -> Ending | None:
     """Return why nothing more can be started, once nothing runs any more: what runs may still bring the best trial."""
-    if seen.template_error:
-        return _failed(f"Trial template cannot be rendered: {seen.template_error}")
+    if seen.obstacle:
+        return _failed(seen.obstacle)
     if seen.suggestion is None:
         return None
     conditions = seen.suggestion.status.conditions
@@ -262,7 +262,7 @@ def _restarted(status: ExperimentStatus, now: datetime) -> ExperimentStatus:
 
 
 def _go_on(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
-    if seen.template_error:
+    if seen.obstacle:
         return ExperimentPlan(status=status)
     spec = seen.experiment.spec
     slots = max((spec.parallel_trial_count or 1) - len(seen.tally.active), 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -14,19 +14,25 @@ from katib.controllers.experiment.trial_factory import TrialFactory
 from katib.controllers.freshness import Freshness
 from katib.controllers.kinds import is_owned_by, owned_by, with_metadata, with_status
 from katib.controllers.ports import EventRecorder
+from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion import states
 from katib.controllers.suggestion.plan import waiting_assignments
 from katib.controllers.taken_names import TakenNames
 from katib.controllers.trial.plan import killed
 from katib.controllers.trial_states import ACTIVE, state_of
-from katib.errors import AlreadyExistsError, ConflictError, InvalidError, NotFoundError
+from katib.errors import AlreadyExistsError, ConflictError, FieldError, InvalidError, NotFoundError
 from katib.runtime.clock import Clock
 from katib.runtime.controller import DONE, Result
 from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Object, ObjectStore
 
-SUMMARY_INTERVAL_SECONDS = 0.1
-"""Trials of a few milliseconds change the counts a hundred times a second; nobody reads them that often."""
+ExperimentCheck = Callable[[Experiment], Sequence[FieldError]]
+"""Returns what is wrong with an experiment. Asked once for each generation of its spec."""
+
+
+def accept_all(_experiment: Experiment) -> Sequence[FieldError]:
+    """Find nothing wrong: for a home that stores no experiment without checking it."""
+    return ()
 
 
 class ExperimentReconciler:
@@ -42,6 +48,8 @@ class ExperimentReconciler:
         ledger: TrialLedger,
         events: EventRecorder,
         clock: Clock,
+        settings: ControllerSettings,
+        check: ExperimentCheck,
     ) -> None:
         self._store = store
         self._experiments = experiments
@@ -50,6 +58,9 @@ class ExperimentReconciler:
         self._ledger = ledger
         self._events = events
         self._clock = clock
+        self._settings = settings
+        self._check = check
+        self._checked: dict[str, tuple[int, str]] = {}
         self._factory = TrialFactory(store)
         self._fresh = Freshness()
         self._written_at: dict[str, float] = {}
@@ -80,21 +91,30 @@ class ExperimentReconciler:
             waiting = waiting_assignments(suggestion, TakenNames(self._trials, key.namespace))
         if not tally.owners <= {experiment.metadata.uid}:
             return DONE  # trials of a deleted experiment of this name are still going; the end of the last wakes us
-        seen = Observed(experiment, suggestion, tally, waiting, self._template_error(experiment), now=self._clock.now())
+        seen = Observed(experiment, suggestion, tally, waiting, self._obstacle(experiment), now=self._clock.now())
         plan = plan_experiment(seen)
         try:
             trials = [self._factory.make(experiment, assignment) for assignment in plan.create_trials]
         except InvalidError as error:
-            plan, trials = plan_experiment(replace(seen, template_error=_one_line(error))), []
+            plan, trials = plan_experiment(replace(seen, obstacle=_unusable(error))), []
         return self._apply(experiment, suggestion, plan, trials)
 
-    def _template_error(self, experiment: Experiment) -> str:
+    def _obstacle(self, experiment: Experiment) -> str:
+        """Return why no trial can be made of the experiment; empty when they can."""
         if is_completed(experiment.status.conditions):
             return ""
+        uid, generation = experiment.metadata.uid, experiment.metadata.generation
+        known = self._checked.get(uid)
+        if known is None or known[0] != generation:
+            errors = self._check(experiment)
+            known = (generation, f"Experiment is invalid: {_one_line(InvalidError(errors))}" if errors else "")
+            self._checked[uid] = known
+        if known[1]:
+            return known[1]
         try:
             self._factory.template_of(experiment)
         except InvalidError as error:
-            return _one_line(error)
+            return _unusable(error)
         return ""
 
     def _apply(
@@ -121,7 +141,7 @@ class ExperimentReconciler:
             return DONE
         uid, now = experiment.metadata.uid, self._clock.monotonic()
         if plan.status.conditions == experiment.status.conditions:
-            wait = self._written_at.get(uid, 0.0) + SUMMARY_INTERVAL_SECONDS - now
+            wait = self._written_at.get(uid, 0.0) + self._settings.summary_interval_seconds - now
             if wait > 0:
                 return Result(wait)
         self._fresh.wrote(experiment, self._store.update_status(with_status(experiment, plan.status)))
@@ -182,11 +202,16 @@ class ExperimentReconciler:
 
     def _let_go(self, experiment: Experiment) -> None:
         self._factory.forget(experiment.metadata.uid)
+        self._checked.pop(experiment.metadata.uid, None)
         self._fresh.forget(experiment.metadata.uid)
         self._written_at.pop(experiment.metadata.uid, None)
         if EXPERIMENT_FINALIZER in experiment.metadata.finalizers:
             finalizers = tuple(f for f in experiment.metadata.finalizers if f != EXPERIMENT_FINALIZER)
             self._store.update(with_metadata(experiment, finalizers=finalizers))
+
+
+def _unusable(error: InvalidError) -> str:
+    return f"Trial template cannot be rendered: {_one_line(error)}"
 
 
 def _one_line(error: InvalidError) -> str:

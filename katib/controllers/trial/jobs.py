@@ -7,11 +7,15 @@ from datetime import UTC, datetime
 
 from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.api.types import Trial
+from katib.controllers.ports import NO_NEWS, PodNews
+from katib.controllers.trial.job_caches import JobCaches
 from katib.controllers.trial.plan import JobView, Judgment
 from katib.errors import NotFoundError
-from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.templates.condition_path import parse
+
+_CACHED_PARTS = ("", "status", "metadata")
+"""First keys of condition paths that a cache can answer; a cache need not remember the rest of a job."""
 
 
 class Jobs:
@@ -19,10 +23,10 @@ class Jobs:
 
     Args:
         store: Asked for kinds without a cache.
-        caches: Informers of the kinds that trials usually run as.
+        caches: Of the kinds that trials run as.
     """
 
-    def __init__(self, store: ObjectStore, caches: Mapping[Kind, Informer[Object]]) -> None:
+    def __init__(self, store: ObjectStore, caches: JobCaches) -> None:
         self._store = store
         self._caches = caches
 
@@ -30,7 +34,7 @@ class Jobs:
         """Return the job of a trial, None when there is none. A job that somebody else owns does not count."""
         kind = job_kind(trial)
         key = Key(trial.namespace, trial.name)
-        cache = self._caches.get(kind)
+        cache = self._caches.synced(kind) if _is_cached(trial) else None
         job = cache.get(key) if cache is not None else self._live(kind, key)
         return job if job is not None and _is_owned(job, trial) else None
 
@@ -41,12 +45,18 @@ class Jobs:
             return None
 
 
+def _is_cached(trial: Trial) -> bool:
+    """Tell whether the trial's conditions look only at what a cache remembers of a job."""
+    paths = (trial.spec.success_condition, trial.spec.failure_condition)
+    return all(path.partition(".")[0] in _CACHED_PARTS for path in paths)
+
+
 def job_kind(trial: Trial) -> Kind:
     """Return the kind that a trial runs as."""
     return Kind.of(trial.spec.run_spec or {})
 
 
-def view_of(job: Object, trial: Trial, seen_ended_at: datetime) -> JobView:
+def view_of(job: Object, trial: Trial, seen_ended_at: datetime, news: PodNews = NO_NEWS) -> JobView:
     """Return what matters of a job, judged by the trial's two conditions.
 
     Args:
@@ -54,6 +64,7 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime) -> JobView:
         trial: Whose conditions judge it.
         seen_ended_at: When it was first seen to have ended, now if this is the first time; counts for a kind that does
             not say itself when it ended.
+        news: What its pods say.
     """
     failed = _judge(trial.spec.failure_condition, job)
     succeeded = _judge(trial.spec.success_condition, job)
@@ -63,8 +74,10 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime) -> JobView:
         failed=failed,
         succeeded=succeeded,
         ended_at=_end_of(job, seen_ended_at) if ended else None,
-        metrics_report=annotations.get(METRICS_REPORT_ANNOTATION, ""),
+        metrics_report=annotations.get(METRICS_REPORT_ANNOTATION, "") or news.metrics_report,
         retrying=_retrying(job),
+        waiting=news.waiting,
+        last_failure=news.last_failure,
     )
 
 

@@ -23,6 +23,9 @@ EARLY_STOPPED_REASON = "EarlyStopped"
 RETRYING_REASON = "TrialRetrying"
 """Reason of Running once a try of the job has failed; the message says how, and when the next one begins."""
 
+WAITING_REASON = "TrialWaiting"
+"""Reason of Running while the job is there but no pod of it gets to run; the message says why."""
+
 
 @dataclass(frozen=True, slots=True)
 class Judgment:
@@ -42,6 +45,8 @@ class JobView:
         ended_at: When it was first seen to have ended; None while it runs.
         metrics_report: Why the collector found no objective metric; empty when it found it or has not said.
         retrying: How its last try failed and when the next one begins; empty when none has failed.
+        waiting: Why no pod of it gets to run; empty when one runs, or may run soon.
+        last_failure: How a container of it ended that failed last.
     """
 
     failed: Judgment | None = None
@@ -49,6 +54,8 @@ class JobView:
     ended_at: datetime | None = None
     metrics_report: str = ""
     retrying: str = ""
+    waiting: str = ""
+    last_failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +112,10 @@ def plan_trial(seen: Observed) -> TrialPlan:
             status=_running(status, seen.now), create_job=True, event=_told(seen, "JobCreated", "been created")
         )
     if seen.job.failed is not None:
-        return _failed(seen, status, seen.job.failed)
+        return _failed(seen, status, seen.job, seen.job.failed)
     if seen.job.succeeded is not None:
         return _succeeded(seen, status, seen.job, seen.job.succeeded)
-    if seen.job.retrying:
-        return _retrying(seen, status, seen.job.retrying)
-    return TrialPlan(status=_running(status, seen.now))
+    return _under_way(seen, status, seen.job)
 
 
 def needs_observation(trial: Trial, job: JobView | None) -> bool:
@@ -139,18 +144,53 @@ def _completed(seen: Observed, status: TrialStatus) -> TrialPlan:
     return TrialPlan(status=status, delete_job=seen.job is not None and unwanted and not waits)
 
 
-def _retrying(seen: Observed, status: TrialStatus, news: str) -> TrialPlan:
+def _under_way(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
+    if job.retrying:
+        return _with_news(seen, status, RETRYING_REASON, "JobRetrying", job.retrying)
+    if job.waiting:
+        return _with_news(seen, status, WAITING_REASON, "JobWaiting", job.waiting)
+    return TrialPlan(status=_running(status, seen.now))
+
+
+def _with_news(seen: Observed, status: TrialStatus, reason: str, event_reason: str, news: str) -> TrialPlan:
+    """Say in the trial's Running condition what its job goes through."""
     old = find_condition(status.conditions, TrialCondition.RUNNING)
     message = f"Trial is running: {news}"
     if old is not None and old.message == message:
         return TrialPlan(status=status)
     others = without_condition(status.conditions, TrialCondition.RUNNING)
-    conditions = _set(others, TrialCondition.RUNNING, RETRYING_REASON, message, seen.now)
-    event = TrialEvent("JobRetrying", f"Job {seen.trial.name}: {news}", warning=True)
+    conditions = _set(others, TrialCondition.RUNNING, reason, message, seen.now)
+    event = TrialEvent(event_reason, f"Job {seen.trial.name}: {news}", warning=True)
     return TrialPlan(status=status.model_copy(update={"conditions": conditions}), event=event)
 
 
-def _failed(seen: Observed, status: TrialStatus, judged: Judgment) -> TrialPlan:
+def held_up(status: TrialStatus, reason: str, cause: str, now: datetime) -> TrialStatus:
+    """Return the status of a trial whose job cannot be created or read for now."""
+    old = find_condition(status.conditions, TrialCondition.RUNNING)
+    message = f"Trial cannot run: {cause}"
+    if old is not None and (old.reason, old.message) == (reason, message):
+        return status
+    conditions = set_condition(
+        without_condition(status.conditions, TrialCondition.RUNNING),
+        TrialCondition.RUNNING,
+        ConditionStatus.FALSE,
+        reason=reason,
+        message=message,
+        now=now,
+    )
+    return status.model_copy(update={"conditions": conditions})
+
+
+def refused(status: TrialStatus, cause: str, now: datetime) -> TrialStatus:
+    """Return the status of a trial whose job cannot be created at all: the same job would be refused for ever."""
+    message = f"Trial has failed: its job was refused: {cause}"
+    conditions = _set(_not_running(status.conditions, now), TrialCondition.FAILED, "TrialFailed", message, now)
+    return status.model_copy(update={"conditions": conditions, "completion_time": now})
+
+
+def _failed(seen: Observed, status: TrialStatus, job: JobView, judged: Judgment) -> TrialPlan:
+    if job.last_failure:
+        judged = Judgment(judged.reason, ". ".join(filter(None, (judged.message, job.last_failure))))
     status = _ended(status, TrialCondition.FAILED, "TrialFailed", _explained("Trial has failed", judged), seen)
     told = f"Job {seen.trial.name} has failed" + (
         f". {judged.message} {judged.reason}".rstrip() if judged.message else ""

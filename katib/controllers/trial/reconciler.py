@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 
@@ -10,18 +9,36 @@ from katib.api.names import TRIAL_FINALIZER
 from katib.api.types import Observation, Trial
 from katib.controllers.freshness import Freshness
 from katib.controllers.kinds import TRIAL, key_of, owned_by, with_metadata, with_status
-from katib.controllers.ports import EventRecorder, ObservationLog
+from katib.controllers.ports import NO_NEWS, EventRecorder, ObservationLog, PodWatcher
 from katib.controllers.settings import ControllerSettings
+from katib.controllers.trial.job_caches import JobCaches
 from katib.controllers.trial.jobs import Jobs, job_kind, view_of
-from katib.controllers.trial.plan import JobView, Observed, TrialPlan, needs_observation, plan_trial
+from katib.controllers.trial.plan import JobView, Observed, TrialPlan, held_up, needs_observation, plan_trial, refused
 from katib.controllers.trial_states import ACTIVE, TrialState, state_of
-from katib.errors import AlreadyExistsError, NotFoundError, TerminalError
+from katib.errors import (
+    AlreadyExistsError,
+    ForbiddenError,
+    InvalidError,
+    KatibError,
+    KindNotInstalledError,
+    NotFoundError,
+    TerminalError,
+    UnavailableError,
+)
 from katib.runtime.clock import Clock
 from katib.runtime.controller import DONE, Result
 from katib.runtime.informer import Informer
-from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.runtime.objects import Key, Object, ObjectStore
 
 _DELETION_POLL_SECONDS = 0.5
+
+HELD_UP_POLL_SECONDS = 5.0
+"""How often to try again what needs a right, or a kind, that is missing: somebody has to give it, by hand."""
+
+_HELD_UP_REASONS = {
+    ForbiddenError: "JobForbidden",
+    KindNotInstalledError: "JobKindNotInstalled",
+}
 
 
 class TrialReconciler:
@@ -32,13 +49,15 @@ class TrialReconciler:
         *,
         store: ObjectStore,
         trials: Informer[Trial],
-        jobs: Mapping[Kind, Informer[Object]],
+        jobs: JobCaches,
         observations: ObservationLog,
         events: EventRecorder,
         clock: Clock,
         settings: ControllerSettings,
+        pods: PodWatcher | None = None,
     ) -> None:
         self._store = store
+        self._pods = pods
         self._trials = trials
         self._jobs = Jobs(store, jobs)
         self._observations = observations
@@ -62,7 +81,33 @@ class TrialReconciler:
             return self._progress(trial)
         return DONE
 
+    def _refuse(self, trial: Trial, error: InvalidError) -> Result:
+        """End a trial whose job the store does not take."""
+        if state_of(trial) not in ACTIVE:
+            raise error
+        status = refused(trial.status, _one_line(error), self._clock.now())
+        self._fresh.wrote(trial, self._store.update_status(with_status(trial, status)))
+        self._events.record(trial, warning=True, reason="JobRefused", message=status.conditions[-1].message)
+        return DONE
+
+    def _hold_up(self, trial: Trial, error: KatibError) -> Result:
+        """Say what the trial's job waits for that somebody has to do; try again now and then."""
+        reason = _HELD_UP_REASONS[type(error)]
+        status = held_up(trial.status, reason, _one_line(error), self._clock.now())
+        if status != trial.status:
+            self._fresh.wrote(trial, self._store.update_status(with_status(trial, status)))
+            self._events.record(trial, warning=True, reason=reason, message=status.conditions[-1].message)
+        return Result(HELD_UP_POLL_SECONDS)
+
     def _progress(self, trial: Trial) -> Result:
+        try:
+            return self._step(trial)
+        except (ForbiddenError, KindNotInstalledError) as error:
+            return self._hold_up(trial, error)
+        except InvalidError as error:
+            return self._refuse(trial, error)
+
+    def _step(self, trial: Trial) -> Result:
         now = self._clock.now()
         job = self._jobs.find(trial)
         view = None if job is None else self._view(job, trial, now)
@@ -78,7 +123,8 @@ class TrialReconciler:
         return self._apply(trial, plan)
 
     def _view(self, job: Object, trial: Trial, now: datetime) -> JobView:
-        view = view_of(job, trial, self._seen_ended.get(trial.metadata.uid, now))
+        news = NO_NEWS if self._pods is None else self._pods.news_of(trial)
+        view = view_of(job, trial, self._seen_ended.get(trial.metadata.uid, now), news)
         if view.ended_at is not None and trial.status.completion_time is None:
             self._seen_ended.setdefault(trial.metadata.uid, now)
         else:
@@ -112,6 +158,8 @@ class TrialReconciler:
             current = Trial.decode(self._store.get(TRIAL, key_of(trial)))
             if state_of(current) not in ACTIVE or current.metadata.uid != trial.metadata.uid:
                 return False
+        if self._settings.discards_before_start:
+            self._observations.delete(trial.name)
         run_spec = trial.spec.run_spec or {}
         metadata = {
             **run_spec.get("metadata", {}),
@@ -142,10 +190,23 @@ class TrialReconciler:
         if self._jobs.find(trial) is not None:
             self._delete_job(trial)
             return Result(_DELETION_POLL_SECONDS)
-        self._observations.delete(trial.name)
+        if not self._forget_metrics(trial):
+            return Result(_DELETION_POLL_SECONDS)
         self._write_finalizers(trial, present=False)
         self._fresh.forget(trial.metadata.uid)
         return DONE
+
+    def _forget_metrics(self, trial: Trial) -> bool:
+        """Remove the trial's readings; tell whether the trial may go. It does not wait for an absent log for ever."""
+        try:
+            self._observations.delete(trial.name)
+        except UnavailableError as error:
+            deleted_at = trial.metadata.deletion_timestamp or self._clock.now()
+            if (self._clock.now() - deleted_at).total_seconds() < self._settings.deletion_patience_seconds:
+                return False
+            message = f"Metrics stay behind in the observation log, which cannot be reached: {error}"
+            self._events.record(trial, warning=True, reason="MetricsNotDeleted", message=message)
+        return True
 
     def _write_finalizers(self, trial: Trial, *, present: bool) -> Object:
         stored = Trial.decode(self._store.get(TRIAL, key_of(trial)))  # the cached one may lack its job
@@ -153,3 +214,7 @@ class TrialReconciler:
             raise NotFoundError(f"trial {key_of(trial)} is gone; another has its name")
         others = tuple(f for f in stored.metadata.finalizers if f != TRIAL_FINALIZER)
         return self._store.update(with_metadata(stored, finalizers=(*others, TRIAL_FINALIZER) if present else others))
+
+
+def _one_line(error: KatibError) -> str:
+    return "; ".join(str(error).splitlines())

@@ -135,7 +135,11 @@ def test_only_the_assignment_without_a_trial_becomes_one() -> None:
 
 
 def test_a_template_that_cannot_be_rendered_starts_nothing_and_waits_for_what_runs() -> None:
-    seen = {"tally": tally(running=1), "waiting": assignments("a"), "template_error": "spec.trialTemplate: broken"}
+    seen = {
+        "tally": tally(running=1),
+        "waiting": assignments("a"),
+        "obstacle": "Trial template cannot be rendered: spec.trialTemplate: broken",
+    }
     planned = plan(seen=seen)
 
     assert (planned.create_trials, planned.requests) == ((), None)
@@ -202,7 +206,7 @@ def failed_suggestion() -> Any:
             id="the suggestion failed",
         ),
         pytest.param(
-            {"template_error": "spec.trialTemplate: broken"},
+            {"obstacle": "Trial template cannot be rendered: spec.trialTemplate: broken"},
             {},
             ("Failed", "ExperimentFailed", "Trial template cannot be rendered: spec.trialTemplate: broken"),
             id="the template is broken",

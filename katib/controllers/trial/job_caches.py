@@ -1,0 +1,92 @@
+"""The jobs of trials, by kind: which kinds there are may only turn out while trials run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from threading import Lock
+
+from katib.runtime.clock import Clock
+from katib.runtime.informer import Handler, Informer
+from katib.runtime.objects import Kind, Object, ObjectStore
+
+
+def as_it_is(obj: Object) -> Object:
+    """Return the object: jobs are of any kind, so nothing is known of them beforehand."""
+    return obj
+
+
+class JobCaches:
+    """Informers of the kinds that trials run as. Thread-safe.
+
+    Args:
+        store: Where jobs are.
+        known: Kinds that are followed from the start; somebody else starts and stops their informers.
+        clock: For the informers.
+        decode: Turns a job into what is remembered of it.
+        follows_new: Whether any other kind is followed as soon as a trial runs as one. Its informer is never waited
+            for: the kind may not be installed yet, or its rights be missing. It catches up by itself.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        known: Sequence[Kind],
+        clock: Clock,
+        *,
+        decode: Callable[[Object], Object] = as_it_is,
+        follows_new: bool = False,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._decode = decode
+        self._follows_new = follows_new
+        self._handlers: list[Handler[Object]] = []
+        self._lock = Lock()
+        self._stopped = False
+        self._known = {kind: self._informer(kind) for kind in known}
+        self._found: dict[Kind, Informer[Object]] = {}
+
+    @property
+    def known(self) -> tuple[Informer[Object], ...]:
+        """The informers of the kinds known from the start."""
+        return tuple(self._known.values())
+
+    def __getitem__(self, kind: Kind) -> Informer[Object]:
+        """Return the informer of a kind known from the start."""
+        return self._known[kind]
+
+    def add_handler(self, handler: Handler[Object]) -> None:
+        """Have every change of every job told to a function. Before anything is started."""
+        self._handlers.append(handler)
+        for informer in self._known.values():
+            informer.add_handler(handler)
+
+    def synced(self, kind: Kind) -> Informer[Object] | None:
+        """Return the informer of a kind if it can be relied on; None while it catches up, or where there is none."""
+        informer = self._known.get(kind) or self._follow(kind)
+        return informer if informer is not None and informer.has_synced() else None
+
+    def start(self) -> None:
+        """Do nothing: a kind is followed when it is first asked for."""
+
+    def stop(self) -> None:
+        """Stop the informers of kinds that turned up, and follow no more."""
+        with self._lock:
+            self._stopped = True
+            found = list(self._found.values())
+        for informer in found:
+            informer.stop()
+
+    def _follow(self, kind: Kind) -> Informer[Object] | None:
+        with self._lock:
+            if kind not in self._found and self._follows_new and not self._stopped:
+                informer = self._informer(kind)
+                informer.start()
+                self._found[kind] = informer
+            return self._found.get(kind)
+
+    def _informer(self, kind: Kind) -> Informer[Object]:
+        informer: Informer[Object] = Informer(self._store, kind, self._decode, {}, clock=self._clock)
+        for handler in self._handlers:
+            informer.add_handler(handler)
+        return informer

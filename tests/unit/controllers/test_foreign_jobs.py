@@ -1,0 +1,248 @@
+"""Jobs of any kind: kinds that turn up late, rights that are missing, jobs that are refused, pods that have news."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from katib.api.defaults import with_defaults
+from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.api.types import Experiment, Trial
+from katib.controllers.assembly import Caches, assemble
+from katib.controllers.kinds import TRIAL
+from katib.controllers.ports import PodNews
+from katib.controllers.settings import ControllerSettings
+from katib.errors import FieldError, ForbiddenError, InvalidError, KindNotInstalledError, UnavailableError
+from katib.observations.memory import MemoryObservationLog
+from katib.runtime.clock import SystemClock
+from katib.runtime.objects import Key, Kind, Object
+from tests.support.controllers import NAMESPACE, FakeServices, RecordedEvents, World, new_store
+from tests.support.experiments import an_experiment
+from tests.support.faulty_store import Call, FaultyStore
+from tests.support.stores import eventually
+
+GADGET = Kind("example.org/v1", "Gadget")
+
+
+def of_gadgets(**spec: Any) -> dict[str, Any]:
+    """Return an experiment whose trials run as a kind that nobody knows beforehand."""
+    raw = an_experiment(maxTrialCount=1, parallelTrialCount=1, **spec)
+    template = raw["spec"]["trialTemplate"]
+    template["trialSpec"] = {**template["trialSpec"], "apiVersion": GADGET.api_version, "kind": GADGET.kind}
+    template["successCondition"] = 'status.conditions.#(type=="Done")#|#(status=="True")#'
+    template["failureCondition"] = 'status.conditions.#(type=="Broken")#|#(status=="True")#'
+    return raw
+
+
+@dataclass
+class Pods:
+    """What pods say, as told by the test."""
+
+    news: PodNews = field(default_factory=PodNews)
+
+    def news_of(self, _trial: Trial) -> PodNews:
+        return self.news
+
+
+class Cluster:
+    """Controllers over a store in memory that follow any kind of job, as on a cluster. No job ends by itself."""
+
+    def __init__(self, fail_on: Callable[[Call], BaseException | None] = lambda _call: None, **settings: Any) -> None:
+        self.store = new_store()
+        self.faulty = FaultyStore(self.store, fail_on)
+        self.events = RecordedEvents()
+        self.observations = MemoryObservationLog()
+        self.pods = Pods()
+        self.caches = Caches.of(self.faulty, [], SystemClock(), follows_new_jobs=True)
+        self.assembly = assemble(
+            store=self.faulty,
+            caches=self.caches,
+            services=FakeServices(),
+            observations=self.observations,
+            events=self.events,
+            clock=SystemClock(),
+            settings=ControllerSettings(**settings),
+            pods=self.pods,
+        )
+
+    def __enter__(self) -> Self:
+        self.assembly.manager.start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.assembly.manager.stop()
+
+    def trial(self) -> Trial:
+        (trial,) = self.store.list(TRIAL).items
+        return Trial.decode(trial)
+
+    def job(self, kind: Kind = GADGET) -> Object:
+        return self.store.get(kind, Key(NAMESPACE, self.trial().name))
+
+    def has_trial_with(self, type_: str, status: str, reason: str) -> bool:
+        trials = self.store.list(TRIAL).items
+        conditions = Trial.decode(trials[0]).status.conditions if trials else ()
+        return any((c.type, c.status, c.reason) == (type_, status, reason) for c in conditions)
+
+    def end_job(self, type_: str = "Done", message: str = "") -> None:
+        condition = {"type": type_, "status": "True", "reason": "Because", "message": message}
+        self.store.update({**self.job(), "status": {"conditions": [condition]}})
+
+
+def denied(kind: Kind, error: BaseException) -> Callable[[Call], BaseException | None]:
+    return lambda call: error if call.before and call.kind == kind else None
+
+
+def test_a_kind_that_nobody_knew_is_created_watched_and_judged() -> None:
+    with Cluster() as cluster:
+        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
+        eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
+        cluster.observations.report(cluster.trial().name, [reading("0.25")])
+        cluster.end_job()
+        eventually(lambda: cluster.has_trial_with("Succeeded", "True", "TrialSucceeded"))
+
+        eventually(lambda: not cluster.store.list(GADGET).items)
+
+
+def test_a_kind_that_is_installed_later_is_picked_up() -> None:
+    missing = KindNotInstalledError("Gadget of example.org/v1 is not installed; install its definition")
+
+    with Cluster(denied(GADGET, missing)) as cluster:
+        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
+        eventually(lambda: cluster.has_trial_with("Running", "False", "JobKindNotInstalled"))
+        message = cluster.trial().status.conditions[-1].message
+        cluster.faulty.fail_on = lambda _call: None
+        cluster.assembly.wake_trial(Key(NAMESPACE, cluster.trial().name))
+
+        eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
+        assert message == "Trial cannot run: Gadget of example.org/v1 is not installed; install its definition"
+        assert cluster.job()["metadata"]["name"] == cluster.trial().name
+
+
+def test_a_missing_right_stands_in_a_condition_and_is_tried_again() -> None:
+    missing = ForbiddenError("create of gadgets.example.org is not allowed; add a rule")
+
+    with Cluster(denied(GADGET, missing)) as cluster:
+        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
+        eventually(lambda: cluster.has_trial_with("Running", "False", "JobForbidden"))
+        reasons = cluster.events.reasons()
+        cluster.faulty.fail_on = lambda _call: None
+        cluster.assembly.wake_trial(Key(NAMESPACE, cluster.trial().name))
+
+        eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
+        assert "JobForbidden" in reasons
+
+
+def test_a_job_that_the_store_refuses_fails_its_trial() -> None:
+    refusal = InvalidError([FieldError("spec.template", "is missing", "add it", "required")])
+
+    def refuse(call: Call) -> BaseException | None:
+        return refusal if call.before and call.kind == GADGET and call.verb == "create" else None
+
+    with Cluster(refuse) as cluster:
+        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
+
+        eventually(lambda: cluster.has_trial_with("Failed", "True", "TrialFailed"))
+        assert "spec.template: is missing; add it" in cluster.trial().status.conditions[-1].message
+        assert cluster.trial().status.completion_time is not None
+
+
+def test_the_news_of_pods_stand_in_the_running_condition_until_a_pod_runs() -> None:
+    with Cluster() as cluster:
+        cluster.pods.news = PodNews(waiting='image "nowhere:1" cannot be pulled')
+        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
+        eventually(lambda: cluster.has_trial_with("Running", "True", "TrialWaiting"))
+        message = cluster.trial().status.conditions[-1].message
+        cluster.pods.news = PodNews()
+        cluster.assembly.wake_trial(Key(NAMESPACE, cluster.trial().name))
+
+        eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
+        assert message == 'Trial is running: image "nowhere:1" cannot be pulled'
+
+
+def test_how_a_pod_failed_is_part_of_how_the_trial_failed() -> None:
+    with Cluster() as cluster:
+        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
+        eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
+        cluster.pods.news = PodNews(last_failure="Container main was killed: out of memory")
+        cluster.end_job("Broken", "too many failures")
+
+        eventually(lambda: cluster.has_trial_with("Failed", "True", "TrialFailed"))
+        assert (
+            cluster.trial()
+            .status.conditions[-1]
+            .message.endswith("Job message: too many failures. Container main was killed: out of memory")
+        )
+
+
+def test_what_the_collector_said_explains_missing_metrics() -> None:
+    with Cluster() as cluster:
+        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
+        eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
+        cluster.pods.news = PodNews(metrics_report='4 lines, none matched "loss"')
+        cluster.end_job()
+
+        eventually(lambda: cluster.has_trial_with("MetricsUnavailable", "True", "MetricsUnavailable"))
+        assert '4 lines, none matched "loss"' in cluster.trial().status.conditions[-1].message
+
+
+def test_readings_of_an_earlier_trial_of_that_name_are_removed_before_the_job_starts() -> None:
+    with Cluster(discards_before_start=True) as cluster:
+        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
+        eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
+        name = cluster.trial().name
+        cluster.observations.report(name, [reading("0.1")])
+        cluster.store.delete(GADGET, Key(NAMESPACE, name))  # by hand: it is created anew
+
+        eventually(lambda: bool(cluster.store.list(GADGET).items) and cluster.observations.read(name) == ([], ""))
+
+
+class LeavingLog(MemoryObservationLog):
+    """A log that cannot be reached once it is `away`."""
+
+    away = False
+
+    def delete(self, trial_name: str) -> None:
+        if self.away:
+            raise UnavailableError("the log is away")
+        super().delete(trial_name)
+
+
+def a_finished_trial(world: World) -> Key:
+    world.submit(an_experiment(maxTrialCount=1, parallelTrialCount=1))
+    world.ended()
+    return Key(NAMESPACE, world.trials()[0].name)
+
+
+def test_a_deleted_trial_does_not_wait_for_an_absent_log_for_ever() -> None:
+    log = LeavingLog()
+    with World(observations=log, settings=ControllerSettings(deletion_patience_seconds=0.0)) as world:
+        key = a_finished_trial(world)
+        log.away = True
+        world.store.delete(TRIAL, key)
+
+        eventually(lambda: not world.trials())
+        assert "MetricsNotDeleted" in world.events.reasons()
+
+
+def test_a_deleted_trial_waits_a_while_for_an_absent_log() -> None:
+    log = LeavingLog()
+    with World(observations=log, settings=ControllerSettings(deletion_patience_seconds=600.0)) as world:
+        key = a_finished_trial(world)
+        log.away = True
+        world.store.delete(TRIAL, key)
+        eventually(lambda: world.trials()[0].metadata.deletion_timestamp is not None)
+        log.away = False
+
+        eventually(lambda: not world.trials())
+        assert "MetricsNotDeleted" not in world.events.reasons()
+        assert log.read(key.name) == ([], "")
+
+
+def an_experiment_with_defaults(raw: dict[str, Any]) -> dict[str, Any]:
+    return with_defaults(Experiment.decode(raw)).encode()
+
+
+def reading(value: str) -> MetricLog:
+    return MetricLog(ZERO_TIME, "loss", value)
