@@ -166,6 +166,7 @@ def _with_news(seen: Observed, status: TrialStatus, reason: str, event_reason: s
 
 def held_up(status: TrialStatus, reason: str, cause: str, now: datetime) -> TrialStatus:
     """Return the status of a trial whose job cannot be created or read for now."""
+    status = _with_start(status, now)
     old = find_condition(status.conditions, TrialCondition.RUNNING)
     message = f"Trial cannot run: {cause}"
     if old is not None and (old.reason, old.message) == (reason, message):
@@ -183,6 +184,7 @@ def held_up(status: TrialStatus, reason: str, cause: str, now: datetime) -> Tria
 
 def refused(status: TrialStatus, cause: str, now: datetime) -> TrialStatus:
     """Return the status of a trial whose job cannot be created at all: the same job would be refused for ever."""
+    status = _with_start(status, now)
     message = f"Trial has failed: its job was refused: {cause}"
     conditions = _set(_not_running(status.conditions, now), TrialCondition.FAILED, "TrialFailed", message, now)
     return status.model_copy(update={"conditions": conditions, "completion_time": now})
