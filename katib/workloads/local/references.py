@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
+from katib.api.quantities import parse_quantity
 from katib.errors import FieldError, InvalidError, NotFoundError
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
-from katib.workloads.local.quantities import parse_quantity
 from katib.workloads.local.tokens import Capacity
 
 CONFIG_MAP = Kind("v1", "ConfigMap")

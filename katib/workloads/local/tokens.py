@@ -17,8 +17,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from katib.api.quantities import parse_quantity
 from katib.runtime.objects import Object
-from katib.workloads.local.quantities import parse_quantity
 
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
 

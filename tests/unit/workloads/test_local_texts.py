@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from katib.api.quantities import parse_quantity
 from katib.errors import InvalidError
 from katib.stores.memory import MemoryStore
 from katib.workloads.local.environment import ContainerCommand, PodContext, container_command
 from katib.workloads.local.expansion import expand
 from katib.workloads.local.indexes import format_indexes, parse_indexes
-from katib.workloads.local.quantities import parse_quantity
 from katib.workloads.local.references import LocalObjects, PodIdentity
 from katib.workloads.local.rewriting import Rewriter
 from katib.workloads.local.tokens import Capacity, Lease, Request, Tokens

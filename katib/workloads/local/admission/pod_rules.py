@@ -8,6 +8,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
 
+from katib.api.quantities import parse_quantity
 from katib.api.wording import did_you_mean, path_to, shown
 from katib.templates import has_placeholder
 from katib.workloads.local.admission.command_rules import check_command
@@ -15,7 +16,6 @@ from katib.workloads.local.admission.findings import Findings
 from katib.workloads.local.admission.host import GIB, HostCapacity, Machine
 from katib.workloads.local.admission.values import integer, is_given, mapping, mappings, text
 from katib.workloads.local.admission.volume_rules import check_volumes
-from katib.workloads.local.quantities import parse_quantity
 from katib.workloads.local.tokens import GPU_RESOURCES
 
 GPU: Final = "GPU"
