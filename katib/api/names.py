@@ -7,6 +7,8 @@ from collections.abc import Container
 from itertools import count
 
 EXPERIMENT_LABEL = "katib.kubeflow.org/experiment"
+TRIAL_LABEL = "katib.kubeflow.org/trial"
+"""On pods: whose they are."""
 
 EXPERIMENT_FINALIZER = "update-prometheus-metrics"
 TRIAL_FINALIZER = "clean-metrics-in-db"
