@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from katib.diagnosis.evidence import Evidence, JobFacts, ServiceFacts
 from katib.diagnosis.experiment import diagnose_experiment
+from katib.diagnosis.place import LOCAL, Place
 from katib.diagnosis.trial import diagnose_trial
 
-__all__ = ["Evidence", "JobFacts", "ServiceFacts", "diagnose_experiment", "diagnose_trial"]
+__all__ = ["LOCAL", "Evidence", "JobFacts", "Place", "ServiceFacts", "diagnose_experiment", "diagnose_trial"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from katib.api.metrics import MetricLog
+from katib.diagnosis.place import LOCAL, Place
 from katib.tuning.service import Json, RecordedEvent
 
 
@@ -20,6 +21,7 @@ class ServiceFacts:
         attempts: How often it was started for this experiment; 1 is the first try.
         last_error: Why the last try failed, one line; empty when none did.
         address: Where it listens, or the command that starts it.
+        remedy: What to do about a failing one, a sentence; empty when nothing better than the usual is known.
     """
 
     algorithm: str
@@ -27,29 +29,32 @@ class ServiceFacts:
     attempts: int = 1
     last_error: str = ""
     address: str = ""
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What the runner knows of a trial's job beyond the stored object.
+    """What is known of a trial's job: the object, and what whoever runs it says.
 
     Attributes:
         job: The stored object; None when there is none.
-        waiting: Why nothing of it runs, in the runner's words, such as `waits for 2 cpu; 0 of 2 cpu are free`; empty
-            when it does not wait.
+        waiting: Why nothing of it runs, as the rest of a sentence about the job, such as `waits for 2 cpu; 0 of 2 cpu
+            are free`; empty when it does not wait.
+        remedy: What to do about `waiting`, a sentence; empty: it waits for room.
         attempt: Which try is running or ran last, from 1.
-        retry_at: When the next try starts, during back-off.
         exit_code: Of the primary container's last run.
         signal: Name of the signal that ended it, such as `SIGKILL`.
+        out_of_memory: Whether it was ended because it took more memory than its limit.
         log_tail: Last lines of its output.
     """
 
     job: Json | None = None
     waiting: str = ""
+    remedy: str = ""
     attempt: int = 1
-    retry_at: datetime | None = None
     exit_code: int | None = None
     signal: str = ""
+    out_of_memory: bool = False
     log_tail: tuple[str, ...] = ()
 
 
@@ -68,7 +73,9 @@ class Evidence:
         events: Notable moments of the experiment and its trials, oldest first.
         readings: Newest reading of the objective metric, by trial name.
         reading_counts: Number of readings of the objective metric, by trial name.
-        controllers_running: False when objects are read while no engine works on them.
+        readings_error: Why readings cannot be had now; empty when they can.
+        controllers_running: False when objects are read while no controller works on them.
+        place: What things are called where the experiment runs.
     """
 
     now: datetime
@@ -81,4 +88,6 @@ class Evidence:
     events: Sequence[RecordedEvent] = ()
     readings: Mapping[str, MetricLog] = field(default_factory=dict)
     reading_counts: Mapping[str, int] = field(default_factory=dict)
+    readings_error: str = ""
     controllers_running: bool = True
+    place: Place = LOCAL

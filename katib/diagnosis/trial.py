@@ -48,8 +48,8 @@ def _active(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
         return Answer(f"{name} is being deleted; its job and its metrics go first.")
     if not evidence.controllers_running:
         return Answer(
-            f"{name} does not progress because no engine is running on this data directory.",
-            remedies=["Start `katib serve`, or `katib run` with the same file: both go on where it stopped."],
+            f"{name} does not progress because {evidence.place.nobody_works}.",
+            remedies=[evidence.place.start],
         )
     waiting = _waiting(name, facts, evidence)
     if waiting is not None:
@@ -69,19 +69,11 @@ def _waiting(name: str, facts: JobFacts, evidence: Evidence) -> Answer | None:
             f"{name} waits because its job is suspended (spec.suspend is true).",
             remedies=["Set spec.suspend of the job to false, or remove it from the template."],
         )
-    if facts.retry_at is not None and facts.retry_at > evidence.now:
-        wait = format_duration((facts.retry_at - evidence.now).total_seconds())
-        limit = (job.get("spec") or {}).get("backoffLimit", 6)
-        return Answer(
-            f"{name} failed {facts.attempt} time{'s' * (facts.attempt != 1)} and is tried again in {wait}.",
-            findings=[_exit_sentence(facts), f"backoffLimit allows {limit} retries."],
-            remedies=["Read the output below; set backoffLimit to 0 if a retry cannot help."],
-            log_tail=facts.log_tail,
-        )
     if facts.waiting:
         return Answer(
             f"{name} has to wait: its job {facts.waiting.rstrip('.')}.",
-            remedies=["Wait for running trials to end, or lower resources.requests in the template."],
+            remedies=[facts.remedy or evidence.place.capacity],
+            log_tail=facts.log_tail,
         )
     return None
 
@@ -101,7 +93,9 @@ def _running(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
     answer = Answer(f"{name} has been running{running}." if running else f"{name} is running.")
     metric = objective_of(trial).get("objectiveMetricName", "the objective metric")
     reading = evidence.readings.get(name)
-    if reading is None:
+    if reading is None and evidence.readings_error:
+        answer.findings.append(f"Its metrics cannot be read now: {evidence.readings_error.rstrip('.')}.")
+    elif reading is None:
         answer.findings.append(f"It has not reported {metric} yet.")
         answer.remedies.append(f"Look at its output: katib logs {name} -f")
     else:
@@ -151,7 +145,7 @@ def _succeeded(trial: Json, _condition: Json, _facts: JobFacts, evidence: Eviden
     return answer
 
 
-def _failed(trial: Json, condition: Json, facts: JobFacts, _evidence: Evidence) -> Answer:
+def _failed(trial: Json, condition: Json, facts: JobFacts, evidence: Evidence) -> Answer:
     name = name_of(trial)
     answer = Answer(f"{name} failed: {failure_cause(trial, facts)}.", log_tail=facts.log_tail)
     message = str(condition.get("message", ""))
@@ -159,7 +153,7 @@ def _failed(trial: Json, condition: Json, facts: JobFacts, _evidence: Evidence) 
         answer.findings.append(message)
     if facts.attempt > 1:
         answer.findings.append(f"Its job was tried {facts.attempt} times.")
-    answer.remedies.append(_failure_remedy(name, facts))
+    answer.remedies.append(_failure_remedy(name, facts, evidence))
     return answer
 
 
@@ -168,13 +162,15 @@ def failure_cause(trial: Json, facts: JobFacts) -> str:
     deadline = condition_of(facts.job or {}, "Failed") or {}
     if deadline.get("reason") == "DeadlineExceeded":
         return "its job ran longer than activeDeadlineSeconds"
-    if facts.exit_code is not None or facts.signal:
+    if facts.exit_code is not None or facts.signal or facts.out_of_memory:
         return _exit_words(facts)
     condition = condition_of(trial, "Failed") or {}
     return str(condition.get("message") or condition.get("reason") or "no reason was recorded").rstrip(".")
 
 
 def _exit_words(facts: JobFacts) -> str:
+    if facts.out_of_memory:
+        return "its container took more memory than its limit allows (OOMKilled)"
     if facts.signal:
         return f"its process was ended by {facts.signal}"
     if facts.exit_code == _COMMAND_NOT_FOUND:
@@ -184,18 +180,13 @@ def _exit_words(facts: JobFacts) -> str:
     return f"its process ended with exit code {facts.exit_code}"
 
 
-def _exit_sentence(facts: JobFacts) -> str:
-    if facts.exit_code is None and not facts.signal:
-        return "How the last try ended was not recorded."
-    words = _exit_words(facts)
-    return f"{words[0].upper()}{words[1:]}."
-
-
-def _failure_remedy(name: str, facts: JobFacts) -> str:
+def _failure_remedy(name: str, facts: JobFacts, evidence: Evidence) -> str:
+    if facts.out_of_memory:
+        return "Raise resources.limits.memory of the container in the template, or let it need less."
     if facts.signal == "SIGKILL":
         return "Run fewer trials at once (parallelTrialCount), or request the memory that one needs."
     if facts.exit_code == _COMMAND_NOT_FOUND:
-        return "Install the command on this machine, or give its full path in the template."
+        return evidence.place.command
     if not facts.log_tail:
         return f"Look at its output: katib logs {name}"
     return "Mend the cause shown in the output below and run the file again."

@@ -39,7 +39,7 @@ def explain_unfinished(experiment: Json, evidence: Evidence) -> Answer:
     if answer is None:
         answer = Answer(
             f"{name_of(experiment)} was accepted and has no trial yet; nothing that would hold it back is known.",
-            remedies=["If this lasts longer than a minute, restart with -v and look at the messages."],
+            remedies=[evidence.place.silence],
         )
     answer.findings.insert(0, progress_sentence(experiment))
     if condition_of(experiment, "Restarting") is not None:
@@ -58,8 +58,8 @@ def _nobody_works(experiment: Json, evidence: Evidence) -> Answer | None:
     if evidence.controllers_running:
         return None
     return Answer(
-        f"{name_of(experiment)} is unfinished, and no engine is running on this data directory.",
-        remedies=["Start `katib serve`, or `katib run` with the same file: both go on where it stopped."],
+        f"{name_of(experiment)} is unfinished, and {evidence.place.nobody_works}.",
+        remedies=[evidence.place.start],
     )
 
 
@@ -73,10 +73,9 @@ def _storage_fails(experiment: Json, evidence: Evidence) -> Answer | None:
     if not full and latest.reason not in STORAGE_REASONS and "database" not in message:
         return None
     what = "the disk is full" if full else "the database does not answer"
-    remedy = "Free space on the disk of the data directory" if full else "Look for another process that locks it"
     return Answer(
         f"{name_of(experiment)} cannot progress because {what}.",
-        remedies=[f"{remedy}; the work goes on by itself."],
+        remedies=[evidence.place.disk if full else evidence.place.database],
     )
 
 
@@ -103,6 +102,8 @@ def _service_fails(experiment: Json, evidence: Evidence) -> Answer | None:
 
 
 def _service_remedy(service: ServiceFacts) -> str:
+    if service.remedy:
+        return service.remedy
     if "No module named" in service.last_error:
         return "Install what the service needs (`pip install 'katib[all]'`)."
     if service.address:
@@ -129,8 +130,7 @@ def _all_trials_wait(experiment: Json, evidence: Evidence) -> Answer | None:
 def _is_at_work(trial: Json, evidence: Evidence) -> bool:
     facts = evidence.jobs.get(name_of(trial), JobFacts())
     suspended = (facts.job or {}).get("spec", {}).get("suspend")
-    held = facts.waiting or suspended or (facts.retry_at is not None and facts.retry_at > evidence.now)
-    return state_of(trial) == "Running" and not held
+    return state_of(trial) == "Running" and not facts.waiting and not suspended
 
 
 def _trials_run(experiment: Json, evidence: Evidence) -> Answer | None:

@@ -27,16 +27,18 @@ from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial_states import ACTIVE, state_of
 from katib.database import open_database
-from katib.diagnosis import JobFacts, ServiceFacts
+from katib.diagnosis import ServiceFacts
+from katib.engine.aftermath import LocalAftermath
 from katib.engine.claims import claimed
-from katib.engine.diagnosing import Diagnostician
-from katib.engine.events import LoggedEvents
+from katib.engine.diagnosing import LocalJobs
+from katib.engine.events import LoggedEvents, RecordedEvents
 from katib.engine.layout import Layout
 from katib.engine.monitoring import TrialMonitors
 from katib.engine.submission import WORKSPACE_ANNOTATION, ConfigMaps, Gate
 from katib.engine.trial_files import TrialFiles
-from katib.engine.tuning_service import LocalTuningService
 from katib.engine.watched_log import WatchedLog
+from katib.homes.diagnosing import Diagnostician
+from katib.homes.tuning_service import ObjectTuningService
 from katib.observations.sql import SqlObservationLog
 from katib.processes.client import Processes
 from katib.runtime.clock import SystemClock
@@ -195,25 +197,25 @@ class Engine:
 
     def _tuning_service(self) -> TuningService:
         gate = Gate(self._catalog, self._host, ConfigMaps(self._store).find, self._prewarm)
+        events = RecordedEvents(self._events)
         diagnostician = Diagnostician(
             store=self._store,
             observations=self._observations,
-            events=self._events,
-            files=self._files,
+            events=events,
             clock=self._clock,
-            job_state=self._job_state,
-            service_state=self._service_state,
+            jobs=LocalJobs(self._store, self._files, self._waiting_reason),
+            services=self._service_facts,
         )
-        return LocalTuningService(
+        return ObjectTuningService(
             store=self._store,
             observations=self._observations,
-            events=self._events,
+            events=events,
             gate=gate,
-            files=self._files,
-            diagnostician=diagnostician,
+            output=self._files,
+            explainer=diagnostician,
             catalog=self._catalog,
             clock=self._clock,
-            await_end=self._await_end,
+            aftermath=LocalAftermath(self._events, self._files, self._await_end, self._clock),
         )
 
     def _await_end(self, trial: Key, timeout_seconds: float) -> bool:
@@ -224,12 +226,12 @@ class Engine:
         if self._catalog.find(algorithm) is not None:
             self._services.prewarm(algorithm)
 
-    def _job_state(self, job: Object) -> JobFacts:
+    def _waiting_reason(self, job: Object) -> str:
         runner = self._runner
-        return JobFacts(waiting=runner.waiting_reason(*Key.of(job)) if runner is not None else "")
+        return runner.waiting_reason(*Key.of(job)) if runner is not None else ""
 
-    def _service_state(self, namespace: str, name: str) -> Iterator[ServiceFacts]:
-        for state in self._services.states_of(namespace, name):
+    def _service_facts(self, experiment: Object) -> Iterator[ServiceFacts]:
+        for state in self._services.states_of(*Key.of(experiment)):
             yield ServiceFacts(
                 algorithm=state.service.algorithm,
                 state=state.state,

@@ -6,12 +6,14 @@ from pathlib import Path
 
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.database import open_database
-from katib.engine.diagnosing import JOB, Diagnostician
+from katib.engine.diagnosing import JOB, LocalJobs
+from katib.engine.events import RecordedEvents
 from katib.engine.layout import Layout
 from katib.engine.submission import ConfigMaps, Gate
 from katib.engine.trial_files import TrialFiles
-from katib.engine.tuning_service import LocalTuningService
 from katib.errors import NotFoundError
+from katib.homes.diagnosing import Diagnostician
+from katib.homes.tuning_service import ObjectTuningService
 from katib.observations.sql import SqlObservationLog
 from katib.processes.client import RECORD_FILE
 from katib.processes.remains import is_engine_at_work
@@ -37,21 +39,21 @@ def open_offline(data_dir: Path) -> TuningService:
     database = open_database(layout.database)
     store = SqlStore(database, {EXPERIMENT, SUGGESTION, TRIAL, JOB}, clock=clock)
     observations = SqlObservationLog(database)
-    events = EventLog(database, clock)
+    events = RecordedEvents(EventLog(database, clock))
     files = TrialFiles(layout)
     catalog = Catalog()
-    return LocalTuningService(
+    return ObjectTuningService(
         store=store,
         observations=observations,
         events=events,
         gate=Gate(catalog, HostCapacity.detect(), ConfigMaps(store).find),
-        files=files,
-        diagnostician=Diagnostician(
+        output=files,
+        explainer=Diagnostician(
             store=store,
             observations=observations,
             events=events,
-            files=files,
             clock=clock,
+            jobs=LocalJobs(store, files),
             is_at_work=lambda: is_engine_at_work(layout.run / RECORD_FILE),
         ),
         catalog=catalog,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from katib.engine.layout import Layout
 from katib.errors import NotFoundError
-from katib.runtime.objects import Key
+from katib.runtime.objects import Key, Object
 
 _CHUNK_BYTES = 64 << 10
 _POLL_SECONDS = 0.1
@@ -18,7 +18,7 @@ _POLL_SECONDS = 0.1
 
 
 class TrialFiles:
-    """Reads and removes the files of trials. Thread-safe."""
+    """Reads and removes the files of trials. Fits `katib.homes.ports.TrialOutput`. Thread-safe."""
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
@@ -34,34 +34,33 @@ class TrialFiles:
 
     def read(
         self,
-        trial: Key,
-        container: str,
+        trial: Object,
         *,
         follow: Callable[[], bool] | None = None,
         tail_lines: int | None = None,
     ) -> Iterator[bytes]:
-        """Yield the output of a container in chunks.
+        """Yield the output of a trial's primary container in chunks.
 
         Args:
-            trial: Whose.
-            container: Which.
+            trial: The Trial object.
             follow: Tells whether more may come; None: what is there now is all.
             tail_lines: Only so many last lines of what is there now.
 
         Raises:
             NotFoundError: It never ran here, or its files were removed.
         """
-        path = self.log_file(trial, container)
+        key, container = Key.of(trial), _primary_container(trial)
+        path = self.log_file(key, container)
         if path is None:
             if follow is not None and follow():
-                path = self._await_file(trial, container, follow)
+                path = self._await_file(key, container, follow)
             if path is None:
-                raise NotFoundError(f'trial "{trial.name}" has no output: container "{container}" has not run here')
+                raise NotFoundError(f'trial "{key.name}" has no output: container "{container}" has not run here')
         return self._chunks(path, follow, tail_lines)
 
-    def tail(self, trial: Key, container: str, lines: int) -> tuple[str, ...]:
-        """Return the last lines of a container's output; none when it never ran."""
-        path = self.log_file(trial, container)
+    def tail(self, trial: Object, lines: int) -> tuple[str, ...]:
+        """Return the last lines of the primary container's output; none when it never ran."""
+        path = self.log_file(Key.of(trial), _primary_container(trial))
         if path is None:
             return ()
         data = b"".join(self._chunks(path, None, lines))
@@ -91,6 +90,11 @@ class TrialFiles:
                     return
                 time.sleep(_POLL_SECONDS)
                 yield b""  # lets a reader who has gone away be noticed while nothing is printed
+
+
+def _primary_container(trial: Object) -> str:
+    name: str = trial["spec"].get("primaryContainerName", "")
+    return name
 
 
 def _start_of_tail(path: Path, lines: int) -> int:

@@ -36,26 +36,37 @@ def diagnose(*conditions: Json, facts: JobFacts | None = None, **evidence: Any) 
             "t waits because its job is suspended (spec.suspend is true).",
             id="suspended",
         ),
-        pytest.param(
-            JobFacts(job={}, attempt=2, exit_code=3, retry_at=NOW + timedelta(seconds=20)),
-            "t failed 2 times and is tried again in 20s.",
-            id="back-off",
-        ),
     ],
 )
 def test_a_trial_that_waits_says_for_what(facts: JobFacts | None, expected: str) -> None:
     assert diagnose(CREATED, facts=facts).verdict == expected
 
 
-def test_back_off_tells_how_the_last_try_ended_and_how_many_are_left() -> None:
-    job = {"spec": {"backoffLimit": 4}}
-    findings = diagnose(RUNNING, facts=JobFacts(job=job, exit_code=3, retry_at=NOW + timedelta(seconds=20))).findings
+def test_what_holds_a_job_back_brings_its_own_remedy() -> None:
+    facts = JobFacts(job={}, waiting="cannot pull image nosuch", remedy="Check the name.", log_tail=("oops",))
+    diagnosis = diagnose(RUNNING, facts=facts)
 
-    assert findings == ("Its process ended with exit code 3.", "backoffLimit allows 4 retries.")
+    assert diagnosis.verdict == "t has to wait: its job cannot pull image nosuch."
+    assert diagnosis.remedies == ("Check the name.",)
+    assert diagnosis.log_tail == ("oops",)
 
 
-def test_a_retry_that_is_due_is_no_back_off() -> None:
-    assert "is tried again" not in diagnose(RUNNING, facts=JobFacts(job={}, retry_at=NOW)).verdict
+def test_a_running_trial_tells_which_try_it_is() -> None:
+    assert "This is try 3 of its job." in diagnose(RUNNING, facts=JobFacts(job={}, attempt=3)).findings
+
+
+def test_metrics_that_cannot_be_read_are_not_called_missing() -> None:
+    findings = diagnose(RUNNING, readings_error="DB manager at db:6789: no answer.").findings
+
+    assert "Its metrics cannot be read now: DB manager at db:6789: no answer." in findings
+    assert not any("has not reported" in finding for finding in findings)
+
+
+def test_a_trial_that_took_too_much_memory_says_so() -> None:
+    diagnosis = diagnose(RUNNING, condition("Failed"), facts=JobFacts(exit_code=137, out_of_memory=True))
+
+    assert diagnosis.verdict == "t failed: its container took more memory than its limit allows (OOMKilled)."
+    assert diagnosis.remedies[0].startswith("Raise resources.limits.memory")
 
 
 def test_a_trial_whose_last_try_failed_says_so_first() -> None:

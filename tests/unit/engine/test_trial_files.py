@@ -15,6 +15,7 @@ from katib.runtime.objects import Key
 from tests.support.stores import eventually
 
 TRIAL = Key("default", "demo-1")
+OBJECT = {"metadata": {"namespace": "default", "name": "demo-1"}, "spec": {"primaryContainerName": "main"}}
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def write(files: TrialFiles, data: bytes, *, pod: str = "pod-0", container: str 
 
 
 def tail(files: TrialFiles, lines: int) -> bytes:
-    return b"".join(files.read(TRIAL, "main", tail_lines=lines))
+    return b"".join(files.read(OBJECT, tail_lines=lines))
 
 
 def test_the_layout_is_for_its_user_only(tmp_path: Path) -> None:
@@ -47,7 +48,7 @@ def test_the_whole_output_is_read_byte_for_byte(files: TrialFiles) -> None:
     data = bytes(range(256)) * 1000
     write(files, data)
 
-    assert b"".join(files.read(TRIAL, "main")) == data
+    assert b"".join(files.read(OBJECT)) == data
 
 
 @pytest.mark.parametrize(
@@ -85,13 +86,13 @@ def test_the_tail_of_a_huge_file_reads_its_end_only(files: TrialFiles) -> None:
         file.write(b"\nlast but one\nlast\n")
 
     assert tail(files, 2) == b"last but one\nlast\n"
-    assert files.tail(TRIAL, "main", 1) == ("last",)
+    assert files.tail(OBJECT, 1) == ("last",)
 
 
 def test_what_is_no_text_is_shown_as_well_as_it_can_be(files: TrialFiles) -> None:
     write(files, b"\xff\xfe\n")
 
-    assert files.tail(TRIAL, "main", 3) == ("��",)
+    assert files.tail(OBJECT, 3) == ("��",)
 
 
 def test_the_newest_pod_counts(files: TrialFiles) -> None:
@@ -99,20 +100,20 @@ def test_the_newest_pod_counts(files: TrialFiles) -> None:
     write(files, b"new\n", pod="pod-a")
     write(files, b"other\n", pod="pod-b", container="sidecar")
 
-    assert b"".join(files.read(TRIAL, "main")) == b"new\n"
+    assert b"".join(files.read(OBJECT)) == b"new\n"
 
 
 def test_what_never_ran_is_not_found(files: TrialFiles) -> None:
     with pytest.raises(NotFoundError, match='"demo-1" has no output: container "main" has not run here'):
-        files.read(TRIAL, "main")
-    assert files.tail(TRIAL, "main", 3) == ()
+        files.read(OBJECT)
+    assert files.tail(OBJECT, 3) == ()
 
 
 def test_following_a_trial_that_ends_without_output_is_not_found(files: TrialFiles) -> None:
     answers = iter([True, True, False])
 
     with pytest.raises(NotFoundError):
-        files.read(TRIAL, "main", follow=lambda: next(answers, False))
+        files.read(OBJECT, follow=lambda: next(answers, False))
 
 
 def test_following_waits_for_the_file_shows_what_comes_and_ends_with_the_trial(files: TrialFiles) -> None:
@@ -121,7 +122,7 @@ def test_following_waits_for_the_file_shows_what_comes_and_ends_with_the_trial(f
     seen: list[bytes] = []
 
     def read() -> None:
-        seen.extend(files.read(TRIAL, "main", follow=runs.is_set))
+        seen.extend(files.read(OBJECT, follow=runs.is_set))
 
     reader = threading.Thread(target=read)
     reader.start()
@@ -141,7 +142,7 @@ def test_following_waits_for_the_file_shows_what_comes_and_ends_with_the_trial(f
 
 def test_a_silent_output_lets_a_reader_notice_that_it_is_not_wanted(files: TrialFiles) -> None:
     write(files, b"")
-    chunks = files.read(TRIAL, "main", follow=lambda: True)
+    chunks = files.read(OBJECT, follow=lambda: True)
 
     assert next(chunks) == b""
 

@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 
 from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.controllers.kinds import TRIAL
 from katib.database import Database, open_database
-from katib.diagnosis import JobFacts, ServiceFacts
-from katib.engine.diagnosing import Diagnostician
+from katib.diagnosis import ServiceFacts
+from katib.engine.diagnosing import LocalJobs
+from katib.engine.events import RecordedEvents
 from katib.engine.layout import Layout
 from katib.engine.trial_files import TrialFiles
-from katib.errors import NotFoundError
+from katib.errors import NotFoundError, UnavailableError
+from katib.homes.diagnosing import Diagnostician, attempt_of
 from katib.observations.memory import MemoryObservationLog
+from katib.observations.ports import ObservationReader
 from katib.runtime.objects import Key
 from katib.runtime.testing import VirtualClock
 from katib.stores.events import EventLog
@@ -25,10 +27,14 @@ from tests.support.tuning import condition, make_experiment, make_trial
 
 
 class Bench:
-    """A diagnostician over stores in memory; `known` is what a runner says of every job."""
+    """A diagnostician of one machine over stores in memory; `waiting` is what a runner says of every job."""
 
     def __init__(
-        self, database: Database, known: JobFacts | None = None, services: tuple[ServiceFacts, ...] = ()
+        self,
+        database: Database,
+        waiting: str = "",
+        services: tuple[ServiceFacts, ...] = (),
+        log: ObservationReader | None = None,
     ) -> None:
         self.store = new_store()
         self.log = MemoryObservationLog()
@@ -37,17 +43,16 @@ class Bench:
         self.asked: list[str] = []
         self.diagnostician = Diagnostician(
             store=self.store,
-            observations=self.log,
-            events=EventLog(database, clock),
-            files=self.files,
+            observations=log or self.log,
+            events=RecordedEvents(EventLog(database, clock)),
             clock=clock,
-            job_state=None if known is None else lambda job: self._asked(job, known),
-            service_state=lambda _namespace, _name: services,
+            jobs=LocalJobs(self.store, self.files, lambda job: self._asked(job, waiting)),
+            services=lambda _experiment: services,
         )
 
-    def _asked(self, job: Any, known: JobFacts) -> JobFacts:
+    def _asked(self, job: Any, waiting: str) -> str:
         self.asked.append(job["metadata"]["name"])
-        return known
+        return waiting
 
     def put(self, *objects: dict[str, Any]) -> None:
         for obj in objects:
@@ -57,6 +62,13 @@ class Bench:
 
     def told(self, name: str) -> str:
         return str(self.diagnostician.explain("default", name))
+
+
+class SilentLog:
+    """An observation log that cannot be reached."""
+
+    def read(self, trial_name: str, **_options: Any) -> tuple[list[MetricLog], str]:
+        raise UnavailableError(f"log of {trial_name}: no answer")
 
 
 @pytest.fixture
@@ -92,7 +104,7 @@ def test_an_experiment_counts_before_a_trial_of_that_name(bench: Bench) -> None:
 
 
 def test_what_the_runner_waits_for_is_told(database: Database) -> None:
-    bench = Bench(database, JobFacts(waiting="waits for 2 cpu; 0 of 2 cpu are free"))
+    bench = Bench(database, waiting="waits for 2 cpu; 0 of 2 cpu are free")
     bench.put(make_experiment("demo", condition("Created"), condition("Running")), running("demo-1"), a_job("demo-1"))
 
     assert "waits for 2 cpu; 0 of 2 cpu are free" in bench.told("demo-1")
@@ -120,8 +132,34 @@ def test_the_last_words_of_a_failed_trial_are_told(bench: Bench) -> None:
 def test_the_readings_of_a_running_trial_are_counted_over_all_pages(bench: Bench) -> None:
     bench.put(make_experiment("demo", condition("Created"), condition("Running")), running("demo-1"))
     bench.log.report("demo-1", [MetricLog(ZERO_TIME, "loss", str(i)) for i in range(70_000)])
-    newest, count = bench.diagnostician._newest(dict(bench.store.get(TRIAL, Key("default", "demo-1"))))
 
-    assert count == 70_000
-    assert newest is not None
-    assert newest.value == "69999"
+    assert "Latest loss is 69999, 70000 readings so far" in bench.told("demo-1")
+
+
+def test_metrics_that_cannot_be_read_do_not_fail_the_answer(database: Database) -> None:
+    bench = Bench(database, log=SilentLog())
+    bench.put(make_experiment("demo", condition("Created"), condition("Running")), running("demo-1"))
+
+    assert "Its metrics cannot be read now: log of demo-1: no answer." in bench.told("demo-1")
+
+
+def test_the_tries_of_a_job_are_counted(bench: Bench) -> None:
+    bench.put(make_experiment("demo", condition("Created"), condition("Running")), running("demo-1"))
+    bench.put({**a_job("demo-1"), "status": {"active": 1, "failed": 2}})
+
+    assert "This is try 3 of its job." in bench.told("demo-1")
+
+
+@pytest.mark.parametrize(
+    ("job", "attempt"),
+    [
+        pytest.param({"status": {}}, 1, id="not started"),
+        pytest.param({"status": {"active": 1}}, 1, id="first"),
+        pytest.param({"status": {"failed": 2}}, 2, id="failed twice, none runs"),
+        pytest.param({"status": {"active": 1, "failed": 2}}, 3, id="third"),
+        pytest.param({"spec": {"parallelism": 4}, "status": {"active": 1, "failed": 2}}, 1, id="many pods"),
+        pytest.param({"status": {"failed": "lots"}}, 1, id="no job of batch"),
+    ],
+)
+def test_the_try_of_a_job_follows_from_its_status(job: dict[str, Any], attempt: int) -> None:
+    assert attempt_of(job) == attempt

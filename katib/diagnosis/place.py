@@ -1,0 +1,40 @@
+"""What things are called where experiments run, so that every remedy is one that can be followed there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The words of one home.
+
+    Attributes:
+        nobody_works: Why nothing progresses while no controller is at work; follows `because` or `and`.
+        start: How to have one at work again.
+        disk: Whose disk has to be freed when it is full.
+        database: Where to look when the database does not answer.
+        silence: What to look at when no cause is known.
+        command: Where a command that was not found has to be.
+        capacity: How a job that waits for room gets it.
+    """
+
+    nobody_works: str
+    start: str
+    disk: str
+    database: str
+    silence: str
+    command: str
+    capacity: str
+
+
+LOCAL = Place(
+    nobody_works="no engine is running on this data directory",
+    start="Start `katib serve`, or `katib run` with the same file: both go on where it stopped.",
+    disk="Free space on the disk of the data directory; the work goes on by itself.",
+    database="Look for another process that locks it; the work goes on by itself.",
+    silence="If this lasts longer than a minute, restart with -v and look at the messages.",
+    command="Install the command on this machine, or give its full path in the template.",
+    capacity="Wait for running trials to end, or lower resources.requests in the template.",
+)
+"""One machine with a data directory."""

@@ -1,0 +1,94 @@
+"""What the tuning service and the diagnostician need of a home beside its object store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from katib.api.loading import Submission
+from katib.api.types import Experiment
+from katib.runtime.objects import Key, Object
+from katib.tuning.service import Diagnosis, RecordedEvent
+
+
+class EventReader(Protocol):
+    """Reads notable moments. Thread-safe."""
+
+    def events_of(self, kind: str, namespace: str, name: str) -> Sequence[RecordedEvent]:
+        """Return the events of an object, oldest first; for an Experiment those of what belongs to it too."""
+
+
+class TrialOutput(Protocol):
+    """Reads what trials print. Thread-safe."""
+
+    def read(
+        self, trial: Object, *, follow: Callable[[], bool] | None = None, tail_lines: int | None = None
+    ) -> Iterator[bytes]:
+        """Yield the output of a trial's primary container in chunks.
+
+        Args:
+            trial: The Trial object.
+            follow: Tells whether more may come; None: what is there now is all. While a followed trial is silent, an
+                empty chunk comes every second or so.
+            tail_lines: Only so many last lines of what is there now.
+
+        Raises:
+            NotFoundError: There is no output, with what to do about it.
+        """
+
+
+class Admission(Protocol):
+    """A new experiment that passed the gate."""
+
+    @property
+    def experiment(self) -> Experiment:
+        """Ready to be created, with defaults."""
+
+    @property
+    def companions(self) -> Sequence[Mapping[str, Any]]:
+        """ConfigMaps and Secrets of the same file, to be stored before."""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What will be done otherwise than the file says."""
+
+
+class SubmissionGate(Protocol):
+    """Checks submissions against what the home can do. Thread-safe."""
+
+    def load(self, document: str, *, source: str, namespace: str) -> Submission:
+        """Read a document. Raises InvalidError when it holds no experiment."""
+
+    def admit(self, submission: Submission) -> Admission:
+        """Return a new experiment, ready to be created. Raises InvalidError with everything that is wrong with it."""
+
+    def admit_update(self, submission: Submission, old: Experiment) -> Experiment:
+        """Return an experiment that may replace a stored one. Raises InvalidError when it cannot be resumed so."""
+
+
+class Explainer(Protocol):
+    """Explains objects. Thread-safe."""
+
+    def explain(self, namespace: str, name: str) -> Diagnosis:
+        """Explain an experiment, or a trial of that name. Raises NotFoundError when there is neither."""
+
+
+class Aftermath(Protocol):
+    """What is left of an experiment when its objects are gone. Thread-safe."""
+
+    def wait(self, experiment: Key, trials: Sequence[Key], timeout_seconds: float) -> bool:
+        """Wait until nothing of the deleted trials runs any more; tell whether that was in time."""
+
+    def forget(self, experiment: Key, trials: Sequence[Key]) -> None:
+        """Remove what outlives the objects: events, files. The trials are those whose names are free again."""
+
+
+class NoAftermath:
+    """Nothing is left where the home removes everything together with the objects."""
+
+    def wait(self, _experiment: Key, _trials: Sequence[Key], _timeout_seconds: float) -> bool:
+        """Return at once."""
+        return True
+
+    def forget(self, _experiment: Key, _trials: Sequence[Key]) -> None:
+        """Do nothing."""
