@@ -1,0 +1,121 @@
+"""The HTTPS server that the API server calls: handlers by path, and certificates that may change meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import threading
+from collections.abc import Mapping
+from http import HTTPStatus
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+from katib.admission.certificate_watch import CertificateWatch
+from katib.admission.certificates import Certificate, CertificateSource
+from katib.admission.listener import Listener
+from katib.admission.reviews import Handler, Review, Verdict, decode_review, encode_answer, refused
+from katib.errors import KatibError
+from katib.runtime.clock import Clock, SystemClock
+
+DRAIN_SECONDS = 5.0
+
+_BROKEN = Verdict(
+    allowed=False,
+    message="the webhook failed while it looked at the object; its log has the cause",
+    code=HTTPStatus.INTERNAL_SERVER_ERROR,
+    reason="InternalError",
+)
+
+_LOG = logging.getLogger(__name__)
+
+
+class AdmissionServer:
+    """Answers admission reviews. Also a context manager: entered, it listens.
+
+    Args:
+        handlers: What decides, by path.
+        certificates: Where certificates come from; looked at again and again while the server runs.
+        host: Address to listen on.
+        port: Port; 0 takes a free one.
+        clock: Times the looks at the certificates.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        certificates: CertificateSource,
+        *,
+        host: str = "",
+        port: int = 8443,
+        clock: Clock | None = None,
+    ) -> None:
+        self._handlers = dict(handlers)
+        self._address = (host, port)
+        self._certificates = CertificateWatch(certificates, self._use, clock or SystemClock())
+        self._listener: Listener | None = None
+        self._thread: threading.Thread | None = None
+        self._context: ssl.SSLContext | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on; 0 while nothing is."""
+        return 0 if self._listener is None else self._listener.server_address[1]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether reviews are answered: the server listens and has a certificate."""
+        return self._listener is not None and self._context is not None
+
+    def start(self) -> None:
+        """Listen. Connections are turned away until the first certificate is there, which is tried at once.
+
+        Raises:
+            OSError: The port cannot be listened on.
+        """
+        self._listener = Listener(self._address, answer=self._answer, context=lambda: self._context)
+        self._certificates.start()
+        self._thread = threading.Thread(
+            target=self._listener.serve_forever, kwargs={"poll_interval": 0.1}, name="katib-admission", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop listening, let requests under way finish for a few seconds, and close all connections."""
+        self._certificates.stop()
+        if self._listener is None or self._thread is None:
+            return
+        self._listener.shutdown()
+        self._thread.join()
+        self._listener.drain(DRAIN_SECONDS)
+        self._listener = self._thread = None
+
+    def _answer(self, path: str, body: bytes) -> bytes | None:
+        handler = self._handlers.get(urlsplit(path).path)
+        if handler is None:
+            return None
+        review = decode_review(body)
+        try:
+            return encode_answer(review, _decided(handler, review))
+        except Exception:  # noqa: BLE001 - whatever a handler does, the others go on
+            _LOG.exception("admission handler failed", extra={"review": review.uid, "resource": review.resource})
+            return encode_answer(review, _BROKEN)
+
+    def _use(self, certificate: Certificate) -> None:
+        self._context = certificate.context()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _decided(handler: Handler, review: Review) -> Verdict:
+    try:
+        return handler(review)
+    except KatibError as error:
+        return refused(error)
