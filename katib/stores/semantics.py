@@ -59,7 +59,7 @@ def created(obj: Json, uid: str, now: datetime, *, has_status: bool) -> Json:
     metadata = obj["metadata"]
     for name in _SET_BY_STORE:
         metadata.pop(name, None)
-    _require_names(metadata)
+    require_names(metadata)
     metadata["uid"] = uid
     metadata["creationTimestamp"] = _time(now)
     metadata["generation"] = 1
@@ -237,7 +237,12 @@ def _require_owner_references(metadata: Json) -> None:
             raise _invalid(path, "missing", "name the owner as it was stored, with its uid", "owner-uid-missing")
 
 
-def _require_names(metadata: Json) -> None:
+def require_names(metadata: Json) -> None:
+    """Raise unless name and namespace are such that an object can be stored under them.
+
+    Raises:
+        InvalidError: They are no DNS names.
+    """
     name, namespace = metadata["name"], metadata.get("namespace", "")
     if not isinstance(name, str) or len(name) > _LONGEST_SUBDOMAIN or not _DNS_SUBDOMAIN.fullmatch(name):
         remedy = f"use lower case letters, digits, '-' and '.', at most {_LONGEST_SUBDOMAIN}"

@@ -1,0 +1,82 @@
+"""An answer that goes on: the lines of a watch or of a pod's log, as they come."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import urllib3
+
+from katib.errors import UnavailableError
+
+_CHUNK_BYTES = 1 << 16
+
+
+class Stream:
+    """Lines of one answer. One reader thread; `close` from any thread ends it at once.
+
+    Args:
+        response: The open answer.
+        subject: How messages name what is read.
+    """
+
+    def __init__(self, response: urllib3.BaseHTTPResponse, subject: str) -> None:
+        self._response = response
+        self._subject = subject
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield each line without its end, until the server or `close` ends the stream.
+
+        Raises:
+            UnavailableError: The connection broke, or nothing came for longer than the read timeout.
+        """
+        rest = bytearray()
+        try:
+            for chunk in self._response.stream(_CHUNK_BYTES, decode_content=True):
+                rest += chunk
+                end = rest.rfind(b"\n")
+                if end >= 0:
+                    complete = bytes(rest[:end])
+                    del rest[: end + 1]
+                    yield from complete.split(b"\n")
+            if rest:
+                yield bytes(rest)
+        except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError) as error:
+            # The last two are what http.client makes of a socket that was closed under it.
+            if not self._closed:
+                raise UnavailableError(
+                    f"{self._subject}: the stream broke off, {type(error).__name__}; it is opened again later"
+                ) from error
+        finally:
+            self._release()
+
+    def close(self) -> None:
+        """End the stream and wake its reader. Closing twice is fine."""
+        with self._lock:
+            self._closed = True
+            connection = socket_of(self._response)
+            if connection is not None:
+                with contextlib.suppress(OSError):
+                    # Past the TLS layer, whose own shutdown may be used by one thread only.
+                    socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+    def _release(self) -> None:
+        """Give the connection up; it is not worth keeping, since most streams end before their answer does."""
+        with self._lock:
+            self._closed = True
+            self._response.close()
+
+
+def socket_of(response: Any) -> socket.socket | None:
+    """Return the socket an open answer is read from."""
+    connection = getattr(response, "connection", None)
+    found = getattr(connection, "sock", None)
+    if found is None:  # the answer said `Connection: close`: only its file object holds the socket
+        raw = getattr(getattr(getattr(response, "_fp", None), "fp", None), "raw", None)
+        found = getattr(raw, "_sock", None)
+    return found if isinstance(found, socket.socket) else None
