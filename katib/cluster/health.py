@@ -1,0 +1,90 @@
+"""Small HTTP servers for those who watch the controller: probes of the kubelet, and Prometheus."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+Page = Callable[[], tuple[int, str, bytes]]
+"""Returns the status, content type and body of a page."""
+
+
+class Pages:
+    """Serves a few pages over HTTP, from threads. A context manager.
+
+    Args:
+        address: `host:port`, or `:port` for every address; port 0 takes a free one, `0` or nothing serves no pages.
+        pages: By path.
+
+    Raises (on entering):
+        OSError: The port cannot be listened on.
+    """
+
+    def __init__(self, address: str, pages: Mapping[str, Page]) -> None:
+        self._address = address
+        self._pages = pages
+        self._server: ThreadingHTTPServer | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on; 0 while none is."""
+        return 0 if self._server is None else self._server.server_port
+
+    def __enter__(self) -> Self:
+        if self._address not in ("", "0"):
+            host, _, port = self._address.rpartition(":")
+            self._server = ThreadingHTTPServer((host.strip("[]"), int(port)), _handler(self._pages))
+            self._server.daemon_threads = True
+            threading.Thread(target=self._server.serve_forever, args=(0.2,), name="pages", daemon=True).start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+
+
+def check_page(checks: Callable[[], Mapping[str, bool]]) -> Page:
+    """Return a page that is 200 when all checks hold, else 503; it names each of them."""
+
+    def page() -> tuple[int, str, bytes]:
+        results = checks()
+        status = HTTPStatus.OK if all(results.values()) else HTTPStatus.SERVICE_UNAVAILABLE
+        return status, "application/json", json.dumps(results).encode()
+
+    return page
+
+
+def metrics_page(registry: CollectorRegistry) -> Page:
+    """Return the page that Prometheus reads."""
+    return lambda: (HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(registry))
+
+
+def _handler(pages: Mapping[str, Page]) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        """Answers GET for the pages there are."""
+
+        protocol_version = "HTTP/1.1"
+        timeout = 30
+
+        def do_GET(self) -> None:  # the name that http.server looks for
+            """Answer one request."""
+            page = pages.get(self.path.partition("?")[0])
+            status, content_type, body = page() if page else (HTTPStatus.NOT_FOUND, "text/plain", b"no such page\n")
+            self.send_response(status)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's name
+            """Say nothing: probes come every few seconds."""
+
+    return Handler
