@@ -53,9 +53,9 @@ def validate_document(
     Raises:
         InvalidError: Anything wrong with it.
     """
-    from katib.engine.submission import Gate
+    from katib.engine.submission import local_gate
     from katib.tuning.service import DEFAULT_NAMESPACE
     from katib.workloads.local.admission import HostCapacity
 
-    gate = Gate(open_catalog(config), HostCapacity.detect(), lambda _namespace, _name: None)
+    gate = local_gate(open_catalog(config), HostCapacity.detect(), lambda _namespace, _name: None)
     return gate.admit(gate.load(document, source=source, namespace=namespace or DEFAULT_NAMESPACE)).notices

@@ -34,10 +34,11 @@ from katib.engine.diagnosing import LocalJobs
 from katib.engine.events import LoggedEvents, RecordedEvents
 from katib.engine.layout import Layout
 from katib.engine.monitoring import TrialMonitors
-from katib.engine.submission import WORKSPACE_ANNOTATION, ConfigMaps, Gate
+from katib.engine.submission import local_gate
 from katib.engine.trial_files import TrialFiles
 from katib.engine.watched_log import WatchedLog
 from katib.homes.diagnosing import Diagnostician
+from katib.homes.submission import WORKSPACE_ANNOTATION, ConfigMaps
 from katib.homes.tuning_service import ObjectTuningService
 from katib.observations.sql import SqlObservationLog
 from katib.processes.client import Processes
@@ -196,7 +197,7 @@ class Engine:
         self._services.db_manager_address = lambda: server.address
 
     def _tuning_service(self) -> TuningService:
-        gate = Gate(self._catalog, self._host, ConfigMaps(self._store).find, self._prewarm)
+        gate = local_gate(self._catalog, self._host, ConfigMaps(self._store).find, self._prewarm)
         events = RecordedEvents(self._events)
         diagnostician = Diagnostician(
             store=self._store,

@@ -9,10 +9,11 @@ from katib.database import open_database
 from katib.engine.diagnosing import JOB, LocalJobs
 from katib.engine.events import RecordedEvents
 from katib.engine.layout import Layout
-from katib.engine.submission import ConfigMaps, Gate
+from katib.engine.submission import local_gate
 from katib.engine.trial_files import TrialFiles
 from katib.errors import NotFoundError
 from katib.homes.diagnosing import Diagnostician
+from katib.homes.submission import ConfigMaps
 from katib.homes.tuning_service import ObjectTuningService
 from katib.observations.sql import SqlObservationLog
 from katib.processes.client import RECORD_FILE
@@ -46,7 +47,7 @@ def open_offline(data_dir: Path) -> TuningService:
         store=store,
         observations=observations,
         events=events,
-        gate=Gate(catalog, HostCapacity.detect(), ConfigMaps(store).find),
+        gate=local_gate(catalog, HostCapacity.detect(), ConfigMaps(store).find),
         output=files,
         explainer=Diagnostician(
             store=store,
