@@ -15,6 +15,7 @@ from katib.cluster.log_records import JsonFormatter
 from katib.cluster.metrics import ControllerMetrics
 from tests.support.controllers import JobEnd, World
 from tests.support.experiments import an_experiment
+from tests.support.stores import eventually
 
 
 def read(port: int, path: str) -> tuple[int, str]:
@@ -27,6 +28,16 @@ def read(port: int, path: str) -> tuple[int, str]:
 
 
 def test_what_happens_to_experiments_and_trials_is_counted_under_katib_s_names() -> None:
+    expected = {
+        'katib_experiment_created_total{namespace="default"} 1.0',
+        'katib_experiment_succeeded_total{namespace="default"} 1.0',
+        'katib_trial_created_total{namespace="default"} 4.0',
+        'katib_trial_succeeded_total{namespace="default"} 3.0',
+        'katib_trial_failed_total{namespace="default"} 1.0',
+        'katib_experiments_current{namespace="default",status="Succeeded"} 1.0',
+        'katib_trials_current{namespace="default",status="Succeeded"} 3.0',
+        'katib_trials_current{namespace="default",status="Failed"} 1.0',
+    }
     metrics = ControllerMetrics()
     ends = {"0.010": JobEnd("Failed", "BackoffLimitExceeded", readings=())}
 
@@ -38,19 +49,7 @@ def test_what_happens_to_experiments_and_trials_is_counted_under_katib_s_names()
     with world:
         world.submit(an_experiment(maxTrialCount=4))
         world.ended()
-        text = generate_latest(metrics.registry).decode()
-
-    lines = set(text.splitlines())
-    assert {
-        'katib_experiment_created_total{namespace="default"} 1.0',
-        'katib_experiment_succeeded_total{namespace="default"} 1.0',
-        'katib_trial_created_total{namespace="default"} 4.0',
-        'katib_trial_succeeded_total{namespace="default"} 3.0',
-        'katib_trial_failed_total{namespace="default"} 1.0',
-        'katib_experiments_current{namespace="default",status="Succeeded"} 1.0',
-        'katib_trials_current{namespace="default",status="Succeeded"} 3.0',
-        'katib_trials_current{namespace="default",status="Failed"} 1.0',
-    } <= lines
+        eventually(lambda: expected <= set(generate_latest(metrics.registry).decode().splitlines()))
 
 
 def test_a_restarted_controller_counts_nothing_that_happened_before() -> None:
