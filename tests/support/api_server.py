@@ -1,0 +1,467 @@
+"""A real Kubernetes API server for tests.
+
+`KUBECONFIG` names a cluster to use. Otherwise `KUBEBUILDER_ASSETS` names a folder with etcd and kube-apiserver (the
+convention of envtest), which are started on free ports of this machine and stopped at the end, together with
+kube-controller-manager where the folder has it: it collects garbage and runs Jobs. Without either, tests are skipped.
+
+An API server started here can be stopped, started again and made to forget old revisions; a foreign one cannot, and
+tests that want it are skipped.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from tests.support.stores import GADGET, WIDGET
+
+if TYPE_CHECKING:
+    from katib.kube import Connection
+
+READY_SECONDS = 60.0
+GARBAGE_SECONDS = 90.0
+"""The garbage collector looks for new kinds every 30 s."""
+ADMIN, MANAGER = "admin", "controller-manager"
+_USERS = {ADMIN: ("admin", "system:masters"), MANAGER: ("system:kube-controller-manager", "system:authenticated")}
+
+
+class ApiServer:
+    """An API server and its admin's kubeconfig.
+
+    Attributes:
+        kubeconfig: Of a user who may do everything.
+        owned: Whether it may be stopped and compacted: it was started here.
+    """
+
+    def __init__(self, kubeconfig: Path, *, owned: bool, folder: Path) -> None:
+        self.kubeconfig = kubeconfig
+        self.owned = owned
+        self._folder = folder
+        self._connection: Connection | None = None
+
+    @property
+    def admin(self) -> Connection:
+        """A connection for the test's own doings, shared by all tests."""
+        if self._connection is None:
+            self._connection = self.connect()
+        return self._connection
+
+    def connect(self, kubeconfig: Path | None = None) -> Connection:
+        """Open a new connection, as the admin or as somebody else; the caller closes it."""
+        from katib.kube import open_connection
+
+        return open_connection(kubeconfig or self.kubeconfig)
+
+    def create(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Create what does not exist yet, as the admin; return it as it is then."""
+        from katib.errors import AlreadyExistsError
+
+        try:
+            return self.admin.request("POST", path, body=body)
+        except AlreadyExistsError:
+            return self.admin.request("GET", f"{path}/{body['metadata']['name']}")
+
+    def namespace(self, name: str) -> str:
+        """Make sure that a namespace is there; return its name."""
+        self.create("/api/v1/namespaces", {"metadata": {"name": name}})
+        return name
+
+    def delete_namespace(self, name: str) -> None:
+        """Begin to delete a namespace; it is gone a moment later where a controller-manager runs."""
+        self.admin.request("DELETE", f"/api/v1/namespaces/{name}")
+
+    def user(self, name: str, rules: Sequence[Mapping[str, Any]], namespace: str = "default") -> Path:
+        """Make a service account that may do just this; return its kubeconfig.
+
+        Args:
+            name: Of the account and of its role.
+            rules: As in a ClusterRole, for the whole cluster.
+            namespace: Where the account lives.
+        """
+        rbac = "/apis/rbac.authorization.k8s.io/v1"
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+        subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+        metadata = {"metadata": {"name": name}}
+        accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+        self.create(accounts, metadata)
+        role = self.create(f"{rbac}/clusterroles", {**metadata, "rules": list(rules)})
+        self.admin.request("PUT", f"{rbac}/clusterroles/{name}", body={**role, "rules": list(rules)})
+        self.create(f"{rbac}/clusterrolebindings", {**metadata, "roleRef": reference, "subjects": [subject]})
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        token = self.admin.request("POST", f"{accounts}/{name}/token", body=request)["status"]["token"]
+        return self._kubeconfig_of(name, token)
+
+    def forget_user(self, name: str, namespace: str = "default") -> None:
+        """Delete what `user` made."""
+        rbac = "/apis/rbac.authorization.k8s.io/v1"
+        for path in (
+            f"{rbac}/clusterrolebindings/{name}",
+            f"{rbac}/clusterroles/{name}",
+            f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}",
+        ):
+            self.admin.request("DELETE", path)
+
+    def stop(self) -> None:
+        """Stop answering."""
+        self._refuse()
+
+    def start(self) -> None:
+        """Answer again; return when it does."""
+        self._refuse()
+
+    def compact(self) -> None:
+        """Have etcd forget all revisions but the newest. The API server's own memory of changes may still know them."""
+        self._refuse()
+
+    def expire(self) -> None:
+        """Make every watch from an older revision fail with 410 Gone."""
+        self.stop()
+        self.compact()
+        self.start()
+
+    def close(self) -> None:
+        """Stop what was started."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def _refuse(self) -> None:
+        pytest.skip("needs an API server of its own: unset KUBECONFIG and set KUBEBUILDER_ASSETS")
+
+    def _kubeconfig_of(self, user: str, token: str) -> Path:
+        """Write a kubeconfig for a token, with the cluster of the admin's."""
+        import yaml
+
+        config = yaml.safe_load(self.kubeconfig.read_text())
+        context = next(each for each in config["contexts"] if each["name"] == config["current-context"])
+        config["users"] = [{"name": user, "user": {"token": token}}]
+        config["contexts"] = [{**context, "context": {**context["context"], "user": user}}]
+        path = self._folder / f"{user}.kubeconfig"
+        path.write_text(yaml.safe_dump(config))
+        path.chmod(0o600)
+        return path
+
+
+class LocalApiServer(ApiServer):
+    """An API server of our own, made of the binaries in a folder.
+
+    Args:
+        assets: Where etcd and kube-apiserver are.
+        folder: For data, certificates and logs.
+    """
+
+    def __init__(self, assets: Path, folder: Path) -> None:
+        super().__init__(folder / "admin.kubeconfig", owned=True, folder=folder)
+        self._assets = assets
+        self._etcd_port, self._peer_port, self._port = free_ports(3)
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._version = _version(assets)
+        self._write_secrets()
+
+    def start_all(self) -> None:
+        """Start everything; the kinds of the tests are installed before the garbage collector looks for kinds."""
+        self._run(
+            "etcd",
+            f"--data-dir={self._folder}/etcd",
+            "--unsafe-no-fsync",
+            f"--listen-client-urls={self._etcd}",
+            f"--advertise-client-urls={self._etcd}",
+            f"--listen-peer-urls=http://127.0.0.1:{self._peer_port}",
+            f"--initial-advertise-peer-urls=http://127.0.0.1:{self._peer_port}",
+            f"--initial-cluster=default=http://127.0.0.1:{self._peer_port}",
+        )
+        self.start()
+        install_test_kinds(self)
+        if self._has_manager:
+            self._start_manager()
+            await_that(
+                lambda: _exists(self, "/api/v1/namespaces/default/serviceaccounts/default"), "controller-manager"
+            )
+            await_garbage_collection(self)
+
+    def stop(self) -> None:
+        """End the API server; etcd and the controller-manager stay."""
+        self._end("kube-apiserver")
+
+    def start(self) -> None:
+        """Start the API server and wait until it is ready."""
+        gates = ["--feature-gates=TTLAfterFinished=true"] if self._version == (1, 20) else []
+        plugins = [] if self._has_manager else ["--disable-admission-plugins=ServiceAccount"]
+        self._run(
+            "kube-apiserver",
+            f"--etcd-servers={self._etcd}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self._port}",
+            f"--cert-dir={self._folder}",
+            f"--token-auth-file={self._folder}/tokens.csv",
+            "--authorization-mode=RBAC",
+            "--endpoint-reconciler-type=none",
+            "--allow-privileged",
+            "--service-cluster-ip-range=10.200.0.0/16",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={self._folder}/sa.key",
+            f"--service-account-signing-key-file={self._folder}/sa.key",
+            *gates,
+            *plugins,
+        )
+        await_that(lambda: _is_ready(self), "kube-apiserver", self._log_of("kube-apiserver"))
+
+    def compact(self) -> None:
+        """Have etcd forget."""
+        every_key = {"key": base64.b64encode(b"\0").decode(), "range_end": base64.b64encode(b"\0").decode()}
+        answer = self._ask_etcd("range", {**every_key, "count_only": True})
+        self._ask_etcd("compaction", {"revision": answer["header"]["revision"], "physical": True})
+
+    def close(self) -> None:
+        """Stop everything."""
+        super().close()
+        for name in ("kube-controller-manager", "kube-apiserver", "etcd"):
+            self._end(name)
+
+    @property
+    def _etcd(self) -> str:
+        return f"http://127.0.0.1:{self._etcd_port}"
+
+    @property
+    def _has_manager(self) -> bool:
+        return (self._assets / "kube-controller-manager").exists()
+
+    def _start_manager(self) -> None:
+        old = ["--port=0"] if self._version < (1, 24) else []
+        self._run(
+            "kube-controller-manager",
+            f"--kubeconfig={self._folder}/{MANAGER}.kubeconfig",
+            f"--service-account-private-key-file={self._folder}/sa.key",
+            f"--root-ca-file={self._folder}/apiserver.crt",
+            "--use-service-account-credentials",
+            "--leader-elect=false",
+            "--controllers=*,-nodeipam",
+            "--secure-port=0",
+            "--kube-api-qps=200",
+            "--kube-api-burst=400",
+            *old,
+        )
+
+    def _ask_etcd(self, call: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        request = urllib.request.Request(f"{self._etcd}/v3/kv/{call}", json.dumps(body).encode())
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
+
+    def _run(self, name: str, *arguments: str) -> None:
+        with self._log_of(name).open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                [self._assets / name, *arguments], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    def _end(self, name: str) -> None:
+        process = self._processes.pop(name, None)
+        if process is None:
+            return
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _log_of(self, name: str) -> Path:
+        return self._folder / f"{name}.log"
+
+    def _write_secrets(self) -> None:
+        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        pem = serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+        (self._folder / "sa.key").write_bytes(key.private_bytes(*pem))
+        lines = []
+        for file, (user, group) in _USERS.items():
+            token = secrets.token_hex(16)
+            lines.append(f'{token},{user},{file},"{group}"\n')
+            config = {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [
+                    {
+                        "name": "test",
+                        "cluster": {
+                            "server": f"https://127.0.0.1:{self._port}",
+                            "certificate-authority": f"{self._folder}/apiserver.crt",
+                        },
+                    }
+                ],
+                "users": [{"name": file, "user": {"token": token}}],
+                "contexts": [{"name": "test", "context": {"cluster": "test", "user": file}}],
+                "current-context": "test",
+            }
+            (self._folder / f"{file}.kubeconfig").write_text(json.dumps(config))
+        (self._folder / "tokens.csv").write_text("".join(lines))
+
+
+@pytest.fixture(scope="session")
+def api_server() -> Iterator[ApiServer]:
+    """An API server with the kinds of the tests; the same for the whole session."""
+    folder = Path(tempfile.mkdtemp(prefix="api-server-"))
+    server: ApiServer | None = None
+    try:
+        if os.environ.get("KUBECONFIG"):
+            server = ApiServer(Path(os.environ["KUBECONFIG"]), owned=False, folder=folder)
+            install_test_kinds(server)
+            await_garbage_collection(server)
+        elif os.environ.get("KUBEBUILDER_ASSETS"):
+            server = local = LocalApiServer(usable_assets(Path(os.environ["KUBEBUILDER_ASSETS"])), folder)
+            local.start_all()
+        else:
+            pytest.skip("no Kubernetes: set KUBECONFIG (any cluster) or KUBEBUILDER_ASSETS (etcd and kube-apiserver)")
+        yield server
+    finally:
+        if server is not None:
+            server.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def usable_assets(assets: Path) -> Path:
+    """Return the folder of binaries, or that of a repaired copy when its API server cannot keep custom resources."""
+    from tools.repair_api_server import SERVER, State, repaired_copy, state_of
+
+    binary = assets / SERVER
+    if not binary.exists():
+        pytest.skip(f"KUBEBUILDER_ASSETS={assets} has no {SERVER}")
+    if state_of(binary.read_bytes()) is not State.FAULTY:
+        return assets
+    stamp = f"{binary.stat().st_size:x}-{int(binary.stat().st_mtime):x}"
+    copy = Path(tempfile.gettempdir()) / f"repaired-api-server-{os.getuid()}-{stamp}"
+    if not (copy / SERVER).exists():
+        repaired_copy(assets, copy)
+    return copy
+
+
+def install_test_kinds(server: ApiServer) -> None:
+    """Install the kinds that mean nothing, which take any content and have a status."""
+    for kind in (WIDGET, GADGET):
+        install_kind(server, kind.api_version, kind.kind)
+
+
+def install_kind(server: ApiServer, api_version: str, kind: str) -> None:
+    """Install a kind that takes any content, lives in namespaces and has a status; wait until it is served."""
+    group, version = api_version.split("/")
+    plural = f"{kind.lower()}s"
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    server.create(
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        {
+            "metadata": {"name": f"{plural}.{group}"},
+            "spec": {
+                "group": group,
+                "scope": "Namespaced",
+                "names": {"plural": plural, "singular": kind.lower(), "kind": kind},
+                "versions": [
+                    {
+                        "name": version,
+                        "served": True,
+                        "storage": True,
+                        "subresources": {"status": {}},
+                        "schema": {"openAPIV3Schema": anything},
+                    }
+                ],
+            },
+        },
+    )
+    await_that(lambda: _exists(server, f"/apis/{api_version}/{plural}"), f"{kind} to be served")
+
+
+def remove_kind(server: ApiServer, api_version: str, kind: str) -> None:
+    """Take a kind away, with all its objects; wait until it is gone."""
+    group = api_version.split("/")[0]
+    plural = f"{kind.lower()}s"
+    server.admin.request("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.{group}")
+    await_that(lambda: not _exists(server, f"/apis/{api_version}/{plural}"), f"{kind} to be gone")
+
+
+def await_garbage_collection(server: ApiServer) -> None:
+    """Wait until what a gone Widget and a gone Gadget owned is deleted."""
+    namespace = server.namespace("garbage-probe")
+    for owner_kind, owned_kind in ((WIDGET, "gadgets"), (GADGET, "widgets")):
+        owners = f"/apis/{WIDGET.api_version}/namespaces/{namespace}/{owner_kind.kind.lower()}s"
+        owned = f"/apis/{WIDGET.api_version}/namespaces/{namespace}/{owned_kind}"
+        owner = server.create(owners, {**_header(owner_kind), "metadata": {"name": "owner"}})
+        reference = {**_header(owner_kind), "name": "owner", "uid": owner["metadata"]["uid"]}
+        kind = GADGET if owned_kind == "gadgets" else WIDGET
+        server.create(owned, {**_header(kind), "metadata": {"name": "owned", "ownerReferences": [reference]}})
+        server.admin.request("DELETE", f"{owners}/owner")
+        _await_gone(server, f"{owned}/owned")
+
+
+def _await_gone(server: ApiServer, path: str) -> None:
+    await_that(lambda: not _exists(server, path), "garbage collection", within=GARBAGE_SECONDS)
+
+
+def _header(kind: tuple[str, str]) -> dict[str, str]:
+    return {"apiVersion": kind[0], "kind": kind[1]}
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of this machine that nobody listens on."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def await_that(check: Callable[[], bool], what: str, log: Path | None = None, within: float = READY_SECONDS) -> None:
+    """Poll until something holds; fail with the end of a log when it does not in time."""
+    deadline = time.monotonic() + within
+    while not check():
+        if time.monotonic() > deadline:
+            end = log.read_text(errors="replace")[-2000:] if log is not None else ""
+            pytest.fail(f"waited {within:g} s for {what}\n{end}")
+        time.sleep(0.05)
+
+
+def _exists(server: ApiServer, path: str) -> bool:
+    from katib.errors import NotFoundError, UnavailableError
+
+    try:
+        server.admin.request("GET", path, query={"limit": "1"} if path.endswith("s") else None)
+    except (NotFoundError, UnavailableError):
+        return False
+    return True
+
+
+def _is_ready(server: LocalApiServer) -> bool:
+    from katib.errors import KatibError
+
+    if not (server._folder / "apiserver.crt").exists() or not _listens(server._port):
+        return False
+    try:
+        return server.admin.text("/readyz") == "ok"
+    except KatibError:
+        return False
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _version(assets: Path) -> tuple[int, int]:
+    answer = subprocess.run([assets / "kube-apiserver", "--version"], capture_output=True, text=True, check=True)
+    found = re.search(r"v(\d+)\.(\d+)", answer.stdout)
+    return (int(found[1]), int(found[2])) if found else (1, 99)
