@@ -3,3 +3,11 @@
 Belongs here: which pods and containers are primary, the collector's container, the wrapping of commands.
 Does not belong here: finding the trial of a pod, serving the webhook.
 """
+
+from __future__ import annotations
+
+from katib.injection.inject import inject
+from katib.injection.primary import missing_primary_container
+from katib.injection.settings import CollectorEntry, InjectionSettings, VolumeClaim
+
+__all__ = ["CollectorEntry", "InjectionSettings", "VolumeClaim", "inject", "missing_primary_container"]

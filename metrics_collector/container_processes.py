@@ -1,0 +1,72 @@
+"""The processes of a pod whose containers share one process namespace, as /proc shows them.
+
+Process 1 is Kubernetes' own. The first process of each container has no parent we can see: its parent is 0.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+PROC = Path("/proc")
+
+
+class Process(NamedTuple):
+    """One process. Its number may be used again; number and start together are its identity."""
+
+    pid: int
+    parent: int
+    started: int
+
+
+def read_process(pid: int, proc: Path = PROC) -> Process | None:
+    """Return a process; None when it has ended."""
+    try:
+        # The command's name stands in parentheses and may itself contain blanks and parentheses.
+        fields = (proc / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in {b"Z", b"X"} else Process(pid, int(fields[1]), int(fields[19]))
+
+
+def all_processes(proc: Path = PROC) -> dict[int, Process]:
+    """Return all processes that run, by number, ourselves excepted."""
+    try:
+        pids = [int(name) for name in os.listdir(proc) if name.isdigit()]  # noqa: PTH208 - a third of the cost
+    except OSError:
+        return {}
+    found = (read_process(pid, proc) for pid in pids if pid != os.getpid())
+    return {process.pid: process for process in found if process is not None}
+
+
+def command_line(pid: int, proc: Path = PROC) -> bytes:
+    """Return the arguments of a process, each ended by a zero byte; empty when it has ended or is the kernel's."""
+    try:
+        return (proc / str(pid) / "cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def wrappers(processes: Mapping[int, Process], texts: tuple[bytes, ...], proc: Path = PROC) -> list[Process]:
+    """Return the processes that have any of the texts in their command line, without their children that do too."""
+    found = {pid for pid in processes if any(text in command_line(pid, proc) for text in texts)}
+    return [processes[pid] for pid in sorted(found) if processes[pid].parent not in found]
+
+
+def other_containers(processes: Mapping[int, Process], proc: Path = PROC) -> list[Process]:
+    """Return the first processes of containers."""
+    first = [process for process in processes.values() if process.parent == 0 and process.pid != 1]
+    return [process for process in first if command_line(process.pid, proc)]
+
+
+def descendants(processes: Mapping[int, Process], ancestor: int) -> list[Process]:
+    """Return children, their children and so on, parents before children."""
+    children: dict[int, list[Process]] = {}
+    for process in processes.values():
+        children.setdefault(process.parent, []).append(process)
+    found = list(children.get(ancestor, ()))
+    for process in found:  # the list grows while we walk it
+        found += children.get(process.pid, ())
+    return found

@@ -1,0 +1,74 @@
+"""Where the sidecar's results go: the DB manager, and the early stopping service."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from katib.api.metrics import MetricLog
+from katib.errors import InternalError, UnavailableError
+from katib.rpc._generated import api_pb2 as pb
+from katib.rpc.connection import Connection
+from katib.rpc.db_manager_client import DbManagerClient
+
+_CALL_SECONDS = 20.0
+_SET_TRIAL_STATUS = "/api.v1.beta1.EarlyStopping/SetTrialStatus"
+
+_logger = logging.getLogger(__name__)
+
+
+class DbManagerLog:
+    """The observation log behind a DB manager, for a reporter that tries again as often as it takes.
+
+    Katib's DB manager says of any trouble with its database that it is unknown, so such an answer counts as passing
+    too. After a failure the next call connects anew: a server that vanished without a word is not waited for again.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._client: DbManagerClient | None = None
+        self.problem = ""
+
+    def report(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
+        """Append readings; all or none.
+
+        Raises:
+            UnavailableError: Not now.
+            KatibError: The DB manager does not take these readings.
+        """
+        if self._client is None:
+            self._client = DbManagerClient(self._address, timeout_seconds=_CALL_SECONDS)
+        try:
+            self._client.report(trial_name, logs)
+        except (UnavailableError, InternalError) as error:
+            self.close()
+            if not self.problem:
+                _logger.warning("readings are kept and sent again: %s", error)
+            self.problem = str(error)
+            raise UnavailableError(self.problem) from error
+        if self.problem:
+            _logger.warning("the DB manager takes readings again")
+        self.problem = ""
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+def set_trial_status(address: str, trial_name: str) -> None:
+    """Tell the early stopping service that a trial was stopped.
+
+    Raises:
+        UnavailableError: Not now.
+        KatibError: The service does not want to know.
+    """
+    connection = Connection(address, peer="early stopping service", timeout_seconds=_CALL_SECONDS)
+    try:
+        request = pb.SetTrialStatusRequest(trial_name=trial_name).SerializeToString()
+        connection.call(_SET_TRIAL_STATUS, request, lambda _reply, _metadata: None).result()
+    except InternalError as error:
+        raise UnavailableError(str(error)) from error
+    finally:
+        connection.close()

@@ -1,0 +1,64 @@
+"""Marker files: `<directory>/<process id>.pid` tells how far a program has come, in its first line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from enum import StrEnum
+from pathlib import Path
+
+
+class Word(StrEnum):
+    """What a marker says. `running` and `failed` are ours, the others are Katib's."""
+
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    EARLY_STOPPED = "early-stopped"
+
+
+_MAX_BYTES = 64
+
+
+class Markers:
+    """The markers of one directory, which may be full, gone, or written by somebody else."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def read(self) -> dict[int, str]:
+        """Return the words by process, the one written last at the end."""
+        times: list[tuple[int, int]] = []
+        with contextlib.suppress(OSError):
+            paths = [path for path in self._directory.glob("*.pid") if path.stem.isdigit()]
+            times = sorted((path.stat().st_mtime_ns, int(path.stem)) for path in paths)
+        return {pid: word for _, pid in times if (word := self.word(pid))}
+
+    def word(self, pid: int) -> str:
+        """Return the word of one process; empty when it has none."""
+        try:
+            with self._path(pid).open("rb") as file:
+                return file.read(_MAX_BYTES).partition(b"\n")[0].decode(errors="replace").strip()
+        except OSError:
+            return ""
+
+    def write(self, pid: int, word: Word) -> None:
+        """Write a word in place, which needs no room on a full disk; replace a file that belongs to another user.
+
+        Raises:
+            OSError: Neither is possible.
+        """
+        text = f"{word}\n".encode()
+        try:
+            descriptor = os.open(self._path(pid), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except PermissionError:
+            self._path(pid).unlink()
+            descriptor = os.open(self._path(pid), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            os.write(descriptor, text)
+            os.ftruncate(descriptor, len(text))
+        finally:
+            os.close(descriptor)
+
+    def _path(self, pid: int) -> Path:
+        return self._directory / f"{pid}.pid"
