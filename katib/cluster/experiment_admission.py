@@ -1,0 +1,218 @@
+"""The webhooks of Experiments: fill in defaults, then say everything that is wrong with one before it is stored.
+
+The rules are those of every home (`katib.homes.submission`). What only a cluster has is here: the label of the
+namespace, volumes left by an earlier experiment, and requests about objects that exist already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from katib.admission.reviews import ALLOWED, Handler, Review, Verdict
+from katib.api.algorithms import AlgorithmCatalog
+from katib.api.decoding import decode
+from katib.api.defaults import with_defaults
+from katib.api.loading import Submission, decode_experiment
+from katib.api.types import CollectorKind, Experiment, ExperimentStatus, ResumePolicy
+from katib.api.validation import validate_update
+from katib.cluster.template_warnings import template_warnings
+from katib.errors import FieldError, InvalidError, NotFoundError
+from katib.homes.submission import ConfigMaps, Gate
+from katib.runtime.objects import Key, Kind, Object, ObjectStore
+
+DEFAULTER_PATH = "/mutate-experiment"
+VALIDATOR_PATH = "/validate-experiment"
+
+INJECTION_LABEL = "katib.kubeflow.org/metrics-collector-injection"
+INJECTION_ENABLED = "enabled"
+
+NAMESPACE = Kind("v1", "Namespace")
+PERSISTENT_VOLUME = Kind("v1", "PersistentVolume")
+
+WITHOUT_IMAGE = (CollectorKind.CUSTOM, CollectorKind.PUSH)
+"""Collectors that need no entry in the configuration: the user brings the container, or the program reports itself."""
+
+_UNKNOWN_FIELD = "field-unknown"
+
+
+class ExperimentAdmission:
+    """Decides about Experiments. Thread-safe; nothing is cached, so that a changed configuration counts at once.
+
+    Args:
+        store: Holds namespaces, ConfigMaps and volumes.
+        catalog: Returns the algorithms that are configured now.
+        collectors: Returns the kinds of collectors that have an image now.
+        has_volume: Tells whether a PersistentVolume of its own is configured for an algorithm.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        *,
+        catalog: Callable[[], AlgorithmCatalog],
+        collectors: Callable[[], Collection[str]],
+        has_volume: Callable[[str], bool] = lambda _algorithm: False,
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._collectors = collectors
+        self._has_volume = has_volume
+
+    def handlers(self) -> dict[str, Handler]:
+        """Return the handlers by path."""
+        return {DEFAULTER_PATH: self.default, VALIDATOR_PATH: self.validate}
+
+    def default(self, review: Review) -> Verdict:
+        """Fill in what the author left out; whatever was given stays as it was written.
+
+        What cannot be read is left to the validator, which sees it next and says why.
+        """
+        if _is_none_of_ours(review) or _is_left_alone(review):
+            return ALLOWED
+        try:
+            submission = decode_experiment(review.object, review.namespace)
+        except InvalidError:
+            return ALLOWED
+        if _value_errors(submission):  # a default must not take the place of what cannot be read
+            return ALLOWED
+        return Verdict(allowed=True, patched=with_raw_defaults(review.object, submission.experiment))
+
+    def validate(self, review: Review) -> Verdict:
+        """Say whether an experiment may be stored, with all errors or with what will surprise.
+
+        Raises:
+            InvalidError: It may not.
+            UnavailableError, ForbiddenError: What it depends on cannot be read.
+        """
+        if _is_none_of_ours(review) or _is_left_alone(review):
+            return ALLOWED
+        submission = decode_experiment(review.object, review.namespace)
+        # Katib has always dropped fields that it does not know; a typing error is worth a word, not a refusal.
+        warnings = [str(error) for error in submission.errors if error.origin == _UNKNOWN_FIELD]
+        submission = Submission(submission.raw, submission.experiment, errors=_value_errors(submission))
+        if review.operation == "UPDATE":
+            self._validate_update(submission, review)
+        else:
+            warnings.extend(self._validate_new(submission, review.namespace))
+        return Verdict(allowed=True, warnings=tuple(warnings))
+
+    def _validate_new(self, submission: Submission, namespace: str) -> Sequence[str]:
+        """Return warnings about a new experiment. Raises InvalidError with all errors."""
+        experiment = with_defaults(submission.experiment)
+        errors = [*self._check_namespace(namespace), *self._check_volume(experiment, namespace)]
+        try:
+            notices = self._gate(experiment).admit(submission).notices
+        except InvalidError as error:
+            raise InvalidError([*errors, *error.errors]) from error
+        if errors:
+            raise InvalidError(errors)
+        return notices
+
+    def _validate_update(self, submission: Submission, review: Review) -> None:
+        errors = [
+            *submission.errors,
+            *validate_update(_stored(review.old_object), with_defaults(submission.experiment)),
+        ]
+        if errors:
+            raise InvalidError(errors)
+
+    def _gate(self, experiment: Experiment) -> Gate:
+        def check_object(
+            source: Mapping[str, Any], path: str, _workspace: Path | None
+        ) -> tuple[list[FieldError], list[str]]:
+            return [], template_warnings(source, path, experiment.spec)
+
+        collectors = {*WITHOUT_IMAGE, *self._collectors()}
+        config_maps = ConfigMaps(self._store).find
+        return Gate(self._catalog(), config_maps, collectors=collectors, check_object=check_object)
+
+    def _check_namespace(self, namespace: str) -> Iterator[FieldError]:
+        """Check that metrics can be collected there: pods of other namespaces are left alone."""
+        try:
+            labels = self._store.get(NAMESPACE, Key("", namespace)).get("metadata", {}).get("labels") or {}
+        except NotFoundError:
+            labels = {}
+        if labels.get(INJECTION_LABEL) != INJECTION_ENABLED:
+            label = f"{INJECTION_LABEL}={INJECTION_ENABLED}"
+            cause = f"namespace {namespace} does not have the label {label}, without which no metrics are collected"
+            remedy = f"run: kubectl label namespace {namespace} --overwrite {label}"
+            yield FieldError("metadata.namespace", cause, remedy, "namespace-label-missing")
+
+    def _check_volume(self, experiment: Experiment, namespace: str) -> Iterator[FieldError]:
+        """Check that no volume of an earlier experiment of that name would be taken for the new one's."""
+        algorithm = experiment.spec.algorithm
+        if experiment.spec.resume_policy != ResumePolicy.FROM_VOLUME or algorithm is None or not experiment.name:
+            return
+        if not self._has_volume(algorithm.algorithm_name):
+            return
+        name = f"{experiment.name}-{algorithm.algorithm_name}-{namespace}"
+        try:
+            self._store.get(PERSISTENT_VOLUME, Key("", name))
+        except NotFoundError:
+            return
+        cause = f"PersistentVolume {name} of an earlier experiment still exists"
+        remedy = f"wait until it is gone, run: kubectl delete persistentvolume {name}, or take another name"
+        yield FieldError("spec.resumePolicy", cause, remedy, "volume-exists")
+
+
+def with_raw_defaults(raw: Object, experiment: Experiment) -> dict[str, Any]:
+    """Return an Experiment as it was written, with defaults added.
+
+    Args:
+        raw: As it was written.
+        experiment: As it was read, all of it.
+    """
+    before, after = experiment.spec.encode(), with_defaults(experiment).spec.encode()
+    return {**raw, "spec": _overlaid(raw.get("spec") or {}, before, after)}
+
+
+def _overlaid(raw: Any, before: Any, after: Any) -> Any:
+    """Put the difference between two encodings onto what they were read from.
+
+    Values that did not change keep the form they were written in, and fields that no type knows stay.
+    """
+    if before == after:
+        return raw
+    if isinstance(after, dict) and isinstance(raw, Mapping):
+        known = before if isinstance(before, dict) else {}
+        changed = {key: _overlaid(raw.get(key), known.get(key), value) for key, value in after.items()}
+        return {**raw, **{key: value for key, value in changed.items() if key in raw or value is not None}}
+    if isinstance(after, list) and isinstance(raw, list) and isinstance(before, list) and len(raw) == len(before):
+        shared = zip(raw, before, after, strict=False)
+        return [*(_overlaid(*three) for three in shared), *after[len(raw) :]]
+    return after
+
+
+def _value_errors(submission: Submission) -> tuple[FieldError, ...]:
+    """Return what could not be read, apart from fields that no type knows."""
+    return tuple(error for error in submission.errors if error.origin != _UNKNOWN_FIELD)
+
+
+def _is_none_of_ours(review: Review) -> bool:
+    return bool(review.subresource) or review.operation not in {"CREATE", "UPDATE"}
+
+
+def _is_left_alone(review: Review) -> bool:
+    """Tell whether an update is none of the spec: labels, finalizers, or anything while the object goes.
+
+    Such an update always passes, whatever has changed around the experiment since it was created; otherwise its
+    finalizer could not be removed, and it could not be deleted.
+    """
+    if review.operation != "UPDATE":
+        return False
+    metadata = review.object.get("metadata") or {}
+    return bool(metadata.get("deletionTimestamp")) or review.object.get("spec") == review.old_object.get("spec")
+
+
+def _stored(raw: Object) -> Experiment:
+    """Return a stored experiment with its status, as far as they can be read."""
+    experiment, _ = decode(raw)
+    try:
+        status = ExperimentStatus.decode(raw.get("status") or {})
+    except ValidationError:
+        status = ExperimentStatus()
+    return with_defaults(experiment.model_copy(update={"status": status}))

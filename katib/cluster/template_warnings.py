@@ -1,0 +1,138 @@
+"""What will surprise about a trial's object on a cluster, said when its experiment is created. Pure.
+
+Each finding is a warning, not an error: the object may be right, and only its author can tell. What no object can be
+accepted with is checked by `katib.templates` and `katib.workloads.job_schema`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from katib.api.types import CollectorKind, ExperimentSpec
+from katib.api.wording import path_to, shown
+from katib.runtime.objects import Kind
+from katib.templates import has_placeholder
+
+_WRAPPED = (CollectorKind.STDOUT, CollectorKind.FILE, CollectorKind.TENSORFLOW_EVENT)
+"""Collectors that wrap the command of the primary container."""
+
+_ON_FAILURE = "OnFailure"
+_TRAINING = "kubeflow.org/v1"
+_REPLICAS = {
+    "TFJob": ("tfReplicaSpecs", "Never"),
+    "PyTorchJob": ("pytorchReplicaSpecs", _ON_FAILURE),
+    "MPIJob": ("mpiReplicaSpecs", "Never"),
+    "XGBoostJob": ("xgbReplicaSpecs", "Never"),
+    "PaddleJob": ("paddleReplicaSpecs", _ON_FAILURE),
+    "JAXJob": ("jaxReplicaSpecs", "Never"),
+}
+"""Training kinds: the field with their replicas, and the restart policy of a replica that names none."""
+
+_NO_PRIMARY_LABELS = ("PaddleJob", "JAXJob", "JobSet")
+"""Kinds of several pods for which no labels of the primary one are known."""
+
+_TTL = "ttlSecondsAfterFinished"
+
+
+def template_warnings(source: Mapping[str, Any], path: str, spec: ExperimentSpec) -> list[str]:
+    """Return a line for each surprise.
+
+    Args:
+        source: The object, with placeholders in it.
+        path: Where it stands in the experiment.
+        spec: With defaults.
+    """
+    return [
+        *_primary_container(source, path, spec),
+        *_primary_pods(source, spec),
+        *_restarts(source, path),
+        *_vanishing(source, path),
+    ]
+
+
+def _primary_container(source: Mapping[str, Any], path: str, spec: ExperimentSpec) -> Iterator[str]:
+    template, metrics = spec.trial_template, spec.metrics_collector_spec
+    if template is None or not template.primary_container_name:
+        return
+    containers = list(_containers(source, path))
+    found = [(where, entry) for where, name, entry in containers if name == template.primary_container_name]
+    if containers and not found and not any(has_placeholder(name) for _, name, _ in containers):
+        names = ", ".join(dict.fromkeys(name for _, name, _ in containers))
+        yield (
+            f"spec.trialTemplate.primaryContainerName: no container of the object is named "
+            f"{shown(template.primary_container_name)}; use one of {names}, unless an operator adds it"
+        )
+    kind = metrics.collector.kind if metrics and metrics.collector else ""
+    for where, entry in found:
+        if kind in _WRAPPED and not entry.get("command") and not entry.get("script"):
+            yield (
+                f"{where}.command: it is missing, and the {kind} collector has to know it, "
+                "which the image's entrypoint is not; write the entrypoint as command"
+            )
+
+
+def _primary_pods(source: Mapping[str, Any], spec: ExperimentSpec) -> Iterator[str]:
+    if source.get("kind") in _NO_PRIMARY_LABELS and spec.trial_template and not spec.trial_template.primary_pod_labels:
+        yield (
+            f"spec.trialTemplate.primaryPodLabels: {source['kind']} has no default, so metrics of every pod are "
+            "collected; give labels that only the pod with the metrics has"
+        )
+
+
+def _restarts(source: Mapping[str, Any], path: str) -> Iterator[str]:
+    """Say which training replicas are restarted for ever: nothing then ever ends a trial whose program crashes."""
+    kind = Kind.of(source)
+    if kind.api_version != _TRAINING or kind.kind not in _REPLICAS:
+        return
+    field, default = _REPLICAS[kind.kind]
+    spec = _mapping(source.get("spec"))
+    policy = _mapping(spec.get("runPolicy"))
+    if policy.get("backoffLimit") is not None:
+        return
+    for name, replica in _mapping(spec.get(field)).items():
+        if (_mapping(replica).get("restartPolicy") or default) == _ON_FAILURE:
+            yield (
+                f"{path}.spec.{field}.{name}.restartPolicy: OnFailure without runPolicy.backoffLimit restarts a "
+                "failing program for ever; set backoffLimit, or restartPolicy Never"
+            )
+            return
+
+
+def _vanishing(source: Mapping[str, Any], path: str) -> Iterator[str]:
+    spec = _mapping(source.get("spec"))
+    for where, block in ((f"{path}.spec", spec), (f"{path}.spec.runPolicy", _mapping(spec.get("runPolicy")))):
+        if block.get(_TTL) == 0 and not isinstance(block[_TTL], bool):
+            yield (
+                f"{where}.{_TTL}: 0 deletes the object as soon as it ends, maybe before its result is read; "
+                "remove it, trials are cleaned up anyway"
+            )
+
+
+def _containers(node: Any, path: str) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield place, name in the pod, and content of every container anywhere in an object."""
+    pending: list[tuple[str, Any]] = [(path, node)]
+    while pending:
+        where, item = pending.pop()
+        if isinstance(item, Mapping):
+            yield from _containers_of(item, where)
+            pending.extend((path_to(where, str(key)), child) for key, child in item.items())
+        elif isinstance(item, list):
+            pending.extend((f"{where}[{i}]", child) for i, child in enumerate(item))
+
+
+def _containers_of(item: Mapping[str, Any], where: str) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield the containers that a mapping lists itself: of a pod, of an Argo template, of a Tekton task."""
+    for field, prefix in (("containers", ""), ("steps", "step-"), ("sidecars", "")):
+        entries = item.get(field)
+        for i, entry in enumerate(entries if isinstance(entries, list) else ()):
+            if isinstance(entry, Mapping) and isinstance(entry.get("name"), str) and "image" in entry:
+                yield f"{where}.{field}[{i}]", f"{prefix}{entry['name']}", entry
+    for field in ("container", "script"):
+        entry = item.get(field)
+        if isinstance(entry, Mapping) and "image" in entry:
+            yield f"{where}.{field}", str(entry.get("name") or "main"), entry
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

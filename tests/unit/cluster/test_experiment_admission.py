@@ -1,0 +1,373 @@
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from katib.admission.reviews import Review, Verdict
+from katib.api.defaults import with_defaults
+from katib.api.types import Experiment
+from katib.cluster.experiment_admission import INJECTION_LABEL, ExperimentAdmission
+from katib.controllers.kinds import EXPERIMENT
+from katib.errors import InvalidError, UnavailableError
+from katib.runtime.objects import Key, Kind, Object
+from katib.stores.memory import MemoryStore
+from tests.support.experiments import a_double, a_template, an_experiment
+from tests.support.gate import CATALOG, KATIB_CATALOG, Catalog
+
+EXAMPLES = Path(__file__).parents[2] / "support" / "katib_examples"
+REJECTED = {
+    "hp-tuning/simple-pbt": ["max-failed-above-max"],
+    "tekton/pipeline-run": ["template-placeholder-missing"],
+    "trial-template/trial-configmap-source": [
+        "template-placeholder-missing",
+        "template-placeholder-missing",
+        "template-placeholder-unknown",
+    ],
+}
+ENDLESS = {
+    f"kubeflow-training-operator/{name}"
+    for name in ("mpijob-horovod", "pytorchjob-mnist", "tfjob-mnist-with-summaries", "xgboostjob-lightgbm")
+}
+"""Restarted for ever when their program fails."""
+ALL = sorted(str(path.relative_to(EXAMPLES).with_suffix("")) for path in EXAMPLES.rglob("*.yaml"))
+
+
+class Store(MemoryStore):
+    """A memory store whose reads may fail."""
+
+    before_get: Callable[[Kind], None] = staticmethod(lambda _kind: None)
+
+    def get(self, kind: Kind, key: Key) -> Object:
+        self.before_get(kind)
+        return super().get(kind, key)
+
+
+class World:
+    """A cluster with a namespace `team`, whose configuration the test may change."""
+
+    def __init__(self) -> None:
+        self.store = Store({EXPERIMENT})
+        self.catalog: Catalog = CATALOG
+        self.collectors: list[str] = ["StdOut", "File", "TensorFlowEvent"]
+        self.volumes: set[str] = set()
+        self.admission = ExperimentAdmission(
+            self.store,
+            catalog=lambda: self.catalog,
+            collectors=lambda: self.collectors,
+            has_volume=lambda algorithm: algorithm in self.volumes,
+        )
+        self.add_namespace("team")
+
+    def add_namespace(self, name: str, **labels: str) -> None:
+        labels = labels or {INJECTION_LABEL: "enabled"}
+        self.store.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+
+    def create(self, raw: dict[str, Any], namespace: str = "team") -> Verdict:
+        """Go through both webhooks as an API server does."""
+        review = Review("u", "CREATE", namespace, raw["metadata"].get("name", ""), raw)
+        return self.admission.validate(Review("u", "CREATE", namespace, review.name, self.defaulted(review)))
+
+    def update(self, old: dict[str, Any], new: dict[str, Any]) -> Verdict:
+        review = Review("u", "UPDATE", "team", "demo", new, old)
+        return self.admission.validate(Review("u", "UPDATE", "team", "demo", self.defaulted(review), old))
+
+    def defaulted(self, review: Review) -> dict[str, Any]:
+        verdict = self.admission.default(review)
+        assert verdict.allowed
+        return dict(review.object if verdict.patched is None else verdict.patched)
+
+    def defaults(self, raw: dict[str, Any]) -> dict[str, Any]:
+        return self.defaulted(Review("u", "CREATE", "team", "demo", raw))
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def refusal(action: Callable[[], Verdict]) -> InvalidError:
+    with pytest.raises(InvalidError) as failure:
+        action()
+    return failure.value
+
+
+def origins(action: Callable[[], Verdict]) -> list[str]:
+    return [error.origin for error in refusal(action).errors]
+
+
+def stored(**spec: Any) -> dict[str, Any]:
+    """Return an experiment as an API server holds it."""
+    raw = World().defaults(an_experiment(namespace="team", **spec))
+    return {**raw, "metadata": {**raw["metadata"], "uid": "x", "resourceVersion": "7"}, "status": {}}
+
+
+# --- defaults ---------------------------------------------------------------------------------------------------------
+
+
+def test_defaults_are_those_of_every_home(world: World) -> None:
+    raw = an_experiment(namespace="team", parallelTrialCount=None)
+
+    found = world.defaults(raw)
+
+    assert Experiment.decode(found) == with_defaults(Experiment.decode(raw))
+    assert world.defaults(found) == found
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_an_example_gets_every_default_and_keeps_what_it_says(world: World, name: str) -> None:
+    raw, *_ = yaml.safe_load_all((EXAMPLES / f"{name}.yaml").read_text())
+
+    found = world.defaults(raw)
+
+    assert Experiment.decode(found) == with_defaults(Experiment.decode(raw))
+    assert_holds(found, raw)
+
+
+def test_what_was_written_stays_as_it_was_written(world: World) -> None:
+    trial_spec = {**a_template()["trialSpec"], "x": [None, {"empty": {}}, 1.0, "", []]}
+    raw = an_experiment(
+        parameters=[{**a_double("lr"), "note": "mine"}, {**a_double("wd"), "feasibleSpace": {"min": 1, "max": 2.5}}],
+        trialTemplate={**a_template(), "trialSpec": trial_spec, "retain": False, "unknown": {"a": 1}},
+        extra="kept",
+    )
+    raw["metadata"]["managedFields"] = [{"manager": "kubectl"}]
+    before = copy.deepcopy(raw)
+
+    found = world.defaults(raw)
+
+    assert raw == before
+    assert_holds(found, raw)
+    assert found["spec"]["trialTemplate"]["trialSpec"] == trial_spec
+    assert found["spec"]["parameters"][1]["feasibleSpace"] == {"min": 1, "max": 2.5, "distribution": "uniform"}
+
+
+def test_nulls_count_as_not_given(world: World) -> None:
+    raw = an_experiment(objective={"type": "minimize", "objectiveMetricName": "loss", "metricStrategies": None})
+    raw["spec"] |= {"parallelTrialCount": None, "metricsCollectorSpec": None}
+
+    spec = world.defaults(raw)["spec"]
+
+    assert spec["parallelTrialCount"] == 3
+    assert spec["metricsCollectorSpec"] == {"collector": {"kind": "StdOut"}}
+    assert spec["objective"]["metricStrategies"] == [{"name": "loss", "value": "min"}]
+
+
+def test_a_value_that_cannot_be_read_is_not_replaced_by_a_default_but_reported(world: World) -> None:
+    raw = an_experiment(parallelTrialCount="many")
+
+    assert world.defaults(raw) == raw
+    assert origins(lambda: world.create(raw)) == ["value-type"]
+
+
+@pytest.mark.parametrize("spec", [None, [], "text", 3])
+def test_a_spec_that_is_none_is_left_to_the_validator(world: World, spec: object) -> None:
+    raw = {**an_experiment(), "spec": spec}
+
+    assert refusal(lambda: world.create(raw)).errors
+
+
+# --- creating ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_examples_are_accepted_but_for_those_that_katib_refuses(world: World, name: str) -> None:
+    world.catalog = KATIB_CATALOG
+    raw, *companions = yaml.safe_load_all((EXAMPLES / f"{name}.yaml").read_text())
+    namespace = raw["metadata"]["namespace"]
+    world.add_namespace(namespace)
+    for companion in companions:
+        world.store.create(companion)
+
+    if name in REJECTED:
+        assert origins(lambda: world.create(raw, namespace)) == REJECTED[name]
+    else:
+        lines = world.create(raw, namespace).warnings
+        assert [line.partition(": ")[0].rpartition(".")[2] for line in lines] == ["restartPolicy"] * (name in ENDLESS)
+
+
+def test_all_errors_come_at_once_one_in_a_line(world: World) -> None:
+    world.add_namespace("bare", other="label")
+    raw = an_experiment(name="Demo", maxTrialCount=0, algorithm={"algorithmName": "randm"})
+
+    error = refusal(lambda: world.create(raw, "bare"))
+
+    assert [line.partition(": ")[0] for line in str(error).splitlines()] == [
+        "metadata.namespace",
+        "metadata.name",
+        "spec.maxTrialCount",
+        "spec.algorithm.algorithmName",
+    ]
+
+
+@pytest.mark.parametrize("labels", [{"other": "x"}, {INJECTION_LABEL: "disabled"}])
+def test_a_namespace_without_the_label_is_refused_with_the_command_that_gives_it(
+    world: World, labels: dict[str, str]
+) -> None:
+    world.add_namespace("bare", **labels)
+
+    error = refusal(lambda: world.create(an_experiment(namespace="bare"), "bare"))
+
+    assert "kubectl label namespace bare --overwrite katib.kubeflow.org/metrics-collector-injection=enabled" in str(
+        error
+    )
+
+
+def test_a_namespace_that_cannot_be_read_now_is_no_fault_of_the_experiment(world: World) -> None:
+    def fail(_kind: Kind) -> None:
+        raise UnavailableError("the API server does not answer")
+
+    world.store.before_get = fail
+
+    with pytest.raises(UnavailableError):
+        world.create(an_experiment())
+
+
+def test_algorithms_and_collectors_are_those_configured_now(world: World) -> None:
+    raw = an_experiment(
+        algorithm={"algorithmName": "mine"},
+        metricsCollectorSpec={"collector": {"kind": "PrometheusMetric"}},
+    )
+    assert origins(lambda: world.create(raw)) == ["algorithm-unknown", "collector-not-offered"]
+
+    world.catalog, world.collectors = Catalog("mine"), ["PrometheusMetric"]
+
+    assert world.create(raw).allowed
+    assert origins(lambda: world.create(an_experiment())) == ["algorithm-unknown", "collector-not-offered"]
+
+
+@pytest.mark.parametrize("collector", [{"kind": "Push"}, {"kind": "Custom", "customCollector": {"name": "c"}}])
+def test_collectors_without_an_image_of_ours_are_always_offered(world: World, collector: dict[str, Any]) -> None:
+    world.collectors = []
+
+    assert world.create(an_experiment(metricsCollectorSpec={"collector": collector})).allowed
+
+
+def test_a_template_in_a_config_map_has_to_be_readable(world: World) -> None:
+    template = a_template()
+    text = yaml.safe_dump(template.pop("trialSpec"))
+    place = {"configMapName": "templates", "configMapNamespace": "team", "templatePath": "job.yaml"}
+    conditions = {"successCondition": "status.succeeded", "failureCondition": "status.failed"}
+    raw = an_experiment(trialTemplate={**template, **conditions, "configMap": place})
+    assert origins(lambda: world.create(raw)) == ["template-config-map-missing"]
+
+    metadata = {"namespace": "team", "name": "templates"}
+    world.store.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"job.yaml": text}})
+
+    assert world.create(raw).allowed
+
+
+def test_a_job_that_is_none_is_refused(world: World) -> None:
+    template = a_template()
+    template["trialSpec"]["spec"]["template"]["spec"]["volumes"] = {"name": "data"}
+
+    assert origins(lambda: world.create(an_experiment(trialTemplate=template))) == ["job-field-type"]
+
+
+def test_a_field_that_no_type_knows_is_worth_a_warning(world: World) -> None:
+    verdict = world.create(an_experiment(maxTrialCont=5))
+
+    assert verdict.warnings == ('spec.maxTrialCont: spec has no field "maxTrialCont"; did you mean maxTrialCount?',)
+
+
+def test_a_volume_of_an_earlier_experiment_blocks_its_name(world: World) -> None:
+    raw = an_experiment(namespace="team", resumePolicy="FromVolume")
+    metadata = {"name": "demo-random-team"}
+    world.store.create({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata})
+    assert world.create(raw).allowed
+
+    world.volumes = {"random"}
+
+    assert origins(lambda: world.create(raw)) == ["volume-exists"]
+    assert world.create(an_experiment(name="other", resumePolicy="FromVolume")).allowed
+    assert world.create(an_experiment()).allowed
+
+
+def test_a_name_still_to_be_generated_is_fine(world: World) -> None:
+    raw = an_experiment(resumePolicy="FromVolume")
+    raw["metadata"] = {"generateName": "demo-"}
+    world.volumes = {"random"}
+
+    assert world.create(raw).allowed
+
+
+# --- updating ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_budget_may_be_raised(world: World) -> None:
+    assert world.update(stored(), stored(maxTrialCount=9)).allowed
+
+
+def test_what_is_fixed_is_named_with_both_values(world: World) -> None:
+    error = refusal(lambda: world.update(stored(), stored(algorithm={"algorithmName": "grid"})))
+
+    assert str(error).startswith('spec.algorithm.algorithmName: changed from "random" to "grid"; ')
+
+
+def test_a_budget_that_is_used_up_already_is_refused(world: World) -> None:
+    old = {**stored(maxTrialCount=5), "status": {"trials": 4}}
+
+    assert origins(lambda: world.update(old, stored(maxTrialCount=4))) == ["update-max-trials"]
+
+
+def test_an_experiment_that_ended_goes_on_only_if_its_policy_lets_it(world: World) -> None:
+    ended = {"type": "Succeeded", "status": "True", "reason": "ExperimentMaxTrialsReached"}
+    status = {"trials": 3, "conditions": [ended]}
+
+    assert origins(lambda: world.update({**stored(), "status": status}, stored(maxTrialCount=9))) == [
+        "update-not-restartable"
+    ]
+    old = {**stored(resumePolicy="LongRunning"), "status": status}
+    assert world.update(old, stored(resumePolicy="LongRunning", maxTrialCount=9)).allowed
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_finalizer_can_be_removed_whatever_has_changed_around_the_experiment(world: World, deleted: bool) -> None:
+    world.catalog, world.collectors = Catalog(), []
+    world.store.delete(Kind("v1", "Namespace"), Key("", "team"))
+    old = stored(maxTrialCount=0, algorithm={"algorithmName": "gone"}, unknown=[1])
+    old["metadata"]["finalizers"] = ["update-prometheus-metrics"]
+    if deleted:
+        old["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    new = copy.deepcopy(old)
+    new["metadata"]["finalizers"] = []
+
+    assert world.update(old, new) == Verdict(allowed=True)
+    assert world.admission.default(Review("u", "UPDATE", "team", "demo", new, old)).patched is None
+
+
+def test_an_experiment_stored_without_defaults_may_be_updated_with_them(world: World) -> None:
+    bare = {**an_experiment(namespace="team", parallelTrialCount=None), "status": {}}
+
+    assert world.update(bare, stored(parallelTrialCount=None, maxTrialCount=9)).allowed
+
+
+def test_an_experiment_whose_stored_form_cannot_be_read_can_still_be_judged(world: World) -> None:
+    old = {**stored(), "status": {"trials": "many"}}
+
+    assert world.update(old, stored(maxTrialCount=9)).allowed
+
+
+@pytest.mark.parametrize(("operation", "subresource"), [("UPDATE", "status"), ("DELETE", ""), ("CONNECT", "")])
+def test_other_requests_are_none_of_our_business(world: World, operation: str, subresource: str) -> None:
+    review = Review("u", operation, "team", "demo", {"spec": 1}, {"spec": 2}, subresource=subresource)
+
+    assert world.admission.default(review) == world.admission.validate(review) == Verdict(allowed=True)
+
+
+def assert_holds(found: Any, given: Any) -> None:
+    """Check that a value is there, with everything in it, in the type it was given."""
+    if isinstance(given, dict):
+        for key, value in given.items():
+            assert_holds(found[key], value)
+    elif isinstance(given, list):
+        assert len(found) >= len(given)
+        for left, right in zip(found, given, strict=False):
+            assert_holds(left, right)
+    else:
+        assert type(found) is type(given)
+        assert found == given
