@@ -42,22 +42,27 @@ class ConfigSource:
         self._on_trouble = on_trouble
         self._fresh_seconds = fresh_seconds
         self._lock = threading.Lock()
-        self._config = KatibConfig()
+        self._config: KatibConfig | None = None
         self._text: str | None = None
         self._trouble = ""
         self._next_look = float("-inf")
 
     def __call__(self) -> KatibConfig:
-        """Return the configuration in force; the default while no text was ever good."""
+        """Return the configuration in force.
+
+        Raises:
+            UnavailableError: No text was good yet. Nobody should conclude from that what is offered and what is not.
+        """
         with self._lock:
-            if self._monotonic() < self._next_look:
-                return self._config
             told = self._trouble
-            self._look()
-            self._next_look = self._monotonic() + self._fresh_seconds
+            if self._monotonic() >= self._next_look:
+                self._look()
+                self._next_look = self._monotonic() + self._fresh_seconds
             config, trouble = self._config, self._trouble
         if trouble and trouble != told:
             self._tell(trouble)
+        if config is None:
+            raise UnavailableError(trouble)
         return config
 
     @property
@@ -75,13 +80,13 @@ class ConfigSource:
             else:
                 self._trouble = ""
         except InvalidError as error:
-            self._trouble = f"{self._fallback()}: {error}"
+            self._trouble = f"{self._source} is not usable, {self._fallback()}: {error}"
         except (NotFoundError, UnavailableError, ForbiddenError) as error:
             self._trouble = f"{self._source} cannot be read, {self._fallback()}: {error}"
 
     def _fallback(self) -> str:
         if self._text is None:
-            return "no algorithm is offered until it can be"
+            return "nothing can be started until it can be"
         return "the last good configuration stays in force"
 
     def _tell(self, trouble: str) -> None:

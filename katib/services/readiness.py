@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import socket
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 import grpc
 
-from katib.errors import KatibError
+from katib.errors import KatibError, UnavailableError
 from katib.rpc._generated import health_pb2
+from katib.rpc.errors import one_line
 
 if TYPE_CHECKING:
     from katib.rpc.connection import Connection
@@ -41,13 +43,16 @@ def accepts_connections(address: str) -> bool:
 
 def is_serving(connection: Connection, service: str) -> bool:
     """Ask a service that accepts connections whether it serves; returns within a second or so."""
-    request = health_pb2.HealthCheckRequest(service=service).SerializeToString()
     try:
-        return connection.call(
-            _CHECK, request, _says_serving, on_error=_answers, timeout_seconds=_CHECK_SECONDS
-        ).result()
+        return ask_health(connection, service).result()
     except KatibError:
         return False
+
+
+def ask_health(connection: Connection, service: str) -> Future[bool]:
+    """Ask a service whether it serves; the future holds the answer, or why there is none, within a second or so."""
+    request = health_pb2.HealthCheckRequest(service=service).SerializeToString()
+    return connection.call(_CHECK, request, _says_serving, on_error=_answered, timeout_seconds=_CHECK_SECONDS)
 
 
 def _says_serving(reply: bytes, _metadata: Metadata) -> bool:
@@ -55,5 +60,7 @@ def _says_serving(reply: bytes, _metadata: Metadata) -> bool:
     return bool(status == health_pb2.HealthCheckResponse.SERVING)
 
 
-def _answers(status: Status) -> bool:
-    return status.code in _ANSWERS
+def _answered(status: Status) -> bool:
+    if status.code in _ANSWERS:
+        return True
+    raise UnavailableError(one_line(status.details) or status.code.name)

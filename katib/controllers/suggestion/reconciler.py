@@ -90,17 +90,21 @@ class SuggestionReconciler:
         if self._fresh.is_stale(suggestion):
             return Result()
         if states.is_closed(suggestion.status.conditions):
-            self._close(key)
+            self._close(key, experiment)
             return Result()
         return self._converse(key, experiment, suggestion)
 
-    def _close(self, key: Key) -> None:
-        """End the conversation: nobody wants an answer any more and the service may go idle."""
+    def _close(self, key: Key, experiment: Experiment | None = None) -> None:
+        """End the conversation: nobody wants an answer any more and the service may go idle.
+
+        A known experiment is released even if it was never served here: a controller before this one may have done so.
+        """
         self._calls.finish(key)
         self._failures.clear(key)
-        served = self._served.pop(key, None)
-        if served is not None:
-            self._services.release(served)
+        to_release = self._served.get(key, experiment)
+        if to_release is not None:
+            self._services.release(to_release)
+        self._served.pop(key, None)  # after the release, which is tried again if it fails
 
     def _serve(self, key: Key, experiment: Experiment) -> None:
         """Begin or go on; what a deleted experiment of this name asked is not answered to the new one."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from katib.configuration.models import KatibConfig
+import pytest
+
 from katib.configuration.source import ConfigSource
 from katib.errors import ForbiddenError, KatibError, NotFoundError, UnavailableError
 
@@ -67,8 +68,8 @@ def test_a_broken_edit_keeps_the_last_good_one_and_is_told_once() -> None:
     assert [file.image() for _ in range(3)] == ["old"] * 3
     assert file.told == [file.source.trouble]
     assert file.source.trouble == (
-        "the last good configuration stays in force: ConfigMap kubeflow/katib-config: runtime.suggestions[0].image: "
-        "missing; name the image of the service, or set address"
+        "ConfigMap kubeflow/katib-config is not usable, the last good configuration stays in force: ConfigMap "
+        "kubeflow/katib-config: runtime.suggestions[0].image: missing; name the image of the service, or set address"
     )
 
     file.text = entry("mended")
@@ -100,8 +101,14 @@ def test_a_text_that_cannot_be_read_keeps_the_last_good_one() -> None:
     assert [told.rpartition(": ")[2] for told in file.told] == ["away", "gone", "no"]
 
 
-def test_until_a_text_is_good_there_is_nothing() -> None:
+@pytest.mark.parametrize("away", [True, False], ids=["away", "broken"])
+def test_until_a_text_is_good_nobody_learns_that_nothing_is_offered(*, away: bool) -> None:
     file = File("]")
+    file.error = UnavailableError("away") if away else None
 
-    assert file.source() == KatibConfig()
-    assert "no algorithm is offered until it can be" in file.source.trouble
+    with pytest.raises(UnavailableError, match="nothing can be started until it can be"):
+        file.source()
+
+    file.text, file.error = entry("mended"), None
+
+    assert file.image() == "mended"

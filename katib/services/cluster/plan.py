@@ -1,0 +1,106 @@
+"""What has to be there for an experiment: containers, or the addresses of services that somebody else runs. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from katib.api.types import AlgorithmSpec, ResumePolicy, Suggestion
+from katib.configuration.models import EarlyStoppingConfig, KatibConfig, SuggestionConfig
+from katib.errors import TerminalError
+from katib.services.cluster.kinds import EARLY_STOPPING_PORT, SUGGESTION_PORT, object_name
+from katib.services.plan import SUGGESTION_HEALTH, ServiceId
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One service to talk to.
+
+    Attributes:
+        id: Which service.
+        health_service: What to ask `grpc.health.v1.Health` about.
+        port: On the Service of the suggestion.
+        address: Where somebody else runs it; empty when it runs on the Service.
+    """
+
+    id: ServiceId
+    health_service: str
+    port: int
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    """How a suggestion is served.
+
+    Attributes:
+        name: Of all its objects.
+        endpoints: The suggestion service, then the early stopping service if there is one.
+        suggestion: Configuration of the suggestion service's container; None when it runs elsewhere.
+        early_stopping: The same for early stopping.
+        has_volume: Whether a volume outlives the containers.
+    """
+
+    name: str
+    endpoints: tuple[Endpoint, ...]
+    suggestion: SuggestionConfig | None
+    early_stopping: EarlyStoppingConfig | None
+    has_volume: bool
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether anything runs in the cluster for it."""
+        return self.suggestion is not None or self.early_stopping is not None
+
+    @property
+    def ports(self) -> tuple[Endpoint, ...]:
+        """The endpoints on the Service."""
+        return tuple(endpoint for endpoint in self.endpoints if not endpoint.address)
+
+
+def plan_for(suggestion: Suggestion, config: KatibConfig) -> ClusterPlan:
+    """Return how a suggestion is served.
+
+    Raises:
+        TerminalError: An algorithm is not in the KatibConfig.
+    """
+    algorithm = _name(suggestion.spec.algorithm)
+    service = ServiceId(algorithm)
+    entry = config.suggestion(algorithm)
+    if entry is None:
+        raise _not_offered(service, "suggestions")
+    endpoints = [Endpoint(service, SUGGESTION_HEALTH, SUGGESTION_PORT, entry.address)]
+    stopping = None
+    if suggestion.spec.early_stopping is not None:
+        stopping_service = ServiceId(_name(suggestion.spec.early_stopping), early_stopping=True)
+        stopping = config.early_stopping(stopping_service.algorithm)
+        if stopping is None:
+            raise _not_offered(stopping_service, "earlyStoppings")
+        endpoints.append(Endpoint(stopping_service, "", EARLY_STOPPING_PORT, stopping.address))
+    return ClusterPlan(
+        object_name(suggestion.name, algorithm),
+        tuple(endpoints),
+        suggestion=None if entry.address else entry,
+        early_stopping=None if stopping is None or stopping.address else stopping,
+        has_volume=suggestion.spec.resume_policy == ResumePolicy.FROM_VOLUME and not entry.address,
+    )
+
+
+def early_stopping_address(suggestion: Suggestion, config: KatibConfig) -> str:
+    """Return where the sidecars of its trials report an early stop; empty when the suggestion stops nothing early."""
+    if suggestion.spec.early_stopping is None:
+        return ""
+    entry = config.early_stopping(_name(suggestion.spec.early_stopping))
+    if entry is not None and entry.address:
+        return entry.address
+    name = object_name(suggestion.name, _name(suggestion.spec.algorithm))
+    return f"{name}.{suggestion.namespace}:{EARLY_STOPPING_PORT}"
+
+
+def _name(algorithm: AlgorithmSpec | None) -> str:
+    return "" if algorithm is None else algorithm.algorithm_name
+
+
+def _not_offered(service: ServiceId, section: str) -> TerminalError:
+    return TerminalError(
+        f"{service} is not offered here: the KatibConfig has no entry for it; add one under runtime.{section}"
+    )
