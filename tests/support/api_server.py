@@ -22,6 +22,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.support.stores import GADGET, WIDGET
+from katib.runtime.objects import Kind
+from tests.support.stores import GADGET, NOTE, WIDGET
 
 if TYPE_CHECKING:
     from katib.kube import Connection
@@ -275,7 +277,7 @@ class LocalApiServer(ApiServer):
             return
         process.terminate()
         try:
-            process.wait(10)
+            process.wait(1)  # all state is in etcd; the API server would wait long for its watchers to go
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -353,10 +355,11 @@ def install_test_kinds(server: ApiServer) -> None:
     """Install the kinds that mean nothing, which take any content and have a status."""
     for kind in (WIDGET, GADGET):
         install_kind(server, kind.api_version, kind.kind)
+    install_kind(server, NOTE.api_version, NOTE.kind, has_status=False)
 
 
-def install_kind(server: ApiServer, api_version: str, kind: str) -> None:
-    """Install a kind that takes any content, lives in namespaces and has a status; wait until it is served."""
+def install_kind(server: ApiServer, api_version: str, kind: str, *, has_status: bool = True) -> None:
+    """Install a kind that takes any content and lives in namespaces; wait until it is served."""
     group, version = api_version.split("/")
     plural = f"{kind.lower()}s"
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -373,7 +376,7 @@ def install_kind(server: ApiServer, api_version: str, kind: str) -> None:
                         "name": version,
                         "served": True,
                         "storage": True,
-                        "subresources": {"status": {}},
+                        "subresources": {"status": {}} if has_status else {},
                         "schema": {"openAPIV3Schema": anything},
                     }
                 ],
@@ -385,10 +388,49 @@ def install_kind(server: ApiServer, api_version: str, kind: str) -> None:
 
 def remove_kind(server: ApiServer, api_version: str, kind: str) -> None:
     """Take a kind away, with all its objects; wait until it is gone."""
-    group = api_version.split("/")[0]
+    group = api_version.split("/", maxsplit=1)[0]
     plural = f"{kind.lower()}s"
     server.admin.request("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.{group}")
     await_that(lambda: not _exists(server, f"/apis/{api_version}/{plural}"), f"{kind} to be gone")
+
+
+def objects_of_tests(server: ApiServer) -> list[dict[str, Any]]:
+    """Return all objects of the kinds of the tests as they are kept, but for the bookkeeping of fields."""
+    found = []
+    for kind in (WIDGET, GADGET, NOTE):
+        for item in server.admin.request("GET", _path_of(kind))["items"]:
+            item["metadata"].pop("managedFields", None)
+            found.append(item)
+    return found
+
+
+def clear_test_kinds(server: ApiServer) -> None:
+    """Delete all objects of the kinds of the tests, whatever finalizers they have; wait until they are gone."""
+
+    def is_clear() -> bool:
+        left = objects_of_tests(server)
+        for obj in left:
+            _remove(server, obj)
+        return not left
+
+    await_that(is_clear, "the objects of the last test to be gone")
+
+
+def _remove(server: ApiServer, obj: Mapping[str, Any]) -> None:
+    from katib.errors import NotFoundError
+
+    metadata = obj["metadata"]
+    path = f"{_path_of(Kind.of(obj), metadata['namespace'])}/{metadata['name']}"
+    patch = "application/merge-patch+json"
+    with suppress(NotFoundError):
+        if metadata.get("finalizers"):
+            server.admin.request("PATCH", path, body={"metadata": {"finalizers": None}}, content_type=patch)
+        server.admin.request("DELETE", path)
+
+
+def _path_of(kind: Kind, namespace: str = "") -> str:
+    within = f"/namespaces/{namespace}" if namespace else ""
+    return f"/apis/{kind.api_version}{within}/{kind.kind.lower()}s"
 
 
 def await_garbage_collection(server: ApiServer) -> None:

@@ -12,6 +12,8 @@ from katib.stores.memory import MemoryStore
 
 WIDGET = Kind("example.org/v1", "Widget")
 GADGET = Kind("example.org/v1", "Gadget")
+NOTE = Kind("example.org/v1", "Note")
+"""Has no status subresource."""
 CONFIG_MAP = Kind("v1", "ConfigMap")
 STATUS_KINDS = frozenset(
     {
