@@ -6,6 +6,7 @@ less than one of them does as it came.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,7 @@ COLLECTORS = ("metrics-logger-and-collector", "metrics-collector")
 _PULL_FAILURES = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
 _CREATE_FAILURES = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 _BY_TRIAL = "trial"
+_REMEMBERED_FAILURES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class TrialPods:
         self.informer: Informer[PodFacts] = Informer(
             store, POD, facts_of, {_BY_TRIAL: lambda facts: (str(facts.trial),)}, clock=clock
         )
-        self._failures: dict[Key, tuple[str, str]] = {}
+        self._failures: OrderedDict[Key, tuple[str, str]] = OrderedDict()
         self.informer.add_handler(self._remember)
 
     def on_change(self, wake: Callable[[Key], None]) -> None:
@@ -107,8 +109,10 @@ class TrialPods:
     def _remember(self, event: InformerEvent[PodFacts]) -> None:
         facts = event.new
         if facts is not None and facts.failure:
-            known = self._failures.get(facts.trial, ("", ""))
+            known = self._failures.pop(facts.trial, ("", ""))
             self._failures[facts.trial] = max(known, (facts.failed_at, facts.failure))
+            if len(self._failures) > _REMEMBERED_FAILURES:
+                self._failures.popitem(last=False)
 
 
 # --- reading a pod ----------------------------------------------------------------------------------------------------

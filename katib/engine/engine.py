@@ -10,8 +10,6 @@ apart so that an experiment can be refused before anything runs, and its suggest
 
 from __future__ import annotations
 
-import gc
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from decimal import Decimal
@@ -44,6 +42,7 @@ from katib.observations.sql import SqlObservationLog
 from katib.processes.client import Processes
 from katib.runtime.clock import SystemClock
 from katib.runtime.informer import InformerEvent
+from katib.runtime.interpreter import tune_interpreter
 from katib.runtime.objects import Key, Object
 from katib.services.catalog import Catalog
 from katib.services.config import ServicesConfig, read_config
@@ -58,14 +57,6 @@ from metrics_collector.reporter import Reporter
 
 STATUS_KINDS = frozenset({EXPERIMENT, SUGGESTION, TRIAL, JOB})
 """Kinds whose status is written by controllers only."""
-
-SWITCH_INTERVAL_SECONDS = 0.0005
-"""How long a thread may keep others waiting for the interpreter. A change passes through half a dozen threads between
-the end of one trial and the start of the next; with the default of 5 ms, a busy thread would cost each of them that."""
-
-GC_THRESHOLDS = (20_000, 20, 50)
-"""Cached objects are frozen values without cycles; visiting all of ten thousand trials finds nothing and takes a third
-of a second, in the way of everything else. With these numbers it is rare."""
 
 CLOSE_SECONDS = 10.0
 
@@ -134,7 +125,7 @@ class Engine:
         if self._started:
             return
         self._started = True
-        _tune_interpreter()
+        tune_interpreter()
         with ExitStack() as stack:
             self._events.start()
             stack.callback(self._events.stop)
@@ -277,13 +268,6 @@ def _capacity(host: HostCapacity) -> Capacity:
     """Return what may be leased: exactly what admission accepts."""
     machine = Capacity.of_machine()
     return Capacity(Decimal(str(host.cpus)), Decimal(host.memory_bytes), machine.gpus)
-
-
-def _tune_interpreter() -> None:
-    """Fit the interpreter to many short steps of many threads over caches that only grow."""
-    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
-    gc.freeze()  # what was imported stays: the garbage collector need not visit it again
-    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def _is_active(trial: Trial | None) -> bool:

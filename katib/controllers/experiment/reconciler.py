@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from katib.api.conditions import find_condition
 from katib.api.names import EXPERIMENT_FINALIZER
-from katib.api.types import Experiment, ObjectMeta, Suggestion, SuggestionSpec, Trial
+from katib.api.types import Experiment, ExperimentCondition, ObjectMeta, Suggestion, SuggestionSpec, Trial
 from katib.controllers.experiment.ledger import TrialLedger
 from katib.controllers.experiment.plan import ExperimentPlan, Observed, is_completed, plan_experiment
 from katib.controllers.experiment.trial_factory import TrialFactory
@@ -27,7 +28,7 @@ from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Object, ObjectStore
 
 ExperimentCheck = Callable[[Experiment], Sequence[FieldError]]
-"""Returns what is wrong with an experiment. Asked once for each generation of its spec."""
+"""Returns what is wrong with an experiment that was just created."""
 
 
 def accept_all(_experiment: Experiment) -> Sequence[FieldError]:
@@ -60,7 +61,6 @@ class ExperimentReconciler:
         self._clock = clock
         self._settings = settings
         self._check = check
-        self._checked: dict[str, tuple[int, str]] = {}
         self._factory = TrialFactory(store)
         self._fresh = Freshness()
         self._written_at: dict[str, float] = {}
@@ -103,14 +103,10 @@ class ExperimentReconciler:
         """Return why no trial can be made of the experiment; empty when they can."""
         if is_completed(experiment.status.conditions):
             return ""
-        uid, generation = experiment.metadata.uid, experiment.metadata.generation
-        known = self._checked.get(uid)
-        if known is None or known[0] != generation:
+        if find_condition(experiment.status.conditions, ExperimentCondition.CREATED) is None:
             errors = self._check(experiment)
-            known = (generation, f"Experiment is invalid: {_one_line(InvalidError(errors))}" if errors else "")
-            self._checked[uid] = known
-        if known[1]:
-            return known[1]
+            if errors:
+                return f"Experiment is invalid: {_one_line(InvalidError(errors))}"
         try:
             self._factory.template_of(experiment)
         except InvalidError as error:
@@ -202,7 +198,6 @@ class ExperimentReconciler:
 
     def _let_go(self, experiment: Experiment) -> None:
         self._factory.forget(experiment.metadata.uid)
-        self._checked.pop(experiment.metadata.uid, None)
         self._fresh.forget(experiment.metadata.uid)
         self._written_at.pop(experiment.metadata.uid, None)
         if EXPERIMENT_FINALIZER in experiment.metadata.finalizers:
