@@ -70,6 +70,10 @@ class UnavailableError(KatibError):
     """Something we depend on does not answer now; the same call may succeed later."""
 
 
+class OutcomeUnknownError(UnavailableError):
+    """The connection broke while a write was being confirmed: it may have taken effect or not."""
+
+
 class KindNotInstalledError(UnavailableError):
     """The cluster serves no objects of this kind now; it may once the kind is installed."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from sqlalchemy import Connection, inspect, select
 
@@ -22,6 +22,8 @@ REVISIONS = ("0001", "0002")
 HEAD = REVISIONS[-1]
 _KATIB = REVISIONS[0]
 
+_PURPOSE = "observation-log"
+
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
@@ -32,11 +34,25 @@ class Transactions(Protocol):
         """Run a block on a consistent view."""
 
     def write(self) -> AbstractContextManager[Connection]:
-        """Run a block as one transaction that writes; rolled back when the block raises."""
+        """Run a block as one transaction that writes; rolled back when the block raises.
+
+        Raises:
+            OutcomeUnknownError: It cannot be told whether the block took effect.
+        """
+
+
+@runtime_checkable
+class Exclusive(Protocol):
+    """What a database has in addition that several processes write to at once."""
+
+    def exclusive(self, purpose: str) -> AbstractContextManager[Connection]:
+        """Run a block that may change tables, alone among all who name the same purpose; takes as long as it takes."""
 
 
 def prepare(database: Transactions) -> None:
     """Lay out the tables or bring them to the newest revision; cheap when they are there already.
+
+    Processes that prepare one database at once do it one after the other, and a killed one is gone on from.
 
     Raises:
         TerminalError: They were made by a newer version; nothing is changed.
@@ -45,7 +61,7 @@ def prepare(database: Transactions) -> None:
     with database.read() as connection:
         if _revision(connection) == HEAD:
             return
-    with database.write() as connection:
+    with database.exclusive(_PURPOSE) if isinstance(database, Exclusive) else database.write() as connection:
         revision = _revision(connection)
         if revision is None:
             metadata.create_all(connection)
@@ -54,23 +70,44 @@ def prepare(database: Transactions) -> None:
             _migrate(connection, revision)
 
 
+def probe(database: Transactions) -> None:
+    """Make sure that there is a table that can be used, and change nothing.
+
+    Raises:
+        TerminalError: There is none, or it was made by a newer version.
+        UnavailableError: The database does not answer.
+    """
+    with database.read() as connection:
+        if _revision(connection) is None:
+            raise TerminalError(
+                f"{connection.engine.url.database or connection.dialect.name}: there is no table "
+                f"{observation_logs.name}; make it, or let it be made"
+            )
+        connection.execute(select(observation_logs).limit(1)).all()
+
+
 def _revision(connection: Connection) -> str | None:
     """Return the revision of the tables; None when there are none.
 
     Raises:
         TerminalError: It is none that we know.
     """
-    inspector = inspect(connection)
-    if inspector.has_table(VERSION_TABLE):
-        revision = connection.execute(select(observation_log_version.c.version_num)).scalar()
-        if revision is not None and revision not in REVISIONS:
-            raise TerminalError(
-                f"{connection.engine.url.render_as_string()}: observation log written by a newer version (schema "
-                f"{revision}, this version knows {HEAD}); upgrade katib or use another database"
-            )
-        if revision is not None:
-            return str(revision)
-    return _KATIB if inspector.has_table(observation_logs.name) else None
+    revision = _stamped(connection)
+    if revision is None:
+        return _KATIB if inspect(connection).has_table(observation_logs.name) else None
+    if revision not in REVISIONS:
+        raise TerminalError(
+            f"{connection.engine.url.render_as_string()}: observation log written by a newer version (schema "
+            f"{revision}, this version knows {HEAD}); upgrade katib or use another database"
+        )
+    return revision
+
+
+def _stamped(connection: Connection) -> str | None:
+    """Return the revision that is written down; None when there is none."""
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    return connection.execute(select(observation_log_version.c.version_num)).scalar()
 
 
 def _migrate(connection: Connection, revision: str) -> None:
@@ -80,6 +117,6 @@ def _migrate(connection: Connection, revision: str) -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     config.attributes["connection"] = connection
-    if not inspect(connection).has_table(VERSION_TABLE):
+    if _stamped(connection) is None:
         command.stamp(config, revision)
     command.upgrade(config, HEAD)

@@ -7,14 +7,16 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, delete, select, text, tuple_
+from sqlalchemy import ColumnElement, bindparam, select, text, tuple_
 
 from katib.api.metrics import MetricLog
 from katib.api.summary import observation_of
 from katib.api.timestamps import format_timestamp, parse_time
 from katib.api.types import Observation
-from katib.errors import FieldError, InvalidError
-from katib.observations.schema import Transactions, prepare
+from katib.errors import FieldError, InvalidError, OutcomeUnknownError
+from katib.observations.confirmation import Unconfirmed, receipt_of
+from katib.observations.dialects import delete_some, insert, metric_is
+from katib.observations.schema import Transactions, prepare, probe
 from katib.observations.tables import observation_logs as table
 
 INSERT_ROWS = 10_000
@@ -39,30 +41,46 @@ class SqlObservationLog:
 
     Args:
         database: Where the tables live or are made; stays open and is closed by its owner.
+        initialize: Make the tables, or bring them up to date. False: use the table that is there, and change nothing.
 
     Raises:
-        TerminalError: The tables were made by a newer version.
+        TerminalError: The tables were made by a newer version, or are to be used as they are and there are none.
         UnavailableError: The database does not answer.
     """
 
-    def __init__(self, database: Transactions) -> None:
+    def __init__(self, database: Transactions, *, initialize: bool = True) -> None:
         self._database = database
-        prepare(database)
+        self._unconfirmed = Unconfirmed(database)
+        if initialize:
+            prepare(database)
+        else:
+            probe(database)
 
     def report(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
         """Append readings; all or none."""
         self.report_all({trial_name: logs})
 
     def report_all(self, batch: Mapping[str, Sequence[MetricLog]]) -> None:
-        """Append readings by trial name in one transaction; all or none."""
+        """Append readings by trial name in one transaction; all or none.
+
+        When the answer of the commit is lost, the database is asked what became of it: at once, and if that fails when
+        the same batch is reported again.
+        """
         rows = _rows(batch)
         chunk = list(islice(rows, INSERT_ROWS))
-        if not chunk:
+        if not chunk or self._unconfirmed.turned_out_stored(batch):
             return
-        with self._database.write() as connection:
-            while chunk:
-                connection.execute(table.insert(), chunk)
-                chunk = list(islice(rows, INSERT_ROWS))
+        receipt = None
+        try:
+            with self._database.write() as connection:
+                while chunk:
+                    insert(connection, chunk)
+                    chunk = list(islice(rows, INSERT_ROWS))
+                receipt = receipt_of(connection)
+        except OutcomeUnknownError:
+            self._unconfirmed.remember(batch, receipt)
+            if not self._unconfirmed.turned_out_stored(batch):
+                raise
 
     def summarize(self, trial_name: str, metrics: Sequence[str]) -> Observation | None:
         """Return min, max and latest of these metrics; None when there is no reading of the first one."""
@@ -72,12 +90,10 @@ class SqlObservationLog:
 
     def delete(self, trial_name: str) -> None:
         """Remove the log of a trial; an unknown trial is fine."""
-        # The inner query is wrapped once more because MySQL takes no LIMIT inside IN otherwise.
-        some = select(table.c.id).where(table.c.trial_name == trial_name).limit(DELETE_ROWS).subquery()
         removed = DELETE_ROWS
         while removed == DELETE_ROWS:
             with self._database.write() as connection:
-                removed = connection.execute(delete(table).where(table.c.id.in_(select(some.c.id)))).rowcount
+                removed = connection.execute(delete_some(connection.dialect.name, trial_name, DELETE_ROWS)).rowcount
 
     def read(
         self,
@@ -90,14 +106,15 @@ class SqlObservationLog:
         cursor: str = "",
     ) -> tuple[list[MetricLog], str]:
         """Return readings in order of time and a cursor to go on from."""
-        wanted = [table.c.trial_name == trial_name, *_narrowed(metric_name, start, end, cursor)]
         query = (
             select(table.c.time, table.c.metric_name, table.c.value, table.c.id)
-            .where(*wanted)
+            .where(table.c.trial_name == trial_name, *_narrowed(start, end, cursor))
             .order_by(table.c.time, table.c.id)
             .limit(None if limit is None else limit + 1)
         )
         with self._database.read() as connection:
+            if metric_name:
+                query = query.where(*metric_is(connection.dialect.name, metric_name))
             rows = connection.execute(query).all()
         more = limit is not None and len(rows) > limit
         rows = rows[:limit]
@@ -120,11 +137,7 @@ def _rows(batch: Mapping[str, Sequence[MetricLog]]) -> Iterator[dict[str, Any]]:
             yield {"trial_name": trial_name, "time": time, "metric_name": metric_name, "value": value}
 
 
-def _narrowed(
-    metric_name: str, start: datetime | None, end: datetime | None, cursor: str
-) -> Iterator[ColumnElement[bool]]:
-    if metric_name:
-        yield table.c.metric_name == metric_name
+def _narrowed(start: datetime | None, end: datetime | None, cursor: str) -> Iterator[ColumnElement[bool]]:
     if start is not None:
         yield table.c.time >= start
     if end is not None:

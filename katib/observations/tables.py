@@ -1,6 +1,7 @@
 """The table of the log, as Katib's DB manager lays it out, so that both can share a database.
 
-Differs from Katib's: an index, without which each read scans the readings of all trials.
+Differs from Katib's: an index, without which each read scans the readings of all trials, and on MySQL names and values
+of any script that are told apart by case, whatever the database is set to.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 NAME_LENGTH = 255
+
+INDEX = "observation_logs_by_metric"
 
 
 class _SqliteTime(sqlite.DATETIME):
@@ -62,7 +65,9 @@ observation_logs = Table(
     Column("time", UtcTime),
     Column("metric_name", String(NAME_LENGTH), nullable=False),
     Column("value", Text, nullable=False),
-    Index("observation_logs_by_metric", "trial_name", "metric_name", "time", "id"),
+    Index(INDEX, "trial_name", "metric_name", "time", "id"),
+    mysql_charset="utf8mb4",
+    mysql_collate="utf8mb4_bin",
 )
 
 VERSION_TABLE = "observation_log_version"

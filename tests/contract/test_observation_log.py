@@ -1,11 +1,12 @@
-"""What every observation log promises: in memory, in SQL, and in SQL behind a DBManager on loopback."""
+"""What every observation log promises: in memory, in each SQL database, and there behind a DBManager on loopback."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from datetime import timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,22 @@ from katib.api.types import Metric, Observation
 from katib.errors import InvalidError
 from katib.observations import MemoryObservationLog, SqlObservationLog
 from katib.rpc.db_manager_client import DbManagerClient
-from tests.support.observations import T0, memory_log, reading, served_log, sql_log
+from tests.support.observations import T0, memory_log, mysql_log, postgresql_log, reading, served_log, sql_log
 
 Log = MemoryObservationLog | SqlObservationLog | DbManagerClient
 
 
-@pytest.fixture(params=[memory_log, sql_log, served_log], ids=["memory", "sql", "served"])
+@pytest.fixture(
+    params=[
+        pytest.param(memory_log, id="memory"),
+        pytest.param(sql_log, id="sqlite"),
+        pytest.param(postgresql_log, id="postgresql"),
+        pytest.param(mysql_log, id="mysql"),
+        pytest.param(served_log, id="served from sqlite"),
+        pytest.param(partial(served_log, opened=postgresql_log), id="served from postgresql"),
+        pytest.param(partial(served_log, opened=mysql_log), id="served from mysql"),
+    ]
+)
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
     opened: AbstractContextManager[Log] = request.param(tmp_path)
     with opened as log:
@@ -54,6 +65,59 @@ def test_a_reading_without_time_keeps_the_zero_time(log: Log) -> None:
     log.report("a", [MetricLog(ZERO_TIME, "loss", "1")])
 
     assert read(log) == [MetricLog(ZERO_TIME, "loss", "1")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NaN",
+        "-inf",
+        "1e999",
+        "",
+        " ",
+        "🚀 läß 模型",
+        "tab\there",
+        "two\nlines\r",
+        "back\\slash \\N \\.",
+        "'quo\"ted'",
+        "%s %(x)s :y",
+    ],
+)
+def test_a_value_is_any_text(log: Log, text: str) -> None:
+    log.report("a", [reading(text), reading("1", second=1)])
+
+    assert values(log) == [text, "1"]
+
+
+def test_names_are_any_text_of_255_characters(log: Log) -> None:
+    name = "läß/🚀'\"\\" + "x" * 247
+    log.report(name, [reading("1", name=name)])
+
+    assert values(log, name) == ["1"]
+    assert values(log, name, metric_name=name) == ["1"]
+
+
+def test_metrics_are_told_apart_by_case(log: Log) -> None:
+    log.report("a", [reading("1", name="loss"), reading("2", name="Loss")])
+
+    assert values(log, metric_name="loss") == ["1"]
+    assert log.summarize("a", ["Loss"]) == Observation(metrics=(Metric(name="Loss", min="2", max="2", latest="2"),))
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        datetime(1970, 1, 1, tzinfo=UTC),
+        datetime(2024, 3, 31, 1, 30, 0, 1, tzinfo=UTC),
+        datetime.max.replace(tzinfo=UTC),
+    ],
+    ids=["epoch", "an hour that summer time leaves out", "last microsecond"],
+)
+def test_a_time_is_kept_to_the_microsecond(log: Log, time: datetime) -> None:
+    log.report("a", [MetricLog(time, "loss", "1")])
+
+    assert read(log) == [MetricLog(time, "loss", "1")]
+    assert read(log, start=time, end=time) == [MetricLog(time, "loss", "1")]
 
 
 def test_times_of_other_zones_are_kept_as_the_same_moment(log: Log) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +14,10 @@ from katib.database import open_database
 from katib.observations import MemoryObservationLog, SqlObservationLog
 from katib.rpc.db_manager import serve_db_manager
 from katib.rpc.db_manager_client import DbManagerClient
+from katib.sql_server import address_of, open_sql_server
+from tests.support.sql_servers import SqlServerProcess, mysql, postgresql
+
+OpenLog = Callable[[Path], AbstractContextManager[SqlObservationLog]]
 
 T0 = datetime(2024, 3, 4, 17, 55, 8, tzinfo=UTC)
 
@@ -34,9 +38,27 @@ def sql_log(directory: Path) -> Iterator[SqlObservationLog]:
 
 
 @contextmanager
-def served_log(directory: Path) -> Iterator[DbManagerClient]:
+def postgresql_log(_directory: Path) -> Iterator[SqlObservationLog]:
+    with _server_log(postgresql()) as log:
+        yield log
+
+
+@contextmanager
+def mysql_log(_directory: Path) -> Iterator[SqlObservationLog]:
+    with _server_log(mysql()) as log:
+        yield log
+
+
+@contextmanager
+def _server_log(server: SqlServerProcess) -> Iterator[SqlObservationLog]:
+    with open_sql_server(address_of(server.url(server.new_database()))) as database:
+        yield SqlObservationLog(database)
+
+
+@contextmanager
+def served_log(directory: Path, opened: OpenLog = sql_log) -> Iterator[DbManagerClient]:
     """A client of a DBManager that serves a SQL log on loopback."""
-    with sql_log(directory) as log:
+    with opened(directory) as log:
         server = serve_db_manager(log, "127.0.0.1:0")
         client = DbManagerClient(server.address)
         try:

@@ -22,6 +22,8 @@ def upgrade() -> None:
         sa.Column("time", time.with_variant(postgresql.TIMESTAMP(precision=6), "postgresql")),
         sa.Column("metric_name", sa.String(255), nullable=False),
         sa.Column("value", sa.Text, nullable=False),
+        mysql_charset="utf8mb4",
+        mysql_collate="utf8mb4_bin",
     )
 
 

@@ -1,1 +1,0 @@
-"""PostgreSQL and MySQL databases, shared by whoever keeps something in them."""
