@@ -38,8 +38,8 @@ class JobFacts:
 
     Attributes:
         job: The stored object; None when there is none.
-        waiting: Why nothing of it runs, as the rest of a sentence about the job, such as `waits for 2 cpu; 0 of 2 cpu
-            are free`; empty when it does not wait.
+        waiting: Why nothing of it runs, as a clause, such as `its job waits for 2 cpu; 0 of 2 cpu are free`; empty when
+            it does not wait.
         remedy: What to do about `waiting`, a sentence; empty: it waits for room.
         attempt: Which try is running or ran last, from 1.
         exit_code: Of the primary container's last run.

@@ -51,14 +51,30 @@ def _active(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
             f"{name} does not progress because {evidence.place.nobody_works}.",
             remedies=[evidence.place.start],
         )
-    waiting = _waiting(name, facts, evidence)
-    if waiting is not None:
-        return waiting
+    held = _held_up(trial, facts) or _waiting(name, facts, evidence)
+    if held is not None:
+        return held
     if state_of(trial) == "Running":
         return _running(trial, facts, evidence)
     if facts.job is None:
         return Answer(f"{name} waits for its job to be created.", findings=[_age_finding(trial, evidence)])
     return Answer(f"{name} has a job that has not started yet.", findings=[_age_finding(trial, evidence)])
+
+
+def _held_up(trial: Json, facts: JobFacts) -> Answer | None:
+    """Return why the job cannot be created or read, None when that is not what holds the trial back."""
+    conditions = status_of(trial).get("conditions") or ()
+    running: Json = next((c for c in conditions if c.get("type") == "Running"), {})
+    if running.get("status") != "False" or running.get("reason") not in _HELD_UP_REMEDIES or facts.job is not None:
+        return None
+    cause = str(running.get("message", "")).removeprefix("Trial cannot run: ").rstrip(".")
+    return Answer(f"{name_of(trial)} cannot run: {cause}.", remedies=[_HELD_UP_REMEDIES[str(running.get("reason"))]])
+
+
+_HELD_UP_REMEDIES = {
+    "JobForbidden": "Give the controller the right that the message names; the trial goes on by itself.",
+    "JobKindNotInstalled": "Install the operator that serves this kind of job; the trial goes on by itself.",
+}
 
 
 def _waiting(name: str, facts: JobFacts, evidence: Evidence) -> Answer | None:
@@ -71,7 +87,7 @@ def _waiting(name: str, facts: JobFacts, evidence: Evidence) -> Answer | None:
         )
     if facts.waiting:
         return Answer(
-            f"{name} has to wait: its job {facts.waiting.rstrip('.')}.",
+            f"{name} has to wait: {facts.waiting.rstrip('.')}.",
             remedies=[facts.remedy or evidence.place.capacity],
             log_tail=facts.log_tail,
         )
@@ -87,6 +103,11 @@ def _running(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
             f"{name} failed and is tried again: {news}.",
             remedies=["Read the output below; set backoffLimit to 0 in the template if a retry cannot help."],
             log_tail=facts.log_tail,
+        )
+    if fact.get("reason") == "TrialWaiting":
+        return Answer(
+            f"{name} has to wait: {str(fact.get('message', '')).removeprefix('Trial is running: ').rstrip('.')}.",
+            remedies=[evidence.place.silence],
         )
     start = time_of(status_of(trial).get("startTime"))
     running = f" for {since(start, evidence.now)}" if start else ""

@@ -40,4 +40,6 @@ class LocalJobs:
         tail = self._files.tail(trial, _LOG_LINES)
         if job is None:
             return JobFacts(log_tail=tail)
-        return JobFacts(job=job, waiting=self._waiting(job), attempt=attempt_of(job), log_tail=tail)
+        reason = self._waiting(job)
+        waiting = f"its job {reason}" if reason else ""
+        return JobFacts(job=job, waiting=waiting, attempt=attempt_of(job), log_tail=tail)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
-from katib.api.loading import Submission
-from katib.api.types import Experiment
 from katib.runtime.objects import Key, Object
 from katib.tuning.service import Diagnosis, RecordedEvent
 
@@ -35,35 +33,6 @@ class TrialOutput(Protocol):
         Raises:
             NotFoundError: There is no output, with what to do about it.
         """
-
-
-class Admission(Protocol):
-    """A new experiment that passed the gate."""
-
-    @property
-    def experiment(self) -> Experiment:
-        """Ready to be created, with defaults."""
-
-    @property
-    def companions(self) -> Sequence[Mapping[str, Any]]:
-        """ConfigMaps and Secrets of the same file, to be stored before."""
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """What will be done otherwise than the file says."""
-
-
-class SubmissionGate(Protocol):
-    """Checks submissions against what the home can do. Thread-safe."""
-
-    def load(self, document: str, *, source: str, namespace: str) -> Submission:
-        """Read a document. Raises InvalidError when it holds no experiment."""
-
-    def admit(self, submission: Submission) -> Admission:
-        """Return a new experiment, ready to be created. Raises InvalidError with everything that is wrong with it."""
-
-    def admit_update(self, submission: Submission, old: Experiment) -> Experiment:
-        """Return an experiment that may replace a stored one. Raises InvalidError when it cannot be resumed so."""
 
 
 class Explainer(Protocol):

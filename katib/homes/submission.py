@@ -62,6 +62,7 @@ class Gate:
         collectors: Kinds of metrics collectors that can run here.
         check_object: Looks at the object that trials run as. That a Job has the structure of one is checked anyway.
         on_algorithm: Told at once which algorithm a document asks for, so that its service can come up meanwhile.
+        notes_workspace: Whether relative paths of commands start from the directory of the submitted file.
     """
 
     def __init__(
@@ -72,12 +73,14 @@ class Gate:
         collectors: Collection[str] = ALL_COLLECTORS,
         check_object: ObjectCheck = check_nothing,
         on_algorithm: Callable[[str], None] = lambda _name: None,
+        notes_workspace: bool = True,
     ) -> None:
         self._catalog = catalog
         self._config_maps = config_maps
         self._collectors = collectors
         self._check_object = check_object
         self._on_algorithm = on_algorithm
+        self._notes_workspace = notes_workspace
 
     def load(self, document: str, *, source: str, namespace: str) -> Submission:
         """Read a document. Raises InvalidError when it holds no experiment."""
@@ -85,7 +88,7 @@ class Gate:
         if submission.experiment.spec.algorithm is not None:
             self._on_algorithm(submission.experiment.spec.algorithm.algorithm_name)
         workspace = Path(source)
-        if not workspace.is_file():
+        if not self._notes_workspace or not workspace.is_file():
             return submission
         metadata = submission.experiment.metadata
         annotations = {WORKSPACE_ANNOTATION: str(workspace.resolve().parent), **metadata.annotations}

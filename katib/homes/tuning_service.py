@@ -16,7 +16,8 @@ from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.errors import AlreadyExistsError, ConflictError, FieldError, InvalidError, NotFoundError
 from katib.homes.changes import stream_changes
 from katib.homes.deletion import Deletion
-from katib.homes.ports import Aftermath, EventReader, Explainer, NoAftermath, SubmissionGate, TrialOutput
+from katib.homes.ports import Aftermath, EventReader, Explainer, NoAftermath, TrialOutput
+from katib.homes.submission import Gate
 from katib.observations.ports import ObservationReader
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
@@ -61,7 +62,7 @@ class ObjectTuningService:
         store: ObjectStore,
         observations: ObservationReader,
         events: EventReader,
-        gate: SubmissionGate,
+        gate: Gate,
         output: TrialOutput,
         explainer: Explainer,
         catalog: AlgorithmCatalog,

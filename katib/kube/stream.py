@@ -30,22 +30,26 @@ class Stream:
         self._closed = False
 
     def lines(self) -> Iterator[bytes]:
-        """Yield each line without its end, until the server or `close` ends the stream.
+        """Yield each line without its end, until the server or `close` ends the stream. Raises as `chunks`."""
+        rest = bytearray()
+        for chunk in self.chunks():
+            rest += chunk
+            end = rest.rfind(b"\n")
+            if end >= 0:
+                complete = bytes(rest[:end])
+                del rest[: end + 1]
+                yield from complete.split(b"\n")
+        if rest:
+            yield bytes(rest)
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield what comes as it comes, byte for byte, until the server or `close` ends the stream.
 
         Raises:
             UnavailableError: The connection broke, or nothing came for longer than the read timeout.
         """
-        rest = bytearray()
         try:
-            for chunk in self._response.stream(_CHUNK_BYTES, decode_content=True):
-                rest += chunk
-                end = rest.rfind(b"\n")
-                if end >= 0:
-                    complete = bytes(rest[:end])
-                    del rest[: end + 1]
-                    yield from complete.split(b"\n")
-            if rest:
-                yield bytes(rest)
+            yield from self._response.stream(_CHUNK_BYTES, decode_content=True)
         except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError) as error:
             # The last two are what http.client makes of a socket that was closed under it.
             if not self._closed:

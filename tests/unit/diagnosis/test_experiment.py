@@ -79,7 +79,7 @@ def warn(reason: str, message: str, *, at: float = 60, count: int = 1) -> Record
         pytest.param(
             {
                 "trials": (make_trial("t", condition("Created")), make_trial("u", condition("Created"))),
-                "jobs": {"t": JobFacts(job={}, waiting="waits for 4 cpu; 0 of 2 cpu are free")},
+                "jobs": {"t": JobFacts(job={}, waiting="its job waits for 4 cpu; 0 of 2 cpu are free")},
             },
             "demo waits for its trials: t has to wait: its job waits for 4 cpu; 0 of 2 cpu are free. 1 more wait too.",
             id="trials-wait-for-cpu",

@@ -27,7 +27,7 @@ def diagnose(*conditions: Json, facts: JobFacts | None = None, **evidence: Any) 
         pytest.param(None, "t waits for its job to be created.", id="no-job"),
         pytest.param(JobFacts(job={}), "t has a job that has not started yet.", id="not-started"),
         pytest.param(
-            JobFacts(job={}, waiting="waits for 8000000000 bytes of memory"),
+            JobFacts(job={}, waiting="its job waits for 8000000000 bytes of memory"),
             "t has to wait: its job waits for 8000000000 bytes of memory.",
             id="memory",
         ),
@@ -43,7 +43,7 @@ def test_a_trial_that_waits_says_for_what(facts: JobFacts | None, expected: str)
 
 
 def test_what_holds_a_job_back_brings_its_own_remedy() -> None:
-    facts = JobFacts(job={}, waiting="cannot pull image nosuch", remedy="Check the name.", log_tail=("oops",))
+    facts = JobFacts(job={}, waiting="its job cannot pull image nosuch", remedy="Check the name.", log_tail=("oops",))
     diagnosis = diagnose(RUNNING, facts=facts)
 
     assert diagnosis.verdict == "t has to wait: its job cannot pull image nosuch."

@@ -1,0 +1,66 @@
+"""Connecting to a cluster for a user: with the rights of that user, and an answer when Katib is not there."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from kubernetes import client
+
+from katib.api.types import API_VERSION
+from katib.errors import KindNotInstalledError
+from katib.kube import Connection
+from katib.kube.configuration import Access, access
+
+CORE_NAMESPACE_VARIABLE = "KATIB_CORE_NAMESPACE"
+DEFAULT_CORE_NAMESPACE = "kubeflow"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """One cluster as a user sees it.
+
+    Attributes:
+        connection: To its API server.
+        core_namespace: Where Katib's own parts run.
+        access: How it is reached, for what needs a connection of its own.
+    """
+
+    connection: Connection
+    core_namespace: str
+    access: Access
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the context, or of the pod we run in."""
+        return self.connection.namespace
+
+    def configuration(self) -> client.Configuration:
+        """Return how to reach the API server, with fresh credentials."""
+        return self.access.load()
+
+
+def connect(kubeconfig: Path | None = None, context: str | None = None, *, user_agent: str = "katib") -> Cluster:
+    """Connect as a kubeconfig file, its context, or the pod we run in says.
+
+    Raises:
+        InvalidError: The file cannot be read, or has no such context.
+        UnavailableError: There is no configuration, or the API server does not answer.
+        KindNotInstalledError: The cluster does not know Katib's kinds.
+    """
+    found = access(kubeconfig, context)
+    connection = Connection(found, user_agent=user_agent)
+    try:
+        connection.discovery.resource(API_VERSION, "Experiment")
+    except KindNotInstalledError as error:
+        connection.close()
+        raise KindNotInstalledError(
+            f"the cluster at {connection.host} does not serve {API_VERSION} Experiment: Katib is not installed there; "
+            "install it with `kubectl apply -k manifests/installs/standalone`, or choose another context"
+        ) from error
+    except BaseException:
+        connection.close()
+        raise
+    core_namespace = os.environ.get(CORE_NAMESPACE_VARIABLE) or DEFAULT_CORE_NAMESPACE
+    return Cluster(connection, core_namespace, found)

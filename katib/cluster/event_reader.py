@@ -1,0 +1,92 @@
+"""Kubernetes events as users of the tuning service read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from katib.api.names import EXPERIMENT_LABEL
+from katib.controllers.kinds import TRIAL
+from katib.kube import Connection
+from katib.runtime.objects import Key, Object, ObjectStore
+from katib.tuning.reading import time_of
+from katib.tuning.service import RecordedEvent
+
+ListEvents = Callable[[str, Mapping[str, str]], Iterable[Object]]
+"""Returns the events of a namespace whose fields have these values, such as `involvedObject.kind`."""
+
+_PAGE = "500"
+
+
+def server_events(connection: Connection) -> ListEvents:
+    """Return a way to list the events that an API server keeps."""
+
+    def list_events(namespace: str, fields: Mapping[str, str]) -> Iterable[Object]:
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/events"
+        query = {"fieldSelector": ",".join(f"{name}={value}" for name, value in fields.items()), "limit": _PAGE}
+        found: list[Object] = []
+        while True:
+            answer = connection.request("GET", path, query=query)
+            found += answer.get("items") or ()
+            following = (answer.get("metadata") or {}).get("continue")
+            if not following:
+                return found
+            query["continue"] = following
+
+    return list_events
+
+
+class ClusterEventReader:
+    """Reads events. Fits `katib.homes.ports.EventReader`.
+
+    Those of an Experiment include those of its Suggestion and of the trials that are still there.
+
+    Args:
+        events: Lists them.
+        store: Has the trials.
+    """
+
+    def __init__(self, events: ListEvents, store: ObjectStore) -> None:
+        self._events = events
+        self._store = store
+
+    def events_of(self, kind: str, namespace: str, name: str) -> Sequence[RecordedEvent]:
+        """Return the events of an object, oldest first."""
+        found = [*self._named(kind, namespace, name)]
+        if kind == "Experiment":
+            found += self._named("Suggestion", namespace, name)
+            trials = self._store.list(TRIAL, namespace, labels={EXPERIMENT_LABEL: name}).items
+            names = {Key.of(trial).name for trial in trials}
+            of_trials = self._events(namespace, {"involvedObject.kind": "Trial"}) if names else ()
+            found += (event for event in of_trials if event["involvedObject"].get("name") in names)
+        return sorted(map(_recorded, found), key=lambda event: event.time)
+
+    def _named(self, kind: str, namespace: str, name: str) -> Iterable[Object]:
+        return self._events(namespace, {"involvedObject.kind": kind, "involvedObject.name": name})
+
+
+def _recorded(event: Object) -> RecordedEvent:
+    about: Mapping[str, Any] = event["involvedObject"]
+    series: Mapping[str, Any] = event.get("series") or {}
+    return RecordedEvent(
+        time=_time(event),
+        kind=str(about.get("kind", "")),
+        name=str(about.get("name", "")),
+        warning=event.get("type") == "Warning",
+        reason=str(event.get("reason", "")),
+        message=str(event.get("message", "")),
+        count=int(series.get("count") or event.get("count") or 1),
+    )
+
+
+def _time(event: Object) -> datetime:
+    """Return when an event was seen last; recorders of different age write different fields."""
+    candidates = (
+        (event.get("series") or {}).get("lastObservedTime"),
+        event.get("lastTimestamp"),
+        event.get("eventTime"),
+        event["metadata"].get("creationTimestamp"),
+    )
+    return next((time for text in candidates if (time := time_of(text)) is not None), datetime.fromtimestamp(0, UTC))

@@ -1,0 +1,220 @@
+"""What a cluster knows of jobs and services beyond the objects of an experiment, gathered for a diagnosis."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from katib.api.names import TRIAL_LABEL
+from katib.cluster.logs import ClusterOutput, most_telling_first
+from katib.cluster.pods import COLLECTORS, POD, facts_of
+from katib.diagnosis import JobFacts, Place, ServiceFacts
+from katib.errors import ForbiddenError, KatibError, KindNotInstalledError, NotFoundError, UnavailableError
+from katib.homes.diagnosing import attempt_of
+from katib.homes.ports import EventReader
+from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.services.cluster.kinds import DEPLOYMENT, object_name
+from katib.services.cluster.trouble import is_available, trouble_of
+from katib.tuning.reading import is_completed, state_of
+
+CONTROLLER = "katib-controller"
+
+_LOG_LINES = 12
+_SIGNALS = range(1, 65)
+_SIGNALED = 128
+"""A shell adds the number of the signal that ended its program to this."""
+_IMAGE = "Check the name of the image in the template, and whether the nodes may pull it (imagePullSecrets)."
+_CONTAINER = "Mend the container in the template as the message says."
+_OUTPUT = "Read the output below and mend the cause; set restartPolicy: Never and backoffLimit: 0 if no retry can help."
+_REMEDIES = {
+    "ErrImagePull": _IMAGE,
+    "ImagePullBackOff": _IMAGE,
+    "ErrImageNeverPull": _IMAGE,
+    "InvalidImageName": _IMAGE,
+    "CreateContainerConfigError": _CONTAINER,
+    "CreateContainerError": _CONTAINER,
+    "RunContainerError": _CONTAINER,
+    "CrashLoopBackOff": _OUTPUT,
+}
+"""What to do about a container that waits, by the reason of its state."""
+
+
+def cluster_place(core_namespace: str) -> Place:
+    """Return what things are called in a cluster."""
+    controller = f"kubectl -n {core_namespace} get pods -l katib.kubeflow.org/component=controller"
+    return Place(
+        nobody_works=f"no controller is ready in namespace {core_namespace}",
+        start=f"Look why the Deployment {CONTROLLER} is not ready: {controller}",
+        disk="Give the database of the DB manager more room; the work goes on by itself.",
+        database="Look at the DB manager and its database; the work goes on by itself.",
+        silence=f"If this lasts, look at the controller: kubectl -n {core_namespace} logs deployment/{CONTROLLER}",
+        command="Use an image that has the command, or give its full path in the template.",
+        capacity="Wait for room in the cluster, or lower resources.requests in the template.",
+    )
+
+
+class ClusterJobs:
+    """Gathers the facts of a trial's job. Fits `katib.homes.diagnosing.JobFactsOf`.
+
+    What may not be read is left out.
+
+    Args:
+        store: Objects of any kind.
+        events: Of jobs.
+        output: Of pods.
+    """
+
+    def __init__(self, store: ObjectStore, events: EventReader, output: ClusterOutput) -> None:
+        self._store = store
+        self._events = events
+        self._output = output
+
+    def __call__(self, trial: Object) -> JobFacts:
+        """Return what is known of the job of a Trial."""
+        kind = Kind.of(trial["spec"].get("runSpec") or {})
+        try:
+            job: dict[str, Any] | None = dict(self._store.get(kind, Key.of(trial)))
+        except KindNotInstalledError:
+            return JobFacts(
+                waiting=f"the cluster serves no {kind.kind} ({kind.api_version})",
+                remedy=f"Install the operator of {kind.kind}; the trial goes on by itself.",
+            )
+        except NotFoundError:
+            job = None
+        except (ForbiddenError, UnavailableError):
+            job = {}  # it may well be there
+        pods = self._pods(trial)
+        if job is not None and not pods and not is_completed(dict(trial)):
+            return self._without_pods(kind, trial, job)
+        return self._with_pods(trial, job, pods)
+
+    def _pods(self, trial: Object) -> Sequence[Object]:
+        with suppress(ForbiddenError, UnavailableError):
+            key = Key.of(trial)
+            return most_telling_first(self._store.list(POD, key.namespace, labels={TRIAL_LABEL: key.name}).items)
+        return ()
+
+    def _without_pods(self, kind: Kind, trial: Object, job: dict[str, Any]) -> JobFacts:
+        """Return why a job has no pod: its own events say who refused it."""
+        key = Key.of(trial)
+        refusals = []
+        with suppress(KatibError):
+            events = self._events.events_of(kind.kind, key.namespace, key.name)
+            refusals = [event for event in events if event.warning and event.reason == "FailedCreate"]
+        if not refusals:
+            return JobFacts(job=job, attempt=attempt_of(job))
+        message = " ".join(refusals[-1].message.split())
+        return JobFacts(
+            job=job,
+            waiting=f"no pod of its job can be created: {message}",
+            remedy=_refusal_remedy(message),
+            attempt=attempt_of(job),
+        )
+
+    def _with_pods(self, trial: Object, job: dict[str, Any] | None, pods: Sequence[Object]) -> JobFacts:
+        troubled = next((pod for pod in pods if facts_of(pod).waiting), None)
+        told = troubled or next(iter(pods), None)
+        ended = _last_end(told, str(trial["spec"].get("primaryContainerName", ""))) if told else {}
+        code = ended.get("exitCode")
+        looped = troubled is not None and _remedy_of(troubled) == _OUTPUT
+        wants_tail = told is not None and (looped or state_of(dict(trial)) in ("Failed", "MetricsUnavailable"))
+        return JobFacts(
+            job=job,
+            waiting=facts_of(troubled).waiting if troubled else "",
+            remedy=_remedy_of(troubled) if troubled else "",
+            attempt=max(attempt_of(job or {}), 1 + _restarts(told)),
+            exit_code=code if isinstance(code, int) else None,
+            signal=_signal_name(ended),
+            out_of_memory=ended.get("reason") == "OOMKilled",
+            log_tail=self._output.tail(trial, told, _LOG_LINES) if told is not None and wants_tail else (),
+        )
+
+
+class ClusterServices:
+    """Tells how the service of a suggestion is doing. Fits `katib.homes.diagnosing.ServiceFactsOf`."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def __call__(self, suggestion: Object) -> Iterator[ServiceFacts]:
+        """Yield what is known of the Deployment that serves a Suggestion; nothing while there is none."""
+        key = Key.of(suggestion)
+        algorithm = (suggestion["spec"].get("algorithm") or {}).get("algorithmName", "")
+        name = object_name(key.name, algorithm)
+        with suppress(NotFoundError, ForbiddenError, UnavailableError):
+            deployment = self._store.get(DEPLOYMENT, Key(key.namespace, name))
+            if is_available(deployment):
+                yield ServiceFacts(algorithm, "ready")
+                return
+            labels = ((deployment["spec"].get("selector") or {}).get("matchLabels")) or {}
+            pods = self._store.list(POD, key.namespace, labels=labels).items if labels else ()
+            trouble = trouble_of(deployment, pods)
+            yield ServiceFacts(
+                algorithm,
+                "failing" if trouble else "starting",
+                attempts=1 + max(map(_restarts, pods), default=0),
+                last_error=trouble,
+                remedy=f"Look at it: kubectl -n {key.namespace} describe deployment {name}, and its pods.",
+            )
+
+
+class Controllers:
+    """Tells whether a controller is at work, as far as the caller may know."""
+
+    def __init__(self, store: ObjectStore, core_namespace: str) -> None:
+        self._store = store
+        self._key = Key(core_namespace, CONTROLLER)
+
+    def are_at_work(self) -> bool:
+        """Return False only when there is a Deployment of the controller and none of its pods is ready."""
+        with suppress(KatibError):
+            status = self._store.get(DEPLOYMENT, self._key).get("status") or {}
+            return bool(status.get("readyReplicas"))
+        return True
+
+
+def _remedy_of(pod: Object) -> str:
+    """Return what to do about a pod that waits; empty when it waits for room."""
+    reasons = (((c.get("state") or {}).get("waiting") or {}).get("reason", "") for c in _statuses(pod))
+    return next((_REMEDIES[reason] for reason in reasons if reason in _REMEDIES), "")
+
+
+def _refusal_remedy(message: str) -> str:
+    if "admission webhook" in message:
+        return "Mend the pod of the template, or the webhook that refuses it, as the message says."
+    if "exceeded quota" in message:
+        return "Wait for running trials to end, ask for a larger quota, or lower resources in the template."
+    if "violates PodSecurity" in message:
+        return "Give the pod of the template the security context that the namespace demands."
+    return "Mend the template as the message says; the job goes on by itself."
+
+
+def _statuses(pod: Object) -> Sequence[Mapping[str, Any]]:
+    status = pod.get("status") or {}
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+
+
+def _last_end(pod: Object, container: str) -> Mapping[str, Any]:
+    """Return how a container ended last; while it has not, how any other but the collector failed."""
+    statuses = [status for status in _statuses(pod) if status.get("name") not in COLLECTORS]
+    for status in sorted(statuses, key=lambda status: status.get("name") != container):
+        for state in ("state", "lastState"):
+            ended: Mapping[str, Any] = (status.get(state) or {}).get("terminated") or {}
+            if ended.get("exitCode"):
+                return ended
+    return {}
+
+
+def _restarts(pod: Object | None) -> int:
+    return max((int(status.get("restartCount") or 0) for status in _statuses(pod or {})), default=0)
+
+
+def _signal_name(ended: Mapping[str, Any]) -> str:
+    """Return the signal that ended a container: as the kubelet says, or as the shell's exit code does."""
+    code = ended.get("exitCode") or 0
+    number = ended.get("signal") or code - _SIGNALED
+    with suppress(ValueError):
+        return signal.Signals(number).name if number in _SIGNALS else ""
+    return ""

@@ -1,0 +1,189 @@
+"""What trials print, read from the log of their pods."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol
+from urllib.parse import quote
+
+from katib.api.names import TRIAL_LABEL
+from katib.cluster.pods import COLLECTORS, POD
+from katib.errors import InvalidError, KatibError, NotFoundError
+from katib.kube import Connection
+from katib.runtime.objects import Key, Object, ObjectStore
+from katib.tuning.reading import is_completed
+
+_SILENCE_SECONDS = 1.0
+_LOOK_SECONDS = 1.0
+_RANKS = {"Running": 0, "Succeeded": 0, "Failed": 1}
+"""Which pod tells most: one that runs or has succeeded, else one that failed, else one that waits."""
+
+
+class LogStream(Protocol):
+    """The log of one container."""
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield what comes, byte for byte, until the end or `close`."""
+
+    def close(self) -> None:
+        """End it, from any thread."""
+
+
+class PodLogs(Protocol):
+    """Opens the logs of containers."""
+
+    def open(self, pod: Key, container: str, *, follow: bool, tail_lines: int | None) -> LogStream:
+        """Open a log.
+
+        Raises:
+            InvalidError: The container has not started.
+            NotFoundError: There is no such pod any more.
+            ForbiddenError: Logs may not be read.
+        """
+
+
+class ServerLogs:
+    """Logs as the API server hands them out: `PodLogs`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def open(self, pod: Key, container: str, *, follow: bool, tail_lines: int | None) -> LogStream:
+        """Open a log."""
+        query = {"container": container, "follow": "true" if follow else "false"}
+        if tail_lines is not None:
+            query["tailLines"] = str(tail_lines)
+        path = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}/log"
+        return self._connection.stream(path, query=query)
+
+
+class ClusterOutput:
+    """Reads what trials print. Fits `katib.homes.ports.TrialOutput`.
+
+    Args:
+        store: Has the pods.
+        logs: Opens their logs.
+    """
+
+    def __init__(self, store: ObjectStore, logs: PodLogs) -> None:
+        self._store = store
+        self._logs = logs
+
+    def read(
+        self, trial: Object, *, follow: Callable[[], bool] | None = None, tail_lines: int | None = None
+    ) -> Iterator[bytes]:
+        """Yield the output of a trial: that of its newest pod, and with `follow` of the pods that come after it."""
+        pods = self._pods(trial)
+        if pods and follow is None:
+            return _read(self._open(pods[0], trial, follow=False, tail_lines=tail_lines))
+        if follow is None or (not pods and not follow()):
+            raise _no_pod(trial)
+        return self._follow(trial, follow, tail_lines)
+
+    def tail(self, trial: Object, pod: Object, lines: int) -> tuple[str, ...]:
+        """Return the last lines of a pod; none when they cannot be read."""
+        with suppress(KatibError):
+            data = b"".join(_read(self._open(pod, trial, follow=False, tail_lines=lines)))
+            return tuple(data.decode(errors="replace").splitlines())
+        return ()
+
+    def _pods(self, trial: Object) -> Sequence[Object]:
+        """Return the primary pods of a trial, the one that tells most first."""
+        key = Key.of(trial)
+        labels = {**(trial["spec"].get("primaryPodLabels") or {}), TRIAL_LABEL: key.name}
+        return most_telling_first(self._store.list(POD, key.namespace, labels=labels).items)
+
+    def _open(self, pod: Object, trial: Object, *, follow: bool, tail_lines: int | None) -> LogStream:
+        key, container = Key.of(pod), output_container(trial, pod)
+        try:
+            return self._logs.open(key, container, follow=follow, tail_lines=tail_lines)
+        except InvalidError as error:
+            cause = error.errors[0].cause
+            raise NotFoundError(f'trial "{Key.of(trial).name}" has no output yet: pod {key.name}: {cause}') from error
+
+    def _follow(self, trial: Object, goes_on: Callable[[], bool], tail_lines: int | None) -> Iterator[bytes]:
+        read: set[str] = set()
+        while True:
+            more = goes_on()  # asked first: what is written before the end is read below
+            fresh = [pod for pod in self._pods(trial) if pod["metadata"]["uid"] not in read]
+            if fresh:
+                with suppress(NotFoundError):  # it has not started, or has gone this moment
+                    stream = self._open(fresh[0], trial, follow=True, tail_lines=tail_lines)
+                    read.add(fresh[0]["metadata"]["uid"])
+                    tail_lines = None  # what later pods print is all new
+                    yield from _follow(stream)
+                    continue
+            if not more:
+                break
+            yield b""
+            time.sleep(_LOOK_SECONDS)
+        if not read:
+            raise _no_pod(trial)
+
+
+def most_telling_first(pods: Sequence[Object]) -> Sequence[Object]:
+    """Return pods by what they tell about their trial: running or succeeded ones first, newer ones before older."""
+    newest = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")), reverse=True)
+    return sorted(newest, key=lambda pod: _RANKS.get((pod.get("status") or {}).get("phase", ""), 2))
+
+
+def output_container(trial: Object, pod: Object) -> str:
+    """Return the container that shows the output: the collector where it took that over, else the primary one."""
+    spec: Mapping[str, object] = trial["spec"]
+    primary = str(spec.get("primaryContainerName", ""))
+    collector = ((trial["spec"].get("metricsCollector") or {}).get("collector") or {}).get("kind") or "StdOut"
+    containers = [*(pod["spec"].get("initContainers") or ()), *(pod["spec"].get("containers") or ())]
+    injected = any(container.get("name") == COLLECTORS[0] for container in containers)
+    return COLLECTORS[0] if collector == "StdOut" and injected else primary
+
+
+def _read(stream: LogStream) -> Iterator[bytes]:
+    try:
+        yield from stream.chunks()
+    finally:
+        stream.close()
+
+
+def _follow(stream: LogStream) -> Iterator[bytes]:
+    """Yield what comes, and an empty chunk every second while nothing does, so that a reader can leave."""
+    chunks: queue.SimpleQueue[bytes | Exception | None] = queue.SimpleQueue()
+    threading.Thread(target=_pump, args=(stream, chunks), name="pod-log", daemon=True).start()
+    try:
+        while True:
+            try:
+                chunk = chunks.get(timeout=_SILENCE_SECONDS)
+            except queue.Empty:
+                chunk = b""
+            if chunk is None:
+                return
+            if isinstance(chunk, Exception):
+                raise chunk
+            yield chunk
+    finally:
+        stream.close()
+
+
+def _pump(stream: LogStream, chunks: queue.SimpleQueue[bytes | Exception | None]) -> None:
+    try:
+        for chunk in stream.chunks():
+            chunks.put(chunk)
+        chunks.put(None)
+    except Exception as error:  # noqa: BLE001 - it is raised where the log is read
+        chunks.put(error)
+
+
+def _no_pod(trial: Object) -> NotFoundError:
+    name = Key.of(trial).name
+    if is_completed(dict(trial)):
+        return NotFoundError(
+            f'trial "{name}" has no pod any more: it went with its job; '
+            "set spec.trialTemplate.retain to true to keep the output of later trials"
+        )
+    return NotFoundError(
+        f'trial "{name}" has no pod yet; `katib why {name}` says what it waits for. '
+        "Pods go with their jobs unless spec.trialTemplate.retain is true"
+    )

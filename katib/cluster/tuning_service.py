@@ -1,0 +1,198 @@
+"""The tuning service of a cluster: the same answers as on one machine, from the objects of an API server.
+
+    user --> ObjectTuningService --> KubernetesStore (objects), pod logs, Kubernetes events
+                     |           --> DB manager (metrics), directly or through the API server
+                     +--> Gate, Diagnostician
+
+Everything is done with the rights of whoever asks.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from katib.api.names import EXPERIMENT_LABEL, TRIAL_LABEL
+from katib.cluster.connect import Cluster, connect
+from katib.cluster.event_reader import ClusterEventReader, server_events
+from katib.cluster.facts import ClusterJobs, ClusterServices, Controllers, cluster_place
+from katib.cluster.logs import ClusterOutput, PodLogs, ServerLogs
+from katib.cluster.metrics_access import MetricsAccess, db_manager_address
+from katib.cluster.pods import POD
+from katib.cluster.port_forward import PortForward
+from katib.cluster.users_catalog import UsersCatalog
+from katib.errors import FieldError, ForbiddenError, KindNotInstalledError, UnavailableError
+from katib.homes.diagnosing import Diagnostician
+from katib.homes.ports import EventReader
+from katib.homes.submission import ConfigMaps, Gate
+from katib.homes.tuning_service import ObjectTuningService
+from katib.observations.ports import ObservationReader
+from katib.runtime.clock import Clock, SystemClock
+from katib.runtime.objects import Key, Kind, ObjectStore
+from katib.stores.kubernetes import KubernetesStore
+from katib.tuning.service import TuningService
+
+_LOOK_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCluster:
+    """A cluster that is ready to be asked.
+
+    Attributes:
+        service: What answers.
+        namespace: Of the context.
+        host: Address of the API server.
+    """
+
+    service: TuningService
+    namespace: str
+    host: str
+
+
+@contextmanager
+def open_cluster(
+    kubeconfig: Path | None = None, context: str | None = None, *, db_manager: str = ""
+) -> Iterator[OpenCluster]:
+    """Open the tuning service of a cluster.
+
+    Args:
+        kubeconfig: As `katib.cluster.connect.connect` takes it.
+        context: As above.
+        db_manager: Address of the DB manager; empty: found by itself.
+
+    Raises:
+        KatibError: As `katib.cluster.connect.connect` does.
+    """
+    clock = SystemClock()
+    cluster = connect(kubeconfig, context)
+    with cluster.connection:
+        store = KubernetesStore(cluster.connection)
+        with _metrics(cluster, store, db_manager, clock) as observations:
+            service = make_tuning_service(
+                store=store,
+                scoped=partial(_scoped, cluster),
+                observations=observations,
+                events=ClusterEventReader(server_events(cluster.connection), store),
+                logs=ServerLogs(cluster.connection),
+                serves=partial(_serves, cluster),
+                clock=clock,
+                namespace=cluster.namespace,
+                core_namespace=cluster.core_namespace,
+            )
+            yield OpenCluster(service, cluster.namespace, cluster.connection.host)
+
+
+def make_tuning_service(
+    *,
+    store: ObjectStore,
+    observations: ObservationReader,
+    events: EventReader,
+    logs: PodLogs,
+    clock: Clock,
+    namespace: str,
+    core_namespace: str,
+    scoped: Callable[[str], ObjectStore] | None = None,
+    serves: Callable[[Kind], bool] = lambda _kind: True,
+) -> TuningService:
+    """Return the tuning service over the objects of a cluster, wherever they are kept.
+
+    Args:
+        store: Objects of all kinds.
+        observations: Metrics.
+        events: Kubernetes events.
+        logs: Logs of pods.
+        clock: Measures timeouts.
+        namespace: Where a document goes that names no namespace.
+        core_namespace: Where Katib's own parts run.
+        scoped: The store as seen through one namespace.
+        serves: Tells whether the cluster has a kind.
+    """
+    output = ClusterOutput(store, logs)
+    catalog = UsersCatalog(store, core_namespace)
+    return ObjectTuningService(
+        store=store,
+        observations=observations,
+        events=events,
+        gate=Gate(catalog, ConfigMaps(store).find, check_object=partial(_check_object, serves), notes_workspace=False),
+        output=output,
+        explainer=Diagnostician(
+            store=store,
+            observations=observations,
+            events=events,
+            clock=clock,
+            jobs=ClusterJobs(store, events, output),
+            services=ClusterServices(store),
+            is_at_work=Controllers(store, core_namespace).are_at_work,
+            place=cluster_place(core_namespace),
+        ),
+        catalog=catalog,
+        clock=clock,
+        namespace=namespace,
+        aftermath=PodsAftermath(store, clock),
+        scoped=scoped,
+    )
+
+
+class PodsAftermath:
+    """Waits for the pods of deleted trials. Fits `katib.homes.ports.Aftermath`."""
+
+    def __init__(self, store: ObjectStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def wait(self, experiment: Key, trials: Sequence[Key], timeout_seconds: float) -> bool:
+        """Wait until no pod of the trials is left; whoever may not see pods does not wait for them."""
+        names = {trial.name for trial in trials}
+        deadline = self._clock.monotonic() + timeout_seconds
+        while names and self._is_any_left(experiment, names):
+            if self._clock.monotonic() > deadline:
+                return False
+            time.sleep(_LOOK_SECONDS)
+        return True
+
+    def forget(self, _experiment: Key, _trials: Sequence[Key]) -> None:
+        """Do nothing: the cluster lets events expire and removes logs with their pods."""
+
+    def _is_any_left(self, experiment: Key, names: set[str]) -> bool:
+        try:
+            pods = self._store.list(POD, experiment.namespace, labels={EXPERIMENT_LABEL: experiment.name}).items
+        except ForbiddenError:
+            return False
+        return any((pod["metadata"].get("labels") or {}).get(TRIAL_LABEL) in names for pod in pods)
+
+
+def _metrics(cluster: Cluster, store: ObjectStore, given: str, clock: Clock) -> MetricsAccess:
+    address = given or db_manager_address(os.environ, cluster.core_namespace)
+    forward = partial(PortForward, cluster.configuration)
+    return MetricsAccess(address, store, cluster.core_namespace, forward, clock)
+
+
+def _scoped(cluster: Cluster, namespace: str) -> ObjectStore:
+    return KubernetesStore(cluster.connection, namespace=namespace)
+
+
+def _serves(cluster: Cluster, kind: Kind) -> bool:
+    try:
+        cluster.connection.discovery.resource(kind.api_version, kind.kind)
+    except KindNotInstalledError:
+        return False
+    except UnavailableError:
+        return True  # nobody says that it does not
+    return True
+
+
+def _check_object(
+    serves: Callable[[Kind], bool], source: Mapping[str, Any], _path: str, _workspace: Path | None
+) -> tuple[list[FieldError], list[str]]:
+    """Tell when the cluster has no such kind of job yet; it may be installed later, so that is no error."""
+    kind = Kind.of(source)
+    if serves(kind):
+        return [], []
+    return [], [f"the cluster serves no {kind.kind} ({kind.api_version}) now; trials wait until it does"]
