@@ -1,0 +1,293 @@
+"""The sidecar as a process of its own, beside wrapped programs run by a real shell, against a real DB manager."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from metrics_collector.container_processes import all_processes, command_line, read_process
+from tests.support.sidecar import Pod, early_stopping, eventually, pod_processes
+
+PATIENT = "trap 'echo loss=0.1; exit 0' TERM; echo loss=0.5; while :; do sleep 0.05; done"
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Iterator[Pod]:
+    with pod_processes(tmp_path) as pod:
+        yield pod
+
+
+# --- following --------------------------------------------------------------------------------------------------------
+
+
+def test_readings_are_stored_while_the_program_runs(pod: Pod) -> None:
+    gate = pod.metrics / "gate"
+    sidecar = pod.sidecar()
+    program = pod.program("sh", "-c", f"echo loss=0.5; while ! [ -e {gate} ]; do sleep 0.05; done; echo loss=0.4")
+
+    eventually(lambda: pod.readings() == ["0.5"])
+    assert program.poll() is None
+    gate.touch()
+
+    assert sidecar.wait(20) == 0
+    assert pod.readings() == ["0.5", "0.4"]
+    assert pod.output(sidecar) == "loss=0.5\nloss=0.4\n"
+    assert pod.news() == ""
+
+
+def test_a_program_that_ended_before_the_sidecar_began_is_read(pod: Pod) -> None:
+    pod.program("echo", "loss=0.3").wait(20)
+
+    sidecar = pod.sidecar()
+
+    assert sidecar.wait(20) == 0
+    assert pod.readings() == ["0.3"]
+
+
+@pytest.mark.parametrize("end", ["exit 9", "kill -9 $$$$", "kill -9 $PPID; kill -9 $$$$"], ids=["fails", "dies", "all"])
+def test_the_sidecar_ends_well_whatever_becomes_of_the_program(pod: Pod, end: str) -> None:
+    program = pod.program("sh", "-c", f"echo loss=0.3; {end}")
+
+    assert program.wait(20) != 0
+    assert pod.sidecar().wait(20) == 0
+    assert pod.readings() == ["0.3"]
+
+
+def test_a_json_file_is_read_and_the_program_keeps_its_output(pod: Pod) -> None:
+    lines = "".join(json.dumps({"loss": 1 / step, "accuracy": str(step)}) + "\n" for step in (1, 2, 4))
+    program = pod.program("sh", "-c", f"printf '%s' '{lines}' >> {pod.file}; echo done", to_file=False)
+
+    sidecar = pod.sidecar("-format", "JSON")
+
+    assert sidecar.wait(20) == 0
+    assert pod.readings() == ["1.0", "0.5", "0.25"]
+    assert pod.readings("accuracy") == ["1", "2", "4"]
+    assert pod.output(program) == "done\n"
+    assert pod.output(sidecar) == lines
+
+
+def test_a_restarted_program_is_followed_until_it_succeeds(pod: Pod) -> None:
+    sidecar = pod.sidecar(KATIB_POD_RESTART_POLICY="OnFailure")
+    assert pod.program("sh", "-c", "echo loss=0.9; exit 1").wait(20) == 1
+    eventually(lambda: pod.readings() == ["0.9"])
+    assert sidecar.poll() is None
+
+    assert pod.program("sh", "-c", "echo loss=0.5").wait(20) == 0
+
+    assert sidecar.wait(20) == 0
+    assert pod.readings() == ["0.9", "0.5"]
+
+
+def test_a_program_that_katib_wrapped_is_followed(pod: Pod) -> None:
+    """Its wrapping leaves no marker while it runs, and none when it fails."""
+    script = f"sleep 1 && echo loss=0.5 1>{pod.file} 2>&1 && echo completed > {pod.metrics}/$$.pid"
+    sidecar = pod.sidecar()
+    program = pod._start(["sh", "-c", script], dict(os.environ))
+
+    assert program.wait(20) == 0
+    assert sidecar.wait(20) == 0
+    assert pod.readings() == ["0.5"]
+
+
+def test_a_directory_that_vanishes_ends_nothing_but_the_readings(pod: Pod) -> None:
+    sidecar = pod.sidecar()
+    program = pod.program("sh", "-c", "echo loss=0.5; while [ -e go ]; do sleep 0.05; done; sleep 1")
+    eventually(lambda: pod.readings() == ["0.5"])
+
+    shutil.rmtree(pod.metrics)
+
+    assert program.wait(20) == 0
+    assert sidecar.wait(20) == 0
+
+
+# --- explaining -------------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_objective_is_explained_and_marked_unavailable(pod: Pod) -> None:
+    pod.program("sh", "-c", "echo accuracy=0.9; echo Loss: 0.3").wait(20)
+
+    assert pod.sidecar().wait(20) == 0
+    assert pod.readings() == ["unavailable"]
+    assert pod.readings("accuracy") == ["0.9"]
+    assert pod.news() == (f'2 lines in {pod.file}, none matched "loss" ("accuracy" read 1 time); nearest: "Loss: 0.3"')
+
+
+def test_a_file_that_was_never_written_is_explained(pod: Pod) -> None:
+    pod.program("true", to_file=False).wait(20)
+
+    assert pod.sidecar().wait(20) == 0
+    assert pod.readings() == ["unavailable"]
+    assert pod.news() == f'no output in {pod.file}; looked for "loss"'
+
+
+def test_a_failed_program_is_explained_but_not_marked(pod: Pod) -> None:
+    pod.program("sh", "-c", "echo oops; exit 1").wait(20)
+
+    assert pod.sidecar().wait(20) == 0
+    assert pod.readings() == []
+    assert "oops" in pod.news()
+
+
+def test_a_wrong_command_line_is_explained(pod: Pod) -> None:
+    sidecar = pod.sidecar("-stop-rule", "loss;1", "-what", "x")
+
+    assert sidecar.wait(20) == 2
+    assert "-stop-rule: 'loss;1' is no rule" in pod.news()
+    assert "-what: no such flag" in pod.news()
+
+
+# --- the database -----------------------------------------------------------------------------------------------------
+
+
+def test_readings_wait_for_a_database_that_is_away(pod: Pod) -> None:
+    pod.database_goes()
+    pod.program("sh", "-c", "echo loss=0.5; echo loss=0.4").wait(20)
+    sidecar = pod.sidecar()
+    eventually(lambda: "loss=0.4" in pod._outputs[sidecar].decode())
+    assert sidecar.poll() is None
+
+    pod.database_comes_back()
+
+    assert sidecar.wait(20) == 0
+    assert pod.readings() == ["0.5", "0.4"]
+
+
+def test_the_sidecar_gives_up_with_the_reason_long_after_the_program(pod: Pod) -> None:
+    pod.database_goes()
+    pod.program("echo", "loss=0.5").wait(20)
+
+    sidecar = pod.sidecar(KATIB_GIVE_UP_SECONDS="1")
+
+    assert sidecar.wait(20) == 1
+    assert "1 readings could not be stored: DB manager" in pod.news()
+
+
+# --- SIGTERM ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_last_words_of_a_program_that_is_told_to_end_are_stored(pod: Pod) -> None:
+    program = pod.program("bash", "-c", PATIENT)
+    sidecar = pod.sidecar()
+    eventually(lambda: pod.readings() == ["0.5"])
+
+    sidecar.send_signal(signal.SIGTERM)
+    program.send_signal(signal.SIGTERM)
+
+    assert sidecar.wait(20) == 0
+    assert pod.readings() == ["0.5", "0.1"]
+
+
+def test_sigterm_is_heeded_while_the_program_goes_on(pod: Pod) -> None:
+    program = pod.program("sh", "-c", "echo loss=0.5; sleep 60")
+    sidecar = pod.sidecar(KATIB_POD_GRACE_SECONDS="2")
+    eventually(lambda: pod.readings() == ["0.5"])
+
+    sidecar.send_signal(signal.SIGTERM)
+
+    assert sidecar.wait(5) == 0
+    assert program.poll() is None
+
+
+def test_a_native_sidecar_stays_until_it_is_told_to_end(pod: Pod) -> None:
+    pod.program("echo", "loss=0.5").wait(20)
+    sidecar = pod.sidecar(KATIB_NATIVE_SIDECAR="true")
+    eventually(lambda: pod.readings() == ["0.5"])
+    with pytest.raises(subprocess.TimeoutExpired):
+        sidecar.wait(1)
+
+    sidecar.send_signal(signal.SIGTERM)
+
+    assert sidecar.wait(5) == 0
+    assert pod.readings() == ["0.5"]
+
+
+def test_a_native_sidecar_that_is_told_to_end_at_once_reads_all_the_same(pod: Pod) -> None:
+    pod.program("echo", "loss=0.5").wait(20)
+    sidecar = pod.sidecar(KATIB_NATIVE_SIDECAR="true")
+    handler = f"/proc/{sidecar.pid}/status"
+    eventually(lambda: _catches(Path(handler), signal.SIGTERM))
+
+    sidecar.send_signal(signal.SIGTERM)
+
+    assert sidecar.wait(10) == 0
+    assert pod.readings() == ["0.5"]
+
+
+def _catches(status: Path, number: signal.Signals) -> bool:
+    mask = next(line.split()[1] for line in status.read_text().splitlines() if line.startswith("SigCgt"))
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
+# --- early stopping ---------------------------------------------------------------------------------------------------
+
+RULE = ("-stop-rule", "loss;1;greater;2")
+CLIMB = "echo loss=0.5; sleep 0.3; echo loss=2; sleep 0.3; echo loss=3; sleep 60"
+MAXIMIZE = ("-o-type", "", "-m", "accuracy;loss")
+
+
+def test_a_program_that_meets_the_rules_is_stopped_and_the_service_told(pod: Pod) -> None:
+    with early_stopping() as (service, address):
+        service.refusals = 2
+        program = pod.program("sh", "-c", CLIMB, may_stop=True)
+        sidecar = pod.sidecar(*MAXIMIZE, *RULE, "-s-earlystop", address)
+
+        assert program.wait(20) == 0
+        assert "Training Container was Early Stopped" in pod.output(program)
+        assert sidecar.wait(20) == 0
+        assert service.stopped == ["tune-abc"]
+        assert pod.readings() == ["0.5", "2"]
+        assert (pod.metrics / f"{program.pid}.pid").read_text() == "completed\n"
+        assert pod.output(sidecar).startswith("loss=0.5\nloss=2\n")
+
+
+def test_all_processes_of_the_program_are_ended_also_those_that_will_not(pod: Pod) -> None:
+    with early_stopping() as (service, address):
+        stubborn = (
+            "import signal, subprocess, sys, time; signal.signal(15, signal.SIG_IGN);"
+            "subprocess.Popen([sys.executable, '-c', 'import signal, time; signal.signal(15, signal.SIG_IGN);"
+            "time.sleep(60)', 'tree-of-' + sys.argv[1]]);"
+            "print('loss=2', flush=True); time.sleep(0.2); print('loss=3', flush=True); time.sleep(60)"
+        )
+        program = pod.program(sys.executable, "-c", stubborn, str(pod.metrics), may_stop=True)
+        sidecar = pod.sidecar(*MAXIMIZE, *RULE, "-s-earlystop", address, KATIB_POD_GRACE_SECONDS="1")
+
+        assert program.wait(20) == 0
+        assert sidecar.wait(20) == 0
+        assert service.stopped == ["tune-abc"]
+        left = [pid for pid in all_processes() if f"tree-of-{pod.metrics}".encode() in command_line(pid)]
+        assert left == []
+
+
+def test_a_trial_without_early_stopping_service_for_now_keeps_asking(pod: Pod) -> None:
+    with early_stopping() as (_, address):
+        pass
+    program = pod.program("sh", "-c", CLIMB, may_stop=True)
+    sidecar = pod.sidecar(*MAXIMIZE, *RULE, "-s-earlystop", address, KATIB_GIVE_UP_SECONDS="1")
+
+    assert program.wait(20) == 0
+    assert sidecar.wait(20) == 0
+    assert "trying again to tell" in pod.output(sidecar)
+    assert pod.readings() == ["0.5", "2"]
+
+
+# --- costs ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_sidecar_at_work_is_small_and_idle(pod: Pod) -> None:
+    pod.program("sh", "-c", "for i in 1 2 3; do echo loss=0.$i; done; exec sleep 60")
+    sidecar = pod.sidecar()
+    eventually(lambda: pod.readings() == ["0.1", "0.2", "0.3"])
+
+    status = Path(f"/proc/{sidecar.pid}/status").read_text()
+    resident_kilobytes = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+
+    assert read_process(sidecar.pid) is not None
+    assert resident_kilobytes < 60 * 1024

@@ -1,0 +1,149 @@
+"""What a pod runs, as processes of this machine: a wrapped program and the sidecar, with the services they talk to."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from katib.injection.command import wrapped
+from katib.injection.paths import MetricsPath
+from katib.observations import SqlObservationLog
+from katib.rpc._generated import api_pb2 as pb
+from katib.rpc._generated.api_pb2_grpc import EarlyStoppingServicer, add_EarlyStoppingServicer_to_server
+from katib.rpc.db_manager import DbManagerServer, serve_db_manager
+from tests.support.observations import sql_log
+from tests.support.pods import expanded
+
+TRIAL = "tune-abc"
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Wait until something holds; fail when it does not in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "in vain"
+        time.sleep(0.02)
+
+
+class EarlyStopping(EarlyStoppingServicer):
+    """Notes which trials were stopped; refuses as often as told."""
+
+    def __init__(self) -> None:
+        self.stopped: list[str] = []
+        self.refusals = 0
+
+    def SetTrialStatus(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802 - the wire's name
+        if self.refusals:
+            self.refusals -= 1
+            context.abort(grpc.StatusCode.UNAVAILABLE, "not now")
+        self.stopped.append(request.trial_name)
+        return pb.SetTrialStatusReply()
+
+
+@contextmanager
+def early_stopping() -> Iterator[tuple[EarlyStopping, str]]:
+    """Serve early stopping; yields the service and its address."""
+    service = EarlyStopping()
+    server = grpc.server(ThreadPoolExecutor(2))
+    add_EarlyStoppingServicer_to_server(service, server)  # type: ignore[no-untyped-call]  # generated
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    try:
+        yield service, f"127.0.0.1:{port}"
+    finally:
+        server.stop(0).wait()
+
+
+class Pod:
+    """Starts the containers of one pod in a directory and ends them at the end."""
+
+    def __init__(self, directory: Path, log: SqlObservationLog) -> None:
+        self.metrics = directory / "metrics"
+        self.metrics.mkdir(exist_ok=True)
+        self.file = self.metrics / "metrics.log"
+        self.log = log
+        self.server: DbManagerServer = serve_db_manager(log, "127.0.0.1:0")
+        self.address = self.server.address
+        self.termination_log = directory / "termination-log"
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._outputs: dict[subprocess.Popen[bytes], bytes] = {}
+        self._readers: dict[subprocess.Popen[bytes], threading.Thread] = {}
+
+    def program(self, *command: str, to_file: bool = True, may_stop: bool = False) -> subprocess.Popen[bytes]:
+        """Start a program as the injected container does."""
+        path = MetricsPath(str(self.file), str(self.metrics))
+        words, arguments = wrapped(command, path, to_file=to_file, may_stop=may_stop)
+        return self._start([expanded(word, {}) for word in [*words, *arguments]], dict(os.environ))
+
+    def sidecar(self, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Start the collector; flags given here come last and win."""
+        command = [sys.executable, "-m", "metrics_collector", "-t", TRIAL, "-m", "loss;accuracy", "-o-type", "minimize"]
+        command += ["-s-db", self.address, "-path", str(self.file), "-format", "TEXT", "-w", "false", *arguments]
+        variables = {"KATIB_TERMINATION_LOG": str(self.termination_log), "KATIB_POD_RESTART_POLICY": "Never"}
+        return self._start(command, {**os.environ, **variables, **environment})
+
+    def readings(self, metric: str = "loss") -> list[str]:
+        """Return what the log holds of one metric."""
+        return [entry.value for entry in self.log.read(TRIAL, metric_name=metric)[0]]
+
+    def news(self) -> str:
+        """Return what was left for Kubernetes."""
+        return self.termination_log.read_text() if self.termination_log.exists() else ""
+
+    def output(self, process: subprocess.Popen[bytes]) -> str:
+        """Return what an ended container printed."""
+        self._readers[process].join(10)
+        return self._outputs[process].decode()
+
+    def database_goes(self) -> None:
+        """Stop the DB manager."""
+        self.server.stop(0)
+
+    def database_comes_back(self) -> None:
+        """Serve the log again at its old address."""
+        self.server = serve_db_manager(self.log, self.address)
+
+    def close(self) -> None:
+        """End everything."""
+        for process in self._processes:
+            process.kill()
+            process.wait()
+        for reader in self._readers.values():
+            reader.join(10)
+        self.server.stop(0)
+
+    def _start(self, command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment)
+        self._processes.append(process)
+        self._outputs[process] = b""
+        reader = threading.Thread(target=self._drain, args=(process,), daemon=True)
+        self._readers[process] = reader
+        reader.start()
+        return process
+
+    def _drain(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        with process.stdout as stream:
+            while chunk := os.read(stream.fileno(), 1 << 16):
+                self._outputs[process] += chunk
+
+
+@contextmanager
+def pod_processes(directory: Path) -> Iterator[Pod]:
+    """Make a pod whose DB manager serves a SQLite log."""
+    with sql_log(directory) as log:
+        pod = Pod(directory, log)
+        try:
+            yield pod
+        finally:
+            pod.close()
