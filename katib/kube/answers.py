@@ -26,6 +26,7 @@ from katib.errors import (
 from katib.kube.requests import RequestInfo
 
 _RBAC_DENIAL = re.compile(r"\bcannot \w+ (resource|path)\b")
+_OTHER_UID = re.compile(r"UID in (the )?precondition")
 _TERMINATING = "NamespaceTerminating"
 _LONGEST_MESSAGE = 2_000
 
@@ -82,7 +83,7 @@ def _not_found(answer: dict[str, Any], message: str, request: RequestInfo) -> Ka
 def _conflict(answer: dict[str, Any], message: str, request: RequestInfo) -> KatibError:
     if answer.get("reason") == "AlreadyExists":
         return AlreadyExistsError(f"{request.subject}: exists; delete it or choose another name")
-    if "UID in precondition" in message:
+    if _OTHER_UID.search(message):
         return NotThisObjectError(f"{request.subject}: another object has its name, {message}; read the new one")
     return ConflictError(f"{request.subject}: {message}; read it again")
 
@@ -113,7 +114,7 @@ def _invalid(answer: dict[str, Any], message: str, request: RequestInfo) -> Kati
     causes = [cause for cause in _causes(answer) if cause.get("message")]
     if not causes:
         return InvalidError([FieldError(request.subject, message, "change it accordingly", _origin(answer))])
-    return InvalidError(
+    errors = (
         FieldError(
             cause.get("field") or request.subject,
             _one_line(cause["message"]),
@@ -122,6 +123,7 @@ def _invalid(answer: dict[str, Any], message: str, request: RequestInfo) -> Kati
         )
         for cause in causes
     )
+    return InvalidError(dict.fromkeys(errors))  # the server may say the same thing twice
 
 
 _MEANINGS = {
