@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
 
@@ -36,6 +36,8 @@ class Review:
         user: Name of the user who asks.
         dry_run: Whether nothing will be stored, so that nothing else may be changed either.
         resource: Plural name of the kind.
+        kind: Name of the kind.
+        group: API group of the kind.
         subresource: Such as `status`; empty for the object itself.
         api_version: Of the review, to be answered in.
     """
@@ -50,6 +52,8 @@ class Review:
     dry_run: bool = False
     resource: str = ""
     subresource: str = ""
+    kind: str = ""
+    group: str = ""
     api_version: str = f"{GROUP}/v1"
 
 
@@ -61,7 +65,8 @@ class Verdict:
         allowed: Whether the request may go on.
         message: Why not, as shown to the user; may have several lines.
         code: HTTP status of the refusal.
-        reason: Kubernetes' word for it, such as `Forbidden`; empty for the one that goes with the code.
+        reason: Kubernetes' word for it, such as `Invalid`; empty for none.
+        errors: What is wrong with single fields, which clients show one by one.
         patched: What the object is to become; None leaves it as it is.
         warnings: Lines shown to the user beside the outcome.
     """
@@ -70,6 +75,7 @@ class Verdict:
     message: str = ""
     code: int = 0
     reason: str = ""
+    errors: tuple[FieldError, ...] = ()
     patched: Mapping[str, Any] | None = None
     warnings: tuple[str, ...] = ()
 
@@ -83,7 +89,8 @@ ALLOWED = Verdict(allowed=True)
 def refused(error: KatibError) -> Verdict:
     """Return the verdict that shows an error to the user."""
     code = code_of(error)
-    return Verdict(allowed=False, message=str(error), code=code.http_status, reason=code.reason)
+    fields = error.errors if isinstance(error, InvalidError) else ()
+    return Verdict(allowed=False, message=str(error), code=code.http_status, reason=code.reason, errors=fields)
 
 
 def decode_review(body: bytes) -> Review:
@@ -113,6 +120,8 @@ def decode_review(body: bytes) -> Review:
         dry_run=request.get("dryRun") is True,
         resource=_text(_mapping(request, "resource"), "resource"),
         subresource=_text(request, "subResource"),
+        kind=_text(_mapping(request, "kind"), "kind"),
+        group=_text(_mapping(request, "kind"), "group"),
         api_version=version,
     )
 
@@ -121,15 +130,30 @@ def encode_answer(review: Review, verdict: Verdict) -> bytes:
     """Return the body of the answer."""
     response: dict[str, Any] = {"uid": review.uid, "allowed": verdict.allowed}
     if not verdict.allowed:
-        code = verdict.code or HTTPStatus.FORBIDDEN
-        status = {"status": "Failure", "code": int(code), "message": verdict.message, "reason": verdict.reason}
-        response["status"] = {name: value for name, value in status.items() if value}
+        response["status"] = _status(review, verdict)
     elif verdict.patched is not None and (patch := diff(review.object, verdict.patched)):
         response["patchType"] = "JSONPatch"
         response["patch"] = base64.b64encode(json.dumps(patch).encode()).decode()
     if verdict.warnings and review.api_version == f"{GROUP}/v1":
         response["warnings"] = [_warning(text) for text in verdict.warnings]
     return json.dumps({"apiVersion": review.api_version, "kind": "AdmissionReview", "response": response}).encode()
+
+
+def _status(review: Review, verdict: Verdict) -> dict[str, Any]:
+    """Return a refusal as Kubernetes' own validation words it, so that kubectl lists the fields below each other."""
+    causes = [
+        {"reason": error.origin, "field": error.path, "message": str(replace(error, path="")).removeprefix(": ")}
+        for error in verdict.errors
+    ]
+    details = {"group": review.group, "kind": review.kind, "name": review.name, "causes": causes}
+    status = {
+        "status": "Failure",
+        "code": int(verdict.code or HTTPStatus.FORBIDDEN),
+        "reason": verdict.reason,
+        "message": verdict.message,
+        "details": details if causes else None,
+    }
+    return {name: value for name, value in status.items() if value}
 
 
 def _warning(text: str) -> str:

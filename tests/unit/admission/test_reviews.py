@@ -17,6 +17,7 @@ REQUEST = {
     "object": {"spec": {"a": 1}},
     "oldObject": {"spec": {"a": 0}},
     "userInfo": {"username": "jane"},
+    "kind": {"group": "kubeflow.org", "version": "v1beta1", "kind": "Experiment"},
     "resource": {"group": "kubeflow.org", "version": "v1beta1", "resource": "experiments"},
     "subResource": "status",
     "dryRun": True,
@@ -50,6 +51,8 @@ def test_a_review_is_read_whole() -> None:
         dry_run=True,
         resource="experiments",
         subresource="status",
+        kind="Experiment",
+        group="kubeflow.org",
     )
 
 
@@ -115,6 +118,15 @@ def test_a_refusal_carries_all_errors_and_the_code_of_their_class() -> None:
         "code": 422,
         "reason": "Invalid",
         "message": "a: it is 1; make it 2\nb: it is 3; make it 4",
+        "details": {
+            "group": "kubeflow.org",
+            "kind": "Experiment",
+            "name": "demo",
+            "causes": [
+                {"reason": "x", "field": "a", "message": "it is 1; make it 2"},
+                {"reason": "y", "field": "b", "message": "it is 3; make it 4"},
+            ],
+        },
     }
     assert refused(UnavailableError("gone")).code == 503
 
