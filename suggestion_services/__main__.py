@@ -1,8 +1,13 @@
 """`python -m suggestion_services`."""
 
+import os
+import signal
 import sys
 
-from suggestion_services.base.server import main
+# The first process of a container is deaf to signals without a handler, and what follows takes a moment to import.
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+
+from suggestion_services.base.server import main  # noqa: E402
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -15,6 +15,7 @@ from katib.rpc._generated import api_pb2_grpc
 from katib.rpc.db_manager_client import DbManagerClient
 from suggestion_services.base.servicer import answered
 from suggestion_services.medianstop.rule import MedianRule
+from suggestion_services.medianstop.trial_status import TrialStatuses, in_cluster
 
 _MAX_SESSIONS = 64  # far more than one machine tunes at once; bounds the memory of a service that lives for months
 _READERS = 4  # logs read at once after a restart, when all are due
@@ -52,9 +53,13 @@ class MedianStop(api_pb2_grpc.EarlyStoppingServicer):
     Which trials count: those that SUCCEEDED. Failed trials have no curve to learn from. Early stopped ones have one,
     but they were stopped for being worse than the median: they stay out, as in Katib and in the paper's wording
     (completed trials). So the bar rises a little as the search goes on.
+
+    Args:
+        statuses: Changes the status of trials; by default those of the namespace of this pod, where it runs in one.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, statuses: TrialStatuses | None = None) -> None:
+        self._statuses = statuses or in_cluster()
         self._lock = threading.Lock()
         self._sessions: OrderedDict[tuple[str, str, str, int], _Session] = OrderedDict()
         self._logs: dict[str, DbManagerClient] = {}
@@ -87,15 +92,15 @@ class MedianStop(api_pb2_grpc.EarlyStoppingServicer):
     def SetTrialStatus(  # noqa: N802  # the wire's name
         self, request: pb.SetTrialStatusRequest, context: grpc.ServicerContext
     ) -> pb.SetTrialStatusReply:
-        """Take note, and do nothing.
+        """Write into a Trial that it was stopped early.
 
-        Katib's service writes the condition EarlyStopped into the Trial object here. This one reaches no object store.
-        Where our controllers run, that is no loss: the collector's verdict ends the job and the trial controller sets
-        the condition. Under Katib's own controllers, which wait for the service to do it, a trial stopped by rules of
-        this service would end as Succeeded or Failed, however its process ended.
+        In a cluster the sidecar asks for this, and the controllers wait for it. On one machine there is nothing to do:
+        the collector's verdict ends the job, and the trial controller sets the condition.
         """
-        del request, context
-        return pb.SetTrialStatusReply()
+        with answered(context):
+            if self._statuses is not None:
+                self._statuses.stop(request.trial_name)
+            return pb.SetTrialStatusReply()
 
     def _session(self, key: tuple[str, str, str, int]) -> _Session:
         with self._lock:
