@@ -53,7 +53,7 @@ proto: ## Generate the gRPC stubs anew from proto/
 	@$(VENV)-proto/bin/python tools/generate_stubs.py
 
 crds: $(STAMP) ## Generate the custom resource definitions anew from the models
-	@$(BIN)/python tools/generate_crds.py
+	@$(BIN)/python -m tools.generate_crds
 
 schema: $(STAMP) ## Generate the schema of a Job anew from the kubernetes package
 	@$(BIN)/python tools/generate_job_schema.py

@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from katib.api.types import GROUP, VERSION, Experiment, Resource, Suggestion, Trial
+from tools.crd_fields import DESCRIPTIONS, SCALARS
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "manifests" / "components" / "crds"
@@ -94,7 +95,10 @@ def definition(model: type[Resource], columns: list[Json]) -> Json:
 
 def _root(model: type[Resource]) -> Json:
     schema = model.model_json_schema(mode="validation")
-    fields = {name: structural(schema["properties"][name], schema["$defs"]) for name in ("spec", "status")}
+    definitions = schema["$defs"]
+    fields = {
+        name: _field(model.__name__, name, schema["properties"][name], definitions) for name in ("spec", "status")
+    }
     own = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
     return {"type": "object", "description": schema["description"], "properties": own | fields}
 
@@ -102,16 +106,17 @@ def _root(model: type[Resource]) -> Json:
 def structural(schema: Json, definitions: Json) -> Json:
     """Return a schema without references and unions."""
     if "$ref" in schema:
-        target = definitions[schema["$ref"].removeprefix("#/$defs/")]
-        return structural({**target, **{k: v for k, v in schema.items() if k == "description"}}, definitions)
+        name = schema["$ref"].removeprefix("#/$defs/")
+        return structural({**definitions[name], "title": name}, definitions)
     if "anyOf" in schema:  # a field that may be null
         (one,) = [option for option in schema["anyOf"] if option != {"type": "null"}]
-        return structural(one, definitions) | {"nullable": True}
+        return _nullable(structural(one, definitions))
     found = {key: schema[key] for key in _KEPT if key in schema}
     if "exclusiveMaximum" in schema:  # whole numbers of 32 bits
         found = {"type": "integer", "format": "int32"}
     if "properties" in found:
-        found["properties"] = {k: structural(v, definitions) for k, v in found["properties"].items()}
+        title = schema["title"]
+        found["properties"] = {name: _field(title, name, v, definitions) for name, v in found["properties"].items()}
     if "items" in found:
         found["items"] = structural(found["items"], definitions)
     further = found.get("additionalProperties")
@@ -121,6 +126,20 @@ def structural(schema: Json, definitions: Json) -> Json:
     elif isinstance(further, dict):
         found["additionalProperties"] = structural(further, definitions)
     return found
+
+
+def _nullable(schema: Json) -> Json:
+    """Let a value be null, but no block of fields: older clusters then explain none of its fields."""
+    return schema if "properties" in schema else schema | {"nullable": True}
+
+
+def _field(model: str, name: str, schema: Json, definitions: Json) -> Json:
+    key = f"{model}.{name}"
+    found = structural(schema, definitions)
+    if key in SCALARS:
+        scalar = {"x-kubernetes-preserve-unknown-fields": True}
+        found = found | {"items": scalar} if "items" in found else scalar
+    return {"description": DESCRIPTIONS[key]} | {k: v for k, v in found.items() if k != "description"}
 
 
 if __name__ == "__main__":

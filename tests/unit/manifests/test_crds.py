@@ -21,7 +21,7 @@ def load(plural: str) -> dict[str, Any]:
 
 def test_the_definitions_fit_the_models() -> None:
     done = subprocess.run(
-        [sys.executable, "tools/generate_crds.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "tools.generate_crds", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
     )
 
     assert (done.returncode, done.stdout) == (0, "")
