@@ -31,7 +31,7 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "validate": _Entry("katib.cli.validate", "Check experiment files and store nothing."),
         "algorithms": _Entry("katib.cli.algorithms", "List the algorithms and their settings."),
     },
-    "Experiments of a server, or of a data directory": {
+    "Experiments of a server, a data directory or a cluster": {
         "apply": _Entry("katib.cli.apply", "Submit experiments, or resume or update them."),
         "get": _Entry("katib.cli.get", "List experiments, trials or suggestions, or show one."),
         "describe": _Entry("katib.cli.describe", "Show an experiment or a trial in detail."),
@@ -41,6 +41,10 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "metrics": _Entry("katib.cli.metrics", "Show the metrics that a trial reported."),
         "logs": _Entry("katib.cli.logs", "Print the output of a trial."),
         "delete": _Entry("katib.cli.delete", "Delete experiments with everything that belongs to them."),
+    },
+    "On Kubernetes": {
+        "controller": _Entry("katib.cli.controller", "Run the controller of a cluster."),
+        "db-manager": _Entry("katib.cli.db_manager", "Serve the metrics that trials report from a database."),
     },
     "Other": {
         "completion": _Entry("katib.cli.completion", "Print a script that completes commands in your shell."),

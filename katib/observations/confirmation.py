@@ -90,7 +90,7 @@ def _took_effect(connection: Connection, receipt: Receipt, trial_names: Sequence
     if receipt.dialect == "postgresql":
         status = connection.execute(_STATUS, {"number": receipt.number}).scalar()
         if status == "in progress":
-            raise UnavailableError("the report is still being committed; it is tried again")
+            raise UnavailableError("the report is still being committed; try again")
         return bool(status == "committed")
     # The lock makes the answer wait for a transaction that is not yet undone or committed.
     row = select(table.c.id).where(table.c.id == receipt.number, table.c.trial_name.in_(trial_names))

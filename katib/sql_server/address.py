@@ -140,6 +140,7 @@ def _url_errors(url: URL) -> Iterator[FieldError]:
     if url.get_backend_name() not in DIALECTS:
         cause = f'"{url.get_backend_name()}" is no kind of database that is known'
         yield FieldError("--url", cause, _FORM, "database-url")
+        return
     for part, value in (("host", url.host), ("user", url.username), ("database", url.database)):
         if not value:
             yield FieldError("--url", f"names no {part}", _FORM, "database-url")

@@ -26,13 +26,13 @@ class _Answer(NamedTuple):
     broken: bool = False
 
 
-_AWAY = _Answer(UnavailableError, "check that the server runs and can be reached; it is tried again", broken=True)
+_AWAY = _Answer(UnavailableError, "check that the server runs and can be reached", broken=True)
 _LOGIN = _Answer(UnavailableError, "check user and password")
 _DATABASE = _Answer(UnavailableError, "create the database, or name another")
-_CROWDED = _Answer(UnavailableError, "raise max_connections of the server or close other sessions; it is tried again")
-_LOCKED = _Answer(UnavailableError, "another session holds a lock; it is tried again")
-_FULL = _Answer(UnavailableError, "free some space on the server's disk; it is tried again")
-_MEMORY = _Answer(UnavailableError, "the server needs more memory; it is tried again")
+_CROWDED = _Answer(UnavailableError, "raise max_connections of the server or close other sessions")
+_LOCKED = _Answer(UnavailableError, "try again, or end the session that holds the lock")
+_FULL = _Answer(UnavailableError, "free some space on the server's disk")
+_MEMORY = _Answer(UnavailableError, "give the server more memory")
 _READ_ONLY = _Answer(UnavailableError, "connect to the primary, not to a replica", broken=True)
 _TABLE = _Answer(UnavailableError, "restart the DB manager, which makes the table")
 _LAYOUT = _Answer(TerminalError, "the table is not laid out as Katib's; rename it or use another database")

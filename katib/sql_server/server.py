@@ -177,7 +177,7 @@ class SqlServer:
         name = f"katib/{purpose}/{zlib.crc32(self.address.database.encode()):x}"
         taken = connection.execute(text("SELECT GET_LOCK(:name, :wait)"), {"name": name, "wait": _LAYOUT.lock_seconds})
         if taken.scalar() != 1:
-            raise UnavailableError(f"{self.address}: another process changes the tables; it is tried again")
+            raise UnavailableError(f"{self.address}: another process changes the tables; wait for it")
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -186,7 +186,7 @@ class SqlServer:
         except DBAPIError as error:
             raise translated(error.orig or error, str(self.address)) from error
         except PoolTimeoutError as error:
-            raise UnavailableError(f"{self.address}: all connections are in use; it is tried again") from error
+            raise UnavailableError(f"{self.address}: all connections are in use; try again") from error
         except SQLAlchemyError as error:
             raise InternalError(f"{self.address}: {' '.join(str(error).split())}") from error
         except (self._driver_error, OSError, UnicodeError) as error:
