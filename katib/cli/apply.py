@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from katib.cli import failures, options
@@ -26,11 +24,7 @@ def command(
     files: tuple[str, ...],
     more_files: tuple[str, ...],
     form: str | None,
-    server: str | None,
-    token: str | None,
-    data_dir: Path | None,
-    namespace: str | None,
-    verbose: int,
+    target: options.Target,
 ) -> int:
     """Submit experiments to a server.
 
@@ -43,7 +37,7 @@ def command(
     if not paths:
         raise click.UsageError("which file?", click.get_current_context())
     code = 0
-    with connect(server=server, token=token, data_dir=data_dir, verbose=verbose, read_only=False) as service:
+    with connect(target, read_only=False) as (service, namespace):
         for path in paths:
             try:
                 text, source = options.read_file(path)

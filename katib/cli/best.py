@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from katib.cli import options
@@ -24,17 +22,13 @@ from katib.tuning.reading import Json, assignments_of, metric_value, name_of, ob
 def command(
     name: str,
     form: str | None,
-    server: str | None,
-    token: str | None,
-    data_dir: Path | None,
-    namespace: str | None,
-    verbose: int,
+    target: options.Target,
 ) -> int:
     """Show the best trial of an experiment so far: its metrics and its parameters."""
     from katib.cli.connection import connect
 
-    with connect(server=server, token=token, data_dir=data_dir, verbose=verbose, read_only=True) as service:
-        best = service.best(namespace or options.DEFAULT_NAMESPACE, name)
+    with connect(target, read_only=True) as (service, namespace):
+        best = service.best(namespace, name)
     if best is None:
         click.echo(f"error: no trial of {name} has a usable objective value yet; `katib why {name}` says why", err=True)
         return 1

@@ -1,39 +1,84 @@
-"""Finding the service that a command asks: a server, or the data directory in this process."""
+"""Finding the service that a command asks: a server, the data directory in this process, or a cluster."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 import click
 
-from katib.cli.options import DEFAULT_SERVER, default_data_dir
+from katib.cli.options import DEFAULT_NAMESPACE, DEFAULT_SERVER, Cluster, Target, default_data_dir
 from katib.errors import FieldError, InvalidError, UnavailableError
 from katib.tuning.service import TuningService
+
+if TYPE_CHECKING:
+    from katib.cluster.tuning_service import OpenCluster
 
 _PROBE_SECONDS = 1.0
 
 
+class Connected(NamedTuple):
+    """An open service, and the namespace that is meant when a command names none."""
+
+    service: TuningService
+    namespace: str
+
+
 @contextmanager
-def connect(
-    *, server: str | None, token: str | None, data_dir: Path | None, verbose: int, read_only: bool
-) -> Iterator[TuningService]:
+def connect(target: Target, *, read_only: bool) -> Iterator[Connected]:
     """Open the service that the options name.
 
-    A server that was named is asked and nothing else. Without one, a data directory that was named is opened; without
-    either, the default server is asked, and when none runs, a command that only reads opens the default data directory.
+    A cluster or a server that was named is asked and nothing else. Without one, a data directory that was named is
+    opened; without any, the default server is asked, and when none runs, a command that only reads opens the default
+    data directory.
 
     Raises:
-        InvalidError: The URL is none.
+        InvalidError: The URL is none, the cluster is unknown, or what is needed to speak to it is not installed.
         UnavailableError: There is nobody to ask.
     """
+    if target.cluster:
+        with open_cluster(target.cluster) as opened:
+            yield Connected(opened.service, target.namespace or opened.namespace)
+        return
+    with _open_service(target, read_only=read_only) as service:
+        yield Connected(service, target.namespace or DEFAULT_NAMESPACE)
+
+
+def open_cluster(cluster: Cluster) -> AbstractContextManager[OpenCluster]:
+    """Return the tuning service of a cluster, to be entered; the packages for it are imported here and not before.
+
+    Raises:
+        InvalidError: They are not installed.
+    """
+    try:
+        from katib.cluster.tuning_service import open_cluster as open_
+    except ModuleNotFoundError as error:
+        if (error.name or "katib").partition(".")[0] in ("katib", "metrics_collector", "suggestion_services"):
+            raise
+        raise InvalidError(
+            [
+                FieldError(
+                    "--context",
+                    f"speaking to a cluster needs the package {error.name}, which is not installed",
+                    "pip install 'katib[cluster]'",
+                    "extra-missing",
+                )
+            ]
+        ) from error
+    return open_(cluster.kubeconfig, cluster.context, db_manager=cluster.db_manager)
+
+
+@contextmanager
+def _open_service(target: Target, *, read_only: bool) -> Iterator[TuningService]:
+    server, data_dir = target.server, target.data_dir
     if server is None and read_only:
         directory = data_dir or default_data_dir()
         if (data_dir is not None or not _listens(DEFAULT_SERVER)) and directory.is_dir():
-            yield _open_offline(directory, verbose)
+            yield _open_offline(directory, target.verbose)
             return
         if data_dir is not None:
             raise UnavailableError(f"there is no data directory {data_dir}; check --data-dir")
@@ -43,7 +88,7 @@ def connect(
         raise UnavailableError(_nobody(url, named=server is not None, read_only=read_only))
     from katib.rest.client import HttpTuningService
 
-    with HttpTuningService(url, token) as service:
+    with HttpTuningService(url, target.token) as service:
         yield service
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from katib.cli import failures, options
@@ -20,21 +18,17 @@ from katib.cli import failures, options
 @options.connection
 def command(
     names: tuple[str, ...],
-    server: str | None,
-    token: str | None,
-    data_dir: Path | None,
-    namespace: str | None,
-    verbose: int,
+    target: options.Target,
 ) -> int:
     """Delete experiments with their trials, running processes, metrics and logs."""
     from katib.cli.connection import connect
     from katib.errors import KatibError
 
     code = 0
-    with connect(server=server, token=token, data_dir=data_dir, verbose=verbose, read_only=False) as service:
+    with connect(target, read_only=False) as (service, namespace):
         for name in names:
             try:
-                service.delete(namespace or options.DEFAULT_NAMESPACE, name)
+                service.delete(namespace, name)
             except KatibError as error:
                 code = failures.show(error)
             else:

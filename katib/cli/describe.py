@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 import click
 
@@ -39,17 +38,12 @@ _LABEL_WIDTH = 14
 @options.connection
 def command(
     name: str,
-    server: str | None,
-    token: str | None,
-    data_dir: Path | None,
-    namespace: str | None,
-    verbose: int,
+    target: options.Target,
 ) -> None:
     """Show an experiment, or a trial of that name, in detail: what was asked, how far it is, and what happened."""
     from katib.cli.connection import connect
 
-    space = namespace or options.DEFAULT_NAMESPACE
-    with connect(server=server, token=token, data_dir=data_dir, verbose=verbose, read_only=True) as service:
+    with connect(target, read_only=True) as (service, space):
         try:
             lines = list(_experiment(service, service.get("Experiment", space, name)))
         except NotFoundError:

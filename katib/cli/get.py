@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import click
 
@@ -48,11 +47,7 @@ def command(
     all_namespaces: bool,
     watch: bool,
     form: str | None,
-    server: str | None,
-    token: str | None,
-    data_dir: Path | None,
-    namespace: str | None,
-    verbose: int,
+    target: options.Target,
 ) -> None:
     """List experiments, trials or suggestions, or show one of them."""
     from katib.cli.connection import connect
@@ -64,12 +59,12 @@ def command(
     if kind.lower() not in _KINDS:
         raise click.UsageError(f'"{kind}" is no kind; use experiments, trials or suggestions')
     wanted = _KINDS[kind.lower()]
-    scope = None if all_namespaces else namespace or options.DEFAULT_NAMESPACE
-    with connect(server=server, token=token, data_dir=data_dir, verbose=verbose, read_only=True) as service:
+    with connect(target, read_only=True) as (service, namespace):
+        scope = None if all_namespaces else namespace
 
         def read() -> Sequence[Json]:
             if name is not None:
-                return [service.get(wanted, scope or options.DEFAULT_NAMESPACE, name)]
+                return [service.get(wanted, namespace, name)]
             return _LISTINGS[wanted](service, scope)
 
         if form in ("json", "yaml", "name"):

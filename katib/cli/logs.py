@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 
@@ -25,17 +24,13 @@ def command(
     trial: str,
     follow: bool,
     tail: int | None,
-    server: str | None,
-    token: str | None,
-    data_dir: Path | None,
-    namespace: str | None,
-    verbose: int,
+    target: options.Target,
 ) -> None:
     """Print what a trial wrote, byte for byte."""
     from katib.cli.connection import connect
 
-    with connect(server=server, token=token, data_dir=data_dir, verbose=verbose, read_only=True) as service:
-        chunks = service.logs(namespace or options.DEFAULT_NAMESPACE, trial, follow=follow, tail_lines=tail)
+    with connect(target, read_only=True) as (service, namespace):
+        chunks = service.logs(namespace, trial, follow=follow, tail_lines=tail)
         for chunk in chunks:
             sys.stdout.buffer.write(chunk)
             sys.stdout.buffer.flush()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import sys
-from pathlib import Path
 
 import click
 
@@ -30,17 +29,13 @@ def command(
     metric: str,
     limit: int,
     form: str | None,
-    server: str | None,
-    token: str | None,
-    data_dir: Path | None,
-    namespace: str | None,
-    verbose: int,
+    target: options.Target,
 ) -> None:
     """Show the readings of a trial's metrics in order of time."""
     from katib.cli.connection import connect
 
-    with connect(server=server, token=token, data_dir=data_dir, verbose=verbose, read_only=True) as service:
-        readings = service.metrics(namespace or options.DEFAULT_NAMESPACE, trial, metric=metric, limit=limit)
+    with connect(target, read_only=True) as (service, namespace):
+        readings = service.metrics(namespace, trial, metric=metric, limit=limit)
     rows = [(_time(reading), reading.name, reading.value) for reading in readings]
     if form == "csv":
         csv.writer(sys.stdout, lineterminator="\n").writerows((("time", "metric", "value"), *rows))

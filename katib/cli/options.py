@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from katib.errors import FieldError, InvalidError
 
@@ -46,7 +49,7 @@ namespace = click.option(
     "--namespace",
     envvar="KATIB_NAMESPACE",
     metavar="NAME",
-    help=f"Namespace of the experiment.  [default: {DEFAULT_NAMESPACE}]",
+    help=f"Namespace of the experiment.  [default: that of the context, else {DEFAULT_NAMESPACE}]",
 )
 token = click.option("--token", envvar="KATIB_TOKEN", metavar="TEXT", help="The server's token.  [env: KATIB_TOKEN]")
 verbose = click.option("-v", "--verbose", count=True, help="Say more; twice for everything.")
@@ -58,22 +61,121 @@ def output(*forms: str) -> Callable[[F], F]:
     return click.option("-o", "--output", "form", type=click.Choice(forms), help="Print it in this form.")
 
 
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Which Kubernetes cluster a command asks; false when none was named.
+
+    Attributes:
+        context: Of the kubeconfig; None: the current one.
+        kubeconfig: The file; None: the usual places.
+        db_manager: Address of the DB manager; empty: found by itself.
+    """
+
+    context: str | None
+    kubeconfig: Path | None
+    db_manager: str
+
+    def __bool__(self) -> bool:
+        return self.context is not None or self.kubeconfig is not None
+
+    def __str__(self) -> str:
+        """Return the options that choose it again."""
+        context = f" --context {self.context}" if self.context is not None else ""
+        return context + (f" --kubeconfig {self.kubeconfig}" if self.kubeconfig is not None else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which service a command asks, and about which namespace."""
+
+    server: str | None
+    token: str | None
+    data_dir: Path | None
+    namespace: str | None
+    verbose: int
+    cluster: Cluster
+
+
+_CLUSTER = (
+    click.option(
+        "--context",
+        metavar="NAME",
+        help="Ask the Kubernetes cluster of this context, with your own rights.",
+    ),
+    click.option(
+        "--kubeconfig",
+        type=click.Path(dir_okay=False, exists=True, path_type=Path),
+        help="Ask the cluster of this file.  [default: $KUBECONFIG, else ~/.kube/config]",
+    ),
+    click.option(
+        "--db-manager",
+        envvar="KATIB_DB_MANAGER_ADDRESS",
+        metavar="HOST:PORT",
+        default="",
+        help="Where the cluster's metrics are read.  [default: found through the API server]",
+    ),
+)
+_SERVICE = (
+    click.option(
+        "--server",
+        envvar="KATIB_SERVER",
+        metavar="URL",
+        help=f"The server to ask.  [env: KATIB_SERVER; default: {DEFAULT_SERVER}]",
+    ),
+    token,
+    data_dir,
+    namespace,
+    verbose,
+)
+
+
+def cluster(function: F) -> F:
+    """Add the options that choose a cluster; the command gets them as `cluster`."""
+
+    @functools.wraps(function)
+    def command(*args: Any, context: str | None, kubeconfig: Path | None, db_manager: str, **kwargs: Any) -> Any:
+        return function(*args, cluster=Cluster(context, kubeconfig, db_manager), **kwargs)
+
+    return _with(_CLUSTER, command)  # type: ignore[return-value]  # click calls it by its parameters
+
+
 def connection(function: F) -> F:
-    """Add the options that say which service to ask."""
-    for option in reversed(
-        (
-            click.option(
-                "--server",
-                envvar="KATIB_SERVER",
-                metavar="URL",
-                help=f"The server to ask.  [env: KATIB_SERVER; default: {DEFAULT_SERVER}]",
-            ),
-            token,
-            data_dir,
-            namespace,
-            verbose,
-        )
-    ):
+    """Add the options that say which service to ask; the command gets them as `target`."""
+
+    @functools.wraps(function)
+    def command(
+        *args: Any,
+        server: str | None,
+        token: str | None,
+        data_dir: Path | None,
+        namespace: str | None,
+        verbose: int,
+        cluster: Cluster,
+        **kwargs: Any,
+    ) -> Any:
+        if cluster:
+            refuse_beside("a cluster", "server", "token", "data_dir")
+        return function(*args, target=Target(server, token, data_dir, namespace, verbose, cluster), **kwargs)
+
+    return _with(_SERVICE, cluster(command))  # type: ignore[return-value]  # as above
+
+
+def refuse_beside(chosen: str, *names: str) -> None:
+    """Refuse options on the command line that have no meaning beside what was chosen.
+
+    Raises:
+        click.UsageError: One of them was given.
+    """
+    context = click.get_current_context()
+    for name in names:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = name.replace("_", "-")
+            raise click.UsageError(f"--{option} has no meaning for {chosen}; leave it out", context)
+
+
+def _with(added: tuple[Callable[[Any], Any], ...], function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function with options in front of those that it has."""
+    for option in reversed(added):
         function = option(function)
     return function
 

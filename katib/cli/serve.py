@@ -19,6 +19,7 @@ from katib.cli.app import INTERRUPTED
     epilog=options.examples(
         "katib serve",
         "KATIB_TOKEN=$(openssl rand -hex 16) katib serve --host 0.0.0.0",
+        "katib serve --cluster --context production",
     ),
 )
 @click.option("--host", default=options.DEFAULT_HOST, show_default=True, help="Address to listen on.")
@@ -26,6 +27,8 @@ from katib.cli.app import INTERRUPTED
 @options.token
 @options.data_dir
 @options.config
+@click.option("--cluster", "on_cluster", is_flag=True, help="Answer for a Kubernetes cluster and run nothing here.")
+@options.cluster
 @options.quiet
 @options.verbose
 def command(
@@ -34,6 +37,8 @@ def command(
     token: str | None,
     data_dir: Path | None,
     config: Path | None,
+    on_cluster: bool,
+    cluster: options.Cluster,
     quiet: bool,
     verbose: int,
 ) -> int:
@@ -41,11 +46,44 @@ def command(
 
     Whoever reaches the server can run commands here. It therefore listens on this machine only, and beyond it only with
     a token that every request must carry. Unfinished experiments of the data directory go on.
+
+    With --cluster, the experiments are those of a Kubernetes cluster, where they run; every request is made with the
+    rights of the context, or in a pod with those of its service account.
     """
+    if cluster and not on_cluster:
+        raise click.UsageError("--context and --kubeconfig need --cluster", click.get_current_context())
+    options.set_up_logging(verbose, quiet=quiet)
+    if on_cluster:
+        options.refuse_beside("--cluster", "data_dir", "config")
+        return _serve_cluster(host, port, token, cluster, quiet=quiet)
+    return _serve_here(host, port, token, data_dir, config, quiet=quiet)
+
+
+def _serve_cluster(host: str, port: int, token: str | None, cluster: options.Cluster, *, quiet: bool) -> int:
+    from katib.cli.connection import open_cluster
+    from katib.rest.server import Server
+
+    stop = _Stop()
+    with (
+        open_cluster(cluster) as opened,
+        Server(opened.service, host=host, port=port, token=token) as server,
+    ):
+        if not quiet:
+            click.echo(
+                f"katib listens on {server.url} (cluster {opened.host}, API at {server.url}/docs); Ctrl-C stops it"
+            )
+        stop.wait()
+        if not quiet:
+            click.echo("stopping: the experiments of the cluster go on", err=True)
+    return stop.exit_code
+
+
+def _serve_here(
+    host: str, port: int, token: str | None, data_dir: Path | None, config: Path | None, *, quiet: bool
+) -> int:
     from katib.engine import open_engine
     from katib.rest.server import Server
 
-    options.set_up_logging(verbose, quiet=quiet)
     stop = _Stop()
     directory = data_dir or options.default_data_dir()
     with (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
@@ -46,18 +45,14 @@ def command(
     sort: str,
     limit: int | None,
     form: str | None,
-    server: str | None,
-    token: str | None,
-    data_dir: Path | None,
-    namespace: str | None,
-    verbose: int,
+    target: options.Target,
 ) -> None:
     """List the trials of an experiment."""
     from katib.cli.connection import connect
     from katib.cli.get import all_trials
 
-    with connect(server=server, token=token, data_dir=data_dir, verbose=verbose, read_only=True) as service:
-        trials = all_trials(service, namespace or options.DEFAULT_NAMESPACE, name, states)
+    with connect(target, read_only=True) as (service, namespace):
+        trials = all_trials(service, namespace, name, states)
     trials.sort(key=_SORT_KEYS[sort])
     chosen = trials[:limit]
     if form in ("json", "yaml", "name"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import click
 
@@ -25,17 +24,13 @@ from katib.tuning.service import Diagnosis
 def command(
     name: str,
     form: str | None,
-    server: str | None,
-    token: str | None,
-    data_dir: Path | None,
-    namespace: str | None,
-    verbose: int,
+    target: options.Target,
 ) -> None:
     """Explain, on one screen, why an experiment or a trial does not progress, or how it ended."""
     from katib.cli.connection import connect
 
-    with connect(server=server, token=token, data_dir=data_dir, verbose=verbose, read_only=True) as service:
-        diagnosis = service.why(namespace or options.DEFAULT_NAMESPACE, name)
+    with connect(target, read_only=True) as (service, namespace):
+        diagnosis = service.why(namespace, name)
     if form:
         fields = {key: list(value) if isinstance(value, tuple) else value for key, value in _fields(diagnosis)}
         print_data(fields, form)

@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import queue
-import signal
-import sys
-import threading
-import time
-from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Protocol, Self
 
 import click
 
 from katib.cli import failures, options
 from katib.cli.app import INTERRUPTED
-from katib.cli.printing import print_object
-from katib.cli.run.lines import Lines, Silence
-from katib.cli.run.progress import Moment, Progress
-from katib.cli.run.summary import ended_lines, interrupted_line
-from katib.errors import InvalidError, UnavailableError
-from katib.tuning.reading import Json, condition_of, is_completed, name_of, namespace_of
-from katib.tuning.service import Change, TuningService
-
-_WAIT_SECONDS = 0.25
-_WIND_DOWN_SECONDS = 15.0
-"""How long the trials that a finished experiment no longer needs may take to stop before the run ends regardless."""
-
-_LAST_CHANGES_SECONDS = 2.0
-"""How long the last changes of trials may lag behind that of the experiment."""
-
-_SHOWN_LOST_TRIALS = 50
+from katib.cli.run.following import Interrupt, Run
+from katib.cli.run.summary import interrupted_line, left_line, options_of
+from katib.errors import InvalidError
+from katib.tuning.reading import Json, is_completed, name_of
+from katib.tuning.service import DEFAULT_NAMESPACE, Submission, TuningService
 
 
 @click.command(
@@ -40,12 +20,14 @@ _SHOWN_LOST_TRIALS = 50
     epilog=options.examples(
         "katib run experiment.yaml",
         "katib run experiment.yaml -q -o json | jq .status.currentOptimalTrial",
+        "katib run experiment.yaml --context production",
     ),
 )
 @click.argument("file")
 @options.data_dir
 @options.namespace
 @options.config
+@options.cluster
 @options.output("json", "yaml")
 @options.quiet
 @options.verbose
@@ -54,6 +36,7 @@ def command(
     data_dir: Path | None,
     namespace: str | None,
     config: Path | None,
+    cluster: options.Cluster,
     form: str | None,
     quiet: bool,
     verbose: int,
@@ -63,33 +46,75 @@ def command(
     Shows a live table on a terminal and plain lines otherwise; with -o, standard output holds only the final object.
     Running the same file again goes on with what is unfinished.
 
+    With --context, the experiment runs in that Kubernetes cluster and is watched from here; Ctrl-C stops the watching
+    only.
+
     The exit code is 0 when the experiment succeeded, 1 when it failed, 2 when the file is wrong, 130 after Ctrl-C.
     """
+    options.set_up_logging(verbose, quiet=quiet)
+    if cluster:
+        options.refuse_beside("a cluster", "data_dir", "config")
+        return _run_in_cluster(file, namespace, cluster, form=form, quiet=quiet)
+    return _run_here(file, data_dir, namespace, config, form=form, quiet=quiet)
+
+
+def _run_here(
+    file: str, data_dir: Path | None, namespace: str | None, config: Path | None, *, form: str | None, quiet: bool
+) -> int:
     from katib.engine import open_engine
 
-    options.set_up_logging(verbose, quiet=quiet)
-    interrupt = _Interrupt()
+    interrupt = Interrupt()
     text, source = options.read_file(file)
     with open_engine(data_dir=data_dir or options.default_data_dir(), config=config) as engine:
-        try:
-            submission = engine.service.submit(text, source=source, namespace=namespace)
-        except InvalidError as error:
-            for line in failures.error_lines(error, source):
-                click.echo(f"error: {line}", err=True)
+        submission = _submit(engine.service, text, source, namespace)
+        if submission is None:
             return failures.BAD_INPUT
         engine.start()
         for notice in () if quiet else (*submission.notices, *_company(engine.service, submission.experiment)):
             click.echo(f"note: {notice}", err=True)
-        run = _Run(engine.service, submission.experiment, interrupt, form=form, quiet=quiet)
+        run = Run(engine.service, submission.experiment, interrupt, form=form, quiet=quiet)
         run.follow()
+        data = f" --data-dir {data_dir}" if data_dir is not None else ""
         if interrupt.requested and not run.progress.finished:
             click.echo("stopping; press Ctrl-C again to stop at once", err=True)
             engine.stop()
-            click.echo(run.interrupted(file, data_dir), err=True)
+            click.echo(interrupted_line(run.progress.experiment, file, run.progress.done, data), err=True)
             return INTERRUPTED
-        code = run.report(data_dir)
+        code = run.report(options_of(run.progress.experiment, DEFAULT_NAMESPACE, data))
         engine.stop()
         return code
+
+
+def _run_in_cluster(
+    file: str, namespace: str | None, cluster: options.Cluster, *, form: str | None, quiet: bool
+) -> int:
+    from katib.cli.connection import open_cluster
+
+    interrupt = Interrupt()
+    text, source = options.read_file(file)
+    with open_cluster(cluster) as opened:
+        submission = _submit(opened.service, text, source, namespace or opened.namespace)
+        if submission is None:
+            return failures.BAD_INPUT
+        for notice in () if quiet else submission.notices:
+            click.echo(f"note: {notice}", err=True)
+        run = Run(opened.service, submission.experiment, interrupt, form=form, quiet=quiet)
+        run.follow()
+        place = options_of(run.progress.experiment, opened.namespace, str(cluster))
+        if interrupt.requested and not run.progress.finished:
+            click.echo(left_line(run.progress.experiment, file, run.progress.done, place), err=True)
+            return INTERRUPTED
+        return run.report(place)
+
+
+def _submit(service: TuningService, text: str, source: str, namespace: str | None) -> Submission | None:
+    """Submit a document; None when it is wrong, which has been printed then."""
+    try:
+        return service.submit(text, source=source, namespace=namespace)
+    except InvalidError as error:
+        for line in failures.error_lines(error, source):
+            click.echo(f"error: {line}", err=True)
+        return None
 
 
 def _company(service: TuningService, experiment: Json) -> list[str]:
@@ -98,119 +123,3 @@ def _company(service: TuningService, experiment: Json) -> list[str]:
     if not others:
         return []
     return [f"unfinished experiments of this data directory go on beside it, while it runs: {', '.join(others)}"]
-
-
-class _Interrupt:
-    """The first SIGINT or SIGTERM asks to stop; a second one ends the process at once, trials included."""
-
-    def __init__(self) -> None:
-        self.requested = False
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._handle)
-
-    def _handle(self, _number: int, _frame: FrameType | None) -> None:
-        if self.requested:
-            os._exit(INTERRUPTED)
-        self.requested = True
-
-
-class _Display(Protocol):
-    """Shows a run."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None, /
-    ) -> None: ...
-
-    def tell(self, moment: Moment) -> None: ...
-
-    def tick(self) -> None: ...
-
-
-class _Run:
-    """One run from its submission to its end."""
-
-    def __init__(
-        self, service: TuningService, experiment: Json, interrupt: _Interrupt, *, form: str | None, quiet: bool
-    ) -> None:
-        self._service = service
-        self._interrupt = interrupt
-        self._form = form
-        self._quiet = quiet
-        self._began = time.monotonic()
-        self._completed_at: float | None = None
-        self._finished_at: float | None = None
-        self._namespace, self._name = namespace_of(experiment), name_of(experiment)
-        self.progress = Progress(experiment, datetime.now(UTC))
-
-    def follow(self) -> None:
-        """Show every change until the experiment has ended or somebody interrupts."""
-        changes: queue.SimpleQueue[Change | Exception] = queue.SimpleQueue()
-        threading.Thread(target=self._read_changes, args=(changes,), name="katib-changes", daemon=True).start()
-        with self._display() as display:
-            while not self._interrupt.requested and not self._is_over():
-                self._take(changes, display)
-                display.tick()
-
-    def _is_over(self) -> bool:
-        """Tell whether nothing more is worth waiting for."""
-        progress, now = self.progress, time.monotonic()
-        if progress.completed and self._completed_at is None:
-            self._completed_at = now
-        if progress.finished and self._finished_at is None:
-            self._finished_at = now
-        if self._finished_at is not None:
-            return progress.all_told or now - self._finished_at > _LAST_CHANGES_SECONDS
-        return self._completed_at is not None and now - self._completed_at > _WIND_DOWN_SECONDS
-
-    def _take(self, changes: queue.SimpleQueue[Change | Exception], display: _Display) -> None:
-        try:
-            change = changes.get(timeout=_WAIT_SECONDS)
-        except queue.Empty:
-            return
-        if isinstance(change, Exception):
-            raise change
-        for moment in self.progress.observe(change):
-            display.tell(moment)
-
-    def _read_changes(self, changes: queue.SimpleQueue[Change | Exception]) -> None:
-        try:
-            for change in self._service.changes(self._namespace, self._name):
-                changes.put(change)
-            changes.put(UnavailableError(f"{self._name} was deleted while it was running"))
-        except Exception as error:  # noqa: BLE001 - raised where it is read
-            changes.put(error)
-
-    def _display(self) -> _Display:
-        if self._quiet:
-            return Silence()
-        stream = sys.stderr if self._form else sys.stdout
-        if not stream.isatty():
-            return Lines(self.progress, stream)
-        from rich.console import Console
-
-        from katib.cli.run.live import LiveTable
-
-        return LiveTable(self.progress, self._service, Console(file=stream))
-
-    def report(self, data_dir: Path | None) -> int:
-        """Print how it ended and return the exit code."""
-        if self.progress.deleted:
-            raise UnavailableError(f"{self._name} was deleted while it was running")
-        experiment = self._service.get("Experiment", self._namespace, self._name)
-        if self._form:
-            print_object(experiment, self._form)
-        elif not self._quiet:
-            best = self._service.best(self._namespace, self._name)
-            lost = self._service.trials(
-                self._namespace, self._name, states=("Failed", "MetricsUnavailable"), limit=_SHOWN_LOST_TRIALS
-            ).items
-            seconds = time.monotonic() - self._began
-            for line in ended_lines(experiment, best, lost, seconds=seconds, data_dir=data_dir):
-                click.echo(line)
-        return 1 if condition_of(experiment, "Failed") is not None else 0
-
-    def interrupted(self, file: str, data_dir: Path | None) -> str:
-        """Return the last line of a run that was interrupted."""
-        return interrupted_line(self.progress.experiment, file, self.progress.done, data_dir)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 from katib.cli.best import best_lines
 from katib.diagnosis import Evidence, diagnose_experiment
 from katib.tuning.reading import Json, format_duration, name_of, namespace_of
-from katib.tuning.service import DEFAULT_NAMESPACE
 
 
 def ended_lines(
-    experiment: Json, best: Json | None, lost: Sequence[Json], *, seconds: float, data_dir: Path | None
+    experiment: Json, best: Json | None, lost: Sequence[Json], *, seconds: float, place: str
 ) -> Iterator[str]:
     """Yield how an experiment ended, its best trial, where the logs are, and what to do next.
 
@@ -22,36 +20,51 @@ def ended_lines(
         best: Its best trial.
         lost: A few of the trials that failed or had no metrics.
         seconds: How long this run took.
-        data_dir: As given on the command line; None for the default.
+        place: Options that later commands need in order to find the experiment again.
     """
     evidence = Evidence(now=datetime.now(UTC), experiment=experiment, best=best, trials=lost)
     yield f"{diagnose_experiment(experiment, evidence).verdict} ({format_duration(seconds)})"
-    options = _options(experiment, data_dir)
     if best is not None:
         yield ""
         yield from best_lines(best)
         yield ""
-        yield f"Its output:   katib logs {name_of(best)}{options}"
+        yield f"Its output:   katib logs {name_of(best)}{place}"
     elif lost:
         yield ""
-        yield f"Its output:   katib logs {name_of(lost[0])}{options}"
-    yield f"All trials:   katib trials {name_of(experiment)} --sort objective{options}"
-    yield f"More:         katib why {name_of(experiment)}{options}"
+        yield f"Its output:   katib logs {name_of(lost[0])}{place}"
+    yield f"All trials:   katib trials {name_of(experiment)} --sort objective{place}"
+    yield f"More:         katib why {name_of(experiment)}{place}"
 
 
-def interrupted_line(experiment: Json, file: str, done: int, data_dir: Path | None) -> str:
+def interrupted_line(experiment: Json, file: str, done: int, place: str) -> str:
     """Return what was left and how to go on."""
-    limit = experiment.get("spec", {}).get("maxTrialCount")
-    of = f" of {limit}" if limit is not None else ""
-    data = f" --data-dir {data_dir}" if data_dir is not None else ""
     return (
-        f"interrupted: {done}{of} trials of {name_of(experiment)} are done and kept; "
-        f"`katib run {file}{data}` goes on from there"
+        f"interrupted: {_so_far(experiment, done)} of {name_of(experiment)} are done and kept; "
+        f"`katib run {file}{place}` goes on from there"
     )
 
 
-def _options(experiment: Json, data_dir: Path | None) -> str:
-    """Return the options that later commands need in order to find the experiment again."""
+def left_line(experiment: Json, file: str, done: int, place: str) -> str:
+    """Return what goes on without anybody watching it, and how to watch it again or end it."""
+    name = name_of(experiment)
+    return (
+        f"{name} goes on in the cluster, {_so_far(experiment, done)} are done; "
+        f"`katib run {file}{place}` watches it again, `katib delete {name}{place}` ends it"
+    )
+
+
+def _so_far(experiment: Json, done: int) -> str:
+    limit = experiment.get("spec", {}).get("maxTrialCount")
+    return f"{done} of {limit} trials" if limit is not None else f"{done} trials"
+
+
+def options_of(experiment: Json, default_namespace: str, place: str) -> str:
+    """Return the options that later commands need in order to find the experiment again.
+
+    Args:
+        experiment: Which.
+        default_namespace: The namespace that is meant when none is named.
+        place: Options that name where the experiment is.
+    """
     namespace = namespace_of(experiment)
-    space = f" -n {namespace}" if namespace not in ("", DEFAULT_NAMESPACE) else ""
-    return space + (f" --data-dir {data_dir}" if data_dir is not None else "")
+    return (f" -n {namespace}" if namespace not in ("", default_namespace) else "") + place

@@ -1,0 +1,153 @@
+"""Following an experiment to its end: changes in, moments shown, signals heeded."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from datetime import UTC, datetime
+from types import FrameType, TracebackType
+from typing import Protocol, Self
+
+import click
+
+from katib.cli.app import INTERRUPTED
+from katib.cli.printing import print_object
+from katib.cli.run.lines import Lines, Silence
+from katib.cli.run.progress import Moment, Progress
+from katib.cli.run.summary import ended_lines
+from katib.errors import ExpiredError, UnavailableError
+from katib.tuning.reading import Json, condition_of, name_of, namespace_of
+from katib.tuning.service import Change, TuningService
+
+_WAIT_SECONDS = 0.25
+_WIND_DOWN_SECONDS = 15.0
+"""How long the trials that a finished experiment no longer needs may take to stop before the run ends regardless."""
+
+_LAST_CHANGES_SECONDS = 2.0
+"""How long the last changes of trials may lag behind that of the experiment."""
+
+_SHOWN_LOST_TRIALS = 50
+
+
+class Interrupt:
+    """The first SIGINT or SIGTERM asks to stop; a second one ends the process at once, trials included."""
+
+    def __init__(self) -> None:
+        self.requested = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._handle)
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        if self.requested:
+            os._exit(INTERRUPTED)
+        self.requested = True
+
+
+class _Display(Protocol):
+    """Shows a run."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None, /
+    ) -> None: ...
+
+    def tell(self, moment: Moment) -> None: ...
+
+    def tick(self) -> None: ...
+
+
+class Run:
+    """One run from its submission to its end."""
+
+    def __init__(
+        self, service: TuningService, experiment: Json, interrupt: Interrupt, *, form: str | None, quiet: bool
+    ) -> None:
+        self._service = service
+        self._interrupt = interrupt
+        self._form = form
+        self._quiet = quiet
+        self._began = time.monotonic()
+        self._completed_at: float | None = None
+        self._finished_at: float | None = None
+        self._namespace, self._name = namespace_of(experiment), name_of(experiment)
+        self.progress = Progress(experiment, datetime.now(UTC))
+
+    def follow(self) -> None:
+        """Show every change until the experiment has ended or somebody interrupts."""
+        changes: queue.SimpleQueue[Change | Exception] = queue.SimpleQueue()
+        threading.Thread(target=self._read_changes, args=(changes,), name="katib-changes", daemon=True).start()
+        with self._display() as display:
+            while not self._interrupt.requested and not self._is_over():
+                self._take(changes, display)
+                display.tick()
+
+    def _is_over(self) -> bool:
+        """Tell whether nothing more is worth waiting for."""
+        progress, now = self.progress, time.monotonic()
+        if progress.completed and self._completed_at is None:
+            self._completed_at = now
+        if progress.finished and self._finished_at is None:
+            self._finished_at = now
+        if self._finished_at is not None:
+            return progress.all_told or now - self._finished_at > _LAST_CHANGES_SECONDS
+        return self._completed_at is not None and now - self._completed_at > _WIND_DOWN_SECONDS
+
+    def _take(self, changes: queue.SimpleQueue[Change | Exception], display: _Display) -> None:
+        try:
+            change = changes.get(timeout=_WAIT_SECONDS)
+        except queue.Empty:
+            return
+        if isinstance(change, Exception):
+            raise change
+        for moment in self.progress.observe(change):
+            display.tell(moment)
+
+    def _read_changes(self, changes: queue.SimpleQueue[Change | Exception]) -> None:
+        while True:
+            try:
+                for change in self._service.changes(self._namespace, self._name):
+                    changes.put(change)
+                changes.put(UnavailableError(f"{self._name} was deleted while it was running"))
+            except ExpiredError:  # too far behind: begin again; what is known already is not told twice
+                continue
+            except Exception as error:  # noqa: BLE001 - raised where it is read
+                changes.put(error)
+            return
+
+    def _display(self) -> _Display:
+        if self._quiet:
+            return Silence()
+        stream = sys.stderr if self._form else sys.stdout
+        if not stream.isatty():
+            return Lines(self.progress, stream)
+        from rich.console import Console
+
+        from katib.cli.run.live import LiveTable
+
+        return LiveTable(self.progress, self._service, Console(file=stream))
+
+    def report(self, place: str) -> int:
+        """Print how it ended and return the exit code.
+
+        Args:
+            place: Options that later commands need in order to find the experiment again.
+        """
+        if self.progress.deleted:
+            raise UnavailableError(f"{self._name} was deleted while it was running")
+        experiment = self._service.get("Experiment", self._namespace, self._name)
+        if self._form:
+            print_object(experiment, self._form)
+        elif not self._quiet:
+            best = self._service.best(self._namespace, self._name)
+            lost = self._service.trials(
+                self._namespace, self._name, states=("Failed", "MetricsUnavailable"), limit=_SHOWN_LOST_TRIALS
+            ).items
+            seconds = time.monotonic() - self._began
+            for line in ended_lines(experiment, best, lost, seconds=seconds, place=place):
+                click.echo(line)
+        return 1 if condition_of(experiment, "Failed") is not None else 0
