@@ -2,3 +2,27 @@
 
 Belongs here: what any webhook needs. Does not belong here: what is decided about an object; handlers are given.
 """
+
+from __future__ import annotations
+
+from katib.admission.ca_bundle import CaBundle
+from katib.admission.certificate_files import CertificateFiles
+from katib.admission.certificate_secret import CertificateSecret, Terms
+from katib.admission.certificates import Certificate, CertificateSource, dns_names
+from katib.admission.reviews import ALLOWED, Handler, Review, Verdict
+from katib.admission.server import AdmissionServer
+
+__all__ = [
+    "ALLOWED",
+    "AdmissionServer",
+    "CaBundle",
+    "Certificate",
+    "CertificateFiles",
+    "CertificateSecret",
+    "CertificateSource",
+    "Handler",
+    "Review",
+    "Terms",
+    "Verdict",
+    "dns_names",
+]

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from typing import Any
 
 from katib.errors import InvalidError
@@ -40,6 +41,7 @@ class Listener(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 512
+    allow_reuse_port = False
 
     def __init__(
         self,
@@ -53,8 +55,16 @@ class Listener(ThreadingHTTPServer):
         self._open: dict[socket.socket, bool] = {}
         self._changed = threading.Condition()
         self._draining = False
-        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self._is_any = not address[0] and socket.has_dualstack_ipv6()
+        self.address_family = socket.AF_INET6 if self._is_any or ":" in address[0] else socket.AF_INET
         super().__init__(address, _Connection)
+
+    def server_bind(self) -> None:
+        """Bind, on every address to both families; unlike the base class without asking a name server for our name."""
+        if self._is_any:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = "katib", self.server_address[1]
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Shake hands, then serve the connection until either side ends it."""

@@ -15,7 +15,7 @@ from katib.admission.certificate_watch import CertificateWatch
 from katib.admission.certificates import Certificate, CertificateSource
 from katib.admission.listener import Listener
 from katib.admission.reviews import Handler, Review, Verdict, decode_review, encode_answer, refused
-from katib.errors import KatibError
+from katib.errors import KatibError, TerminalError
 from katib.runtime.clock import Clock, SystemClock
 
 DRAIN_SECONDS = 5.0
@@ -71,9 +71,15 @@ class AdmissionServer:
         """Listen. Connections are turned away until the first certificate is there, which is tried at once.
 
         Raises:
-            OSError: The port cannot be listened on.
+            TerminalError: The port cannot be listened on.
         """
-        self._listener = Listener(self._address, answer=self._answer, context=lambda: self._context)
+        try:
+            self._listener = Listener(self._address, answer=self._answer, context=lambda: self._context)
+        except OSError as error:
+            host, port = self._address
+            place = f"port {port} of {host}" if host else f"port {port}"
+            cause = f"webhooks cannot listen on {place}: {error.strerror}"
+            raise TerminalError(f"{cause}; free it, or choose another one") from error
         self._certificates.start()
         self._thread = threading.Thread(
             target=self._listener.serve_forever, kwargs={"poll_interval": 0.1}, name="katib-admission", daemon=True

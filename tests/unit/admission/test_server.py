@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import logging
@@ -20,7 +21,7 @@ from katib.admission.certificate_watch import PERIOD_SECONDS
 from katib.admission.certificates import Certificate, Issued, issue
 from katib.admission.reviews import ALLOWED, Review, Verdict
 from katib.admission.server import AdmissionServer
-from katib.errors import FieldError, InvalidError, KatibError, UnavailableError
+from katib.errors import FieldError, InvalidError, KatibError, TerminalError, UnavailableError
 from katib.runtime.testing import VirtualClock
 
 TIMEOUT = 10.0
@@ -245,6 +246,29 @@ def test_without_a_certificate_the_server_is_not_ready_until_one_comes() -> None
 
         wait_until(lambda: world.server.is_ready)
         assert world.ask("/allow")["allowed"]
+
+
+def test_a_port_in_use_is_named(world: World) -> None:
+    second = AdmissionServer({}, world.source, host="127.0.0.1", port=world.server.port)
+
+    with pytest.raises(TerminalError, match=f"port {world.server.port} of 127.0.0.1"):
+        second.start()
+    second.stop()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_a_server_of_no_host_in_particular_is_reached_by_both_families(address: str) -> None:
+    if ":" in address and not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    world = World()
+    server = AdmissionServer({"/allow": lambda _review: ALLOWED}, world.source, port=0, clock=world.clock)
+    with server:
+        try:
+            socket.create_connection((address, server.port), TIMEOUT).close()
+        except OSError as error:
+            if ":" in address and error.errno in {errno.EADDRNOTAVAIL, errno.ENETUNREACH}:
+                pytest.skip("this machine has no IPv6 address")
+            raise
 
 
 def test_stopping_lets_the_request_under_way_finish_and_closes_idle_connections(world: World) -> None:
