@@ -149,7 +149,9 @@ class ClusterServices:
         self._forget(user)
         served = Served(user, uid, plan_for(suggestion, self._config()))
         with self._watch.lock:
-            return self._watch.served.setdefault(user, served)
+            served = self._watch.served.setdefault(user, served)
+        self._watch.wake()
+        return served
 
     def _create(self, served: Served, suggestion: Suggestion) -> None:
         now = self._clock.monotonic()
