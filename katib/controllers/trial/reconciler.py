@@ -66,6 +66,7 @@ class TrialReconciler:
         self._settings = settings
         self._fresh = Freshness()
         self._seen_ended: dict[str, datetime] = {}
+        self._deleted: dict[str, str] = {}
 
     def reconcile(self, key: Key) -> Result:
         """Move one trial a step closer to its end."""
@@ -120,7 +121,7 @@ class TrialReconciler:
                 now=now,
             )
         )
-        return self._apply(trial, plan)
+        return self._apply(trial, plan, job)
 
     def _view(self, job: Object, trial: Trial, now: datetime) -> JobView:
         news = NO_NEWS if self._pods is None else self._pods.news_of(trial)
@@ -136,7 +137,7 @@ class TrialReconciler:
             return None
         return self._observations.summarize(trial.name, trial.spec.objective.metric_names)
 
-    def _apply(self, trial: Trial, plan: TrialPlan) -> Result:
+    def _apply(self, trial: Trial, plan: TrialPlan, job: Object | None) -> Result:
         if plan.create_job and not self._create_job(trial):
             return DONE
         if plan.status != trial.status:
@@ -145,7 +146,7 @@ class TrialReconciler:
             event = plan.event
             self._events.record(trial, warning=event.warning, reason=event.reason, message=event.message)
         if plan.delete_job:
-            self._delete_job(trial)
+            self._delete_job(trial, job)
         return Result(plan.again_after_seconds)
 
     def _create_job(self, trial: Trial) -> bool:
@@ -179,20 +180,27 @@ class TrialReconciler:
                 f"{kind.kind} {key_of(trial)} belongs to somebody else; delete it so that the trial can run"
             )
 
-    def _delete_job(self, trial: Trial) -> None:
+    def _delete_job(self, trial: Trial, job: Object | None) -> None:
+        """Delete the job, once: one that waits for its pods to go is on its way."""
+        uid = job["metadata"].get("uid", "") if job is not None else ""
+        if job is None or "deletionTimestamp" in job["metadata"] or self._deleted.get(trial.metadata.uid) == uid:
+            return
         with suppress(NotFoundError):
             self._store.delete(job_kind(trial), key_of(trial))
+        self._deleted[trial.metadata.uid] = uid
 
     def _clean_up(self, trial: Trial) -> Result:
         """Let the job go first, then its metrics, then the trial, so that nothing is reported after the clean-up."""
         if TRIAL_FINALIZER not in trial.metadata.finalizers:
             return DONE
-        if self._jobs.find(trial) is not None:
-            self._delete_job(trial)
+        job = self._jobs.find(trial)
+        if job is not None:
+            self._delete_job(trial, job)
             return Result(_DELETION_POLL_SECONDS)
         if not self._forget_metrics(trial):
             return Result(_DELETION_POLL_SECONDS)
         self._write_finalizers(trial, present=False)
+        self._deleted.pop(trial.metadata.uid, None)
         self._fresh.forget(trial.metadata.uid)
         return DONE
 

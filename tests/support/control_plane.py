@@ -1,0 +1,342 @@
+"""A controller of its own process over a real API server, with everything around it but pods.
+
+Trials run as `StandIn` objects, which a stand-in in this process ends as soon as it sees them: it reports one reading
+and sets a condition, as a job's controller and a collector together would. Suggestions come from a real service in a
+process of its own, found by address; readings are kept by a real DB manager on SQLite, which can be taken away.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.database import open_database
+from katib.errors import ConflictError, KatibError, NotFoundError
+from katib.kube import open_connection
+from katib.observations.sql import SqlObservationLog
+from katib.rpc.db_manager import serve_db_manager
+from katib.runtime.objects import EventType, Key, Kind, Object
+from katib.stores.kubernetes import KubernetesStore
+from tests.support.api_server import ApiServer, free_ports, install_kind
+
+STAND_IN = Kind("test.katib.dev/v1", "StandIn")
+EXPERIMENT = Kind("kubeflow.org/v1beta1", "Experiment")
+SUGGESTION = Kind("kubeflow.org/v1beta1", "Suggestion")
+TRIAL = Kind("kubeflow.org/v1beta1", "Trial")
+
+KATIB = [str(Path(sys.executable).with_name("katib"))]
+CRDS = Path(__file__).resolve().parents[2] / "manifests" / "components" / "crds"
+
+Outcome = Callable[[Object], str | None]
+"""Returns the reading that a job leaves, or None while it is to go on."""
+
+
+class StandIns:
+    """Ends StandIn objects as soon as they appear, from a thread of its own.
+
+    Attributes:
+        runs: How often each name was created: twice is once too often.
+    """
+
+    def __init__(self, kubeconfig: Path, log: SqlObservationLog, outcome: Outcome = lambda _job: "0.5") -> None:
+        self.outcome = outcome
+        self.runs: dict[str, int] = {}
+        self._uids: set[str] = set()
+        self._connection = open_connection(kubeconfig)
+        self._store = KubernetesStore(self._connection)
+        self._log = log
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="stand-ins", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._connection.close()
+        self._thread.join(10)
+
+    def end(self, job: Object, reading: str) -> None:
+        """End one job."""
+        name = job["metadata"]["name"]
+        self._log.delete(name)
+        self._log.report(name, [MetricLog(ZERO_TIME, "loss", reading)])
+        done = {"type": "Succeeded", "status": "True", "reason": "Done", "message": ""}
+        with suppress(NotFoundError, ConflictError):
+            self._store.update_status({**job, "status": {"conditions": [done]}})
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._follow()
+            except KatibError:
+                self._stopping.wait(0.2)
+
+    def _follow(self) -> None:
+        listed = self._store.list(STAND_IN)
+        for job in listed.items:
+            self._see(job, new=job["metadata"]["uid"] not in self._uids)
+        with self._store.watch(STAND_IN, listed.resource_version) as watch:
+            while not self._stopping.is_set():
+                event = watch.next(0.5)
+                if event is not None and event.type is not EventType.DELETED:
+                    self._see(event.object, new=event.object["metadata"]["uid"] not in self._uids)
+
+    def _see(self, job: Object, *, new: bool) -> None:
+        if new:
+            self._uids.add(job["metadata"]["uid"])
+            self.runs[job["metadata"]["name"]] = self.runs.get(job["metadata"]["name"], 0) + 1
+        if job.get("status") or "deletionTimestamp" in job["metadata"]:
+            return
+        reading = self.outcome(job)
+        if reading is not None:
+            self.end(job, reading)
+
+
+class ControllerProcess:
+    """One `katib controller`, to be killed, frozen and started again."""
+
+    def __init__(self, plane: ControlPlane, name: str, *, election: bool = False) -> None:
+        self._plane = plane
+        self._election = election
+        self.name = name
+        self.log = plane.folder / f"{name}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.health_port = 0
+
+    def start(self) -> Self:
+        webhook, health, metrics = free_ports(3)
+        self.health_port, self.metrics_port = health, metrics
+        config = self._plane.folder / f"{self.name}.yaml"
+        config.write_text(yaml.safe_dump(self._plane.katib_config(webhook, health, metrics, election=self._election)))
+        command = [*KATIB, "controller", "--katib-config", str(config)]
+        command += ["--kubeconfig", str(self._plane.server.kubeconfig)]
+        command += ["--db-manager-address", self._plane.db_manager_address]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=self._plane.environment)
+        return self
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        return self._end(signal.SIGTERM)
+
+    def freeze(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def works(self) -> bool:
+        """Whether its controllers are at work, by what it logged since it was started last."""
+        return b"Controllers work" in self.log.read_bytes()
+
+    def _end(self, number: int) -> int:
+        if self.process is None or self.process.poll() is not None:
+            return 0 if self.process is None else self.process.returncode
+        self.process.send_signal(number)
+        try:
+            return self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait(10)
+
+
+class ControlPlane:
+    """The surroundings of a controller. A context manager."""
+
+    def __init__(self, server: ApiServer, folder: Path, outcome: Outcome = lambda _job: "0.5") -> None:
+        self.server = server
+        self.folder = folder
+        self.core_namespace = "katib-core"
+        self._outcome = outcome
+        self._stack = ExitStack()
+        self._controllers: list[ControllerProcess] = []
+        self.suggestions: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self.connection = open_connection(self.server.kubeconfig)
+            stack.callback(self.connection.close)
+            self.store = KubernetesStore(self.connection)
+            self._install()
+            database = stack.enter_context(open_database(self.folder / "observations.db"))
+            self.log = SqlObservationLog(database)
+            self._db_port, suggestion_port = free_ports(2)
+            self.start_db_manager()
+            stack.callback(self.stop_db_manager)
+            self._serve_suggestions(stack, suggestion_port)
+            self.stand_ins = StandIns(self.server.kubeconfig, self.log, self._outcome)
+            self.stand_ins.start()
+            stack.callback(self.stand_ins.stop)
+            stack.callback(self._kill_controllers)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._stack.close()
+
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    def controller(self, name: str = "controller", *, election: bool = False) -> ControllerProcess:
+        made = ControllerProcess(self, name, election=election)
+        self._controllers.append(made)
+        return made
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        return {**os.environ, "KATIB_CORE_NAMESPACE": self.core_namespace, "PYTHONUNBUFFERED": "1"}
+
+    @property
+    def db_manager_address(self) -> str:
+        return f"127.0.0.1:{self._db_port}"
+
+    def start_db_manager(self) -> None:
+        self._db_manager = serve_db_manager(self.log, self.db_manager_address)
+
+    def stop_db_manager(self) -> None:
+        self._db_manager.stop(0)
+
+    def katib_config(self, webhook: int, health: int, metrics: int, *, election: bool) -> dict[str, Any]:
+        controller = {
+            "webhookPort": webhook,
+            "healthzAddr": f"127.0.0.1:{health}",
+            "metricsAddr": f"127.0.0.1:{metrics}",
+            "enableLeaderElection": election,
+        }
+        return {
+            "apiVersion": "config.kubeflow.org/v1beta1",
+            "kind": "KatibConfig",
+            "init": {"controller": controller},
+            "runtime": self._runtime,
+        }
+
+    def _install(self) -> None:
+        for path in sorted(CRDS.glob("*.yaml")):
+            definition = yaml.safe_load(path.read_text())
+            if definition.get("kind") == "CustomResourceDefinition":
+                self.server.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+        install_kind(self.server, STAND_IN.api_version, STAND_IN.kind)
+        self.server.namespace(self.core_namespace)
+
+    def _serve_suggestions(self, stack: ExitStack, port: int) -> None:
+        command = [sys.executable, "-m", "suggestion_services", "--algorithm", "random"]
+        process = subprocess.Popen([*command, "--address", f"127.0.0.1:{port}"], env=self.environment)
+        stack.callback(process.wait)
+        stack.callback(process.kill)
+        services = {"random": f"127.0.0.1:{port}", **self.suggestions}
+        self._runtime: dict[str, Any] = {
+            "suggestions": [{"algorithmName": name, "address": address} for name, address in services.items()],
+            "metricsCollectors": [{"kind": kind, "image": "collector:1"} for kind in ("StdOut", "File")],
+        }
+        text = yaml.safe_dump({"runtime": self._runtime})
+        self.put_config(text)
+
+    def put_config(self, text: str) -> None:
+        metadata = {"name": "katib-config", "namespace": self.core_namespace}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"katib-config.yaml": text}}
+        try:
+            self.store.create(body)
+        except KatibError:
+            stored = self.store.get(Kind("v1", "ConfigMap"), Key(self.core_namespace, "katib-config"))
+            self.store.update({**stored, "data": body["data"]})
+
+    def _kill_controllers(self) -> None:
+        for controller in self._controllers:
+            if controller.is_alive:
+                with suppress(ProcessLookupError):
+                    controller.thaw()
+                controller.kill()
+
+    # --- the user -----------------------------------------------------------------------------------------------------
+
+    def namespace(self, name: str) -> str:
+        """Make a namespace for experiments."""
+        self.server.namespace(name)
+        kind = Kind("v1", "Namespace")
+        stored = self.store.get(kind, Key("", name))
+        labels = {**stored["metadata"].get("labels", {}), "katib.kubeflow.org/metrics-collector-injection": "enabled"}
+        self.store.update({**stored, "metadata": {**stored["metadata"], "labels": labels}})
+        return name
+
+    def submit(self, name: str, namespace: str, **spec: Any) -> Object:
+        return self.store.create(an_experiment_of_stand_ins(name, namespace, **spec))
+
+    def experiment(self, name: str, namespace: str) -> Object:
+        return self.store.get(EXPERIMENT, Key(namespace, name))
+
+    def trials(self, namespace: str) -> tuple[Object, ...]:
+        return self.store.list(TRIAL, namespace).items
+
+    def wait_for_end(self, name: str, namespace: str, within_seconds: float = 120.0) -> Object:
+        """Return the experiment once it is over."""
+        deadline = time.monotonic() + within_seconds
+        while True:
+            found: Object = {}
+            with suppress(KatibError):
+                found = self.experiment(name, namespace)
+            if ended(found):
+                return found
+            assert time.monotonic() < deadline, f"{name} has not ended: {found.get('status')}"
+            time.sleep(0.2)
+
+
+def ended(experiment: Object) -> str:
+    """Return how an experiment ended; empty while it goes on."""
+    for condition in (experiment.get("status") or {}).get("conditions") or ():
+        if condition["type"] in ("Succeeded", "Failed") and condition["status"] == "True":
+            return str(condition["reason"])
+    return ""
+
+
+def an_experiment_of_stand_ins(name: str, namespace: str, **spec: Any) -> dict[str, Any]:
+    """Return an Experiment whose trials run as StandIns."""
+    succeeded = 'status.conditions.#(type=="Succeeded")#|#(status=="True")#'
+    template = {
+        "primaryContainerName": "main",
+        "successCondition": succeeded,
+        "failureCondition": succeeded.replace("Succeeded", "Failed"),
+        "trialParameters": [{"name": "lr", "reference": "lr"}],
+        "trialSpec": {
+            "apiVersion": STAND_IN.api_version,
+            "kind": STAND_IN.kind,
+            "spec": {"lr": "${trialParameters.lr}"},
+        },
+    }
+    return {
+        "apiVersion": EXPERIMENT.api_version,
+        "kind": EXPERIMENT.kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "objective": {"type": "minimize", "objectiveMetricName": "loss"},
+            "algorithm": {"algorithmName": "random"},
+            "parameters": [
+                {"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0.01", "max": "0.1"}},
+            ],
+            "trialTemplate": template,
+            "maxTrialCount": 5,
+            "parallelTrialCount": 2,
+            **spec,
+        },
+    }
