@@ -7,10 +7,10 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test test-fast lint format type contracts proto schema crds golden bench clean
+.PHONY: help setup demo test test-fast test-cluster images lint format type contracts proto schema crds golden bench clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed; set PYTHON=/path/to/python3"; exit 1; }
@@ -30,6 +30,12 @@ test: $(STAMP) ## Run all tests
 
 test-fast: $(STAMP) ## Run the tests that take less than ten seconds each
 	@$(BIN)/python -m pytest -q -m "not slow"
+
+test-cluster: $(STAMP) ## Run the tests with pods, in the cluster of KUBECONFIG or one started for them
+	@$(BIN)/python -m tools.cluster_tests
+
+images: $(STAMP) ## Build the container images
+	@$(BIN)/python -m tools.images
 
 lint: $(STAMP) type contracts ## Check style, types and import contracts
 	@$(BIN)/ruff check .

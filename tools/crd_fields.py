@@ -46,7 +46,7 @@ DESCRIPTIONS = {
     "ParameterSpec.feasibleSpace": "min and max (double, int) or list (discrete, categorical).",
     "FeasibleSpace.min": "Smallest value, as decimal text.",
     "FeasibleSpace.max": "Largest value, as decimal text.",
-    "FeasibleSpace.step": "Distance between neighbouring values; without it every value between the bounds may be tried.",
+    "FeasibleSpace.step": "Distance between neighbouring values; without it any value between the bounds may be tried.",
     "FeasibleSpace.list": "The values of a discrete or categorical parameter.",
     "FeasibleSpace.distribution": "How values are drawn: uniform (the default), logUniform, normal or logNormal.",
     "ExperimentSpec.nasConfig": "Search space of an architecture search, instead of parameters.",
@@ -86,8 +86,8 @@ DESCRIPTIONS = {
     "ExperimentSpec.maxTrialCount": "How many trials end the experiment; without it only the goal does.",
     "ExperimentSpec.maxFailedTrialCount": "How many failed trials fail the experiment; without it there is no limit.",
     "ExperimentSpec.resumePolicy": (
-        "What becomes of the suggestion service at the end. Never (the default): it is removed, and the experiment cannot "
-        "go on. LongRunning: it stays. FromVolume: its volume stays."
+        "What becomes of the suggestion service at the end. Never (the default): it is removed, and the experiment "
+        "cannot go on. LongRunning: it stays. FromVolume: its volume stays."
     ),
     "SuggestionSpec.resumePolicy": "The resumePolicy of the experiment.",
     "SuggestionSpec.requests": "How many assignments are wanted, counted since the start.",
