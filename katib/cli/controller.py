@@ -1,0 +1,93 @@
+"""`katib controller`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from katib.cli import options
+
+
+@click.command(
+    short_help="Run the controller of a cluster.",
+    epilog=options.examples(
+        "katib controller --katib-config /etc/katib/katib-config.yaml",
+        "katib controller --context kind-katib",
+    ),
+)
+@click.option(
+    "--katib-config",
+    type=click.Path(dir_okay=False, exists=True, path_type=Path),
+    help="KatibConfig whose part `init` says how the controller runs.  [default: Katib's defaults]",
+)
+@click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path), help="How to reach the API server.")
+@click.option("--context", metavar="NAME", help="Which context of it.")
+@click.option(
+    "--cert-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Certificate of the webhooks (tls.crt, tls.key) that somebody else renews.  [default: make one]",
+)
+@click.option("--webhook-name", "webhook_names", multiple=True, metavar="NAME", help="Further name of the webhooks.")
+@click.option(
+    "--db-manager-address",
+    envvar="KATIB_DB_MANAGER_ADDRESS",
+    metavar="HOST:PORT",
+    help="Where this process reaches the DB manager.  [default: as pods do]",
+)
+@options.verbose
+def command(
+    katib_config: Path | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    cert_dir: Path | None,
+    webhook_names: tuple[str, ...],
+    db_manager_address: str | None,
+    verbose: int,
+) -> int:
+    """Run the controllers and webhooks of a Kubernetes cluster until stopped.
+
+    Several replicas may run; with leader election one of them works and the others wait. Environment variables are
+    Katib's: KATIB_CORE_NAMESPACE, KATIB_DB_MANAGER_SERVICE_IP, _NAMESPACE and _PORT.
+    """
+    from katib.cluster.controller import ClusterController, ControllerOptions
+    from katib.cluster.environment import core_namespace
+    from katib.cluster.environment import db_manager_address as address_for_pods
+    from katib.cluster.log_records import log_json
+    from katib.configuration.models import KatibConfig
+    from katib.configuration.reading import read_katib_config
+    from katib.kube import open_connection
+
+    log_json((logging.INFO, logging.DEBUG)[min(verbose, 1)])
+    config = KatibConfig() if katib_config is None else read_katib_config(katib_config.read_text(), str(katib_config))
+    connection = open_connection(kubeconfig, context)
+    controller = ClusterController(
+        connection,
+        ControllerOptions(
+            config=config,
+            core_namespace=core_namespace(),
+            db_manager_address=address_for_pods(),
+            own_db_manager_address=db_manager_address or "",
+            certificates=cert_dir,
+            webhook_names=webhook_names,
+        ),
+    )
+    stopping = False
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        nonlocal stopping
+        if stopping:
+            os._exit(1)  # asked twice: whoever asks does not want to wait
+        stopping = True
+        controller.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    try:
+        return controller.run()
+    finally:
+        connection.close()
