@@ -31,7 +31,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class AdmissionServer:
-    """Answers admission reviews. Also a context manager: entered, it listens.
+    """Answers admission reviews. Also a context manager: entered, it listens. Once stopped it stays so.
 
     Args:
         handlers: What decides, by path.

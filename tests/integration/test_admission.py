@@ -269,6 +269,15 @@ def test_kubectl_applies_a_good_experiment_with_defaults_and_warnings(world: Wor
     assert spec["parameters"][0]["feasibleSpace"]["distribution"] == "uniform"
 
 
+def test_a_name_can_be_generated(world: World) -> None:
+    raw = {**experiment("x"), "metadata": {"generateName": "demo-", "namespace": NAME}}
+    with world.serving():
+        world.await_accepted()
+        shown = world.kubectl("create", "-f", "-", document=raw)
+
+    assert shown.stdout.startswith("experiment.kubeflow.org/demo-"), shown.stderr
+
+
 @pytest.mark.parametrize("name", ["hp-tuning/random", "nas/darts-cpu", "kubeflow-training-operator/pytorchjob-mnist"])
 def test_an_example_of_katib_is_applied_as_it_stands(world: World, name: str) -> None:
     document = yaml.safe_load((EXAMPLES / f"{name}.yaml").read_text())
