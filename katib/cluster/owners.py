@@ -1,0 +1,107 @@
+"""From a pod to its trial: through the owners of its owners, each read once in a while."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from katib.controllers.kinds import TRIAL
+from katib.errors import ForbiddenError, KindNotInstalledError, NotFoundError
+from katib.runtime.clock import Clock
+from katib.runtime.objects import Key, Kind, Object, ObjectStore
+
+REMEMBERED_SECONDS = 30.0
+"""Owners of an object do not change in practice; a job may create a thousand pods at once."""
+
+_MAX_REMEMBERED = 2_000
+_MAX_DEPTH = 10
+"""No job has as many layers (TrainJob, JobSet, Job are three); ends a circle, too."""
+
+
+class _Owner(NamedTuple):
+    kind: Kind
+    namespace: str
+    name: str
+    uid: str
+
+
+class _Finding(NamedTuple):
+    """What an object's owners led to, and until when that counts."""
+
+    trial: str
+    until: float
+
+
+class TrialFinder:
+    """Finds the trials of pods. Thread-safe.
+
+    Args:
+        store: Where owners are read.
+        clock: Says how old a finding is.
+    """
+
+    def __init__(self, store: ObjectStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._findings: OrderedDict[_Owner, _Finding] = OrderedDict()
+
+    def trial_of(self, pod: Object, namespace: str) -> Key | None:
+        """Return the trial that owns a pod at whatever distance; None when there is none.
+
+        Raises:
+            ForbiddenError: An owner may not be read.
+            UnavailableError: An owner cannot be read now.
+        """
+        name = self._walk(pod, namespace, _MAX_DEPTH)
+        return Key(namespace, name) if name else None
+
+    def _walk(self, obj: Object, namespace: str, depth: int) -> str:
+        owners = [_owner(reference, namespace) for reference in _references(obj)]
+        direct = next((owner.name for owner in owners if owner.kind == TRIAL), "")
+        if direct or not depth:
+            return direct
+        refusal: ForbiddenError | None = None
+        for owner in owners:
+            try:
+                if name := self._beyond(owner, depth - 1):
+                    return name
+            except ForbiddenError as error:
+                refusal = error  # another owner may lead to the trial
+        if refusal is not None:
+            raise refusal
+        return ""
+
+    def _beyond(self, owner: _Owner, depth: int) -> str:
+        now = self._clock.monotonic()
+        with self._lock:
+            finding = self._findings.get(owner)
+        if finding is not None and now < finding.until:
+            return finding.trial
+        name = self._walk(found, owner.namespace, depth) if (found := self._read(owner)) is not None else ""
+        with self._lock:
+            self._findings[owner] = _Finding(name, now + REMEMBERED_SECONDS)
+            self._findings.move_to_end(owner)
+            while len(self._findings) > _MAX_REMEMBERED:
+                self._findings.popitem(last=False)
+        return name
+
+    def _read(self, owner: _Owner) -> Object | None:
+        try:
+            found = self._store.get(owner.kind, Key(owner.namespace, owner.name))
+        except (NotFoundError, KindNotInstalledError):
+            return None
+        return found if found.get("metadata", {}).get("uid") == owner.uid else None
+
+
+def _references(obj: Object) -> list[Mapping[str, Any]]:
+    """Return the owners of an object, the one that controls it first."""
+    references = obj.get("metadata", {}).get("ownerReferences") or ()
+    return sorted(references, key=lambda reference: not reference.get("controller"))
+
+
+def _owner(reference: Mapping[str, Any], namespace: str) -> _Owner:
+    kind = Kind(str(reference.get("apiVersion", "")), str(reference.get("kind", "")))
+    return _Owner(kind, namespace, str(reference.get("name", "")), str(reference.get("uid", "")))

@@ -1,0 +1,242 @@
+"""Pods meet their trials: found through owners of any kind, changed, or let through at little cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from katib.admission.reviews import ALLOWED, Review
+from katib.api.types import Trial
+from katib.cluster.owners import REMEMBERED_SECONDS
+from katib.cluster.pod_admission import PATH, PodAdmission
+from katib.controllers.kinds import TRIAL
+from katib.errors import ForbiddenError, InvalidError, NotFoundError, UnavailableError
+from katib.injection import InjectionSettings, inject
+from katib.runtime.objects import Key, Kind
+from katib.stores.memory import MemoryStore
+from tests.support.controllers import JOB, RecordedEvents
+from tests.support.faulty_store import Call, FaultyStore
+from tests.support.pods import injected_trial, injection_settings, pod
+
+TRAIN_JOB = Kind("trainer.kubeflow.org/v1alpha1", "TrainJob")
+JOB_SET = Kind("jobset.x-k8s.io/v1alpha2", "JobSet")
+REPLICA_SET = Kind("apps/v1", "ReplicaSet")
+
+
+class HandClock:
+    """Monotonic time that a test sets."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+class Cluster:
+    """Objects in a store that can refuse to be read, and the webhook over it."""
+
+    def __init__(self) -> None:
+        self.memory = MemoryStore({TRIAL})
+        self.store = FaultyStore(self.memory, self._fault)
+        self.refused: dict[Kind, Exception] = {}
+        self.reads: list[Key | None] = []
+        self.events = RecordedEvents()
+        self.clock = HandClock()
+        self.settings = injection_settings()
+        self.admission = PodAdmission(self.store, self._settings_for, events=self.events, clock=self.clock)  # type: ignore[arg-type]
+
+    def add(self, kind: Kind, name: str, *owners: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Create an object with owners; return it as stored."""
+        metadata = {"name": name, "namespace": "team", "ownerReferences": [reference(owner) for owner in owners]}
+        return self.memory.create({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata})
+
+    def add_trial(self, trial: Trial | None = None) -> Mapping[str, Any]:
+        """Create the trial; return it as stored."""
+        return self.memory.create((trial or injected_trial()).encode())
+
+    def review(self, obj: Mapping[str, Any], *owners: Mapping[str, Any], **fields: Any) -> Review:
+        """Return the review of a new pod with these owners."""
+        metadata = {**obj["metadata"], "ownerReferences": [reference(owner) for owner in owners]}
+        return Review("uid", "CREATE", "team", resource="pods", object={**obj, "metadata": metadata}, **fields)
+
+    def _settings_for(self, trial: Trial) -> InjectionSettings:
+        assert trial.namespace == "team"
+        return self.settings
+
+    def _fault(self, call: Call) -> BaseException | None:
+        if call.verb == "get" and call.before:
+            self.reads.append(call.key)
+            return self.refused.get(call.kind)
+        return None
+
+
+def reference(owner: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = owner["metadata"]
+    names = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": metadata["name"]}
+    return {**names, "uid": metadata["uid"], "controller": True}
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def test_a_pod_of_a_job_of_a_trial_gets_its_collector(cluster: Cluster) -> None:
+    job = cluster.add(JOB, "test-trial", cluster.add_trial())
+    review = cluster.review(pod("python", "main.py"), job)
+
+    verdict = cluster.admission.handlers()[PATH](review)
+
+    assert verdict.allowed
+    assert verdict.patched == inject(review.object, injected_trial(), cluster.settings)
+    assert verdict.warnings == ()
+
+
+def test_a_trial_is_found_through_owners_of_any_kind(cluster: Cluster) -> None:
+    train_job = cluster.add(TRAIN_JOB, "test-trial", cluster.add_trial())
+    job = cluster.add(JOB, "test-trial-node-0", cluster.add(JOB_SET, "test-trial", train_job))
+
+    review = cluster.review(pod("x"), job)
+
+    assert cluster.admission.trial_of(review.object, "team") == Key("team", "test-trial")
+    assert cluster.admission.mutate(review).patched is not None
+
+
+def test_a_pod_may_be_the_trials_job_itself(cluster: Cluster) -> None:
+    assert cluster.admission.mutate(cluster.review(pod("x"), cluster.add_trial())).patched is not None
+
+
+def test_any_owner_may_lead_to_the_trial(cluster: Cluster) -> None:
+    stranger = cluster.add(Kind("v1", "ConfigMap"), "stranger")
+    job = cluster.add(JOB, "test-trial", cluster.add_trial())
+
+    assert cluster.admission.mutate(cluster.review(pod("x"), stranger, job)).patched is not None
+
+
+def test_pods_of_others_pass(cluster: Cluster) -> None:
+    replica_set = cluster.add(REPLICA_SET, "web-1", cluster.add(Kind("apps/v1", "Deployment"), "web"))
+
+    assert cluster.admission.mutate(cluster.review(pod("x"))) == ALLOWED
+    assert cluster.reads == []
+    assert cluster.admission.mutate(cluster.review(pod("x"), replica_set)) == ALLOWED
+
+
+def test_other_requests_about_pods_pass_unread(cluster: Cluster) -> None:
+    job = cluster.add(JOB, "test-trial", cluster.add_trial())
+    changed = cluster.review(pod("x"), job)
+
+    assert cluster.admission.mutate(Review("u", "UPDATE", "team", object=changed.object)) == ALLOWED
+    assert cluster.admission.mutate(cluster.review(pod("x"), job, subresource="binding")) == ALLOWED
+    assert cluster.reads == []
+
+
+def test_what_was_found_of_an_owner_counts_for_a_while(cluster: Cluster) -> None:
+    replica_set = cluster.add(REPLICA_SET, "web-1")
+    review = cluster.review(pod("x"), replica_set)
+    for _ in range(5):
+        cluster.admission.mutate(review)
+    assert len(cluster.reads) == 1
+
+    cluster.clock.seconds = REMEMBERED_SECONDS + 1
+    cluster.admission.mutate(review)
+
+    assert len(cluster.reads) == 2
+
+
+def test_an_owner_of_an_earlier_object_of_that_name_is_none(cluster: Cluster) -> None:
+    job = cluster.add(JOB, "test-trial", cluster.add_trial())
+    earlier = {**job, "metadata": {**job["metadata"], "uid": "another"}}
+
+    assert cluster.admission.mutate(cluster.review(pod("x"), earlier)) == ALLOWED
+
+
+def test_owners_in_a_circle_end(cluster: Cluster) -> None:
+    one = cluster.add(JOB, "one")
+    two = cluster.add(JOB_SET, "two", one)
+    cluster.memory.update({**one, "metadata": {**one["metadata"], "ownerReferences": [reference(two)]}})
+
+    assert cluster.admission.mutate(cluster.review(pod("x"), two)) == ALLOWED
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ForbiddenError("jobsets: may not be read; allow get on jobsets"), UnavailableError("no answer")],
+    ids=["forbidden", "unavailable"],
+)
+def test_an_owner_that_cannot_be_read_lets_the_pod_pass_with_a_warning(cluster: Cluster, error: Exception) -> None:
+    job_set = cluster.add(JOB_SET, "test-trial", cluster.add_trial())
+    cluster.refused[JOB_SET] = error
+
+    verdict = cluster.admission.mutate(cluster.review(pod("x"), job_set))
+
+    assert verdict.allowed
+    assert verdict.patched is None
+    assert verdict.warnings == (f"if this pod is a trial's, its metrics are not collected: {error}",)
+
+
+def test_a_right_that_is_given_counts_at_once(cluster: Cluster) -> None:
+    job_set = cluster.add(JOB_SET, "test-trial", cluster.add_trial())
+    cluster.refused[JOB_SET] = ForbiddenError("no")
+    cluster.admission.mutate(cluster.review(pod("x"), job_set))
+
+    cluster.refused.clear()
+
+    assert cluster.admission.mutate(cluster.review(pod("x"), job_set)).patched is not None
+
+
+def test_whoever_only_asks_for_the_trial_is_not_troubled_by_a_missing_right(cluster: Cluster) -> None:
+    job_set = cluster.add(JOB_SET, "test-trial", cluster.add_trial())
+    cluster.refused[JOB_SET] = ForbiddenError("no")
+
+    assert cluster.admission.trial_of(cluster.review(pod("x"), job_set).object, "team") is None
+
+
+def test_a_trial_that_cannot_be_read_now_is_a_refusal_to_try_again(cluster: Cluster) -> None:
+    job = cluster.add(JOB, "test-trial", cluster.add_trial())
+    cluster.refused[TRIAL] = UnavailableError("no answer")
+
+    with pytest.raises(UnavailableError):
+        cluster.admission.mutate(cluster.review(pod("x"), job))
+
+
+def test_a_pod_of_a_trial_that_is_gone_is_refused(cluster: Cluster) -> None:
+    trial = injected_trial().encode()
+    trial["metadata"]["uid"] = "gone"
+
+    with pytest.raises(NotFoundError):
+        cluster.admission.mutate(cluster.review(pod("x"), trial))
+
+
+def test_a_refused_pod_is_an_event_of_its_trial(cluster: Cluster) -> None:
+    job = cluster.add(JOB, "test-trial", cluster.add_trial())
+
+    with pytest.raises(InvalidError):
+        cluster.admission.mutate(cluster.review(pod(), job))
+
+    ((name, reason, message),) = cluster.events.events
+    assert (name, reason) == ("test-trial", "PodRefused")
+    assert message.endswith("write the image's entrypoint as command in the trial template")
+
+
+def test_a_dry_run_leaves_no_event(cluster: Cluster) -> None:
+    job = cluster.add(JOB, "test-trial", cluster.add_trial())
+
+    with pytest.raises(InvalidError):
+        cluster.admission.mutate(cluster.review(pod(), job, dry_run=True))
+
+    assert cluster.events.events == []
+
+
+def test_a_primary_pod_without_primary_container_runs_and_the_user_learns_why(cluster: Cluster) -> None:
+    job = cluster.add(JOB, "test-trial", cluster.add_trial())
+    review = cluster.review(pod("x", container="trainer"), job)
+
+    verdict = cluster.admission.mutate(review)
+
+    assert verdict.patched is not None
+    assert verdict.patched["spec"] == review.object["spec"]
+    assert "'training'" in verdict.warnings[0]
+    assert cluster.events.reasons() == {"NoPrimaryContainer"}
