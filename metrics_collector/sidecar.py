@@ -219,8 +219,8 @@ class Sidecar:
                 set_trial_status(self._arguments.early_stopping, self._arguments.trial)
             except UnavailableError as error:
                 _logger.warning("trying again to tell that the trial was stopped: %s", error)
-            except KatibError:
-                _logger.exception("the early stopping service was told that the trial was stopped, and refused")
+            except KatibError as error:
+                _logger.warning("the early stopping service does not mark the trial as stopped: %s", error)
                 return
             else:
                 return
