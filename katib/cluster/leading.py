@@ -100,6 +100,7 @@ class Leading:
                 catalog=ClusterCatalog(around.config),
                 db_manager_address=lambda: around.db_manager_address,
                 grpc_probes=around.grpc_probes,
+                all_pods=around.all_pods,
                 clock=around.clock,
             )
             assembly = assemble(

@@ -34,6 +34,7 @@ class ClusterServices:
         catalog: Says which services need no trials.
         db_manager_address: Returns where early stopping services read metrics.
         grpc_probes: Whether containers get gRPC probes: from Kubernetes 1.24 on, unless the KatibConfig forbids it.
+        all_pods: Sees the pods of services, where `store` leaves pods out.
         timing: How long things may take.
         clock: Where that is measured.
     """
@@ -47,6 +48,7 @@ class ClusterServices:
         catalog: AlgorithmCatalog,
         db_manager_address: Callable[[], str],
         grpc_probes: bool,
+        all_pods: ObjectStore | None = None,
         timing: ClusterTiming | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -58,7 +60,9 @@ class ClusterServices:
         self._clock = clock or SystemClock()
         self._deployments = Informer(store, DEPLOYMENT, _as_is, clock=self._clock)
         self._services = Informer(store, SERVICE, _as_is, clock=self._clock)
-        self._objects = ServiceObjects(store, self._deployments, self._services, grpc_probes=grpc_probes)
+        self._objects = ServiceObjects(
+            store, self._deployments, self._services, all_pods=all_pods or store, grpc_probes=grpc_probes
+        )
         self._watch = ServiceWatch(self._objects, self._clock, self._timing, self._tell)
         self._clients: dict[User, tuple[tuple[Connection, ...], ServiceClient]] = {}
         self._listeners: list[Listener] = []

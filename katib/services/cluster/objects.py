@@ -52,15 +52,23 @@ class ServiceObjects:
         store: Where the objects are.
         deployments: Cache of Deployments.
         services: Cache of Services.
+        all_pods: Where their pods are.
         grpc_probes: Whether the cluster knows gRPC probes.
     """
 
     def __init__(
-        self, store: ObjectStore, deployments: Informer[Object], services: Informer[Object], *, grpc_probes: bool
+        self,
+        store: ObjectStore,
+        deployments: Informer[Object],
+        services: Informer[Object],
+        *,
+        all_pods: ObjectStore,
+        grpc_probes: bool,
     ) -> None:
         self._store = store
         self._deployments = deployments
         self._services = services
+        self._all_pods = all_pods
         self._grpc_probes = grpc_probes
 
     def deployment(self, key: Key, owner_uid: str) -> Object | None:
@@ -127,7 +135,7 @@ class ServiceObjects:
 
     def pods(self, namespace: str, name: str) -> tuple[Object, ...]:
         """Return the pods of a Deployment."""
-        return self._store.list(POD, namespace, labels={DEPLOYMENT_LABEL: name}).items
+        return self._all_pods.list(POD, namespace, labels={DEPLOYMENT_LABEL: name}).items
 
     def _accept(self, kind: Kind, key: Key, suggestion: Suggestion) -> None:
         """Check that an object that exists is usable, and have the caches see it."""
