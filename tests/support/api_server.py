@@ -137,6 +137,9 @@ class ApiServer:
         self.compact()
         self.start()
 
+    def settle(self) -> None:
+        """Wait until the controllers have caught up with an outage, if there was one."""
+
     def close(self) -> None:
         """Stop what was started."""
         if self._connection is not None:
@@ -173,6 +176,7 @@ class LocalApiServer(ApiServer):
         self._etcd_port, self._peer_port, self._port = free_ports(3)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._version = _version(assets)
+        self._is_behind = False
         self._write_secrets()
 
     def start_all(self) -> None:
@@ -222,6 +226,13 @@ class LocalApiServer(ApiServer):
             *plugins,
         )
         await_that(lambda: _is_ready(self), "kube-apiserver", self._log_of("kube-apiserver"))
+        self._is_behind = "kube-controller-manager" in self._processes
+
+    def settle(self) -> None:
+        """Wait for the garbage collector, which takes its time to find the API server again."""
+        if self._is_behind:
+            await_garbage_collection(self)
+            self._is_behind = False
 
     def compact(self) -> None:
         """Have etcd forget."""
@@ -406,6 +417,7 @@ def objects_of_tests(server: ApiServer) -> list[dict[str, Any]]:
 
 def clear_test_kinds(server: ApiServer) -> None:
     """Delete all objects of the kinds of the tests, whatever finalizers they have; wait until they are gone."""
+    server.settle()
 
     def is_clear() -> bool:
         left = objects_of_tests(server)

@@ -3,6 +3,7 @@
 Belongs here: how the protocol of `katib.runtime.objects` maps onto requests. Does not belong here: what any kind means.
 """
 
+from katib.stores.kubernetes.events import KubernetesEvents
 from katib.stores.kubernetes.store import KubernetesStore
 
-__all__ = ["KubernetesStore"]
+__all__ = ["KubernetesEvents", "KubernetesStore"]

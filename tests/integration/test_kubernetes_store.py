@@ -1,0 +1,430 @@
+"""The store of a cluster through outages, lost revisions, crowds and missing rights, against a real API server."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from katib.errors import (
+    ConflictError,
+    ExpiredError,
+    ForbiddenError,
+    InvalidError,
+    KindNotInstalledError,
+    NotFoundError,
+    UnavailableError,
+)
+from katib.kube import Connection, NamespaceGoneError, RequestInfo
+from katib.runtime.informer import Informer, InformerEvent
+from katib.runtime.objects import EventType, Key, Kind, Object
+from katib.stores.kubernetes import KubernetesStore
+from katib.stores.kubernetes import store as store_module
+from katib.stores.kubernetes import watch as watch_module
+from tests.support.api_server import ApiServer, clear_test_kinds, install_kind, remove_kind
+from tests.support.stores import GADGET, WIDGET, changed, eventually, names, owned_by, widget, with_metadata
+
+pytestmark = pytest.mark.cluster
+
+NAMESPACE = "h-store"
+JOB = Kind("batch/v1", "Job")
+CONFIG_MAP = Kind("v1", "ConfigMap")
+
+
+@pytest.fixture
+def connection(api_server: ApiServer) -> Iterator[Connection]:
+    api_server.namespace(NAMESPACE)
+    clear_test_kinds(api_server)
+    with api_server.connect() as connection:
+        yield connection
+    clear_test_kinds(api_server)
+
+
+@pytest.fixture
+def store(connection: Connection) -> KubernetesStore:
+    return KubernetesStore(connection)
+
+
+def thing(name: str = "a", **fields: Any) -> dict[str, Any]:
+    return widget(name, NAMESPACE, **fields)
+
+
+@contextmanager
+def informer_over(
+    store: KubernetesStore, told: list[InformerEvent[Object]] | None = None
+) -> Iterator[Informer[Object]]:
+    informer: Informer[Object] = Informer(store, WIDGET, lambda obj: obj)
+    if told is not None:
+        informer.add_handler(told.append)
+    informer.start()
+    try:
+        assert informer.wait_for_sync(30)
+        yield informer
+    finally:
+        informer.stop()
+
+
+def shows(informer: Informer[Object], store: KubernetesStore) -> Callable[[], bool]:
+    """Return a check that the informer's cache and a fresh list are equal."""
+
+    def check() -> bool:
+        mine = sorted(informer.all(), key=Key.of)
+        return mine == sorted(store.list(WIDGET).items, key=Key.of)
+
+    return check
+
+
+# --- informers --------------------------------------------------------------------------------------------------------
+
+
+def test_list_then_watch_misses_and_repeats_nothing_while_others_write(store: KubernetesStore) -> None:
+    def write(number: int) -> None:
+        for index in range(40):
+            store.create(thing(f"w-{number}-{index}"))
+
+    writers = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for writer in writers:
+        writer.start()
+    listed = store.list(WIDGET)
+    with store.watch(WIDGET, listed.resource_version) as watch:
+        seen = [obj["metadata"]["name"] for obj in listed.items]
+        while len(seen) < 160 and (event := watch.next(10)) is not None:
+            seen.append(event.object["metadata"]["name"])
+        for writer in writers:
+            writer.join()
+        assert watch.next(0.2) is None
+
+    assert sorted(seen) == sorted(names(store))
+    assert len(seen) == 160
+
+
+def test_a_list_longer_than_a_page_is_whole(store: KubernetesStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "PAGE_SIZE", 7)
+    calls: list[RequestInfo] = []
+    for index in range(20):
+        store.create(thing(f"w-{index:02}"))
+    store.connection.observe(lambda info, _status: calls.append(info))
+
+    assert names(store) == [f"w-{index:02}" for index in range(20)]
+    assert [call.verb for call in calls] == ["list"] * 3
+
+
+def test_an_informer_lists_again_when_its_revision_has_expired(store: KubernetesStore, api_server: ApiServer) -> None:
+    told: list[InformerEvent[Object]] = []
+    kept = store.create(thing("kept"))
+    store.create(thing("gone"))
+    with informer_over(store, told) as informer:
+        api_server.stop()
+        eventually(lambda: not watching(), 20)
+        api_server.start()  # a new server remembers no changes; what etcd had is compacted before the informer returns
+        api_server.compact()
+        store.delete(WIDGET, Key(NAMESPACE, "gone"))
+        store.update(changed(kept, spec={"x": 1}))
+        store.create(thing("new"))
+        eventually(shows(informer, store), 30)
+
+    kinds = {event.key.name: event.type for event in told}
+    assert kinds == {"kept": EventType.MODIFIED, "gone": EventType.DELETED, "new": EventType.ADDED}
+
+
+def watching() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "watch-Widget"]
+
+
+@pytest.mark.slow
+def test_an_informer_outlives_an_api_server_that_is_away_for_half_a_minute(
+    store: KubernetesStore, api_server: ApiServer
+) -> None:
+    store.create(thing("before"))
+    with informer_over(store) as informer:
+        api_server.stop()
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            with pytest.raises(UnavailableError, match="no answer from https://"):
+                store.create(thing("lost"))
+        assert [obj["metadata"]["name"] for obj in informer.all()] == ["before"]
+        api_server.start()
+        started = time.monotonic()
+        store.create(thing("after"))
+        eventually(shows(informer, store), 30)
+
+        assert time.monotonic() - started < 15  # the informer waits 5 s at most between its tries
+        assert sorted(names(store)) == ["after", "before"]
+
+
+def test_a_storm_of_conflicts_loses_no_write_and_is_seen_to_its_end(store: KubernetesStore) -> None:
+    store.create(thing("counter", spec={"n": 0}))
+    key = Key(NAMESPACE, "counter")
+
+    def write(change: Callable[[Object], Object], method: Callable[[Object], Object]) -> None:
+        done = 0
+        while done < 25:
+            try:
+                method(change(store.get(WIDGET, key)))
+                done += 1
+            except ConflictError:
+                continue
+
+    def count(obj: Object) -> Object:
+        return changed(obj, spec={"n": obj["spec"]["n"] + 1})
+
+    def count_status(obj: Object) -> Object:
+        return changed(obj, status={"n": obj.get("status", {}).get("n", 0) + 1})
+
+    def label(obj: Object) -> Object:
+        number = int(obj["metadata"].get("labels", {}).get("n", "0"))
+        return with_metadata(obj, labels={"n": str(number + 1)})
+
+    with informer_over(store) as informer:
+        jobs = [(count, store.update), (count_status, store.update_status), (label, store.update)] * 2
+        threads = [threading.Thread(target=write, args=job) for job in jobs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        last = store.get(WIDGET, key)
+        eventually(lambda: informer.get(key) == last)
+
+    assert (last["spec"], last["status"], last["metadata"]["labels"]) == ({"n": 50}, {"n": 50}, {"n": "50"})
+
+
+# --- watches ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_watch_outlives_the_answers_it_is_made_of(store: KubernetesStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_module, "LIFE_SECONDS", (1, 1))
+    opened: list[RequestInfo] = []
+    store.connection.observe(lambda info, _status: opened.append(info) if info.verb == "watch" else None)
+    with store.watch(WIDGET, store.list(WIDGET).resource_version) as watch:
+        for index in range(3):
+            store.create(thing(f"w-{index}"))
+            eventually(lambda index=index: len(opened) > index + 1)  # type: ignore[misc] # bound at once
+
+        seen = [watch.next(5) for _ in range(3)]
+        assert watch.next(0.2) is None
+
+    assert [event and event.object["metadata"]["name"] for event in seen] == ["w-0", "w-1", "w-2"]
+
+
+def test_a_watch_whose_connection_breaks_goes_on_where_it_was(store: KubernetesStore) -> None:
+    with store.watch(WIDGET, store.list(WIDGET).resource_version) as watch:
+        store.create(thing("a"))
+        first = watch.next(5)
+        watch._stream.close()  # as a network does
+        store.create(thing("b"))
+        second = watch.next(5)
+
+    assert first is not None
+    assert first.object["metadata"]["name"] == "a"
+    assert second is not None
+    assert second.object["metadata"]["name"] == "b"
+
+
+def test_a_watch_of_a_server_that_went_away_says_so(store: KubernetesStore, api_server: ApiServer) -> None:
+    with store.watch(WIDGET, store.list(WIDGET).resource_version) as watch:
+        api_server.stop()
+        try:
+            with pytest.raises(UnavailableError, match="no answer"):
+                watch.next(20)
+        finally:
+            api_server.start()
+
+
+def test_an_expired_revision_is_told_by_the_watch(store: KubernetesStore, api_server: ApiServer) -> None:
+    since = store.list(WIDGET).resource_version
+    store.create(thing("a"))
+    api_server.expire()
+
+    with pytest.raises(ExpiredError, match="list again"), store.watch(WIDGET, since) as watch:
+        watch.next(10)
+
+
+def test_closing_wakes_the_reader_and_ends_the_thread_at_once(store: KubernetesStore) -> None:
+    watch = store.watch(WIDGET, store.list(WIDGET).resource_version)
+    answers: list[object] = []
+    reader = threading.Thread(target=lambda: answers.append(watch.next()))
+    reader.start()
+    started = time.monotonic()
+    watch.close()
+    reader.join()
+    watch._thread.join(5)
+
+    assert answers == [None]
+    assert not watch._thread.is_alive()
+    assert time.monotonic() - started < 2
+
+
+def test_a_slow_reader_gets_every_change(store: KubernetesStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_module, "LONGEST_QUEUE", 5)
+    with store.watch(WIDGET, store.list(WIDGET).resource_version) as watch:
+        for index in range(30):
+            store.create(thing(f"w-{index:02}"))
+        seen = [event.object["metadata"]["name"] for _ in range(30) if (event := watch.next(5)) is not None]
+
+    assert seen == [f"w-{index:02}" for index in range(30)]
+
+
+def test_a_selector_narrows_lists_and_watches_of_its_kind_only(connection: Connection) -> None:
+    store = KubernetesStore(connection, selectors={WIDGET: "color in (red,blue)"})
+    since = store.list(WIDGET).resource_version
+    store.create(thing("plain"))
+    store.create(thing("red", labels={"color": "red", "size": "1"}))
+    store.create(thing("plain", kind=GADGET))
+
+    with store.watch(WIDGET, since) as watch:
+        event = watch.next(5)
+
+    assert event is not None
+    assert event.object["metadata"]["name"] == "red"
+    assert names(store) == ["red"]
+    assert names(store, labels={"size": "1"}) == ["red"]
+    assert names(store, labels={"size": "2"}) == []
+    assert names(store, GADGET) == ["plain"]
+
+
+def test_a_store_of_one_namespace_sees_no_other(connection: Connection, api_server: ApiServer) -> None:
+    api_server.namespace("h-store-other")
+    everywhere, here = KubernetesStore(connection), KubernetesStore(connection, namespace=NAMESPACE)
+    since = here.list(WIDGET).resource_version
+    everywhere.create(widget("there", "h-store-other"))
+    everywhere.create(thing("here"))
+
+    with here.watch(WIDGET, since) as watch:
+        event = watch.next(5)
+
+    assert event is not None
+    assert event.object["metadata"]["name"] == "here"
+    assert names(here) == ["here"]
+    assert sorted(names(everywhere)) == ["here", "there"]
+
+
+# --- kinds, rights, refusals ------------------------------------------------------------------------------------------
+
+
+def test_a_kind_that_is_installed_later_is_found_without_a_restart(
+    store: KubernetesStore, api_server: ApiServer
+) -> None:
+    late = Kind("late.h-store.example.org/v1", "Latecomer")
+    with pytest.raises(KindNotInstalledError, match=r"late\.h-store\.example\.org/v1 Latecomer: .* install it"):
+        store.list(late)
+    install_kind(api_server, *late)
+    try:
+        eventually(lambda: is_served(store, late), 15)
+        store.create(thing("a", kind=late))
+        assert names(store, late) == ["a"]
+    finally:
+        remove_kind(api_server, *late)
+    with pytest.raises(KindNotInstalledError):
+        store.list(late)
+    with pytest.raises(KindNotInstalledError):
+        store.create(thing("b", kind=late))
+
+
+def is_served(store: KubernetesStore, kind: Kind) -> bool:
+    try:
+        store.list(kind)
+    except KindNotInstalledError:
+        return False
+    return True
+
+
+def test_a_missing_right_is_named_as_a_rule(api_server: ApiServer, connection: Connection) -> None:
+    rules = [{"apiGroups": ["example.org"], "resources": ["widgets"], "verbs": ["get", "list", "create"]}]
+    kubeconfig = api_server.user("h-store-limited", rules)
+    try:
+        with api_server.connect(kubeconfig) as limited:
+            store = KubernetesStore(limited)
+            made = store.create(thing("a"))
+            rule = r'\{apiGroups: \["example\.org"\], resources: \["widgets/status"\], verbs: \["update"\]\}'
+            with pytest.raises(ForbiddenError, match=rf"h-store-limited may not .*{rule} in namespace h-store"):
+                store.update_status(changed(made, status={"x": 1}))
+            with pytest.raises(ForbiddenError, match=r'verbs: \["watch"\]\} for the whole cluster'):
+                store.watch(WIDGET, made["metadata"]["resourceVersion"])
+            with pytest.raises(ForbiddenError, match=r'apiGroups: \[""\], resources: \["configmaps"\]'):
+                store.get(CONFIG_MAP, Key(NAMESPACE, "a"))
+    finally:
+        api_server.forget_user("h-store-limited")
+
+
+def test_every_mistake_in_an_object_is_told_with_its_field(store: KubernetesStore) -> None:
+    with pytest.raises(InvalidError) as caught:
+        store.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a", "namespace": NAMESPACE}})
+
+    paths = [error.path for error in caught.value.errors]
+    assert paths == ["spec.template.spec.containers", "spec.template.spec.restartPolicy"]
+    assert all("\n" not in str(error) for error in caught.value.errors)
+
+
+def test_a_namespace_that_is_not_there_is_told_as_such(store: KubernetesStore) -> None:
+    with pytest.raises(NamespaceGoneError, match="namespace h-store-nowhere: not found; create it"):
+        store.create(widget("a", "h-store-nowhere"))
+
+
+def test_what_a_foreground_deletion_owns_goes_first(connection: Connection) -> None:
+    store = KubernetesStore(connection, foreground=lambda kind: kind == WIDGET)
+    top = store.create(thing("top"))
+    reference = {**owned_by(top)[0], "blockOwnerDeletion": True}
+    held = store.create(thing("held", kind=GADGET, ownerReferences=[reference], finalizers=["h-store/hold"]))
+
+    store.delete(WIDGET, Key(NAMESPACE, "top"))
+    eventually(lambda: "deletionTimestamp" in store.get(GADGET, Key.of(held))["metadata"])
+    assert names(store) == ["top"]
+    store.update(with_metadata(store.get(GADGET, Key.of(held)), finalizers=[]))
+    eventually(lambda: names(store) == [])
+
+
+# --- lost answers -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def answers_lost(connection: Connection, count: int) -> Iterator[None]:
+    """Have the next writes take effect, and their answers get lost on the way back."""
+    session: Any = connection._session
+    send, left = session.send, count
+
+    def lossy(method: str, *arguments: Any, **options: Any) -> Any:
+        nonlocal left
+        answer = send(method, *arguments, **options)
+        if method != "GET" and left > 0:
+            left -= 1
+            raise ConnectionResetError("the answer got lost")
+        return answer
+
+    session.send = lossy
+    try:
+        yield
+    finally:
+        session.send = send
+
+
+def test_a_creation_whose_answer_was_lost_is_found_again(connection: Connection) -> None:
+    store = KubernetesStore(connection)
+    with answers_lost(connection, 2):
+        made = store.create(thing("a", spec={"x": [1]}, labels={"l": "1"}))
+        named = store.create(thing("", generateName="run-"))
+
+    assert made == store.get(WIDGET, Key(NAMESPACE, "a"))
+    assert sorted(names(store)) == ["a", named["metadata"]["name"]]
+
+
+def test_a_deletion_whose_answer_was_lost_is_a_success(connection: Connection) -> None:
+    store = KubernetesStore(connection)
+    store.create(thing("a"))
+    with answers_lost(connection, 1):
+        store.delete(WIDGET, Key(NAMESPACE, "a"))
+
+    with pytest.raises(NotFoundError):
+        store.delete(WIDGET, Key(NAMESPACE, "a"))
+
+
+def test_an_update_whose_answer_was_lost_is_a_conflict(connection: Connection) -> None:
+    store = KubernetesStore(connection)
+    made = store.create(thing("a"))
+    with answers_lost(connection, 1), pytest.raises(ConflictError, match="read it again"):
+        store.update(changed(made, spec={"x": 1}))
+
+    assert store.get(WIDGET, Key(NAMESPACE, "a"))["spec"] == {"x": 1}
