@@ -8,6 +8,6 @@ sidecar.
 The path of a byte: a source (a pipe, `sources.FileTail`) -> `collector.Collector.feed` -> a parser of `parsers` ->
 readings -> `reporter.Reporter` -> the log.
 
-In a pod `python -m metrics_collector` does all of it: `sidecar` joins the parts, `program` watches the training program,
-`stopping` ends it, `delivery` talks to the services.
+In a pod `python -m metrics_collector` does all of it: `sidecar` joins the parts, `program` watches the training
+program, `stopping` ends it, `delivery` talks to the services.
 """

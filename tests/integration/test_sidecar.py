@@ -270,7 +270,7 @@ def test_a_trial_without_early_stopping_service_for_now_keeps_asking(pod: Pod) -
     with early_stopping() as (_, address):
         pass
     program = pod.program("sh", "-c", CLIMB, may_stop=True)
-    sidecar = pod.sidecar(*MAXIMIZE, *RULE, "-s-earlystop", address, KATIB_GIVE_UP_SECONDS="1")
+    sidecar = pod.sidecar(*MAXIMIZE, *RULE, "-s-earlystop", address, KATIB_GIVE_UP_SECONDS="6")
 
     assert program.wait(20) == 0
     assert sidecar.wait(20) == 0
