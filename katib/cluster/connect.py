@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from kubernetes import client
 
 from katib.api.types import API_VERSION
+from katib.cluster.environment import core_namespace
 from katib.errors import KindNotInstalledError
 from katib.kube import Connection
 from katib.kube.configuration import Access, access
-
-CORE_NAMESPACE_VARIABLE = "KATIB_CORE_NAMESPACE"
-DEFAULT_CORE_NAMESPACE = "kubeflow"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,5 +59,4 @@ def connect(kubeconfig: Path | None = None, context: str | None = None, *, user_
     except BaseException:
         connection.close()
         raise
-    core_namespace = os.environ.get(CORE_NAMESPACE_VARIABLE) or DEFAULT_CORE_NAMESPACE
-    return Cluster(connection, core_namespace, found)
+    return Cluster(connection, core_namespace(), found)

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Protocol, Self
 
 from katib.api.metrics import MetricLog
+from katib.cluster.environment import db_manager_address
 from katib.cluster.pods import POD
 from katib.errors import KatibError, NotFoundError, UnavailableError
 from katib.rpc.db_manager_client import DbManagerClient
@@ -35,18 +36,10 @@ class Forward(Protocol):
 OpenForward = Callable[[Key, int], AbstractContextManager[Forward]]
 
 
-def db_manager_address(environment: Mapping[str, str], core_namespace: str) -> str:
-    """Return where the DB manager answers directly; empty outside of a cluster, where it has to be looked for.
-
-    `KATIB_DB_MANAGER_ADDRESS` decides; in a pod, the three variables that Katib's components read.
-    """
+def direct_address(environment: Mapping[str, str]) -> str:
+    """Return where the DB manager answers us directly; empty outside of a cluster, where a way has to be found."""
     given = environment.get("KATIB_DB_MANAGER_ADDRESS", "")
-    if given or "KUBERNETES_SERVICE_HOST" not in environment:
-        return given
-    host = environment.get("KATIB_DB_MANAGER_SERVICE_IP") or DB_MANAGER
-    namespace = environment.get("KATIB_DB_MANAGER_SERVICE_NAMESPACE", core_namespace)
-    port = environment.get("KATIB_DB_MANAGER_SERVICE_PORT") or str(DB_MANAGER_PORT)
-    return f"{host}.{namespace}:{port}" if namespace else f"{host}:{port}"
+    return given or (db_manager_address(environment) if "KUBERNETES_SERVICE_HOST" in environment else "")
 
 
 class MetricsAccess:

@@ -23,7 +23,7 @@ from katib.cluster.connect import Cluster, connect
 from katib.cluster.event_reader import ClusterEventReader, server_events
 from katib.cluster.facts import ClusterJobs, ClusterServices, Controllers, cluster_place
 from katib.cluster.logs import ClusterOutput, PodLogs, ServerLogs
-from katib.cluster.metrics_access import MetricsAccess, db_manager_address
+from katib.cluster.metrics_access import MetricsAccess, direct_address
 from katib.cluster.pods import POD
 from katib.cluster.port_forward import PortForward
 from katib.cluster.users_catalog import UsersCatalog
@@ -169,7 +169,7 @@ class PodsAftermath:
 
 
 def _metrics(cluster: Cluster, store: ObjectStore, given: str, clock: Clock) -> MetricsAccess:
-    address = given or db_manager_address(os.environ, cluster.core_namespace)
+    address = given or direct_address(os.environ)
     forward = partial(PortForward, cluster.configuration)
     return MetricsAccess(address, store, cluster.core_namespace, forward, clock)
 

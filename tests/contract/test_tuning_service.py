@@ -1,7 +1,7 @@
 """What every TuningService promises, whichever side of HTTP it is on.
 
 A new implementation is one more entry in WORLDS: a context manager that yields a service and a way to let an
-experiment run to its end.
+experiment run to its end. The two clusters differ in who keeps the objects; a stand-in works on them in both.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from katib.rest.client import HttpTuningService
 from katib.rest.server import Server
 from katib.tuning.reading import assignments_of, is_completed, name_of, objective_value, state_of
 from katib.tuning.service import TuningService
+from tests.support.cluster import memory_world, server_world
 from tests.support.tuning import FakeTuningService, document
 
 NS = "default"
@@ -30,16 +31,17 @@ class World:
 
     service: TuningService
     finish: Callable[[str], None]
+    is_cluster: bool = False
 
 
 @contextmanager
-def fake(_directory: Path) -> Iterator[World]:
+def fake(_request: pytest.FixtureRequest) -> Iterator[World]:
     service = FakeTuningService()
     yield World(service, lambda name: service.play(NS, name))
 
 
 @contextmanager
-def over_http(_directory: Path) -> Iterator[World]:
+def over_http(_request: pytest.FixtureRequest) -> Iterator[World]:
     service = FakeTuningService()
     with (
         Server(service, host="127.0.0.1", port=0, token="secret") as server,
@@ -49,10 +51,23 @@ def over_http(_directory: Path) -> Iterator[World]:
 
 
 @contextmanager
-def engine(directory: Path) -> Iterator[World]:
+def engine(request: pytest.FixtureRequest) -> Iterator[World]:
+    directory: Path = request.getfixturevalue("tmp_path")
     with open_engine(data_dir=directory) as running:
         yield World(running.service, lambda name: _run(running.start, running.service, name))
         running.stop()
+
+
+@contextmanager
+def cluster(_request: pytest.FixtureRequest) -> Iterator[World]:
+    with memory_world() as made:
+        yield World(made.service, lambda name: made.stand_in.play(NS, name), is_cluster=True)
+
+
+@contextmanager
+def api_server(request: pytest.FixtureRequest) -> Iterator[World]:
+    with server_world(request.getfixturevalue("api_server")) as made:
+        yield World(made.service, lambda name: made.stand_in.play(NS, name), is_cluster=True)
 
 
 def _run(start: Callable[[], None], service: TuningService, name: str) -> None:
@@ -63,16 +78,19 @@ def _run(start: Callable[[], None], service: TuningService, name: str) -> None:
     raise AssertionError(f"{name} did not end")
 
 
-WORLDS: dict[str, Callable[[Path], AbstractContextManager[World]]] = {
+WORLDS: dict[str, Callable[[pytest.FixtureRequest], AbstractContextManager[World]]] = {
     "fake": fake,
     "http": over_http,
     "engine": engine,
+    "cluster": cluster,
+    "api-server": api_server,
 }
+MARKS = {"api-server": [pytest.mark.cluster]}
 
 
-@pytest.fixture(params=WORLDS.values(), ids=WORLDS.keys())
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    with request.param(tmp_path) as made:
+@pytest.fixture(params=[pytest.param(make, id=name, marks=MARKS.get(name, ())) for name, make in WORLDS.items()])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    with request.param(request) as made:
         yield made
 
 
@@ -96,7 +114,7 @@ def test_a_submitted_experiment_is_created_and_can_be_read(world: World) -> None
 def test_what_is_done_differently_here_comes_back_as_a_notice(world: World) -> None:
     submission = world.service.submit(document("demo"), source="demo.yaml")
 
-    assert any("image" in notice for notice in submission.notices)
+    assert any("image" in notice for notice in submission.notices) != world.is_cluster
 
 
 def test_submitting_the_same_unfinished_experiment_resumes_it(world: World) -> None:
@@ -120,7 +138,7 @@ def test_a_broken_document_is_refused_with_field_errors(world: World) -> None:
 def test_validating_stores_nothing(world: World) -> None:
     notices = world.service.validate(document("demo"), source="demo.yaml")
 
-    assert any("image" in notice for notice in notices)
+    assert any("image" in notice for notice in notices) != world.is_cluster
     assert list(world.service.experiments()) == []
 
 
