@@ -1,0 +1,226 @@
+"""Trials that are no batch Jobs, and services that are not ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.operators import (
+    Operator,
+    install_kind,
+    job_set,
+    node_job,
+    pod,
+    pytorch_pods,
+    remove_kind,
+)
+from tests.support.pod_cluster import CORE, IMAGE, Json, PodCluster, Room, experiment, is_true, wait_for
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
+
+ROOT = Path(__file__).resolve().parents[2]
+GROUP = "katib-test.example.com"
+COMMAND = ["python3", "-u", "-c", "import os; print('loss=' + os.environ['lr'])"]
+LR = [{"name": "lr", "value": "${trialParameters.lr}"}]
+
+
+def container(name: str, command: list[str] | None = None) -> Json:
+    return {
+        "name": name,
+        "image": IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": command or COMMAND,
+        "env": LR,
+    }
+
+
+def losses_are_the_values(room: Room, name: str) -> bool:
+    found = [
+        (t["spec"]["parameterAssignments"][0]["value"], t["status"]["observation"]["metrics"][0]["latest"])
+        for t in room.trials(name)
+    ]
+    return bool(found) and all(float(value) == float(latest) for value, latest in found)
+
+
+@pytest.fixture
+def gizmos(cluster: PodCluster) -> Iterator[str]:
+    yield "gizmos." + GROUP
+    remove_kind(cluster, "gizmos." + GROUP)
+    cluster.run("delete", "clusterrole", "katib-test-gizmos", "--ignore-not-found")
+
+
+def test_a_trial_may_be_of_a_kind_that_nobody_knows_and_the_missing_right_is_named(room: Room, gizmos: str) -> None:
+    """The kind is installed, and allowed, only after the experiment asked for it."""
+    gizmo = {"apiVersion": f"{GROUP}/v1", "kind": "Gizmo", "spec": {"template": {"spec": {"containers": []}}}}
+    gizmo["spec"] = {"template": {"spec": {"containers": [container("main")]}}}
+    template = {
+        "primaryContainerName": "main",
+        "successCondition": 'status.conditions.#(type=="Done")#|#(status=="True")#',
+        "failureCondition": 'status.conditions.#(type=="Failed")#|#(status=="True")#',
+    }
+    assert install_kind(room.cluster, f"{GROUP}/v1", "Gizmo") == gizmos
+    room.apply(experiment("gizmos", gizmo, trials=2, template=template))
+
+    def named() -> bool:
+        return "gizmos" in room.cluster.run("get", "events", "-n", room.namespace, "-o", "yaml") and any(
+            "gizmos" in str(trial.get("status")) for trial in room.trials("gizmos")
+        )
+
+    wait_for(named, "a trial to name the right that is missing", 60, room.picture)
+    room.cluster.apply(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {
+                "name": "katib-test-gizmos",
+                "labels": {"katib.kubeflow.org/aggregate-to-controller": "true"},
+            },
+            "rules": [
+                {
+                    "apiGroups": [GROUP],
+                    "resources": ["gizmos"],
+                    "verbs": ["get", "list", "watch", "create", "update", "delete"],
+                }
+            ],
+        }
+    )
+
+    def pods(obj: Json) -> list[Json]:
+        return [pod(obj["metadata"]["name"], obj["spec"]["template"], {})]
+
+    with Operator(room, gizmos, pods, succeeded="Done"):
+        room.ended("gizmos", 200)
+
+    assert losses_are_the_values(room, "gizmos")
+
+
+@contextmanager
+def installed(cluster: PodCluster, *kinds: tuple[str, str]) -> Iterator[list[str]]:
+    """Have kinds for a while; a kind that was there before stays."""
+    there = cluster.run("get", "crd", "-o", "name")
+    plurals = [install_kind(cluster, api_version, kind) for api_version, kind in kinds]
+    yield plurals
+    for plural in plurals:
+        if plural not in there:
+            remove_kind(cluster, plural)
+
+
+def test_the_master_of_a_pytorch_job_is_read_and_its_workers_are_left_alone(room: Room) -> None:
+    replica = {"restartPolicy": "Never", "template": {"spec": {"containers": [container("pytorch")]}}}
+    worker = {"template": {"spec": {"containers": [container("pytorch", ["python3", "-c", "print('loss=-1')"])]}}}
+    specs = {"Master": {"replicas": 1, **replica}, "Worker": {"replicas": 1, **worker}}
+    job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": {"pytorchReplicaSpecs": specs}}
+    template = {"primaryContainerName": "pytorch", "retain": True}
+
+    with (
+        installed(room.cluster, ("kubeflow.org/v1", "PyTorchJob")) as (plural,),
+        Operator(room, plural, pytorch_pods, succeeded="Succeeded"),
+    ):
+        room.apply(experiment("torch", job, trials=2, template=template))
+        room.ended("torch", 200)
+        collectors = {p["metadata"]["name"]: len(p["spec"]["containers"]) - 1 for p in room.pods() if "torch" in str(p)}
+        room.delete("torch")
+
+    masters = {name: count for name, count in collectors.items() if "-master-" in name}
+    workers = {name: count for name, count in collectors.items() if "-worker-" in name}
+    assert set(masters.values()) == {1}
+    assert set(workers.values()) == {0}
+
+
+def test_a_train_job_is_followed_through_its_job_set_to_its_pods(room: Room) -> None:
+    trainer = {"numNodes": 1, "image": IMAGE, "command": COMMAND, "env": LR}
+    job = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "spec": {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer},
+    }
+    kinds = (("trainer.kubeflow.org/v1alpha1", "TrainJob"), ("jobset.x-k8s.io/v1alpha2", "JobSet"))
+
+    with (
+        installed(room.cluster, *kinds) as (train_jobs, job_sets),
+        Operator(room, train_jobs, job_set, watched=job_sets, succeeded="Complete"),
+        Operator(room, job_sets, node_job, watched="jobs", succeeded="Completed"),
+    ):
+        room.apply(experiment("trained", job, trials=2, template={"primaryContainerName": "node"}))
+        room.ended("trained", 200)
+        read = losses_are_the_values(room, "trained")
+        room.delete("trained")
+
+    assert read
+
+
+@contextmanager
+def algorithm(cluster: PodCluster, entry: Json) -> Iterator[None]:
+    """Have one more algorithm in the KatibConfig for a while."""
+    found = cluster.find("configmap", "katib-config", CORE)
+    assert found is not None
+    before = found["data"]["katib-config.yaml"]
+    config = yaml.safe_load(before)
+    config["runtime"]["suggestions"].append(entry)
+    for text in (yaml.safe_dump(config), before):
+        meta = {"name": "katib-config", "namespace": CORE}
+        data = {"katib-config.yaml": text}
+        cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})
+        if text is not before:
+            yield
+
+
+def test_a_suggestion_service_of_somebody_else_is_asked_at_its_address(room: Room) -> None:
+    """The service of `examples/custom-algorithm`, in a pod that the product did not make."""
+    folder = ROOT / "examples" / "custom-algorithm"
+    code = {path.name: path.read_text().replace("127.0.0.1", "0.0.0.0") for path in folder.glob("*.py")}
+    server = {
+        "name": "service",
+        "image": "katib/suggestion:0.1.0",
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python", "/code/service.py", "--port", "6789"],
+        "volumeMounts": [{"name": "code", "mountPath": "/code"}],
+        "readinessProbe": {"tcpSocket": {"port": 6789}, "periodSeconds": 1},
+    }
+    spec = {"containers": [server], "volumes": [{"name": "code", "configMap": {"name": "code"}}]}
+    room.apply(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "code"}, "data": code},
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "climber", "labels": {"app": "climber"}},
+            "spec": spec,
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "climber"},
+            "spec": {"selector": {"app": "climber"}, "ports": [{"port": 6789}]},
+        },
+    )
+    wait_for(lambda: is_true(room.cluster.find("pod", "climber", room.namespace) or {}, "Ready"), "the service")
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container("training-container")]}}},
+    }
+
+    with algorithm(room.cluster, {"algorithmName": "hill-climber", "address": f"climber.{room.namespace}:6789"}):
+        accepted = wait_for(
+            lambda: accepts(room, experiment("climb", job, trials=3, algorithm={"algorithmName": "hill-climber"})),
+            "the new algorithm to be known",
+            90,
+            every=2,
+        )
+        room.ended("climb")
+
+    assert accepted
+    assert losses_are_the_values(room, "climb")
+    assert room.cluster.items("deployments", room.namespace) == []
+
+
+def accepts(room: Room, wanted: Json) -> bool:
+    try:
+        room.apply(wanted)
+    except AssertionError:
+        return False
+    return True

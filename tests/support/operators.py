@@ -1,0 +1,168 @@
+"""Stand-ins for the operators of kinds that are not part of Kubernetes: they make pods, and write the status.
+
+They differ from the real ones in everything that a trial does not look at: no services, no environment, no restarts,
+no clean-up. A job succeeds with its first pod, and fails with it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self
+
+from tests.support.pod_cluster import Json, PodCluster, Room, wait_for
+
+Children = Callable[[Json], list[Json]]
+"""Returns the objects that a job is made of; their names are the same each time."""
+
+
+class Operator:
+    """Works on the objects of one kind in one namespace while it is entered.
+
+    Args:
+        room: The namespace.
+        plural: What the kind is called in paths, with its group: `pytorchjobs.kubeflow.org`.
+        children: What an object is made of.
+        watched: Kind of the first child, whose end is the object's: `pods` or something with conditions.
+        succeeded: Type of the condition that the object gets when its child succeeded.
+    """
+
+    def __init__(self, room: Room, plural: str, children: Children, *, watched: str = "pods", succeeded: str) -> None:
+        self._room = room
+        self._plural = plural
+        self._children = children
+        self._watched = watched
+        self._succeeded = succeeded
+        self._made: set[str] = set()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name=plural, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while not self._stop.wait(0.5):
+            for obj in self._room.cluster.items(self._plural, self._room.namespace):
+                with suppress(AssertionError):  # it was deleted meanwhile
+                    self._step(obj)
+
+    def _step(self, obj: Json) -> None:
+        children = self._children(obj)
+        if obj["metadata"]["uid"] not in self._made:
+            self._room.apply(*(owned(child, obj) for child in children))
+            self._made.add(obj["metadata"]["uid"])
+        first = self._room.cluster.find(self._watched, children[0]["metadata"]["name"], self._room.namespace)
+        if first is not None and "conditions" not in obj.get("status", {}) and (end := _end_of(first)):
+            kind = self._succeeded if end == "Succeeded" else "Failed"
+            condition = {"type": kind, "status": "True", "reason": f"Pod{end}", "message": f"the pod has {end.lower()}"}
+            self._room.cluster.set_status(self._plural.split(".", maxsplit=1)[0], obj, {"conditions": [condition]})
+
+
+def owned(child: Json, owner: Json) -> Json:
+    """Return a child with its owner."""
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return {**child, "metadata": {**child["metadata"], "ownerReferences": [reference]}}
+
+
+def _end_of(child: Json) -> str:
+    status = child.get("status", {})
+    if child["kind"] == "Pod":
+        phase: str = status.get("phase", "")
+        return phase if phase in {"Succeeded", "Failed"} else ""
+    ends = {"Complete": "Succeeded", "Completed": "Succeeded", "Failed": "Failed"}
+    return next((ends[c["type"]] for c in status.get("conditions", []) if c["type"] in ends), "")
+
+
+def install_kind(cluster: PodCluster, api_version: str, kind: str) -> str:
+    """Install a kind that takes any content; return its name in paths with its group."""
+    group, version = api_version.split("/")
+    plural = f"{kind.lower()}s"
+    anything: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    served: Json = {
+        "name": version,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": anything},
+    }
+    names = {"plural": plural, "singular": kind.lower(), "kind": kind}
+    cluster.apply(
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"{plural}.{group}"},
+            "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [served]},
+        }
+    )
+    wait_for(lambda: f"{plural}." in cluster.run("api-resources", f"--api-group={group}", "-o", "name"), f"{kind}")
+    return f"{plural}.{group}"
+
+
+def remove_kind(cluster: PodCluster, plural: str) -> None:
+    """Take a kind away with all its objects."""
+    cluster.run("delete", "crd", plural, "--ignore-not-found", "--timeout=60s", check=False)
+
+
+def pod(name: str, template: Json, labels: dict[str, str]) -> Json:
+    """Return a pod of a template."""
+    metadata = template.get("metadata", {})
+    spec: dict[str, Any] = {"restartPolicy": "Never", **template["spec"]}
+    found = {**metadata, "name": name, "labels": {**metadata.get("labels", {}), **labels}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": found, "spec": spec}
+
+
+def pytorch_pods(job: Json) -> list[Json]:
+    """Return the pods of a PyTorchJob, the master first, as the training operator labels them."""
+    pods = []
+    for role, replicas in sorted(job["spec"]["pytorchReplicaSpecs"].items()):  # Master before Worker
+        for index in range(replicas.get("replicas", 1)):
+            name = f"{job['metadata']['name']}-{role.lower()}-{index}"
+            labels = {
+                "training.kubeflow.org/job-name": job["metadata"]["name"],
+                "training.kubeflow.org/operator-name": "pytorchjob-controller",
+                "training.kubeflow.org/replica-index": str(index),
+                "training.kubeflow.org/replica-type": role.lower(),
+                **({"training.kubeflow.org/job-role": "master"} if role == "Master" else {}),
+            }
+            pods.append(pod(name, replicas["template"], labels))
+    return pods
+
+
+def job_set(train_job: Json) -> list[Json]:
+    """Return the JobSet of a TrainJob: one replicated job of the name `node`."""
+    trainer = train_job["spec"]["trainer"]
+    container = {
+        "name": "node",
+        "image": trainer["image"],
+        "imagePullPolicy": "IfNotPresent",
+        "command": trainer["command"],
+        "env": trainer.get("env", []),
+    }
+    spec = {"replicatedJobs": [{"name": "node", "containers": [container]}]}
+    name = train_job["metadata"]["name"]
+    return [{"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": name}, "spec": spec}]
+
+
+def node_job(job_set: Json) -> list[Json]:
+    """Return the Job of a JobSet, whose pods the cluster's own controller makes."""
+    labels = {"jobset.sigs.k8s.io/replicatedjob-name": "node", "batch.kubernetes.io/job-completion-index": "0"}
+    pod_spec = {"restartPolicy": "Never", "containers": job_set["spec"]["replicatedJobs"][0]["containers"]}
+    spec = {"backoffLimit": 0, "template": {"metadata": {"labels": labels}, "spec": pod_spec}}
+    name = f"{job_set['metadata']['name']}-node-0"
+    return [{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec}]

@@ -1,0 +1,221 @@
+"""A cluster with nodes and with the product installed, as users see it: through kubectl and through the objects."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+CORE = "kubeflow"
+IMAGE = "docker.io/library/python:3.11-slim"
+LABEL = {"katib.kubeflow.org/metrics-collector-injection": "enabled"}
+FINAL = ("Succeeded", "Failed")
+OURS = ("experiments.kubeflow.org", "suggestions.kubeflow.org", "trials.kubeflow.org")
+CHILDREN = (
+    "jobs",
+    "pods",
+    "deployments",
+    "services",
+    "persistentvolumeclaims",
+    "serviceaccounts",
+    "roles",
+    "rolebindings",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PodCluster:
+    """The cluster, with the rights of its admin."""
+
+    kubeconfig: Path
+
+    def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
+        """Run kubectl and return what it prints; what it complains about fails the test."""
+        command = ["kubectl", f"--kubeconfig={self.kubeconfig}", *arguments]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+        assert not check or done.returncode == 0, f"{' '.join(arguments)}: {done.stderr}"
+        return done.stdout + (done.stderr if done.returncode else "")
+
+    def apply(self, *objects: Mapping[str, Any]) -> None:
+        """Apply objects."""
+        self.run("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+
+    def items(self, kind: str, namespace: str, selector: str = "") -> list[Json]:
+        """Return the objects of a kind."""
+        found = self.run("get", kind, f"--namespace={namespace}", f"--selector={selector}", "-o", "json")
+        items: list[Json] = json.loads(found)["items"]
+        return items
+
+    def find(self, kind: str, name: str, namespace: str = "") -> Json | None:
+        """Return an object, None when it is not there."""
+        found = self.run("get", kind, name, f"--namespace={namespace}", "--ignore-not-found", "-o", "json")
+        obj: Json | None = json.loads(found) if found.strip() else None
+        return obj
+
+    def set_status(self, kind: str, obj: Json, status: Json) -> None:
+        """Write the status of an object, as the controller of its kind would."""
+        metadata = obj["metadata"]
+        group, version = obj["apiVersion"].split("/")
+        path = f"/apis/{group}/{version}/namespaces/{metadata['namespace']}/{kind}/{metadata['name']}/status"
+        self.run("replace", "--raw", path, "-f", "-", stdin=json.dumps({**obj, "status": status}), check=False)
+
+    def make_namespace(self, name: str) -> Room:
+        """Make a namespace that may hold experiments, and wait until pods can be started there."""
+        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": LABEL}})
+        wait_for(lambda: self.find("serviceaccount", "default", name), "the default service account")
+        return Room(self, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A namespace of one test."""
+
+    cluster: PodCluster
+    namespace: str
+
+    def apply(self, *objects: Mapping[str, Any]) -> None:
+        """Apply objects in the namespace."""
+        self.cluster.apply(*({**o, "metadata": {**o["metadata"], "namespace": self.namespace}} for o in objects))
+
+    def patch(self, name: str, spec: Json) -> None:
+        """Change the spec of an experiment."""
+        change = json.dumps({"spec": spec})
+        self.cluster.run("patch", OURS[0], name, f"--namespace={self.namespace}", "--type=merge", "-p", change)
+
+    def experiment(self, name: str) -> Json:
+        """Return an experiment."""
+        found = self.cluster.find(OURS[0], name, self.namespace)
+        assert found is not None, f"experiment {name} is gone"
+        return found
+
+    def trials(self, experiment: str) -> list[Json]:
+        """Return the trials of an experiment."""
+        return self.cluster.items(OURS[2], self.namespace, f"katib.kubeflow.org/experiment={experiment}")
+
+    def pods(self) -> list[Json]:
+        """Return all pods."""
+        return self.cluster.items("pods", self.namespace)
+
+    def ended(self, name: str, seconds: float = 150, state: str = "Succeeded") -> Json:
+        """Wait until an experiment ended, and return it; it must have ended so."""
+
+        def end() -> str:
+            experiment = self.experiment(name)
+            return next((kind for kind in FINAL if is_true(experiment, kind)), "")
+
+        found = wait_for(end, f"experiment {name} to end", seconds, self.picture)
+        assert found == state, self.picture()
+        return self.experiment(name)
+
+    def delete(self, name: str, seconds: int = 60) -> None:
+        """Delete an experiment and wait until it is gone."""
+        self.cluster.run("delete", OURS[0], name, f"--namespace={self.namespace}", f"--timeout={seconds}s")
+
+    def left_over(self) -> list[str]:
+        """Return what is in the namespace beside what the cluster itself puts there."""
+        names = self.cluster.run("get", ",".join((*OURS, *CHILDREN)), f"--namespace={self.namespace}", "-o", "name")
+        return sorted(set(names.split()) - {"serviceaccount/default"})
+
+    def picture(self) -> str:
+        """Return what there is to see, for the message of a failed test."""
+        kinds = ",".join((*OURS, "jobs", "pods"))
+        looks: Sequence[Sequence[str]] = (
+            ("get", kinds, "-n", self.namespace, "-o", "wide"),
+            ("get", OURS[0], "-n", self.namespace, "-o", "jsonpath={range .items[*]}{.status}{'\\n'}{end}"),
+            ("get", "events", "-n", self.namespace, "--sort-by=.lastTimestamp"),
+            ("logs", "-n", CORE, "deployment/katib-controller", "--tail=40"),
+        )
+        return "\n".join(self.cluster.run(*look, check=False)[-6000:] for look in looks)
+
+
+def wait_for(
+    look: Callable[[], T], what: str, seconds: float = 60, picture: Callable[[], str] = lambda: "", every: float = 0.3
+) -> T:
+    """Look until there is something to see, and return it."""
+    until = time.monotonic() + seconds
+    while not (seen := look()):
+        if time.monotonic() > until:
+            pytest.fail(f"waited {seconds:.0f} s for {what}\n{picture()}")
+        time.sleep(every)
+    return seen
+
+
+def is_true(obj: Json, condition: str) -> bool:
+    """Tell whether a condition of an object holds."""
+    return condition_of(obj, condition).get("status") == "True"
+
+
+def condition_of(obj: Json, condition: str) -> Json:
+    """Return a condition; empty when there is none."""
+    conditions: list[Json] = obj.get("status", {}).get("conditions", [])
+    return next((c for c in conditions if c["type"] == condition), {})
+
+
+def found_cluster() -> PodCluster:
+    """Return the cluster of KUBECONFIG, or skip the test with the reason."""
+    named = os.environ.get("KUBECONFIG")
+    if not named:
+        pytest.skip("no cluster with nodes: set KUBECONFIG, or run make test-cluster")
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is missing")
+    cluster = PodCluster(Path(named))
+    ready = cluster.run(
+        "get", "deployment", "katib-controller", "-n", CORE, "-o", "jsonpath={.status.readyReplicas}", check=False
+    )
+    if ready.strip() != "1":
+        pytest.skip("the controller is not installed in this cluster: run make test-cluster")
+    return cluster
+
+
+def python_job(script: str, **spec: Any) -> Json:
+    """Return a Job that runs a Python script in its only container; `lr` is in its environment."""
+    environment = [{"name": "lr", "value": "${trialParameters.lr}"}]
+    container = {
+        "name": "training-container",
+        "image": IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python3", "-u", "-c", script],
+        "env": environment,
+    }
+    pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 2, "containers": [container]}
+    return {"apiVersion": "batch/v1", "kind": "Job", "spec": {"backoffLimit": 0, "template": {"spec": pod}, **spec}}
+
+
+def experiment(name: str, job: Json | None, *, trials: int = 3, parallel: int = 2, **spec: Any) -> Json:
+    """Return an experiment over `lr` that minimizes `loss`.
+
+    Args:
+        name: Its name.
+        job: What a trial runs as; None when `spec` has a whole `trialTemplate`.
+        trials: maxTrialCount.
+        parallel: parallelTrialCount.
+        spec: Further fields, which win.
+    """
+    template = {
+        "primaryContainerName": "training-container",
+        "trialParameters": [{"name": "lr", "reference": "lr"}],
+        "trialSpec": job,
+        **spec.pop("template", {}),
+    }
+    body = {
+        "objective": {"type": "minimize", "objectiveMetricName": "loss"},
+        "algorithm": {"algorithmName": "random", "algorithmSettings": [{"name": "random_state", "value": "1"}]},
+        "parameters": [{"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0.1", "max": "0.9"}}],
+        "parallelTrialCount": parallel,
+        "maxTrialCount": trials,
+        "maxFailedTrialCount": 1,
+        "trialTemplate": template,
+        **spec,
+    }
+    return {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": name}, "spec": body}

@@ -1,0 +1,193 @@
+"""What goes into the container images."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.metadata import requires
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tools.images import NAMES, TAG, reference
+
+ROOT = Path(__file__).resolve().parents[3]
+IMAGES = ROOT / "images"
+
+LEFT_OUT = {
+    # The asynchronous half of the client, which is cut off in the image.
+    "controller": {"aiohttp", "aiohttp-retry"},
+    # Optuna's databases: services keep their studies in memory.
+    "suggestion": {"alembic", "sqlalchemy"},
+    # Time zones come from the base image, and nobody asks for another one than UTC.
+    "db-manager": {"tzdata"},
+}
+EVERYWHERE = {"tzdata"}
+
+RUN = {
+    "metrics-collector": """
+        import metrics_collector.__main__
+        import_all("metrics_collector")
+        import katib.rpc.db_manager_client
+    """,
+    "early-stopping": """
+        import_all("suggestion_services.medianstop")
+        serve("medianstop")
+    """,
+    "suggestion": """
+        for name in ("random", "grid", "tpe", "multivariate-tpe", "bayesianoptimization"):
+            serve(name)
+    """,
+    "db-manager": """
+        import katib.cli.app, katib.cli.db_manager, katib.cluster.db_manager, pg8000.dbapi, pymysql
+        import_all("katib.sql_server")
+        import_all("katib.observations")
+    """,
+    "controller": """
+        import katib.cli.app, katib.cli.controller, katib.cli.serve
+        for room in ("cluster", "kube", "admission", "configuration", "injection", "rest", "stores.kubernetes"):
+            import_all(f"katib.{room}")
+    """,
+}
+"""What the process of each image does first, as far as it imports something."""
+
+PRELUDE = """
+import importlib, importlib.metadata, pkgutil, re, sys, textwrap
+
+allowed = {re.sub("[-_.]+", "-", name).lower() for name in sys.argv[1].split(",")} | {"katib"}
+owners = importlib.metadata.packages_distributions()
+foreign = {
+    module for module, names in owners.items()
+    if not allowed & {re.sub("[-_.]+", "-", name).lower() for name in names}
+}
+
+class Missing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in foreign:
+            raise ModuleNotFoundError(f"No module named {name!r} in this image", name=name)
+
+sys.meta_path.insert(0, Missing())
+
+def import_all(package):
+    elsewhere = ("migrations", "katib.cluster.db_manager")  # alembic's own; the other image's
+    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+        if not any(name in module.name for name in elsewhere):
+            importlib.import_module(module.name)
+
+def serve(name):
+    import grpc
+    from katib.rpc._generated import api_pb2 as pb, api_pb2_grpc
+    from suggestion_services.algorithms import find_entry
+    from suggestion_services.base.server import start_server
+
+    server, port = start_server(find_entry(name), "127.0.0.1:0")
+    space = pb.FeasibleSpace(min="0", max="1", step="0.1")
+    trials = []
+    for i in range(12):  # more than any algorithm draws at random
+        metric = pb.Metric(name="loss", value=str(i / 20))
+        value = pb.ParameterAssignment(name="lr", value=str(i / 20))
+        trial = pb.Trial(name=f"t{i}")
+        trial.spec.parameter_assignments.assignments.append(value)
+        trial.status.condition = pb.TrialStatus.SUCCEEDED
+        trial.status.observation.metrics.append(metric)
+        trial.spec.objective.objective_metric_name = "loss"
+        trials.append(trial)
+    experiment = pb.Experiment(name="x")
+    experiment.spec.algorithm.algorithm_name = name
+    experiment.spec.max_trial_count = 11
+    experiment.spec.objective.type = pb.MINIMIZE
+    experiment.spec.objective.objective_metric_name = "loss"
+    experiment.spec.parameter_specs.parameters.append(
+        pb.ParameterSpec(name="lr", parameter_type=pb.DOUBLE, feasible_space=space)
+    )
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        if name == "medianstop":
+            experiment.spec.early_stopping.algorithm_name = name
+            request = pb.GetEarlyStoppingRulesRequest(experiment=experiment)
+            api_pb2_grpc.EarlyStoppingStub(channel).GetEarlyStoppingRules(request)
+        else:
+            request = pb.GetSuggestionsRequest(
+                experiment=experiment, trials=trials, current_request_number=1, total_request_number=13
+            )
+            api_pb2_grpc.SuggestionStub(channel).GetSuggestions(request)
+    server.stop(None).wait()
+
+import importlib.abc
+exec(textwrap.dedent(sys.argv[2]))
+"""
+
+
+def listed(name: str) -> list[str]:
+    lines = (IMAGES / name / "requirements.txt").read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def instructions(name: str) -> list[list[str]]:
+    """Return the instructions of a Dockerfile, with continued lines joined."""
+    text = re.sub(r"\\\n", " ", (IMAGES / name / "Dockerfile").read_text())
+    return [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def test_there_is_a_folder_for_every_image_and_nothing_else() -> None:
+    assert sorted(path.name for path in IMAGES.iterdir()) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_package_has_a_version_and_brings_what_it_needs(name: str) -> None:
+    pinned = {line.partition("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines()}
+    here = {canonicalize_name(package) for package in listed(name)}
+    missing = set()
+    for package in here:
+        for text in requires(package) or ():
+            requirement = Requirement(text)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                missing.add(canonicalize_name(requirement.name))
+
+    assert here <= {canonicalize_name(package) for package in pinned}
+    assert missing - here - EVERYWHERE <= LEFT_OUT.get(name, set())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_process_of_an_image_imports_nothing_that_is_not_in_it(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PRELUDE, ",".join(listed(name)), RUN[name]],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_image_is_no_root_and_starts_from_the_same_base(name: str) -> None:
+    found = instructions(name)
+    last = max(i for i, instruction in enumerate(found) if instruction[0] == "FROM")
+
+    assert found[0] == ["ARG", "BASE=docker.io/library/python:3.11-slim"]
+    assert [what for word, what in found if word == "FROM"] == ["${BASE} AS build", "${BASE}"]
+    assert ["USER", "1000:1000"] in found[last:]
+    assert not [what for word, what in found[last:] if word in {"RUN", "ADD"}]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_packages_are_installed_before_our_code_is_copied(name: str) -> None:
+    """Else every change of a line would install them anew."""
+    words = [f"{word} {what}" for word, what in instructions(name)]
+    packages = next(i for i, line in enumerate(words) if "--requirement" in line)
+    code = next(i for i, line in enumerate(words) if line.startswith("COPY katib"))
+
+    assert packages < code
+
+
+def test_manifests_use_the_images_that_are_built() -> None:
+    used = set()
+    for path in (ROOT / "manifests").rglob("*.yaml"):
+        used |= set(re.findall(r"image: (katib/\S+)", path.read_text()))
+
+    assert used == {reference(name) for name in NAMES}
+    assert all(image.endswith(f":{TAG}") for image in used)
