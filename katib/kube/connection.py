@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import urllib3
 
-from katib.errors import FieldError, InvalidError, KatibError, UnavailableError
+from katib.errors import ConflictError, FieldError, InvalidError, KatibError, UnavailableError
 from katib.kube.answers import error_of
 from katib.kube.configuration import Access, access
 from katib.kube.discovery import Discovery
@@ -157,10 +157,10 @@ class Connection:
                     relogged = True
                     if self._log_in_again(session):
                         continue
-                if response.status not in RETRIED_STATUSES:
+                if response.status not in RETRIED_STATUSES and not _is_contention(method, failure):
                     raise failure
                 asked_to_wait = retry_after(response.headers)
-                doubtful = response.status != 429  # noqa: PLR2004 - HTTP's own number
+                doubtful = response.status >= 500  # noqa: PLR2004 - HTTP's own number
             attempt += 1
             pause = pause_before(attempt, asked_to_wait)
             if pause is None or self._closing.wait(pause):
@@ -199,6 +199,11 @@ def open_connection(
     Nothing is sent yet.
     """
     return Connection(access(kubeconfig, context), user_agent=user_agent)
+
+
+def _is_contention(method: str, failure: KatibError) -> bool:
+    """Return whether a creation came in the way of another one: they count against the same quota."""
+    return method == "POST" and isinstance(failure, ConflictError)
 
 
 def _unreachable(host: str, info: RequestInfo, error: Exception) -> UnavailableError:
