@@ -1,0 +1,462 @@
+"""What a user of a cluster is told: output, reasons, metrics, with the rights and the outages that clusters have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.cluster.environment import DEFAULT_CORE_NAMESPACE
+from katib.cluster.facts import CONTROLLER
+from katib.cluster.metrics_access import DB_MANAGER, MetricsAccess, direct_address
+from katib.cluster.pods import POD
+from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT
+from katib.errors import (
+    ForbiddenError,
+    InvalidError,
+    KindNotInstalledError,
+    NotFoundError,
+    UnavailableError,
+)
+from katib.observations.memory import MemoryObservationLog
+from katib.rpc.db_manager import serve_db_manager
+from katib.runtime.clock import SystemClock
+from katib.runtime.objects import Key, Kind, Object, ObjectList
+from katib.runtime.testing import VirtualClock
+from katib.services.cluster.kinds import DEPLOYMENT, SERVICE
+from katib.stores.memory import MemoryStore
+from katib.tuning.service import Diagnosis
+from tests.support.cluster import CORE, JOB, ClusterWorld, memory_cluster, memory_world, said
+from tests.support.tuning import document
+
+NS = "default"
+
+
+@pytest.fixture
+def world() -> Iterator[ClusterWorld]:
+    """A cluster in which `demo` was submitted and has one trial, `demo-0000`, that runs."""
+    with memory_world() as made:
+        made.service.submit(document("demo"), source="demo.yaml")
+        made.stand_in.start_trial(made.stand_in.store.get(EXPERIMENT, Key(NS, "demo")), "demo-0000")
+        yield made
+
+
+def trial_of(world: ClusterWorld, name: str = "demo-0000") -> dict[str, Any]:
+    return world.service.get("Trial", NS, name)
+
+
+def add_job(world: ClusterWorld, **status: Any) -> Object:
+    job = world.stand_in.store.create(
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "demo-0000", "namespace": NS}, "spec": {}}
+    )
+    return world.stand_in.set_status(job, status)
+
+
+def container(state: dict[str, Any], *, name: str = "main", **more: Any) -> dict[str, Any]:
+    return {"name": name, "image": "nosuch:1", "state": state, **more}
+
+
+def why(world: ClusterWorld, name: str = "demo-0000") -> Diagnosis:
+    return world.service.why(NS, name)
+
+
+# --- output -----------------------------------------------------------------------------------------------------------
+
+
+def logged(world: ClusterWorld, **options: Any) -> bytes:
+    return b"".join(world.service.logs(NS, "demo-0000", **options))
+
+
+def test_the_output_is_that_of_the_pod_that_tells_most(world: ClusterWorld) -> None:
+    trial = trial_of(world)
+    for name, phase in (("a-failed", "Failed"), ("b-runs", "Running"), ("c-waits", "Pending")):
+        pod = world.stand_in.add_pod(trial, name, phase=phase)
+        world.stand_in.logs.written[Key.of(pod), "main"] = f"{name}\n".encode()
+
+    assert logged(world) == b"b-runs\n"
+
+
+def test_the_collector_shows_what_it_took_over(world: ClusterWorld) -> None:
+    pod = world.stand_in.add_pod(trial_of(world), phase="Running")
+    containers = [*pod["spec"]["containers"], {"name": "metrics-logger-and-collector", "image": "none"}]
+    world.stand_in.store.update({**pod, "spec": {**pod["spec"], "containers": containers}})
+    world.stand_in.logs.written[Key.of(pod), "metrics-logger-and-collector"] = b"from the collector\n"
+
+    assert logged(world) == b"from the collector\n"
+
+
+def test_other_collectors_leave_the_output_to_the_primary_container(world: ClusterWorld) -> None:
+    experiment = world.stand_in.store.get(EXPERIMENT, Key(NS, "demo"))
+    file = {"collector": {"kind": "File"}}
+    trial = world.stand_in.start_trial(experiment, "demo-0001", metricsCollector=file)
+    pod = world.stand_in.add_pod(trial, phase="Running")
+    world.stand_in.logs.written[Key.of(pod), "main"] = b"from the program\n"
+
+    assert b"".join(world.service.logs(NS, "demo-0001")) == b"from the program\n"
+
+
+def test_only_primary_pods_are_read(world: ClusterWorld) -> None:
+    experiment = world.stand_in.store.get(EXPERIMENT, Key(NS, "demo"))
+    trial = world.stand_in.start_trial(experiment, "demo-0001", primaryPodLabels={"role": "master"})
+    world.stand_in.add_pod(trial, "worker", phase="Running")
+
+    with pytest.raises(NotFoundError, match="has no pod yet"):
+        world.service.logs(NS, "demo-0001")
+
+
+def test_an_ended_trial_without_a_pod_advises_to_retain_it(world: ClusterWorld) -> None:
+    world.stand_in.end_trial(trial_of(world), said("Succeeded"), loss="0.5")
+
+    with pytest.raises(NotFoundError, match=r"set spec\.trialTemplate\.retain to true"):
+        logged(world)
+
+
+def test_a_container_that_has_not_started_is_no_bug(world: ClusterWorld) -> None:
+    world.stand_in.add_pod(trial_of(world), phase="Pending")
+
+    with pytest.raises(NotFoundError, match="ContainerCreating"):
+        logged(world)
+
+
+def test_following_waits_for_the_pod_and_goes_on_to_the_next_one(world: ClusterWorld) -> None:
+    trial = trial_of(world)
+    chunks = world.service.logs(NS, "demo-0000", follow=True)
+    silence = next(chunks)
+    for name in ("first", "second"):
+        pod = world.stand_in.add_pod(trial, name, phase="Running")
+        world.stand_in.logs.written[Key.of(pod), "main"] = f"{name}\n".encode()
+        while (chunk := next(chunks)) == b"":
+            pass
+        assert chunk == f"{name}\n".encode()
+        world.stand_in.set_status(pod, {"phase": "Failed"})
+    world.stand_in.end_trial(trial, said("Failed"))
+
+    assert silence == b""
+    assert b"".join(chunks) == b""
+
+
+# --- reasons ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict", "remedy"),
+    [
+        pytest.param(
+            {
+                "phase": "Pending",
+                "conditions": [
+                    {
+                        "type": "PodScheduled",
+                        "status": "False",
+                        "reason": "Unschedulable",
+                        "message": "0/1 nodes are available: 1 Insufficient cpu.",
+                    }
+                ],
+            },
+            "cannot be scheduled: 0/1 nodes are available: 1 Insufficient cpu",
+            "Wait for room in the cluster",
+            id="unschedulable",
+        ),
+        pytest.param(
+            {"phase": "Pending", "containerStatuses": [container({"waiting": {"reason": "ImagePullBackOff"}})]},
+            'image "nosuch:1" of container main in pod demo-0000-pod cannot be pulled',
+            "Check the name of the image",
+            id="image",
+        ),
+        pytest.param(
+            {
+                "phase": "Pending",
+                "containerStatuses": [
+                    container({"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "s" not found'}})
+                ],
+            },
+            'container main in pod demo-0000-pod cannot be started: secret "s" not found',
+            "Mend the container",
+            id="configuration",
+        ),
+        pytest.param(
+            {
+                "phase": "Running",
+                "containerStatuses": [
+                    container(
+                        {"waiting": {"reason": "CrashLoopBackOff"}},
+                        lastState={"terminated": {"exitCode": 3, "reason": "Error"}},
+                        restartCount=2,
+                    )
+                ],
+            },
+            "ended with exit code 3 and is restarted with growing pauses",
+            "Read the output below",
+            id="crash-loop",
+        ),
+    ],
+)
+def test_a_pod_that_does_not_run_says_why(
+    world: ClusterWorld, status: dict[str, Any], verdict: str, remedy: str
+) -> None:
+    add_job(world, active=1)
+    world.stand_in.add_pod(trial_of(world), **status)
+    of_trial, of_experiment = why(world), why(world, "demo")
+
+    assert verdict in of_trial.verdict
+    assert of_trial.remedies[0].startswith(remedy)
+    assert verdict in of_experiment.verdict
+
+
+def test_a_crash_loop_shows_the_end_of_the_output(world: ClusterWorld) -> None:
+    add_job(world, active=1)
+    state = container({"waiting": {"reason": "CrashLoopBackOff"}}, lastState={"terminated": {"exitCode": 1}})
+    pod = world.stand_in.add_pod(trial_of(world), phase="Running", containerStatuses=[state])
+    world.stand_in.logs.written[Key.of(pod), "main"] = b"ValueError: no data\n"
+
+    assert why(world).log_tail == ("ValueError: no data",)
+
+
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        ('admission webhook "policy.example" denied the request: no root', "Mend the pod of the template"),
+        ('pods "demo-0000-x" is forbidden: exceeded quota: small', "Wait for running trials to end"),
+        ("violates PodSecurity restricted:latest", "Give the pod of the template the security context"),
+        ("something else", "Mend the template"),
+    ],
+    ids=["webhook", "quota", "pod-security", "other"],
+)
+def test_a_job_whose_pod_is_refused_says_by_whom(world: ClusterWorld, message: str, remedy: str) -> None:
+    job = add_job(world)
+    world.stand_in.tell(job, "FailedCreate", f"Error creating: {message}", warning=True)
+
+    assert f"no pod of its job can be created: Error creating: {message}" in why(world).verdict
+    assert why(world).remedies[0].startswith(remedy)
+
+
+@pytest.mark.parametrize(
+    ("ended", "verdict"),
+    [
+        ({"exitCode": 137, "reason": "OOMKilled"}, "took more memory than its limit allows (OOMKilled)"),
+        ({"exitCode": 143}, "was ended by SIGTERM"),
+        ({"exitCode": 1, "signal": 9}, "was ended by SIGKILL"),
+        ({"exitCode": 127}, "its command was not found (exit code 127)"),
+        ({"exitCode": 200}, "exit code 200"),
+    ],
+    ids=["memory", "shell", "kubelet", "command", "code"],
+)
+def test_a_failed_trial_says_how_its_container_ended(world: ClusterWorld, ended: dict[str, Any], verdict: str) -> None:
+    add_job(world, failed=1)
+    collector = container({"terminated": {"exitCode": 9}}, name="metrics-logger-and-collector")
+    states = [collector, container({"terminated": ended})]
+    pod = world.stand_in.add_pod(trial_of(world), phase="Failed", containerStatuses=states)
+    world.stand_in.logs.written[Key.of(pod), "main"] = b"last words\n"
+    world.stand_in.end_trial(trial_of(world), said("Failed", "TrialFailed"))
+
+    assert verdict in why(world).verdict
+    assert why(world).log_tail == ("last words",)
+
+
+def test_a_kind_that_is_not_installed_is_told(world: ClusterWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = world.stand_in.store
+    get = store.get
+
+    def without_jobs(kind: Kind, key: Key) -> Object:
+        if kind == JOB:
+            raise KindNotInstalledError("batch/v1 Job: the cluster has no such kind")
+        return get(kind, key)
+
+    monkeypatch.setattr(store, "get", without_jobs)
+
+    assert "the cluster serves no Job (batch/v1)" in why(world).verdict
+    assert why(world).remedies == ("Install the operator of Job; the trial goes on by itself.",)
+
+
+def test_what_the_user_may_not_see_is_left_out(world: ClusterWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = world.stand_in.store
+    get, list_ = store.get, store.list
+
+    def guarded_get(kind: Kind, key: Key) -> Object:
+        if kind in (JOB, DEPLOYMENT):
+            raise ForbiddenError("not for you")
+        return get(kind, key)
+
+    def guarded_list(kind: Kind, *arguments: Any, **options: Any) -> ObjectList:
+        if kind == POD:
+            raise ForbiddenError("not for you")
+        return list_(kind, *arguments, **options)
+
+    monkeypatch.setattr(store, "get", guarded_get)
+    monkeypatch.setattr(store, "list", guarded_list)
+
+    assert why(world).verdict.startswith("demo-0000 is running")
+    assert why(world, "demo").verdict.startswith("demo is progressing")
+
+
+def test_a_service_that_does_not_come_up_says_why() -> None:
+    with memory_world() as world:
+        world.service.submit(document("demo"), source="demo.yaml")
+        labels = {"katib.kubeflow.org/deployment": "demo-random"}
+        deployment = world.stand_in.store.create(
+            {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {"name": "demo-random", "namespace": NS},
+                "spec": {"selector": {"matchLabels": labels}},
+            }
+        )
+        state = container({"waiting": {"reason": "ErrImagePull", "message": "no such image"}}, name="suggestion")
+        world.stand_in.add_pod(deployment, labels=labels, phase="Pending", containerStatuses=[state])
+        told = why(world, "demo")
+
+    assert "waits for the suggestion service random, which does not start" in told.verdict
+    assert "ErrImagePull: no such image" in told.verdict
+    assert told.remedies == ("Look at it: kubectl -n default describe deployment demo-random, and its pods.",)
+
+
+@pytest.mark.parametrize(("ready", "at_work"), [(1, True), (0, False)], ids=["ready", "none-ready"])
+def test_a_controller_that_is_not_ready_is_the_first_thing_to_say(
+    world: ClusterWorld, ready: int, at_work: bool
+) -> None:
+    header = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": CONTROLLER, "namespace": CORE}}
+    deployment = world.stand_in.store.create({**header, "spec": {}})
+    world.stand_in.set_status(deployment, {"readyReplicas": ready})
+
+    assert ("no controller is ready in namespace kubeflow" in why(world, "demo").verdict) != at_work
+
+
+# --- submitting -------------------------------------------------------------------------------------------------------
+
+
+def test_the_path_of_the_file_stays_on_the_users_machine(world: ClusterWorld, tmp_path: Any) -> None:
+    file = tmp_path / "other.yaml"
+    file.write_text(document("other"))
+    submission = world.service.submit(file.read_text(), source=str(file))
+
+    assert str(tmp_path) not in str(submission.experiment)
+
+
+def test_without_a_readable_configuration_the_cluster_decides_about_algorithms(world: ClusterWorld) -> None:
+    house = document("house").replace('"random"', '"house-special"')
+
+    assert world.service.submit(house, source="house.yaml").outcome == "created"
+
+
+def test_algorithms_are_those_of_the_clusters_configuration(world: ClusterWorld) -> None:
+    config = "runtime: {suggestions: [{algorithmName: house-special, image: house}]}"
+    world.stand_in.store.create(
+        {
+            "apiVersion": CONFIG_MAP.api_version,
+            "kind": CONFIG_MAP.kind,
+            "metadata": {"name": "katib-config", "namespace": DEFAULT_CORE_NAMESPACE},
+            "data": {"katib-config.yaml": config},
+        }
+    )
+
+    assert [info.name for info in world.service.algorithms()] == ["house-special"]
+    with pytest.raises(InvalidError, match="random"):
+        world.service.validate(document("demo"), source="demo.yaml")
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("environment", "address"),
+    [
+        ({}, ""),
+        ({"KATIB_DB_MANAGER_ADDRESS": "db:1"}, "db:1"),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "katib-db-manager.kubeflow:6789"),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KATIB_CORE_NAMESPACE": "tuning"}, "katib-db-manager.tuning:6789"),
+    ],
+    ids=["laptop", "named", "pod", "pod-elsewhere"],
+)
+def test_the_db_manager_is_asked_directly_where_that_works(environment: dict[str, str], address: str) -> None:
+    assert direct_address(environment) == address
+
+
+def service_and_pod(store: MemoryStore, *, ready: bool = True, port: int | str = "api") -> None:
+    metadata = {"name": DB_MANAGER, "namespace": CORE}
+    spec = {"selector": {"app": "db"}, "ports": [{"port": 6789, "targetPort": port}]}
+    store.create({"apiVersion": SERVICE.api_version, "kind": SERVICE.kind, "metadata": metadata, "spec": spec})
+    pod = store.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "db-1", "namespace": CORE, "labels": {"app": "db"}},
+            "spec": {"containers": [{"name": "db", "ports": [{"name": "api", "containerPort": 7000}]}]},
+        }
+    )
+    conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+    store.update_status({**pod, "status": {"conditions": conditions}})
+
+
+class Way:
+    """Leads to a DB manager on this machine."""
+
+    def __init__(self, *addresses: str) -> None:
+        self.addresses = list(addresses)
+        self.opened: list[tuple[Key, int]] = []
+        self.closed = 0
+        self.address = ""
+
+    @contextmanager
+    def open(self, pod: Key, port: int) -> Iterator[Way]:
+        self.opened.append((pod, port))
+        self.address = self.addresses.pop(0)
+        yield self
+        self.closed += 1
+
+
+def test_from_outside_a_ready_pod_is_reached_through_the_api_server() -> None:
+    store, log = memory_cluster(), MemoryObservationLog()
+    service_and_pod(store)
+    log.report("t", [MetricLog(ZERO_TIME, "loss", "0.5")])
+    server = serve_db_manager(log, "127.0.0.1:0")
+    way = Way(server.address)
+    with MetricsAccess("", store, CORE, way.open, SystemClock()) as access:
+        first, second = access.read("t"), access.read("t")
+    server.stop(0)
+
+    assert [reading.value for reading in first[0]] == ["0.5"]
+    assert first == second
+    assert way.opened == [(Key(CORE, "db-1"), 7000)]
+    assert way.closed == 1
+
+
+def test_a_way_that_was_lost_is_found_anew() -> None:
+    store, log = memory_cluster(), MemoryObservationLog()
+    service_and_pod(store, port=6789)
+    log.report("t", [MetricLog(ZERO_TIME, "loss", "0.5")])
+    server = serve_db_manager(log, "127.0.0.1:0")
+    way = Way("127.0.0.1:1", server.address)
+    with MetricsAccess("", store, CORE, way.open, SystemClock()) as access:
+        readings, _ = access.read("t")
+    server.stop(0)
+
+    assert [reading.value for reading in readings] == ["0.5"]
+    assert (len(way.opened), way.closed) == (2, 2)
+
+
+def test_a_way_that_is_not_there_is_looked_for_again_only_after_a_while() -> None:
+    store, clock = memory_cluster(), VirtualClock()
+    access = MetricsAccess("", store, CORE, Way().open, clock)
+    with pytest.raises(UnavailableError, match="there is no Service kubeflow/katib-db-manager"):
+        access.read("t")
+    service_and_pod(store, ready=False)
+    with pytest.raises(UnavailableError, match="there is no Service"):
+        access.read("t")
+    clock.advance(11)
+
+    with pytest.raises(UnavailableError, match="no pod of Service kubeflow/katib-db-manager is ready"):
+        access.read("t")
+
+
+def test_metrics_that_cannot_be_read_do_not_keep_why_from_answering(
+    world: ClusterWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: Any, **_options: Any) -> None:
+        raise UnavailableError("metrics: no pod of Service kubeflow/katib-db-manager is ready")
+
+    monkeypatch.setattr(world.stand_in.log, "read", refuse)
+
+    assert any("Its metrics cannot be read now" in finding for finding in why(world).findings)
