@@ -55,7 +55,9 @@ runtime:
     - {algorithmName: medianstop, image: stopping}
     - {algorithmName: farstop, address: "stop.example:6788"}
 """
-QUICK = ClusterTiming(patience=0.3, first_look=0.01, look=0.02, first_probe=0.01, longest_probe=0.02, retry=0.02)
+QUICK = ClusterTiming(
+    patience=0.3, first_look=0.01, look=0.02, first_probe=0.01, longest_probe=0.02, retry=0.02, grace=0
+)
 
 _hosts = (f"127.{100 + a}.{b}.{c}" for a, b, c in itertools.product(range(100), range(200), range(1, 200)))
 

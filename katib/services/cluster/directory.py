@@ -132,7 +132,7 @@ class ClusterServices:
             if served is None:
                 return ()
             trouble = served.failure or served.trouble
-            state = "ready" if served.ready else "failing" if trouble else "starting"
+            state = "ready" if served.ready else "failing" if self._is_failing(served) else "starting"
             return tuple(
                 ServiceState(
                     endpoint.id,
@@ -142,6 +142,11 @@ class ClusterServices:
                 )
                 for endpoint in served.plan.endpoints
             )
+
+    def _is_failing(self, served: Served) -> bool:
+        if served.failure or served.trouble_since is None:
+            return bool(served.failure)
+        return self._clock.monotonic() - served.trouble_since >= self._timing.grace
 
     def _served(self, suggestion: Suggestion) -> Served:
         user = (suggestion.namespace, suggestion.name)

@@ -49,6 +49,7 @@ class ClusterTiming:
         longest_probe: Bound of that.
         retry: Until an object that could not be created is tried again.
         settle: How long after its creation an object may be missing in the cache.
+        grace: For how long trouble is told without calling the service failing: a container starts before it listens.
     """
 
     call: float = 60.0
@@ -59,6 +60,7 @@ class ClusterTiming:
     longest_probe: float = 1.0
     retry: float = 2.0
     settle: float = 10.0
+    grace: float = 5.0
 
 
 @dataclass(slots=True)
