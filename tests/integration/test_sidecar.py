@@ -229,7 +229,7 @@ def _catches(status: Path, number: signal.Signals) -> bool:
 # --- early stopping ---------------------------------------------------------------------------------------------------
 
 RULE = ("-stop-rule", "loss;1;greater;2")
-CLIMB = "echo loss=0.5; sleep 0.3; echo loss=2; sleep 0.3; echo loss=3; sleep 60"
+CLIMB = "echo loss=0.5; echo loss=2; sleep 60"
 MAXIMIZE = ("-o-type", "", "-m", "accuracy;loss")
 
 
@@ -270,7 +270,7 @@ def test_a_trial_without_early_stopping_service_for_now_keeps_asking(pod: Pod) -
     with early_stopping() as (_, address):
         pass
     program = pod.program("sh", "-c", CLIMB, may_stop=True)
-    sidecar = pod.sidecar(*MAXIMIZE, *RULE, "-s-earlystop", address, KATIB_GIVE_UP_SECONDS="6")
+    sidecar = pod.sidecar(*MAXIMIZE, *RULE, "-s-earlystop", address, KATIB_GIVE_UP_SECONDS="3")
 
     assert program.wait(20) == 0
     assert sidecar.wait(20) == 0
