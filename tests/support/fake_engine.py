@@ -1,4 +1,4 @@
-"""Stands in for `katib.engine` where the command line is tested: the same functions over a tuning service in memory.
+"""Stands in for `katib.engine` and for clusters where the command line is tested, over a tuning service in memory.
 
 It differs from the real engine in that it keeps nothing on disk and that its trials are played, not run. Run as a
 program, it is the `katib` command over itself, for tests that need a real process; FAKE_PAUSE is how long each of its
@@ -14,11 +14,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 from katib.errors import FieldError, InvalidError
 from katib.tuning.reading import is_completed, name_of, namespace_of
-from katib.tuning.service import TuningService
+from katib.tuning.service import Submission, TuningService
 from tests.support.tuning import ALGORITHMS, FakeTuningService, condition
 
 
@@ -83,6 +83,43 @@ def make_module(service: FakeTuningService, pause_seconds: float = 0) -> ModuleT
     return module
 
 
+class _Played:
+    """The service of a cluster: what is submitted is played at once."""
+
+    def __init__(self, service: FakeTuningService, pause_seconds: float) -> None:
+        self._service = service
+        self._pause = pause_seconds
+
+    def submit(self, document: str, *, source: str, namespace: str | None = None) -> Submission:
+        submission = self._service.submit(document, source=source, namespace=namespace)
+        FakeEngine(self._service, self._pause).start()
+        return submission
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._service, name)
+
+
+def make_cluster_module(service: FakeTuningService, pause_seconds: float = 0) -> ModuleType:
+    """Return a module with the function that the command line asks of `katib.cluster.tuning_service`.
+
+    The namespace of its context is `team`; `asked` holds how the cluster was named each time.
+    """
+    module = ModuleType("katib.cluster.tuning_service")
+    asked: list[tuple[Path | None, str | None, str]] = []
+
+    @contextmanager
+    def open_cluster(
+        kubeconfig: Path | None = None, context: str | None = None, *, db_manager: str = ""
+    ) -> Iterator[SimpleNamespace]:
+        asked.append((kubeconfig, context, db_manager))
+        played = _Played(service, pause_seconds)
+        yield SimpleNamespace(service=played, namespace="team", host="https://cluster.example:6443")
+
+    module.open_cluster = open_cluster  # type: ignore[attr-defined]  # a module made by hand
+    module.asked = asked  # type: ignore[attr-defined]  # for assertions
+    return module
+
+
 def refuse(*_args: object, **_kwargs: object) -> Sequence[str]:
     """Raise two field errors, as validation would."""
     raise InvalidError(
@@ -96,5 +133,7 @@ def refuse(*_args: object, **_kwargs: object) -> Sequence[str]:
 if __name__ == "__main__":
     from katib.cli import main
 
-    sys.modules["katib.engine"] = make_module(FakeTuningService(), float(os.environ.get("FAKE_PAUSE", "0")))
+    made, pause = FakeTuningService(), float(os.environ.get("FAKE_PAUSE", "0"))
+    sys.modules["katib.engine"] = make_module(made, pause)
+    sys.modules["katib.cluster.tuning_service"] = make_cluster_module(made, pause)
     sys.exit(main())

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from katib.cli import main
-from tests.support.fake_engine import make_module
+from tests.support.fake_engine import make_cluster_module, make_module
 from tests.support.tuning import FakeTuningService
 
 
@@ -36,6 +36,13 @@ def engine(service: FakeTuningService, monkeypatch: pytest.MonkeyPatch) -> Modul
     return module
 
 
+@pytest.fixture
+def cluster(service: FakeTuningService, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    module = make_cluster_module(service)
+    monkeypatch.setitem(sys.modules, "katib.cluster.tuning_service", module)
+    return module
+
+
 @pytest.fixture(autouse=True)
 def _restore_process_state() -> Iterator[None]:
     """Commands set up signals and logging for the whole process."""
@@ -54,7 +61,7 @@ def katib(
 ) -> Katib:
     """Run the command line in this process, in an empty directory that has a data directory."""
     monkeypatch.chdir(tmp_path)
-    for name in ("KATIB_HOME", "KATIB_SERVER", "KATIB_TOKEN", "KATIB_NAMESPACE"):
+    for name in ("KATIB_HOME", "KATIB_SERVER", "KATIB_TOKEN", "KATIB_NAMESPACE", "KATIB_DB_MANAGER_ADDRESS"):
         monkeypatch.delenv(name, raising=False)
     # Nothing of ours listens on port 1, whatever runs on this machine.
     monkeypatch.setattr("katib.cli.connection.DEFAULT_SERVER", "http://127.0.0.1:1")

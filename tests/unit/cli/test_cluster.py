@@ -1,0 +1,204 @@
+"""Commands that ask a cluster: which one, in which namespace, and what does not go together with it."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.support.tuning import FakeTuningService, document
+from tests.unit.cli.conftest import Katib
+from tests.unit.cli.test_serve import serve
+
+ROOT = Path(__file__).parents[3]
+DEADLINE_SECONDS = 20
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "demo.yaml"
+    path.write_text(document("demo"))
+    return path
+
+
+@pytest.fixture
+def played(service: FakeTuningService) -> FakeTuningService:
+    """A cluster in which `demo` ran in the namespace of the context, `team`."""
+    service.submit(document("demo"), source="demo.yaml", namespace="team")
+    service.play("team", "demo")
+    return service
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("get",),
+        ("get", "demo"),
+        ("get", "trials"),
+        ("describe", "demo"),
+        ("best", "demo"),
+        ("trials", "demo"),
+        ("metrics", "demo-0000"),
+        ("logs", "demo-0000"),
+        ("delete", "demo"),
+    ],
+    ids=" ".join,
+)
+def test_commands_ask_the_cluster_about_the_namespace_of_its_context(
+    katib: Katib, cluster: ModuleType, played: FakeTuningService, words: tuple[str, ...]
+) -> None:
+    result = katib(*words, "--context", "production")
+
+    assert (result.code, result.err) == (0, "")
+    assert result.out
+    assert cluster.asked == [(None, "production", "")]
+
+
+def test_a_named_namespace_counts_more_than_that_of_the_context(
+    katib: Katib, cluster: ModuleType, played: FakeTuningService
+) -> None:
+    result = katib("best", "demo", "--context", "production", "-n", "elsewhere")
+
+    assert result.code == 2
+    assert "elsewhere" in result.err
+
+
+def test_a_kubeconfig_alone_means_its_current_context(
+    katib: Katib, cluster: ModuleType, played: FakeTuningService, tmp_path: Path
+) -> None:
+    (tmp_path / "config").touch()
+    katib("get", "--kubeconfig", "config", "--db-manager", "db:6789")
+
+    assert cluster.asked == [(Path("config"), None, "db:6789")]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("get", "--context", "c", "--server", "http://x"),
+        ("get", "--context", "c", "--data-dir", "d"),
+        ("get", "--context", "c", "--token", "t"),
+        ("run", "demo.yaml", "--context", "c", "--data-dir", "d"),
+        ("serve", "--cluster", "--data-dir", "d"),
+        ("serve", "--context", "c"),
+    ],
+    ids=" ".join,
+)
+def test_what_does_not_go_together_is_refused(
+    katib: Katib, cluster: ModuleType, file: Path, words: tuple[str, ...]
+) -> None:
+    result = katib(*words)
+
+    assert result.code == 2
+    assert result.err.count("\n") == 1
+    assert cluster.asked == []
+
+
+def test_a_server_in_the_environment_gives_way_to_a_named_cluster(
+    katib: Katib, cluster: ModuleType, played: FakeTuningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KATIB_SERVER", "http://127.0.0.1:1")
+
+    assert "demo" in katib("get", "--context", "c").out
+
+
+def test_without_a_context_no_cluster_is_asked(katib: Katib, cluster: ModuleType) -> None:
+    katib("get")
+
+    assert cluster.asked == []
+
+
+def test_a_file_is_checked_against_the_cluster(katib: Katib, cluster: ModuleType, file: Path) -> None:
+    result = katib("validate", "demo.yaml", "--context", "c")
+
+    assert (result.code, result.out) == (0, "demo.yaml: ok\n")
+    assert cluster.asked == [(None, "c", "")]
+
+
+def test_apply_submits_to_the_namespace_of_the_context(
+    katib: Katib, cluster: ModuleType, file: Path, service: FakeTuningService
+) -> None:
+    assert katib("apply", "demo.yaml", "--context", "c").code == 0
+    assert len(service.experiments("team")) == 1
+
+
+def test_a_run_in_a_cluster_is_followed_to_its_end(katib: Katib, cluster: ModuleType, file: Path) -> None:
+    result = katib("run", "demo.yaml", "--context", "c")
+
+    assert result.code == 0
+    assert "demo succeeded: all 3 trials of its budget are done." in result.out
+    assert "katib why demo --context c" in result.out
+
+
+def test_later_commands_are_told_with_the_namespace_that_is_not_the_contexts(
+    katib: Katib, cluster: ModuleType, file: Path
+) -> None:
+    assert "katib why demo -n other --context c" in katib("run", "demo.yaml", "--context", "c", "-n", "other").out
+
+
+def test_ctrl_c_leaves_the_experiment_running_and_says_how_to_end_it(file: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.fake_engine", "run", str(file), "--context", "c"],
+        cwd=file.parent,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "FAKE_PAUSE": "30"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert any("demo-0000 started" in line for line in process.stdout)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=DEADLINE_SECONDS)
+
+    assert process.returncode == 130
+    assert "demo goes on in the cluster, 0 of 3 trials are done" in err
+    assert f"`katib run {file} --context c` watches it again, `katib delete demo --context c` ends it" in err
+
+
+def test_a_server_can_answer_for_a_cluster(tmp_path: Path) -> None:
+    with serve(tmp_path, "--cluster", "--context", "c") as (process, _):
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=DEADLINE_SECONDS)
+
+    assert process.returncode == 0
+    assert err == "stopping: the experiments of the cluster go on\n"
+    assert not (tmp_path / ".katib").exists()
+
+
+def test_a_missing_package_is_named_with_the_extra_that_brings_it(
+    katib: Katib, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "katib.cluster.tuning_service", raising=False)
+    import_: Callable[..., object] = builtins.__import__
+
+    def without_kubernetes(name: str, *arguments: object, **options: object) -> object:
+        if name == "katib.cluster.tuning_service":
+            raise ModuleNotFoundError("No module named 'kubernetes'", name="kubernetes")
+        return import_(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without_kubernetes)
+    result = katib("get", "--context", "c")
+
+    assert result.code == 2
+    assert result.err == (
+        "error: --context: speaking to a cluster needs the package kubernetes, which is not installed; "
+        "pip install 'katib[cluster]'\n"
+    )
+
+
+def test_the_help_imports_nothing_of_a_cluster() -> None:
+    program = (
+        "import sys; from katib.cli import main; main(['get', '--help']); main(['--help']);"
+        "print([name for name in sys.modules if name.startswith(('kubernetes', 'katib.kube', 'katib.cluster'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines()[-1] == "[]"
