@@ -29,6 +29,7 @@ from katib.rpc.db_manager import serve_db_manager
 from katib.runtime.objects import EventType, Key, Kind, Object
 from katib.stores.kubernetes import KubernetesStore
 from tests.support.api_server import ApiServer, free_ports, install_kind
+from tests.support.experiments import a_double
 
 STAND_IN = Kind("test.katib.dev/v1", "StandIn")
 EXPERIMENT = Kind("kubeflow.org/v1beta1", "Experiment")
@@ -324,19 +325,17 @@ def an_experiment_of_stand_ins(name: str, namespace: str, **spec: Any) -> dict[s
             "spec": {"lr": "${trialParameters.lr}"},
         },
     }
+    defaults = {
+        "objective": {"type": "minimize", "objectiveMetricName": "loss"},
+        "algorithm": {"algorithmName": "random"},
+        "parameters": [a_double("lr")],
+        "trialTemplate": template,
+        "maxTrialCount": 5,
+        "parallelTrialCount": 2,
+    }
     return {
         "apiVersion": EXPERIMENT.api_version,
         "kind": EXPERIMENT.kind,
         "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "objective": {"type": "minimize", "objectiveMetricName": "loss"},
-            "algorithm": {"algorithmName": "random"},
-            "parameters": [
-                {"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0.01", "max": "0.1"}},
-            ],
-            "trialTemplate": template,
-            "maxTrialCount": 5,
-            "parallelTrialCount": 2,
-            **spec,
-        },
+        "spec": {key: value for key, value in {**defaults, **spec}.items() if value is not None},
     }

@@ -159,7 +159,7 @@ class TrialReconciler:
             current = Trial.decode(self._store.get(TRIAL, key_of(trial)))
             if state_of(current) not in ACTIVE or current.metadata.uid != trial.metadata.uid:
                 return False
-        if self._settings.discards_before_start:
+        if self._settings.discards_before_start and not self._has_job(trial):
             self._observations.delete(trial.name)
         run_spec = trial.spec.run_spec or {}
         metadata = {
@@ -170,6 +170,14 @@ class TrialReconciler:
             self._store.create({**run_spec, "metadata": metadata})
         except AlreadyExistsError:
             self._check_owner(trial)
+        return True
+
+    def _has_job(self, trial: Trial) -> bool:
+        """Tell whether the job is there in truth: the cache may be behind, and it may have reported already."""
+        try:
+            self._store.get(job_kind(trial), key_of(trial))
+        except NotFoundError:
+            return False
         return True
 
     def _check_owner(self, trial: Trial) -> None:

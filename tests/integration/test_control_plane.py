@@ -1,0 +1,373 @@
+"""The controller as a process over a real API server: what it survives, and that every trial runs exactly once.
+
+Jobs are StandIn objects that end at once (tests/support/control_plane.py); pods are for tests/cluster.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from katib.errors import KatibError
+from katib.runtime.objects import Key, Kind, Object
+from tests.support.api_server import ApiServer
+from tests.support.control_plane import (
+    EXPERIMENT,
+    STAND_IN,
+    SUGGESTION,
+    TRIAL,
+    ControllerProcess,
+    ControlPlane,
+    ended,
+)
+from tests.support.experiments import a_double
+from tests.support.stores import eventually
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
+
+_NUMBERS = itertools.count()
+MAX_TRIALS_REACHED = "ExperimentMaxTrialsReached"
+
+
+@pytest.fixture(scope="module")
+def plane(api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with ControlPlane(api_server, tmp_path_factory.mktemp("plane")) as made:
+        yield made
+
+
+@pytest.fixture
+def namespace(plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[str]:
+    words = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:40].strip("-")
+    name = plane.namespace(f"{words}-{next(_NUMBERS)}")
+    plane.stand_ins.outcome = lambda _job: "0.5"
+    yield name
+    plane.server.delete_namespace(name)
+
+
+@pytest.fixture
+def controller(plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[ControllerProcess]:
+    made = plane.controller(request.node.name[:40]).start()
+    eventually(made.works, 30)
+    yield made
+    made.stop()
+
+
+def names(trials: tuple[Object, ...]) -> list[str]:
+    return sorted(trial["metadata"]["name"] for trial in trials)
+
+
+def assert_ran_once(plane: ControlPlane, namespace: str, name: str, count: int) -> None:
+    """Assert that an experiment ran exactly its budget, each trial once, and that nothing is left over."""
+    experiment = plane.wait_for_end(name, namespace, 200)
+    assert ended(experiment) == MAX_TRIALS_REACHED
+    trials = plane.trials(namespace)
+    assert len(trials) == count
+    assert {name: plane.stand_ins.runs.get(name) for name in names(trials)} == dict.fromkeys(names(trials), 1)
+    eventually(lambda: status_of(plane, name, namespace).get("trialsSucceeded") == count, 30)
+    eventually(lambda: not plane.store.list(STAND_IN, namespace).items, 60)
+
+
+def status_of(plane: ControlPlane, name: str, namespace: str) -> dict[str, Any]:
+    with suppress(KatibError):
+        return dict(plane.experiment(name, namespace).get("status") or {})
+    return {}
+
+
+def requests_of(controller: ControllerProcess, *verbs: str) -> int:
+    """Return how many requests a controller has made, by what it tells Prometheus."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{controller.metrics_port}/metrics") as answer:
+        text = answer.read().decode()
+    pattern = re.compile(r'katib_api_requests_total\{resource="[a-z]+",status="\d+",verb="(\w+)"\} ([\d.]+)')
+    return sum(int(float(count)) for verb, count in pattern.findall(text) if verb in verbs)
+
+
+def test_an_experiment_runs_its_budget_and_is_judged(
+    plane: ControlPlane, namespace: str, controller: ControllerProcess
+) -> None:
+    plane.submit("demo", namespace, maxTrialCount=12, parallelTrialCount=4)
+
+    assert_ran_once(plane, namespace, "demo", 12)
+    status = status_of(plane, "demo", namespace)
+    assert status["currentOptimalTrial"]["observation"]["metrics"][0]["latest"] == "0.5"
+    assert controller.stop() == 0
+
+
+def test_a_controller_killed_at_twenty_moments_runs_every_trial_once(plane: ControlPlane, namespace: str) -> None:
+    moments = random.Random(7)
+    plane.stand_ins.outcome = lambda _job: str(time.sleep(0.05) or 0.5)
+    plane.submit("demo", namespace, maxTrialCount=80, parallelTrialCount=6)
+    for number in range(20):
+        controller = plane.controller(f"killed-{number}").start()
+        with suppress(AssertionError):
+            eventually(controller.works, 20)
+        time.sleep(moments.uniform(0.0, 0.5))
+        controller.kill()
+        if ended(plane.experiment("demo", namespace)):
+            break
+    last = plane.controller("survivor").start()
+    try:
+        assert_ran_once(plane, namespace, "demo", 80)
+        assert number >= 5
+    finally:
+        last.stop()
+
+
+def test_a_frozen_leader_is_replaced_and_does_no_harm_when_it_thaws(plane: ControlPlane, namespace: str) -> None:
+    plane.stand_ins.outcome = lambda _job: str(time.sleep(0.2) or 0.5)
+    first = plane.controller("first", election=True).start()
+    eventually(first.works, 30)
+    second = plane.controller("second", election=True).start()
+    try:
+        plane.submit("demo", namespace, maxTrialCount=60, parallelTrialCount=4)
+        eventually(lambda: len(plane.trials(namespace)) > 5, 30)
+        assert not second.works()
+        first.freeze()
+        eventually(second.works, 40)
+        first.thaw()
+
+        eventually(lambda: not first.is_alive, 30)
+        assert first.stop() == 1
+        assert_ran_once(plane, namespace, "demo", 60)
+    finally:
+        first.kill()
+        second.stop()
+
+
+def test_a_leader_that_is_stopped_hands_over_at_once(plane: ControlPlane, namespace: str) -> None:
+    first = plane.controller("leaving", election=True).start()
+    eventually(first.works, 30)
+    second = plane.controller("waiting", election=True).start()
+    try:
+        plane.submit("demo", namespace, maxTrialCount=10, parallelTrialCount=2)
+        eventually(lambda: b"webhooks" in second.log.read_bytes(), 30)
+        assert first.stop() == 0
+        eventually(second.works, 8)  # far less than the lease of 15 s
+        assert_ran_once(plane, namespace, "demo", 10)
+    finally:
+        second.stop()
+
+
+def test_an_api_server_that_is_away_for_a_while_is_no_loss(
+    plane: ControlPlane, namespace: str, controller: ControllerProcess
+) -> None:
+    plane.stand_ins.outcome = lambda _job: str(time.sleep(0.1) or 0.5)
+    plane.submit("demo", namespace, maxTrialCount=40, parallelTrialCount=4)
+    eventually(lambda: len(plane.trials(namespace)) > 5, 30)
+    plane.server.stop()
+    time.sleep(10)
+    plane.server.start()
+
+    assert_ran_once(plane, namespace, "demo", 40)
+    assert controller.is_alive
+
+
+def test_revisions_that_etcd_forgot_are_listed_anew(
+    plane: ControlPlane, namespace: str, controller: ControllerProcess
+) -> None:
+    plane.stand_ins.outcome = lambda _job: str(time.sleep(0.1) or 0.5)
+    plane.submit("demo", namespace, maxTrialCount=30, parallelTrialCount=4)
+    eventually(lambda: len(plane.trials(namespace)) > 5, 30)
+    plane.server.expire()
+
+    assert_ran_once(plane, namespace, "demo", 30)
+    assert controller.is_alive
+
+
+def test_a_second_writer_who_edits_everything_all_the_time_is_no_harm(
+    plane: ControlPlane, namespace: str, controller: ControllerProcess
+) -> None:
+    stopping = threading.Event()
+    edits = 0
+
+    def storm() -> None:
+        nonlocal edits
+        while not stopping.is_set():
+            for kind in (EXPERIMENT, SUGGESTION, TRIAL):
+                for obj in plane.store.list(kind, namespace).items[-5:]:
+                    with suppress(KatibError):
+                        labels = {**obj["metadata"].get("labels", {}), "storm": str(edits)}
+                        edited = plane.store.update({**obj, "metadata": {**obj["metadata"], "labels": labels}})
+                        status = {**(edited.get("status") or {}), "lastReconcileTime": "2024-01-01T00:00:00Z"}
+                        plane.store.update_status({**edited, "status": status})
+                        edits += 1
+
+    writer = threading.Thread(target=storm)
+    writer.start()
+    try:
+        plane.submit("demo", namespace, maxTrialCount=20, parallelTrialCount=4)
+        assert_ran_once(plane, namespace, "demo", 20)
+    finally:
+        stopping.set()
+        writer.join()
+    assert edits > 20
+    assert controller.is_alive
+
+
+def test_a_database_that_is_away_holds_trials_up_and_loses_none(
+    plane: ControlPlane, namespace: str, controller: ControllerProcess
+) -> None:
+    plane.submit("demo", namespace, maxTrialCount=30, parallelTrialCount=4)
+    eventually(lambda: len(plane.trials(namespace)) > 5, 30)
+    plane.stop_db_manager()
+    time.sleep(8)
+    before = len(plane.trials(namespace))
+    time.sleep(1)
+    assert len(plane.trials(namespace)) == before < 30
+    plane.start_db_manager()
+
+    assert_ran_once(plane, namespace, "demo", 30)
+    assert controller.is_alive
+
+
+def test_deletion_leaves_nothing_also_while_the_database_is_away(
+    plane: ControlPlane, namespace: str, controller: ControllerProcess
+) -> None:
+    plane.submit("demo", namespace, maxTrialCount=6, parallelTrialCount=3)
+    plane.wait_for_end("demo", namespace)
+    plane.stop_db_manager()
+    try:
+        plane.store.delete(EXPERIMENT, Key(namespace, "demo"))
+
+        def nothing_left() -> bool:
+            return not any(
+                plane.store.list(kind, namespace).items for kind in (EXPERIMENT, SUGGESTION, TRIAL, STAND_IN)
+            )
+
+        eventually(nothing_left, 60)
+    finally:
+        plane.start_db_manager()
+    assert controller.is_alive
+
+
+def test_a_namespace_may_go_under_a_running_experiment(
+    plane: ControlPlane, namespace: str, controller: ControllerProcess
+) -> None:
+    plane.stand_ins.outcome = lambda _job: None
+    plane.submit("demo", namespace, maxTrialCount=6, parallelTrialCount=3)
+    eventually(lambda: len(plane.store.list(STAND_IN, namespace).items) == 3, 30)
+    plane.store.delete(Kind("v1", "Namespace"), Key("", namespace))
+
+    def is_gone() -> bool:
+        return namespace not in {obj["metadata"]["name"] for obj in plane.store.list(Kind("v1", "Namespace")).items}
+
+    eventually(is_gone, 90)
+    assert controller.is_alive
+    plane.namespace(namespace)
+    plane.stand_ins.outcome = lambda _job: "0.5"
+    plane.submit("demo", namespace, maxTrialCount=3, parallelTrialCount=3)
+    assert ended(plane.wait_for_end("demo", namespace)) == MAX_TRIALS_REACHED
+
+
+BROKEN: list[tuple[str, dict[str, Any], str]] = [
+    ("no objective", {"objective": None}, "spec.objective"),
+    ("unknown algorithm", {"algorithm": {"algorithmName": "nonesuch"}}, "nonesuch"),
+    (
+        "bounds",
+        {"parameters": [{"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "2", "max": "1"}}]},
+        "min",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "told"), [case[1:] for case in BROKEN], ids=[case[0] for case in BROKEN])
+def test_an_experiment_that_no_webhook_saw_and_that_is_wrong_fails_and_says_why(
+    plane: ControlPlane, namespace: str, controller: ControllerProcess, changes: dict[str, Any], told: str
+) -> None:
+    plane.submit("demo", namespace, **changes)
+    experiment = plane.wait_for_end("demo", namespace, 30)
+
+    assert ended(experiment) == "ExperimentFailed"
+    message = experiment["status"]["conditions"][-1]["message"]
+    assert message.startswith("Experiment is invalid: ")
+    assert told in message
+    assert not plane.trials(namespace)
+    assert controller.is_alive
+
+
+def test_budget_and_parallelism_may_be_edited_while_it_runs(
+    plane: ControlPlane, namespace: str, controller: ControllerProcess
+) -> None:
+    held: list[str] = []
+
+    def outcome(job: Object) -> str | None:
+        held.append(job["metadata"]["name"])
+        return None
+
+    plane.stand_ins.outcome = outcome
+    plane.submit("demo", namespace, maxTrialCount=20, parallelTrialCount=2)
+    eventually(lambda: len(plane.store.list(STAND_IN, namespace).items) == 2, 30)
+    edit(plane, "demo", namespace, parallelTrialCount=5)
+    eventually(lambda: len(plane.store.list(STAND_IN, namespace).items) == 5, 30)
+    edit(plane, "demo", namespace, parallelTrialCount=2, maxTrialCount=8)
+    plane.stand_ins.outcome = lambda _job: "0.5"
+    for job in plane.store.list(STAND_IN, namespace).items:
+        plane.stand_ins.end(job, "0.5")
+
+    assert_ran_once(plane, namespace, "demo", 8)
+    assert controller.is_alive
+
+
+def edit(plane: ControlPlane, name: str, namespace: str, **spec: Any) -> None:
+    def change() -> bool:
+        with suppress(KatibError):
+            experiment = plane.experiment(name, namespace)
+            plane.store.update({**experiment, "spec": {**experiment["spec"], **spec}})
+            return True
+        return False
+
+    eventually(change, 20)
+
+
+def test_a_hundred_parameters_and_a_template_of_a_megabyte_run(
+    plane: ControlPlane, namespace: str, controller: ControllerProcess
+) -> None:
+    parameters = [a_double(f"p{i}") for i in range(100)]
+    plane.submit("demo", namespace, maxTrialCount=2, parallelTrialCount=2)
+    base = plane.experiment("demo", namespace)["spec"]["trialTemplate"]
+    template = {
+        **base,
+        "trialParameters": [{"name": f"p{i}", "reference": f"p{i}"} for i in range(100)],
+        "trialSpec": {
+            **base["trialSpec"],
+            "spec": {**{f"p{i}": f"${{trialParameters.p{i}}}" for i in range(100)}, "ballast": "x" * 1_000_000},
+        },
+    }
+    plane.submit(
+        "wide", namespace, maxTrialCount=2, parallelTrialCount=2, parameters=parameters, trialTemplate=template
+    )
+
+    assert ended(plane.wait_for_end("wide", namespace)) == MAX_TRIALS_REACHED
+    assert ended(plane.wait_for_end("demo", namespace)) == MAX_TRIALS_REACHED
+    assert controller.is_alive
+
+
+def test_a_restart_writes_nothing_when_nothing_changed(plane: ControlPlane, namespace: str) -> None:
+    first = plane.controller("before").start()
+    plane.submit("demo", namespace, maxTrialCount=20, parallelTrialCount=10)
+    assert_ran_once(plane, namespace, "demo", 20)
+    first.stop()
+    versions = revisions(plane, namespace)
+    second = plane.controller("after").start()
+    try:
+        eventually(second.works, 30)
+        time.sleep(3)
+
+        assert revisions(plane, namespace) == versions
+        assert requests_of(second, "create", "update", "patch", "delete") <= 1  # the webhooks' certificate
+    finally:
+        second.stop()
+
+
+def revisions(plane: ControlPlane, namespace: str) -> dict[str, str]:
+    kinds = (EXPERIMENT, SUGGESTION, TRIAL)
+    found = [obj for kind in kinds for obj in plane.store.list(kind, namespace).items]
+    return {f"{obj['kind']}/{obj['metadata']['name']}": obj["metadata"]["resourceVersion"] for obj in found}
