@@ -65,6 +65,8 @@ def command(url: str | None, listen_address: str, connect_seconds: float, verbos
     from katib.cluster.log_records import log_json
 
     log_json((logging.INFO, logging.DEBUG)[min(verbose, 1)])
+    # It tells of each broken connection with a traceback; what matters about them is logged by the manager.
+    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
     manager = DbManager(read_options(url=url, listen_address=listen_address, connect_seconds=connect_seconds))
     stopping = False
 

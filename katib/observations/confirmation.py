@@ -1,7 +1,8 @@
 """What became of a report whose commit was under way when the connection broke.
 
 Each report leaves a receipt before its commit: on PostgreSQL the number of the transaction, of which the server knows
-how it ended; on MySQL the number of a row, which is there or not. A report of unknown outcome is remembered with its
+how it ended; on MySQL the number of a row, which is there or not. A server that crashed may give both numbers away once
+more, so the readings are looked at, too. A report of unknown outcome is remembered with its
 receipt. When the same batch comes again, as it does from whoever keeps what could not be stored, the receipt decides
 whether it is still to be stored.
 
@@ -29,7 +30,10 @@ MAX_REMEMBERED = 10_000
 """The oldest are forgotten: an outage leaves one for each call under way, and a few for each caller that gave up."""
 
 _TRANSACTION = text("SELECT txid_current()")
-_STATUS = text("SELECT txid_status(:number)").bindparams(bindparam("number", type_=BigInteger))
+# A number that a crash took back lies in the future until it is given away again; to ask for it would be an error.
+_STATUS = text("SELECT CASE WHEN :number < txid_current() THEN txid_status(:number) END").bindparams(
+    bindparam("number", type_=BigInteger)
+)
 _FIRST_ROW = text("SELECT LAST_INSERT_ID()")
 
 Batch = Mapping[str, Sequence[MetricLog]]
@@ -73,7 +77,7 @@ class Unconfirmed:
         if receipt is None:
             return False
         with self._database.write() as connection:
-            stored = _took_effect(connection, receipt, list(batch))
+            stored = _took_effect(connection, receipt, batch)
         with self._lock:
             return self._receipts.pop(key, None) is receipt and stored
 
@@ -86,15 +90,20 @@ def receipt_of(connection: Connection) -> Receipt | None:
     return Receipt(connection.dialect.name, connection.execute(question).scalar_one())
 
 
-def _took_effect(connection: Connection, receipt: Receipt, trial_names: Sequence[str]) -> bool:
+def _took_effect(connection: Connection, receipt: Receipt, batch: Batch) -> bool:
+    readings = select(table.c.trial_name, table.c.time, table.c.metric_name, table.c.value)
     if receipt.dialect == "postgresql":
         status = connection.execute(_STATUS, {"number": receipt.number}).scalar()
         if status == "in progress":
             raise UnavailableError("the report is still being committed; try again")
-        return bool(status == "committed")
+        if status != "committed":
+            return False
+        trial_name, log = next((trial_name, logs[-1]) for trial_name, logs in batch.items() if logs)
+        row = (table.c.trial_name == trial_name, table.c.metric_name == log.name, table.c.time == log.time)
+        return connection.execute(readings.where(*row, table.c.value == log.value).limit(1)).first() is not None
     # The lock makes the answer wait for a transaction that is not yet undone or committed.
-    row = select(table.c.id).where(table.c.id == receipt.number, table.c.trial_name.in_(trial_names))
-    return connection.execute(row.with_for_update()).first() is not None
+    found = connection.execute(readings.where(table.c.id == receipt.number).with_for_update()).first()
+    return found is not None and MetricLog(*found[1:]) in batch.get(found[0], ())
 
 
 def _digest(batch: Batch) -> bytes:

@@ -7,9 +7,14 @@ Small messages are sent at once: the drivers send several for one statement, and
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
+import struct
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from katib.errors import FieldError, InvalidError
@@ -17,6 +22,9 @@ from katib.sql_server.address import POSTGRESQL, ServerAddress, Tls
 
 CONNECT_SECONDS = 5.0
 DEAD_SECONDS = 10
+
+_OPTIONAL_TLS = frozenset({"allow", "prefer"})
+_TLS_REQUEST = struct.pack("!ii", 8, 80877103)
 
 # STRICT_TRANS_TABLES: what does not fit a column is refused instead of cut.
 _MYSQL_SESSION = (
@@ -64,25 +72,45 @@ class Connector:
                 return self._postgresql(driver, sock, patience)
             return self._mysql(driver, sock, patience)
         except BaseException:
-            sock.close()
+            _let_go(sock)
             raise
 
     def _postgresql(self, driver: Any, sock: socket.socket, patience: Patience) -> Any:
         address = self._address
-        connection = driver.Connection(  # its `connect` takes no socket
-            user=address.user,
-            password=address.password,
-            host=address.host,
-            database=address.database,
-            sock=sock,
-            # None encrypts where the server can, False never.
-            ssl_context=False if address.tls.mode == "disable" else self._tls,
-            application_name="katib",
-        )
-        connection.autocommit = True
-        connection.cursor().execute(_POSTGRESQL_SESSION.format(lock_seconds=patience.lock_seconds))
-        connection.autocommit = False
+        sock = self._encrypted(sock)
+        try:
+            connection = driver.Connection(  # its `connect` takes no socket
+                user=address.user,
+                password=address.password,
+                database=address.database,
+                sock=sock,
+                ssl_context=False,  # done already
+                application_name="katib",
+            )
+            connection.autocommit = True
+            connection.cursor().execute(_POSTGRESQL_SESSION.format(lock_seconds=patience.lock_seconds))
+            connection.autocommit = False
+        except BaseException:
+            _let_go(sock)
+            raise
+        # The driver says good-bye first, and leaves the socket open when nobody is there to hear it.
+        connection.close = partial(_let_go, sock, connection.close)
         return connection
+
+    def _encrypted(self, sock: socket.socket) -> socket.socket:
+        """Return the socket to go on with, as PostgreSQL agrees on it before anything else is said."""
+        tls = self._address.tls
+        if tls.mode == "disable":
+            return sock
+        sock.sendall(_TLS_REQUEST)
+        answer = sock.recv(1)
+        if answer == b"S":
+            return (self._tls or _any_certificate()).wrap_socket(sock, server_hostname=self._address.host)
+        if not answer:
+            raise ConnectionError("connection lost")
+        if tls.mode not in _OPTIONAL_TLS:
+            raise ConnectionError("the server does not encrypt")
+        return sock
 
     def _mysql(self, driver: Any, sock: socket.socket, patience: Patience) -> Any:
         address = self._address
@@ -116,25 +144,47 @@ def _connected(address: ServerAddress, patience: Patience) -> socket.socket:
     return sock
 
 
+def _let_go(sock: socket.socket, say_good_bye: Callable[[], None] | None = None) -> None:
+    """Close a socket, also when a driver that has failed still holds a stream over it."""
+    if say_good_bye is not None:
+        with suppress(Exception):  # whatever it is: the connection ends anyway
+            say_good_bye()
+    descriptor = sock.detach()
+    if descriptor >= 0:
+        os.close(descriptor)
+
+
+def _any_certificate() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
 def _tls_context(tls: Tls) -> ssl.SSLContext | None:
     """Return how to encrypt; None: not at all, or as the driver does where the server can."""
-    if tls.mode in {"disable", "allow", "prefer"}:
+    if tls.mode == "disable" or tls.mode in _OPTIONAL_TLS:
         return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = tls.mode == "verify-full"
     if tls.mode == "require" and not tls.root_file:
-        context.verify_mode = ssl.CERT_NONE
-    elif tls.root_file:
-        _read("sslrootcert", tls.root_file, lambda: context.load_verify_locations(tls.root_file))
+        context = _any_certificate()
     else:
-        context.load_default_certs()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = tls.mode == "verify-full"
+        _trust(context, tls.root_file)
     if tls.certificate_file:
         files = (tls.certificate_file, tls.key_file or None)
         _read("sslcert", tls.certificate_file, lambda: context.load_cert_chain(*files))
     return context
 
 
-def _read(option: str, file: str, load: Any) -> None:
+def _trust(context: ssl.SSLContext, root_file: str) -> None:
+    if root_file:
+        _read("sslrootcert", root_file, lambda: context.load_verify_locations(root_file))
+    else:
+        context.load_default_certs()
+
+
+def _read(option: str, file: str, load: Callable[[], None]) -> None:
     try:
         load()
     except OSError as error:  # an SSLError is one, too

@@ -18,11 +18,17 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from tests.support.cli import free_port
 
@@ -42,6 +48,7 @@ class SqlServerProcess:
     Attributes:
         scheme: Of URLs that lead to it.
         port: On the loopback address.
+        certificate: Signed by itself.
     """
 
     scheme: str
@@ -51,19 +58,31 @@ class SqlServerProcess:
         self.port = free_port()
         self._directory = Path(tempfile.mkdtemp(prefix=f"katib-{self.scheme}-", dir="/tmp"))
         self._process: subprocess.Popen[bytes] | None = None
+        self.certificate = self._directory / "tls.crt"
+        self._key = self._directory / "tls.key"
+        make_certificate(self.certificate, self._key)
+        self._directory.chmod(0o755)
         if os.geteuid() == 0:  # these servers refuse to run as root
             owner = pwd.getpwnam(self.package_user)
-            os.chown(self._directory, owner.pw_uid, owner.pw_gid)
+            for path in (self._directory, self.certificate, self._key):
+                os.chown(path, owner.pw_uid, owner.pw_gid)
 
     def start(self) -> None:
         """Start it and wait until it takes logins."""
+        deadline = time.monotonic() + _START_SECONDS
+        while self._process is None or not self._answers():
+            assert time.monotonic() < deadline, (self._directory / "server.log").read_text()[-2000:]
+            if self._process is None or self._process.poll() is not None:
+                self._launch()  # again, when what was killed still holds its memory
+            time.sleep(0.02)
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
+    def _launch(self) -> None:
         with (self._directory / "server.log").open("ab") as log:
             self._process = subprocess.Popen(self._as_user(self._command()), stdout=log, stderr=log, cwd="/")
-        deadline = time.monotonic() + _START_SECONDS
-        while not self._answers():
-            assert self._process.poll() is None, (self._directory / "server.log").read_text()[-2000:]
-            assert time.monotonic() < deadline, f"{self.scheme} did not start"
-            time.sleep(0.02)
 
     def kill(self) -> None:
         """End it at once, as a power cut does."""
@@ -174,6 +193,9 @@ class PostgresqlProcess(SqlServerProcess):
             "port": self.port,
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": self._directory,
+            "ssl": "on",
+            "ssl_cert_file": self.certificate,
+            "ssl_key_file": self._key,
             "max_connections": 30,
             "fsync": "off",  # what a killed server wrote is safe with the kernel
             "superuser_reserved_connections": 3,
@@ -230,6 +252,8 @@ class MysqlProcess(SqlServerProcess):
             f"--pid-file={self._directory / 'pid'}",
             f"--port={self.port}",
             "--bind-address=127.0.0.1",
+            f"--ssl-cert={self.certificate}",
+            f"--ssl-key={self._key}",
             "--max-connections=30",
             "--innodb-flush-log-at-trx-commit=2",  # what a killed server wrote is safe with the kernel
             "--default-time-zone=+05:30",
@@ -277,6 +301,25 @@ def _mysql(server: Path) -> MysqlProcess:
 def _kept(server: S) -> S:
     atexit.register(server.remove)
     return server
+
+
+def make_certificate(certificate: Path, key: Path) -> None:
+    """Write a certificate for the loopback address that is signed by itself."""
+    private = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a server of the tests")])
+    now = datetime.now(UTC)
+    signed = (
+        x509.CertificateBuilder(name, name, private.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(private, hashes.SHA256())
+    )
+    certificate.write_bytes(signed.public_bytes(serialization.Encoding.PEM))
+    form = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    key.write_bytes(private.private_bytes(serialization.Encoding.PEM, *form))
+    key.chmod(0o600)
 
 
 def _children(pid: int) -> list[int]:

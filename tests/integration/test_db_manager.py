@@ -1,0 +1,171 @@
+"""`katib db-manager` in a process of its own, as a pod runs it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from katib.errors import UnavailableError
+from katib.rpc._generated import health_pb2
+from katib.rpc._generated.health_pb2_grpc import HealthStub
+from katib.rpc.db_manager_client import DbManagerClient
+from tests.support.cli import KATIB, environment, free_port, katib
+from tests.support.observations import eventually, reading
+from tests.support.sql_servers import PASSWORD, SERVERS, USER, SqlServerProcess
+
+
+@pytest.fixture(params=SERVERS)
+def server(request: pytest.FixtureRequest) -> SqlServerProcess:
+    start: Callable[[], SqlServerProcess] = request.param
+    return start()
+
+
+def variables(server: SqlServerProcess, name: str) -> dict[str, str]:
+    """Return the settings as Katib's manifests give them."""
+    kind, prefix = ("postgres", "POSTGRESQL") if server.scheme == "postgresql" else ("mysql", "MYSQL")
+    return {
+        "DB_NAME": kind,
+        "DB_USER": USER,
+        "DB_PASSWORD": PASSWORD,
+        f"KATIB_{prefix}_DB_HOST": "127.0.0.1",
+        f"KATIB_{prefix}_DB_PORT": str(server.port),
+        f"KATIB_{prefix}_DB_DATABASE": name,
+    }
+
+
+@contextmanager
+def running(directory: Path, **env: str) -> Iterator[tuple[subprocess.Popen[bytes], str, Path]]:
+    """Run a manager; yield its process, where it listens, and its log."""
+    address, log = f"127.0.0.1:{free_port()}", directory / "log"
+    with log.open("wb") as output:
+        command = [*KATIB, "db-manager", "--listen-address", address]
+        process = subprocess.Popen(command, env=environment(**env), stderr=output)
+    try:
+        yield process, address, log
+    finally:
+        process.kill()
+        process.wait()
+
+
+def serves(address: str) -> bool:
+    with grpc.insecure_channel(address) as channel:
+        stub: Any = HealthStub(channel)
+        try:
+            reply = stub.Check(health_pb2.HealthCheckRequest(), timeout=5)
+        except grpc.RpcError:
+            return False
+    return bool(reply.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def test_a_manager_outlives_an_outage_and_ends_in_order(server: SqlServerProcess, tmp_path: Path) -> None:
+    name = server.new_database()
+    with running(tmp_path, **variables(server, name)) as (process, address, log):
+        eventually(lambda: serves(address), seconds=30)
+        client = DbManagerClient(address)
+        client.report("a", [reading("1")])
+        server.kill()
+        try:
+            begin = time.monotonic()
+            with pytest.raises(UnavailableError, match="check that the server runs"):
+                client.report("a", [reading("2")])
+            seconds = time.monotonic() - begin
+            healthy = serves(address)
+        finally:
+            server.start()
+        eventually(lambda: serves(address), seconds=30)
+        client.report("a", [reading("3")])
+        stored = [entry.value for entry in client.read("a")[0]]
+        client.close()
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(20)
+        said = log.read_text()
+
+    assert (stored, healthy, code) == (["1", "3"], False, 0)
+    assert seconds < 5
+    assert said.count("the database is away") == said.count("the database is back") == 1
+    assert "Traceback" not in said
+    assert PASSWORD not in said
+
+
+def test_a_manager_that_was_started_first_waits_for_its_database(server: SqlServerProcess, tmp_path: Path) -> None:
+    name = server.new_database()
+    server.stop()
+    try:
+        with running(tmp_path, **variables(server, name)) as (_, address, log):
+            eventually(lambda: "waiting for the database" in log.read_text(), seconds=30)
+            server.start()
+            eventually(lambda: serves(address), seconds=30)
+    finally:
+        if not server.is_running:
+            server.start()
+
+
+def test_a_manager_that_waits_ends_when_it_is_told_to(tmp_path: Path) -> None:
+    with running(tmp_path, DB_NAME="mysql", KATIB_MYSQL_DB_HOST="127.0.0.1", KATIB_MYSQL_DB_PORT="1") as (
+        process,
+        _,
+        log,
+    ):
+        eventually(lambda: "waiting for the database" in log.read_text(), seconds=30)
+        process.send_signal(signal.SIGTERM)
+
+        assert process.wait(5) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "code", "said"),
+    [
+        pytest.param([], {}, 2, "error: DB_NAME: not set; set it to mysql or postgres, or give --url", id="nothing"),
+        pytest.param(["--url", "mysql://u:hunter2@db"], {}, 2, "error: --url: names no database", id="no database"),
+        pytest.param(["--listen-address", "6789"], {"DB_NAME": "mysql"}, 2, "error: --listen-address: ", id="address"),
+        pytest.param(["--connect-timeout", "soon"], {}, 2, "error: invalid value for '--connect-timeout'", id="time"),
+        pytest.param(
+            ["--url", "mysql://u:hunter2@127.0.0.1:1/d", "--connect-timeout", "0s"],
+            {},
+            1,
+            "error: mysql://u@127.0.0.1:1/d: connection refused; check that the server runs and can be reached",
+            id="nobody there",
+        ),
+        pytest.param(
+            ["--url", "sqlite:///katib.db"],
+            {"SKIP_DB_INITIALIZATION": "true"},
+            1,
+            "there is no table observation_logs; make it, or let it be made",
+            id="no table",
+        ),
+    ],
+)
+def test_bad_settings_are_one_line(
+    tmp_path: Path, arguments: list[str], env: dict[str, str], code: int, said: str
+) -> None:
+    done = katib("db-manager", *arguments, cwd=tmp_path, **env)
+
+    assert said in done.stderr
+    assert (done.returncode, done.stderr.count("\n")) == (code, 1)
+    assert "hunter2" not in done.stderr
+
+
+def test_a_manager_of_a_file_needs_neither_cluster_nor_server(tmp_path: Path) -> None:
+    with running(tmp_path, KATIB_DB_URL=f"sqlite:///{tmp_path / 'katib.db'}") as (_, address, _):
+        eventually(lambda: serves(address), seconds=30)
+        client = DbManagerClient(address)
+        client.report("a", [reading("1")])
+        stored = client.read("a")[0]
+        client.close()
+
+    assert list(stored) == [reading("1")]
+
+
+def test_a_manager_needs_no_client_of_kubernetes() -> None:
+    code = "import sys, katib.cli.db_manager, katib.cluster.db_manager; sys.exit('kubernetes' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
