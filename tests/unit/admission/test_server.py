@@ -24,7 +24,7 @@ from katib.admission.server import AdmissionServer
 from katib.errors import FieldError, InvalidError, KatibError, TerminalError, UnavailableError
 from katib.runtime.testing import VirtualClock
 
-TIMEOUT = 10.0
+TIMEOUT = 30.0
 
 
 def fresh() -> Issued:
