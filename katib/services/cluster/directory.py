@@ -156,7 +156,9 @@ class ClusterServices:
             if served is not None and served.owner_uid == uid:
                 return served
         self._forget(user)
-        served = Served(user, uid, plan_for(suggestion, self._config()))
+        plan = plan_for(suggestion, self._config())
+        info = self._catalog.find(plan.endpoints[0].id.algorithm)  # both may ask the API server: not under the lock
+        served = Served(user, uid, plan, reads_history=info is None or info.reads_history)
         with self._watch.lock:
             served = self._watch.served.setdefault(user, served)
         self._watch.wake()
@@ -202,11 +204,8 @@ class ClusterServices:
         known = self._clients.get(served.user)
         if known is not None and known[0] == connections:
             return known[1]
-        info = self._catalog.find(served.plan.endpoints[0].id.algorithm)
         client = ServiceClient(
-            *connections,
-            reads_history=info is None or info.reads_history,
-            db_manager_address=self._db_manager_address,
+            *connections, reads_history=served.reads_history, db_manager_address=self._db_manager_address
         )
         self._clients[served.user] = (connections, client)
         return client

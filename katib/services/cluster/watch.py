@@ -70,6 +70,7 @@ class Served:
     user: User
     owner_uid: str
     plan: ClusterPlan
+    reads_history: bool = True
     created_at: float | None = None
     blocked: str = ""
     retry_at: float = 0.0
