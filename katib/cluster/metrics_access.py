@@ -43,7 +43,7 @@ def direct_address(environment: Mapping[str, str]) -> str:
 
 
 class MetricsAccess:
-    """Reads the observation log of a cluster. Fits `katib.observations.ports.ObservationReader`. Thread-safe.
+    """Reads the observation log of a cluster. Fits `katib.homes.ports.ObservationReader`. Thread-safe.
 
     The way is found with the first call, and anew when it was lost. A context manager that closes it.
 

@@ -29,10 +29,9 @@ from katib.cluster.port_forward import PortForward
 from katib.cluster.users_catalog import UsersCatalog
 from katib.errors import FieldError, ForbiddenError, KindNotInstalledError, UnavailableError
 from katib.homes.diagnosing import Diagnostician
-from katib.homes.ports import EventReader
+from katib.homes.ports import EventReader, ObservationReader
 from katib.homes.submission import ConfigMaps, Gate
 from katib.homes.tuning_service import ObjectTuningService
-from katib.observations.ports import ObservationReader
 from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.objects import Key, Kind, ObjectStore
 from katib.stores.kubernetes import KubernetesStore

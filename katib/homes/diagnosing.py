@@ -10,8 +10,7 @@ from katib.api.names import EXPERIMENT_LABEL
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.diagnosis import LOCAL, Evidence, JobFacts, Place, ServiceFacts, diagnose_experiment, diagnose_trial
 from katib.errors import ForbiddenError, NotFoundError, UnavailableError
-from katib.homes.ports import EventReader
-from katib.observations.ports import ObservationReader
+from katib.homes.ports import EventReader, ObservationReader
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.reading import is_completed, state_of

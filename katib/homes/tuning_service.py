@@ -16,9 +16,8 @@ from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.errors import AlreadyExistsError, ConflictError, FieldError, InvalidError, NotFoundError
 from katib.homes.changes import stream_changes
 from katib.homes.deletion import Deletion
-from katib.homes.ports import Aftermath, EventReader, Explainer, NoAftermath, TrialOutput
+from katib.homes.ports import Aftermath, EventReader, Explainer, NoAftermath, ObservationReader, TrialOutput
 from katib.homes.submission import Gate
-from katib.observations.ports import ObservationReader
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.reading import state_of

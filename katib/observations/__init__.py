@@ -7,7 +7,6 @@ wire (`katib.rpc.db_manager`), or any decision about a trial.
 from __future__ import annotations
 
 from katib.observations.memory import MemoryObservationLog
-from katib.observations.ports import ObservationReader
 from katib.observations.sql import SqlObservationLog
 
-__all__ = ["MemoryObservationLog", "ObservationReader", "SqlObservationLog"]
+__all__ = ["MemoryObservationLog", "SqlObservationLog"]

@@ -17,8 +17,8 @@ from katib.engine.layout import Layout
 from katib.engine.trial_files import TrialFiles
 from katib.errors import NotFoundError, UnavailableError
 from katib.homes.diagnosing import Diagnostician, attempt_of
+from katib.homes.ports import ObservationReader
 from katib.observations.memory import MemoryObservationLog
-from katib.observations.ports import ObservationReader
 from katib.runtime.objects import Key
 from katib.runtime.testing import VirtualClock
 from katib.stores.events import EventLog
