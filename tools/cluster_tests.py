@@ -5,7 +5,8 @@
 3. The toolkit beside the checkout, `../shared/kube/kube` (or `KUBE_TOOLKIT`): a cluster on this machine. Needs root.
 
 A cluster that runs already is left running, and what is installed there stays. What is started here is taken down.
-Arguments go to pytest. `KEEP_CLUSTER=1` leaves everything as it is after the tests.
+Arguments go to pytest. `KEEP_CLUSTER=1` leaves everything as it is after the tests, and
+`IMAGES="controller suggestion"` builds just these (or none, when empty) for somebody who changed little.
 """
 
 # ruff: noqa: S603, S607  # the programs are the developer's own, and on his PATH
@@ -190,8 +191,9 @@ def _build_images(state: Path) -> None:
         _do([*node, str(archive)])
         archive.unlink()
 
+    names = os.environ.get("IMAGES", " ".join(NAMES)).split()
     with timed("images"):
-        build_all(["buildah", *storage, "bud", *options], NAMES, deliver)
+        build_all(["buildah", *storage, "bud", *options], names, deliver)
 
 
 def _do(command: Sequence[str]) -> None:
