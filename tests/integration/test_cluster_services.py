@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import os
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -100,7 +100,7 @@ class Cluster:
         for kind in (SUGGESTION, TRIAL):
             if not is_installed(server, kind):
                 install_kind(server, *kind)
-        self.namespace = server.namespace(f"h-sug-{secrets.token_hex(3)}")
+        self.namespace = server.namespace(f"katib-services-{secrets.token_hex(3)}")
         stack.callback(server.delete_namespace, self.namespace)
         connection = server.connect()
         stack.callback(connection.close)
@@ -124,6 +124,12 @@ class Cluster:
         services.start()
         self._stack.callback(services.close)
         return services
+
+    def user(self, rights: Sequence[Mapping[str, Any]]) -> Path:
+        """Return the kubeconfig of a user with these rights, for as long as the test runs."""
+        name = f"{self.namespace}-{secrets.token_hex(3)}"
+        self._stack.callback(self.server.forget_user, name)
+        return self.server.user(name, rights)
 
     def submit(self, algorithm: str = "random", name: str = "demo", **fields: Any) -> Experiment:
         """Store a Suggestion. Its Experiment is a stand-in: where Katib is installed, nobody else is to serve it."""
@@ -221,8 +227,7 @@ def await_client(services: ClusterServices, experiment: Experiment) -> Any:
 
 
 def test_objects_come_and_go_with_exactly_the_rights_that_are_documented(cluster: Cluster) -> None:
-    name = f"katib-services-{cluster.namespace}"
-    user = cluster.server.user(name, RIGHTS)
+    user = cluster.user(RIGHTS)
     services = cluster.services(user)
     experiment = cluster.submit(earlyStopping=EARLY, resumePolicy="FromVolume")
     for _ in range(3):
@@ -236,7 +241,6 @@ def test_objects_come_and_go_with_exactly_the_rights_that_are_documented(cluster
     eventually(lambda: not cluster.left(), seconds=60)
     claims = cluster.store.list(Kind("v1", "PersistentVolumeClaim"), cluster.namespace).items
     assert [Key.of(claim).name for claim in claims] == ["demo-random"]
-    cluster.server.forget_user(name)
 
 
 @pytest.mark.slow
@@ -249,14 +253,12 @@ def test_all_goes_with_the_experiment(cluster: Cluster) -> None:
 
 
 def test_a_missing_right_is_named(cluster: Cluster) -> None:
-    name = f"katib-poor-{cluster.namespace}"
     rights = [rule for rule in RIGHTS if rule["resources"] != ["serviceaccounts"]]
-    services = cluster.services(cluster.server.user(name, rights), ClusterTiming(patience=1.0, retry=0.1))
+    services = cluster.services(cluster.user(rights), ClusterTiming(patience=1.0, retry=0.1))
     failure = failure_of(services, cluster.submit(earlyStopping=EARLY))
 
     assert "did not become ready within 1 s: ServiceAccount" in failure
     assert "serviceaccounts" in failure
-    cluster.server.forget_user(name)
 
 
 def test_an_object_that_the_api_server_refuses_fails_with_its_words(cluster: Cluster) -> None:
@@ -267,8 +269,7 @@ def test_an_object_that_the_api_server_refuses_fails_with_its_words(cluster: Clu
 
 
 def test_a_stopped_trial_is_written_to_a_real_api_server(cluster: Cluster, tmp_path: Path) -> None:
-    name = f"katib-stopper-{cluster.namespace}"
-    kubeconfig = cluster.server.user(name, RIGHTS[-2:])
+    kubeconfig = cluster.user(RIGHTS[-2:])
     statuses = statuses_of(kubeconfig, cluster.namespace, tmp_path)
     cluster.trial("demo-1")
     statuses.stop("demo-1")
@@ -277,12 +278,10 @@ def test_a_stopped_trial_is_written_to_a_real_api_server(cluster: Cluster, tmp_p
     assert {"Running", "EarlyStopped"} <= cluster.conditions_of("demo-1")
     with pytest.raises(NotFoundError, match="demo-2"):
         statuses.stop("demo-2")
-    cluster.server.forget_user(name)
-    poor = cluster.server.user(name, RIGHTS[-2:-1])
+    poor = cluster.user(RIGHTS[-2:-1])
     cluster.trial("demo-3")
     with pytest.raises(ForbiddenError, match="trials/status"):
         statuses_of(poor, cluster.namespace, tmp_path).stop("demo-3")
-    cluster.server.forget_user(name)
 
 
 def statuses_of(kubeconfig: Path, namespace: str, directory: Path) -> TrialStatuses:
