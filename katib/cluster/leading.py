@@ -19,6 +19,7 @@ from katib.cluster.pods import TrialPods
 from katib.cluster.repair import FindTrial, PodRepair
 from katib.configuration.source import ConfigSource
 from katib.controllers.assembly import Assembly, Caches, assemble
+from katib.controllers.experiment.ledger import creation_second
 from katib.controllers.ports import EventRecorder, ObservationLog
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial_states import ACTIVE, state_of
@@ -89,6 +90,7 @@ class Leading:
                 decode_experiment=decode_experiment,
                 decode_job=judged_part,
                 follows_new_jobs=True,
+                order_of=creation_second,
             )
             around.metrics.follow(caches)
             pods = TrialPods(around.store, around.clock)

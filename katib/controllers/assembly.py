@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from katib.api.types import Experiment, Resource, Suggestion, Trial
 from katib.controllers.cached_trial import TrialDecoder
-from katib.controllers.experiment.ledger import TrialLedger, experiment_of
+from katib.controllers.experiment.ledger import OrderOf, TrialLedger, experiment_of
 from katib.controllers.experiment.reconciler import ExperimentCheck, ExperimentReconciler, accept_all
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.ports import EventRecorder, ObservationLog, PodWatcher, ServiceDirectory
@@ -52,6 +52,7 @@ class Caches:
         decode_experiment: Callable[[Object], Experiment] = Experiment.decode,
         decode_job: Callable[[Object], Object] = as_it_is,
         follows_new_jobs: bool = False,
+        order_of: OrderOf | None = None,
     ) -> Caches:
         """Return caches of a store, not started.
 
@@ -62,6 +63,7 @@ class Caches:
             decode_experiment: Where experiments may come without defaults, this adds them.
             decode_job: Turns a job into what is remembered of it.
             follows_new_jobs: Whether trials may run as other kinds, too.
+            order_of: Where a trial stands among the others, if not where it came.
         """
         trials = Informer(
             store,
@@ -70,7 +72,7 @@ class Caches:
             {TRIALS_BY_EXPERIMENT: lambda trial: (str(experiment_of(trial)),)},
             clock=clock,
         )
-        ledger = TrialLedger()
+        ledger = TrialLedger(order_of)
         trials.add_view(ledger)
         return cls(
             experiments=Informer(store, EXPERIMENT, decode_experiment, {}, clock=clock),

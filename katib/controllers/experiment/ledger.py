@@ -12,9 +12,8 @@ import heapq
 import itertools
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from operator import itemgetter
 from threading import Lock
 
 from katib.api.metrics import parse_value
@@ -112,13 +111,32 @@ class _Account:
             if candidate is not None and candidate[:2] == (rank, order):
                 return candidate[2]
             heapq.heappop(self.ranking)  # an older value of this trial, or the trial is gone
-        return max(self.texts.values(), key=itemgetter(0))[1] if self.texts else None
+        if not self.texts:
+            return None
+        _, newest = max(self.texts.items(), key=lambda item: (item[1][0], item[0]))
+        return newest[1]
+
+
+OrderOf = Callable[[Trial], int]
+
+
+def creation_second(trial: Trial) -> int:
+    """Return when a trial was created, to the second; trials of one second are ordered by name."""
+    created = trial.metadata.creation_timestamp
+    return 0 if created is None else int(created.timestamp())
 
 
 class TrialLedger:
-    """Tallies of all experiments. `apply` runs under the informer's lock; `tally` may be called from any thread."""
+    """Tallies of all experiments. `apply` runs under the informer's lock; `tally` may be called from any thread.
 
-    def __init__(self) -> None:
+    Args:
+        order_of: Where a trial stands among the others. By default trials keep the order in which they came: a store
+            lists them in order of creation, so that a restart finds the same. A store that does not know the order of
+            what was created within a second has to be asked for what it does know.
+    """
+
+    def __init__(self, order_of: OrderOf | None = None) -> None:
+        self._order_of = order_of
         self._accounts: dict[Key, _Account] = {}
         self._order: dict[str, int] = {}
         self._counter = itertools.count()
@@ -130,7 +148,7 @@ class TrialLedger:
             if old is not None:
                 self._withdraw(old, keeps_order=new is not None)
             if new is not None:
-                order = self._order.setdefault(new.metadata.uid, next(self._counter))
+                order = self._place_of(new)
                 self._accounts.setdefault(experiment_of(new), _Account()).add(new, order)
 
     def tally(self, experiment: Key) -> Tally:
@@ -147,6 +165,11 @@ class TrialLedger:
                 best=account.best(),
                 owners=frozenset(account.owners),
             )
+
+    def _place_of(self, trial: Trial) -> int:
+        if self._order_of is not None:
+            return self._order_of(trial)
+        return self._order.setdefault(trial.metadata.uid, next(self._counter))
 
     def _withdraw(self, trial: Trial, *, keeps_order: bool) -> None:
         key = experiment_of(trial)

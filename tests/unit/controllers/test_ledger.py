@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from katib.api.types import Trial
-from katib.controllers.experiment.ledger import LISTED_NAMES, Tally, TrialLedger
+from katib.controllers.experiment.ledger import LISTED_NAMES, Tally, TrialLedger, creation_second
 from katib.controllers.trial_states import TrialState
 from katib.runtime.objects import Key
 from tests.support.planning import objective, observed, trial
@@ -61,6 +61,20 @@ def test_a_trial_keeps_its_place_while_it_changes() -> None:
     assert tally.best is not None
     assert tally.best.name == "first"
     assert tally.names[TrialState.SUCCEEDED] == ("first", "second")
+
+
+def test_where_the_store_knows_only_seconds_a_restart_finds_the_same_whatever_came_first() -> None:
+    spec = objective()
+    trials = [trial(name, "Succeeded", value="0.5", objective_spec=spec) for name in "bca"]
+
+    def tally(order: list[Trial]) -> Tally:
+        ledger = TrialLedger(creation_second)
+        for made in order:
+            ledger.apply(None, made)
+        return ledger.tally(DEMO)
+
+    assert tally(trials) == tally(trials[::-1])
+    assert tally(trials).names[TrialState.SUCCEEDED] == ("a", "b", "c")
 
 
 @pytest.mark.parametrize(("direction", "winner"), [("minimize", "low"), ("maximize", "high"), ("", "low")])
