@@ -18,7 +18,7 @@ from tests.support.stores import eventually
 
 pytestmark = pytest.mark.cluster
 
-NAMESPACE = "h-store-events"
+NAMESPACE = "store-test-events"
 EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
 
 
@@ -108,12 +108,12 @@ def test_what_cannot_be_written_is_dropped_and_the_rest_goes_on(
 ) -> None:
     events = KubernetesEvents(connection, "katib-controller")
     events.start()
-    events.record(experiment(namespace="h-store-nowhere"), warning=False, reason="Lost", message="m")
+    events.record(experiment(namespace="store-test-nowhere"), warning=False, reason="Lost", message="m")
     events.record(experiment(), warning=False, reason="Kept", message="m")
     events.stop()
 
     assert [event["reason"] for event in kept(connection)] == ["Kept"]
-    assert "namespace h-store-nowhere: not found" in caplog.text
+    assert "namespace store-test-nowhere: not found" in caplog.text
 
 
 @pytest.mark.slow

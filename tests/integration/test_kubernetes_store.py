@@ -21,16 +21,17 @@ from katib.errors import (
 )
 from katib.kube import Connection, NamespaceGoneError, RequestInfo
 from katib.runtime.informer import Informer, InformerEvent
-from katib.runtime.objects import EventType, Key, Kind, Object
+from katib.runtime.objects import EventType, Key, Kind, Object, ObjectList
 from katib.stores.kubernetes import KubernetesStore
 from katib.stores.kubernetes import store as store_module
 from katib.stores.kubernetes import watch as watch_module
+from katib.stores.kubernetes.watch import KubernetesWatch
 from tests.support.api_server import ApiServer, clear_test_kinds, install_kind, remove_kind
 from tests.support.stores import GADGET, WIDGET, changed, eventually, names, owned_by, widget, with_metadata
 
 pytestmark = pytest.mark.cluster
 
-NAMESPACE = "h-store"
+NAMESPACE = "store-test"
 JOB = Kind("batch/v1", "Job")
 CONFIG_MAP = Kind("v1", "ConfigMap")
 
@@ -113,26 +114,47 @@ def test_a_list_longer_than_a_page_is_whole(store: KubernetesStore, monkeypatch:
     assert [call.verb for call in calls] == ["list"] * 3
 
 
-def test_an_informer_lists_again_when_its_revision_has_expired(store: KubernetesStore, api_server: ApiServer) -> None:
+class GatedStore(KubernetesStore):
+    """Lets nobody watch while its gate is closed, and counts lists."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self.gate = threading.Event()
+        self.gate.set()
+        self.lists = 0
+
+    def list(self, *arguments: Any, **options: Any) -> ObjectList:
+        self.lists += 1
+        return super().list(*arguments, **options)
+
+    def watch(self, kind: Kind, since: str) -> KubernetesWatch:
+        self.gate.wait(60)
+        return super().watch(kind, since)
+
+
+def test_an_informer_lists_again_when_its_revision_has_expired(
+    connection: Connection, store: KubernetesStore, api_server: ApiServer
+) -> None:
     told: list[InformerEvent[Object]] = []
+    gated = GatedStore(connection)
     kept = store.create(thing("kept"))
     store.create(thing("gone"))
-    with informer_over(store, told) as informer:
-        api_server.stop()
-        eventually(lambda: not watching(), 20)
-        api_server.start()  # a new server remembers no changes; what etcd had is compacted before the informer returns
-        api_server.compact()
+    with informer_over(gated, told) as informer:
+        eventually(lambda: informer._watch)
+        gated.gate.clear()
+        assert informer._watch is not None
+        informer._watch.close()
         store.delete(WIDGET, Key(NAMESPACE, "gone"))
         store.update(changed(kept, spec={"x": 1}))
         store.create(thing("new"))
+        api_server.expire()
+        assert gated.lists == 1
+        gated.gate.set()
         eventually(shows(informer, store), 30)
 
-    kinds = {event.key.name: event.type for event in told}
-    assert kinds == {"kept": EventType.MODIFIED, "gone": EventType.DELETED, "new": EventType.ADDED}
-
-
-def watching() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "watch-Widget"]
+    last = {event.key.name: event.type for event in told}
+    assert last == {"kept": EventType.MODIFIED, "gone": EventType.DELETED, "new": EventType.ADDED}
+    assert gated.lists == 2
 
 
 @pytest.mark.slow
@@ -287,10 +309,10 @@ def test_a_selector_narrows_lists_and_watches_of_its_kind_only(connection: Conne
 
 
 def test_a_store_of_one_namespace_sees_no_other(connection: Connection, api_server: ApiServer) -> None:
-    api_server.namespace("h-store-other")
+    api_server.namespace("store-test-other")
     everywhere, here = KubernetesStore(connection), KubernetesStore(connection, namespace=NAMESPACE)
     since = here.list(WIDGET).resource_version
-    everywhere.create(widget("there", "h-store-other"))
+    everywhere.create(widget("there", "store-test-other"))
     everywhere.create(thing("here"))
 
     with here.watch(WIDGET, since) as watch:
@@ -308,8 +330,8 @@ def test_a_store_of_one_namespace_sees_no_other(connection: Connection, api_serv
 def test_a_kind_that_is_installed_later_is_found_without_a_restart(
     store: KubernetesStore, api_server: ApiServer
 ) -> None:
-    late = Kind("late.h-store.example.org/v1", "Latecomer")
-    with pytest.raises(KindNotInstalledError, match=r"late\.h-store\.example\.org/v1 Latecomer: .* install it"):
+    late = Kind("late.store-test.example.org/v1", "Latecomer")
+    with pytest.raises(KindNotInstalledError, match=r"late\.store-test\.example\.org/v1 Latecomer: .* install it"):
         store.list(late)
     install_kind(api_server, *late)
     try:
@@ -334,20 +356,20 @@ def is_served(store: KubernetesStore, kind: Kind) -> bool:
 
 def test_a_missing_right_is_named_as_a_rule(api_server: ApiServer, connection: Connection) -> None:
     rules = [{"apiGroups": ["example.org"], "resources": ["widgets"], "verbs": ["get", "list", "create"]}]
-    kubeconfig = api_server.user("h-store-limited", rules)
+    kubeconfig = api_server.user("store-test-limited", rules)
     try:
         with api_server.connect(kubeconfig) as limited:
             store = KubernetesStore(limited)
             made = store.create(thing("a"))
             rule = r'\{apiGroups: \["example\.org"\], resources: \["widgets/status"\], verbs: \["update"\]\}'
-            with pytest.raises(ForbiddenError, match=rf"h-store-limited may not .*{rule} in namespace h-store"):
+            with pytest.raises(ForbiddenError, match=rf"store-test-limited may not .*{rule} in namespace store-test"):
                 store.update_status(changed(made, status={"x": 1}))
             with pytest.raises(ForbiddenError, match=r'verbs: \["watch"\]\} for the whole cluster'):
                 store.watch(WIDGET, made["metadata"]["resourceVersion"])
             with pytest.raises(ForbiddenError, match=r'apiGroups: \[""\], resources: \["configmaps"\]'):
                 store.get(CONFIG_MAP, Key(NAMESPACE, "a"))
     finally:
-        api_server.forget_user("h-store-limited")
+        api_server.forget_user("store-test-limited")
 
 
 def test_every_mistake_in_an_object_is_told_with_its_field(store: KubernetesStore) -> None:
@@ -360,15 +382,15 @@ def test_every_mistake_in_an_object_is_told_with_its_field(store: KubernetesStor
 
 
 def test_a_namespace_that_is_not_there_is_told_as_such(store: KubernetesStore) -> None:
-    with pytest.raises(NamespaceGoneError, match="namespace h-store-nowhere: not found; create it"):
-        store.create(widget("a", "h-store-nowhere"))
+    with pytest.raises(NamespaceGoneError, match="namespace store-test-nowhere: not found; create it"):
+        store.create(widget("a", "store-test-nowhere"))
 
 
 def test_what_a_foreground_deletion_owns_goes_first(connection: Connection) -> None:
     store = KubernetesStore(connection, foreground=lambda kind: kind == WIDGET)
     top = store.create(thing("top"))
     reference = {**owned_by(top)[0], "blockOwnerDeletion": True}
-    held = store.create(thing("held", kind=GADGET, ownerReferences=[reference], finalizers=["h-store/hold"]))
+    held = store.create(thing("held", kind=GADGET, ownerReferences=[reference], finalizers=["store-test/hold"]))
 
     store.delete(WIDGET, Key(NAMESPACE, "top"))
     eventually(lambda: "deletionTimestamp" in store.get(GADGET, Key.of(held))["metadata"])
