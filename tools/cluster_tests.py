@@ -7,6 +7,9 @@
 A cluster that runs already is left running, and what is installed there stays. What is started here is taken down.
 Arguments go to pytest. `KEEP_CLUSTER=1` leaves everything as it is after the tests, and
 `IMAGES="controller suggestion"` builds just these (or none, when empty) for somebody who changed little.
+
+`--why-not` only says why there is no cluster, and nothing when there is one. `--binaries` prints a folder for
+`KUBEBUILDER_ASSETS`, if there is one.
 """
 
 # ruff: noqa: S603, S607  # the programs are the developer's own, and on his PATH
@@ -65,7 +68,13 @@ class Cluster:
 
 def main(arguments: Sequence[str]) -> int:
     """Find a cluster, install, test, and clean up."""
+    if "--why-not" in arguments:
+        print(why_there_is_none())
+        return 0
     try:
+        if "--binaries" in arguments:
+            print(_binaries())
+            return 0
         return _run(arguments)
     except (UnusableError, BuildError) as error:
         print(f"make test-cluster: {error}", file=sys.stderr)
@@ -118,7 +127,7 @@ def found_cluster() -> Iterator[Cluster]:
 
 
 def why_there_is_none() -> str:
-    """Return why the tests cannot run here; empty when they can. Used by `.ci/run`."""
+    """Return why the tests cannot run here; empty when they can."""
     if os.environ.get("KUBECONFIG") or os.environ.get("KUBEBUILDER_ASSETS"):
         return ""
     try:
@@ -160,14 +169,20 @@ def _is_running() -> bool:
 
 def _start() -> None:
     with timed("cluster"):
-        if not (BINARIES / SERVER).exists():
-            # The toolkit's API server cannot keep custom resources before it is repaired (tools/repair_api_server.py).
-            unpacked = Path(f"{STATE}-unpacked")
-            _toolkit("unpack", binaries=unpacked)
-            repaired_copy(unpacked, BINARIES)
+        _binaries()
         _toolkit("node")
     with timed("base image"):
         _toolkit("base-image", BASE_IMAGE)
+
+
+def _binaries() -> Path:
+    """Return the folder of the toolkit's binaries, whose API server is repaired (`tools/repair_api_server.py`)."""
+    _check_toolkit()
+    if not (BINARIES / SERVER).exists():
+        unpacked = Path(f"{STATE}-unpacked")
+        _toolkit("unpack", binaries=unpacked)
+        repaired_copy(unpacked, BINARIES)
+    return BINARIES
 
 
 def _toolkit(*arguments: str, binaries: Path = BINARIES) -> None:

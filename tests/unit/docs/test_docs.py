@@ -25,6 +25,8 @@ README = ROOT / "README.md"
 DOCS = sorted({README, *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")})
 ROOMS = ("katib", "suggestion_services", "metrics_collector")
 
+LABELS = ("component", "deployment", "experiment", "metrics-collector-injection", "suggestion", "trial")
+
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _VARIABLE = re.compile(r"\bKATIB_[A-Z_]*[A-Z]\b")
 _MARK = re.compile(r"katib\.kubeflow\.org/[a-z-]+")
@@ -113,7 +115,7 @@ def test_the_configuration_file_of_the_page_is_valid() -> None:
 
 @pytest.mark.parametrize("page", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_command_that_a_page_shows_exists(page: Path) -> None:
-    shown = set(re.findall(r"(?:^|`|\| |&& )katib ([a-z]+)\b", page.read_text(), re.MULTILINE))
+    shown = set(re.findall(r"(?:^|`|\| |&& )katib ([a-z-]+)", page.read_text(), re.MULTILINE))
 
     assert shown <= set(_ALL_COMMANDS)
 
@@ -146,7 +148,7 @@ def test_every_environment_variable_is_in_the_docs_and_nothing_else() -> None:
 def test_every_annotation_and_every_label_in_the_docs_is_in_the_code_and_annotations_are_all_there() -> None:
     used = set().union(*(_MARK.findall(text) for text in sources()))
     documented = set(_MARK.findall(text_of("configuration.md")))
-    labels = {f"katib.kubeflow.org/{name}" for name in ("experiment", "trial", "deployment", "suggestion")}
+    labels = {f"katib.kubeflow.org/{name}" for name in LABELS}
 
     assert documented <= used
     assert used - documented <= labels
