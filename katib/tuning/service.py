@@ -164,7 +164,7 @@ class TuningService(Protocol):
             since: Cursor of the last change seen; the opening listing is left out and the stream goes on behind it.
 
         Raises:
-            ExpiredError: `since` is too old; begin again without.
+            ExpiredError: `since` is too old, or what follows it is lost, as after a long outage; begin again without.
         """
 
     def why(self, namespace: str, name: str) -> Diagnosis:
