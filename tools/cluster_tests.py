@@ -117,7 +117,8 @@ def found_cluster() -> Iterator[Cluster]:
         return
     _check_toolkit()
     was_running = _is_running()
-    _start()
+    if not was_running:
+        _start()
     try:
         _build_images(STATE)
         yield Cluster(STATE / "kubeconfig", is_toolkits=True)

@@ -83,7 +83,7 @@ def test_a_trial_may_be_of_a_kind_that_nobody_knows_and_the_missing_right_is_nam
                 {
                     "apiGroups": [GROUP],
                     "resources": ["gizmos"],
-                    "verbs": ["get", "list", "watch", "create", "update", "delete"],
+                    "verbs": ["get", "list", "watch", "create", "delete"],
                 }
             ],
         }

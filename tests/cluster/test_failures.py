@@ -1,0 +1,154 @@
+"""What happens to pods, machines and databases in real life, and what becomes of experiments meanwhile."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from tests.support.pod_cluster import CORE, Json, Room, condition_of, experiment, is_true, python_job, wait_for
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
+
+STEPS = """
+import os, time
+for step in range(8):
+    print('loss=' + str(float(os.environ['lr']) + 1 / (step + 1)))
+    time.sleep(0.5)
+"""
+
+
+def container_of(job: Json) -> Json:
+    container: Json = job["spec"]["template"]["spec"]["containers"][0]
+    return container
+
+
+def told(room: Room, name: str, condition: str, reason: str) -> str:
+    """Return what a trial's condition says once it has this reason."""
+    for trial in room.trials(name):
+        found = condition_of(trial, condition)
+        if found.get("reason") == reason:
+            return str(found["message"])
+    return ""
+
+
+def trial_pods(room: Room) -> list[Json]:
+    return room.cluster.items("pods", room.namespace, "katib.kubeflow.org/trial")
+
+
+def core_pods(room: Room, component: str) -> list[Json]:
+    return room.cluster.items("pods", CORE, f"katib.kubeflow.org/component={component}")
+
+
+def readings(room: Room, name: str) -> list[dict[str, Any]]:
+    return [m for t in room.trials(name) for m in t["status"]["observation"]["metrics"] if m["name"] == "loss"]
+
+
+def test_a_pod_that_is_deleted_runs_again_and_its_trial_succeeds(room: Room) -> None:
+    job = python_job(STEPS, backoffLimit=4)
+    room.apply(experiment("lost", job, trials=2, parallel=2))
+    wait_for(lambda: [p for p in trial_pods(room) if p["status"].get("phase") == "Running"], "a pod to run", 60)
+    victim = trial_pods(room)[0]["metadata"]["name"]
+    room.cluster.run("delete", "pod", victim, "-n", room.namespace, "--wait=false")
+
+    ended = room.ended("lost")
+    assert ended["status"]["trialsSucceeded"] == 2
+
+
+def test_a_container_that_runs_out_of_memory_is_said_to_have(room: Room) -> None:
+    job = python_job("x = bytearray(200 << 20); print('loss=1', len(x))")
+    container_of(job)["resources"] = {"limits": {"memory": "40Mi"}}
+    room.apply(experiment("hungry", job, trials=1, parallel=1))
+
+    room.ended("hungry", state="Failed")
+    (trial,) = room.trials("hungry")
+    assert "ran out of memory; raise its memory limit" in condition_of(trial, "Failed")["message"]
+
+
+def test_an_image_that_is_nowhere_stands_in_the_trial_s_condition(room: Room) -> None:
+    job = python_job("print('loss=1')")
+    container_of(job)["image"] = "nowhere.invalid/no/such:1"
+    room.apply(experiment("imageless", job, trials=1, parallel=1))
+
+    message = wait_for(lambda: told(room, "imageless", "Running", "TrialWaiting"), "the reason", 90, room.picture)
+    assert 'image "nowhere.invalid/no/such:1" of container training-container' in message
+    assert message.endswith("cannot be pulled")
+
+
+def test_a_pod_that_fits_nowhere_stands_in_the_trial_s_condition(room: Room) -> None:
+    job = python_job("print('loss=1')")
+    container_of(job)["resources"] = {"requests": {"cpu": "1000"}}
+    room.apply(experiment("giant", job, trials=1, parallel=1))
+
+    message = wait_for(lambda: told(room, "giant", "Running", "TrialWaiting"), "the reason", 60, room.picture)
+    assert "cannot be scheduled" in message
+    assert "Insufficient cpu" in message
+
+
+def test_a_missing_metric_is_explained_by_the_collector(room: Room) -> None:
+    job = python_job("print('accuracy=0.9')")
+    room.apply(experiment("mistaken", job, trials=1, parallel=1))
+
+    room.ended("mistaken", state="Failed")
+    (trial,) = room.trials("mistaken")
+    assert 'none matched "loss"' in condition_of(trial, "MetricsUnavailable")["message"]
+
+
+def test_a_controller_that_is_killed_again_and_again_loses_no_trial(room: Room) -> None:
+    room.apply(experiment("stubborn", python_job(STEPS, backoffLimit=4), trials=6, parallel=3))
+    for _ in range(4):
+        time.sleep(2)
+        for pod in core_pods(room, "controller"):
+            room.cluster.run(
+                "delete", "pod", pod["metadata"]["name"], "-n", CORE, "--force", "--grace-period=0", check=False
+            )
+
+    ended = room.ended("stubborn", 240)
+    assert ended["status"]["trialsSucceeded"] == len(room.trials("stubborn")) == 6
+    assert len(readings(room, "stubborn")) == 6
+
+
+def test_readings_wait_for_a_database_that_is_away(room: Room) -> None:
+    room.apply(experiment("patient", python_job(STEPS), trials=2, parallel=2))
+    wait_for(lambda: sum(is_true(t, "Running") for t in room.trials("patient")) == 2, "two trials to run", 60)
+    scale = ("scale", "deployment", "katib-db-manager", "-n", CORE)
+    room.cluster.run(*scale, "--replicas=0")
+    try:
+        time.sleep(15)  # the programs end meanwhile
+    finally:
+        room.cluster.run(*scale, "--replicas=1")
+
+    ended = room.ended("patient", 200)
+    assert ended["status"]["trialsSucceeded"] == 2
+    for reading in readings(room, "patient"):
+        assert float(reading["max"]) - float(reading["min"]) == pytest.approx(1 - 1 / 8)
+
+
+def test_a_broken_webhook_certificate_is_replaced(room: Room) -> None:
+    room.cluster.run(
+        "patch", "secret", "katib-webhook-cert", "-n", CORE, "--type=merge", "-p", '{"data":{"tls.crt":"AAAA"}}'
+    )
+
+    def is_mended() -> bool:
+        secret = room.cluster.find("secret", "katib-webhook-cert", CORE)
+        return secret is not None and secret["data"]["tls.crt"] != "AAAA"
+
+    wait_for(is_mended, "a new certificate", 60)
+    wrong = experiment("wrong", python_job("print('loss=1')"), trials=-1)
+    wrong["metadata"]["namespace"] = room.namespace
+
+    def answer() -> str:
+        said = room.cluster.run("create", "-f", "-", stdin=json.dumps(wrong), check=False)
+        return said if "spec.maxTrialCount" in said else ""
+
+    assert wait_for(answer, "the webhook to answer again", 60)
+
+
+def test_a_namespace_may_be_deleted_under_a_running_experiment(room: Room) -> None:
+    room.apply(experiment("doomed", python_job(STEPS), trials=6, parallel=3))
+    wait_for(lambda: trial_pods(room), "pods", 60)
+    room.cluster.run("delete", "namespace", room.namespace, "--wait=false")
+
+    wait_for(lambda: room.cluster.find("namespace", room.namespace) is None, "the namespace to be gone", 150)

@@ -1,0 +1,85 @@
+"""The controller does what its roles allow, and its roles allow little else."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+
+import pytest
+import yaml
+
+from tests.support.pod_cluster import CORE, Room, experiment, python_job, wait_for
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
+
+METRICS = f"/api/v1/namespaces/{CORE}/services/katib-controller:8080/proxy/metrics"
+ROLES = ("katib-controller", "katib-controller-certificate", "katib-controller-known-jobs")
+SELDOM = {
+    ("experiments", "get"): "after a conflict",
+    ("deployments", "get"): "when one is there already",
+    ("services", "get"): "when one is there already",
+    ("events", "patch"): "when something happens again",
+    ("secrets", "create"): "when somebody deleted it",
+    ("secrets", "update"): "when the certificate is renewed",
+    ("mutatingwebhookconfigurations", "update"): "when the certificate is renewed",
+    ("validatingwebhookconfigurations", "update"): "when the certificate is renewed",
+    ("leases", "get"): "with leader election",
+    ("leases", "create"): "with leader election",
+    ("leases", "update"): "with leader election",
+    ("trials", "patch"): "given to early stopping services, for the status",
+    **dict.fromkeys(
+        product(["persistentvolumes", "persistentvolumeclaims"], ["get", "create", "delete"]), "FromVolume"
+    ),
+}
+"""Rights that a common experiment does not need, and what does."""
+
+FOREIGN_GROUPS = {"trainer.kubeflow.org", "jobset.x-k8s.io"}
+
+
+def granted(room: Room) -> set[tuple[str, str]]:
+    """Return resources and verbs of all roles of the controller but those for kinds that are not installed."""
+    found = set()
+    for kind in ("clusterrole", "role"):
+        for role in yaml.safe_load(room.cluster.run("get", kind, f"--namespace={CORE}", "-o", "yaml"))["items"]:
+            if role["metadata"]["name"] in ROLES:
+                for rule in role["rules"]:
+                    found |= {
+                        (resource.partition("/")[0], verb)
+                        for group, resource, verb in product(rule["apiGroups"], rule["resources"], rule["verbs"])
+                        if group not in FOREIGN_GROUPS
+                        and not resource.endswith("/finalizers")
+                        and not (group == "kubeflow.org" and resource.endswith("jobs"))
+                    }
+    return found
+
+
+def asked(room: Room) -> dict[tuple[str, str], set[int]]:
+    """Return what the controller asked for since its start, and with which answers."""
+    found: dict[tuple[str, str], set[int]] = {}
+    labels = re.compile(r'^katib_api_requests_total{resource="(\w+)",status="(\d+)",verb="(\w+)"}', re.MULTILINE)
+    for resource, status, verb in labels.findall(room.cluster.run("get", "--raw", METRICS)):
+        found.setdefault((resource, verb), set()).add(int(status))
+    return found
+
+
+def test_a_common_experiment_needs_every_right_that_is_not_for_something_seldom(room: Room) -> None:
+    stopping = {"algorithmName": "medianstop"}
+    room.apply(experiment("common", python_job("print('loss=1')"), trials=2, earlyStopping=stopping))
+    room.ended("common")
+    wait_for(lambda: ("roles", "delete") in asked(room), "the service to be removed", 30, room.picture)
+
+    unused = {right for right in granted(room) if right not in asked(room)}
+
+    assert unused <= set(SELDOM)
+
+
+def test_nothing_that_is_allowed_is_refused_and_nothing_else_is_asked_for(room: Room) -> None:
+    """Kinds of other tests are left out: they try what happens without a right."""
+    room.apply(experiment("plain", python_job("print('loss=1')"), trials=1))
+    room.ended("plain")
+    allowed = granted(room)
+    ours = {resource for resource, _ in allowed}
+
+    beyond = {right for right in asked(room) if right[0] in ours and right not in allowed}
+
+    assert beyond == set()
