@@ -22,4 +22,4 @@ def room(cluster: PodCluster) -> Iterator[Room]:
     room = cluster.make_namespace(f"katib-test-{secrets.token_hex(4)}")
     yield room
     cluster.run("delete", "experiments.kubeflow.org", "--all", "-n", room.namespace, "--timeout=60s", check=False)
-    cluster.run("delete", "namespace", room.namespace, "--wait=false")
+    cluster.run("delete", "namespace", room.namespace, "--wait=false", "--ignore-not-found")
