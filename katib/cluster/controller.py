@@ -197,7 +197,8 @@ class ClusterController:
         stack.enter_context(Pages(addresses.metrics_addr, {"/metrics": metrics_page(self._metrics.registry)}))
 
     def _count(self, request: RequestInfo, status: int) -> None:
-        self._metrics.requests.labels(request.verb, request.resource, str(status)).inc()
+        resource = "/".join(filter(None, (request.resource, request.subresource)))
+        self._metrics.requests.labels(request.verb, request.api_group, resource, str(status)).inc()
 
     # --- leading ------------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ class ControllerMetrics:
 
     Attributes:
         registry: What is served.
-        requests: Requests to the API server, by verb, kind and status.
+        requests: Requests to the API server, by verb, resource and status: what the rights of a controller have to allow.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class ControllerMetrics:
         self.requests = Counter(
             "katib_api_requests",
             "Requests to the API server",
-            ("verb", "resource", "status"),
+            ("verb", "group", "resource", "status"),
             registry=self.registry,
         )
         self.reviews = Histogram(

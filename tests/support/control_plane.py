@@ -48,11 +48,13 @@ class StandIns:
 
     Attributes:
         runs: How often each name was created: twice is once too often.
+        moments: When each of them was seen first.
     """
 
     def __init__(self, kubeconfig: Path, log: SqlObservationLog, outcome: Outcome = lambda _job: "0.5") -> None:
         self.outcome = outcome
         self.runs: dict[str, int] = {}
+        self.moments: list[float] = []
         self._uids: set[str] = set()
         self._connection = open_connection(kubeconfig)
         self._store = KubernetesStore(self._connection)
@@ -97,6 +99,7 @@ class StandIns:
     def _see(self, job: Object, *, new: bool) -> None:
         if new:
             self._uids.add(job["metadata"]["uid"])
+            self.moments.append(time.perf_counter())
             self.runs[job["metadata"]["name"]] = self.runs.get(job["metadata"]["name"], 0) + 1
         if job.get("status") or "deletionTimestamp" in job["metadata"]:
             return
@@ -174,7 +177,6 @@ class ControlPlane:
         self._outcome = outcome
         self._stack = ExitStack()
         self._controllers: list[ControllerProcess] = []
-        self.suggestions: dict[str, str] = {}
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -246,15 +248,18 @@ class ControlPlane:
         process = subprocess.Popen([*command, "--address", f"127.0.0.1:{port}"], env=self.environment)
         stack.callback(process.wait)
         stack.callback(process.kill)
-        services = {"random": f"127.0.0.1:{port}", **self.suggestions}
         self._runtime: dict[str, Any] = {
-            "suggestions": [{"algorithmName": name, "address": address} for name, address in services.items()],
+            "suggestions": [],
             "metricsCollectors": [{"kind": kind, "image": "collector:1"} for kind in ("StdOut", "File")],
         }
-        text = yaml.safe_dump({"runtime": self._runtime})
-        self.put_config(text)
+        self.add_service("random", f"127.0.0.1:{port}")
 
-    def put_config(self, text: str) -> None:
+    def add_service(self, algorithm: str, address: str) -> None:
+        """Offer an algorithm whose service listens at an address."""
+        self._runtime["suggestions"].append({"algorithmName": algorithm, "address": address})
+        self._put_config(yaml.safe_dump({"runtime": self._runtime}))
+
+    def _put_config(self, text: str) -> None:
         metadata = {"name": "katib-config", "namespace": self.core_namespace}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"katib-config.yaml": text}}
         try:

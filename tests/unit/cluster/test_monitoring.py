@@ -68,7 +68,7 @@ def test_a_restarted_controller_counts_nothing_that_happened_before() -> None:
 
 def test_pages_answer_and_checks_say_which_one_fails() -> None:
     metrics = ControllerMetrics()
-    metrics.requests.labels("create", "trials", "201").inc()
+    metrics.requests.labels("create", "kubeflow.org", "trials", "201").inc()
     pages = {
         "/healthz": check_page(dict),
         "/readyz": check_page(lambda: {"webhooks": False, "caches": True}),
@@ -80,7 +80,10 @@ def test_pages_answer_and_checks_say_which_one_fails() -> None:
     assert answers["/healthz"] == (200, "{}")
     assert answers["/readyz"][0] == 503
     assert json.loads(answers["/readyz"][1]) == {"webhooks": False, "caches": True}
-    assert 'katib_api_requests_total{resource="trials",status="201",verb="create"} 1.0' in answers["/metrics"][1]
+    assert (
+        'katib_api_requests_total{group="kubeflow.org",resource="trials",status="201",verb="create"} 1.0'
+        in answers["/metrics"][1]
+    )
     assert answers["/nothing"][0] == 404
 
 

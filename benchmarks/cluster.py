@@ -1,0 +1,286 @@
+"""What the controller costs on a real API server, without pods: jobs are ended at once by a stand-in.
+
+    KUBEBUILDER_ASSETS=... python -m benchmarks.cluster                  all of it
+    KUBEBUILDER_ASSETS=... python -m benchmarks.cluster --only restart   one part: pace, crowd, size or restart
+
+The physical limit is what the API server itself takes for the same writes, sent by as many threads as the controller
+has workers: it is measured in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import socket
+import statistics
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+from typing import Self
+
+from katib.runtime.objects import Kind
+from tests.support.api_server import LocalApiServer, usable_assets
+from tests.support.control_plane import (
+    EXPERIMENT,
+    STAND_IN,
+    SUGGESTION,
+    ControllerProcess,
+    ControlPlane,
+    ended,
+)
+
+PACE_TRIALS, PACE_PARALLEL, WINDOW = 500, 50, 100
+CROWD, CROWD_TRIALS = 20, 25
+SIZE_TRIALS, SIZE_PODS = 5_000, 1_000
+RESTART_TRIALS = 2_000
+WRITE_VERBS = ("create", "update", "patch", "delete")
+POD = Kind("v1", "Pod")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=PARTS)
+    only = parser.parse_args().only
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    if not assets:
+        print("skipped: set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver", file=sys.stderr)
+        return 0
+    for name, part in PARTS.items():
+        if only in (None, name):
+            with tempfile.TemporaryDirectory() as folder:
+                server = LocalApiServer(usable_assets(Path(assets)), Path(folder))
+                try:
+                    server.start_all()
+                    with ControlPlane(server, Path(folder)) as plane:
+                        part(plane)
+                finally:
+                    server.close()
+    return 0
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+
+def pace(plane: ControlPlane) -> None:
+    """500 trials, 50 at once: trials a second, writes per trial, first hundred against last hundred."""
+    namespace = plane.namespace("pace")
+    bare = bare_writes(plane, namespace)
+    controller = started(plane, "pace")
+    before = writes_of(controller)
+    began = time.perf_counter()
+    plane.submit("pace", namespace, maxTrialCount=PACE_TRIALS, parallelTrialCount=PACE_PARALLEL)
+    plane.wait_for_end("pace", namespace, 600)
+    seconds = time.perf_counter() - began
+    writes = (writes_of(controller) - before) / PACE_TRIALS
+    moments = plane.stand_ins.moments
+    rate = (len(moments) - 1) / (moments[-1] - moments[0])
+    first, last = moments[WINDOW - 1] - moments[0], moments[-1] - moments[-WINDOW]
+    print(f"trials a second             {rate:.1f}  ({PACE_TRIALS} trials in {seconds:.1f} s with the start)")
+    print(f"API writes per trial        {writes:.1f}")
+    print(f"last hundred / first hundred {last / first:.2f}")
+    print(f"bare writes a second        {bare:.0f}; the controller's share of them {rate * writes / bare:.2f}")
+    print(f"memory                      {memory_of(controller):.0f} MB")
+
+
+def crowd(plane: ControlPlane) -> None:
+    """20 experiments at once, one of them with a service that never answers, against 19 without it."""
+    with Silent() as silent:
+        plane.add_service("silent", silent.address)
+        controller = started(plane, "crowd")
+        alone = crowd_seconds(plane, plane.namespace("alone"), ["random"] * (CROWD - 1))
+        with_one = crowd_seconds(plane, plane.namespace("mixed"), ["silent", *["random"] * (CROWD - 1)])
+        print(f"19 experiments of {CROWD_TRIALS} trials   {alone:.1f} s alone, {with_one:.1f} s beside one that hangs")
+        print(f"ratio                       {with_one / alone:.2f}")
+        controller.stop()
+
+
+def size(plane: ControlPlane) -> None:
+    """5,000 trials and 1,000 watched pods: size of the objects, memory of the controller."""
+    namespace = plane.namespace("size")
+    controller = started(plane, "size")
+    for number in range(SIZE_PODS):
+        plane.store.create(a_pod(namespace, number))
+    plane.submit("size", namespace, maxTrialCount=SIZE_TRIALS, parallelTrialCount=PACE_PARALLEL)
+    plane.wait_for_end("size", namespace, 1200)
+    for kind in (EXPERIMENT, SUGGESTION):
+        (found,) = plane.store.list(kind, namespace).items
+        print(f"{kind.kind:<11} of {SIZE_TRIALS} trials {len(json.dumps(found)) / 1000:.1f} KB")
+    moments = plane.stand_ins.moments
+    first, last = moments[WINDOW - 1] - moments[0], moments[-1] - moments[-WINDOW]
+    print(f"trials a second             {(len(moments) - 1) / (moments[-1] - moments[0]):.1f}")
+    print(f"last hundred / first hundred {last / first:.2f}")
+    print(
+        f"memory                      {memory_of(controller):.0f} MB now, {memory_of(controller, 'VmHWM'):.0f} MB peak"
+    )
+
+
+def restart(plane: ControlPlane) -> None:
+    """A controller that starts over 2,000 finished trials: seconds until nothing moves, and what it writes."""
+    namespace = plane.namespace("restart")
+    first = started(plane, "before")
+    plane.submit("restart", namespace, maxTrialCount=RESTART_TRIALS, parallelTrialCount=PACE_PARALLEL)
+    plane.wait_for_end("restart", namespace, 900)
+    until_quiet(first)
+    first.stop()
+    began = time.perf_counter()
+    second = started(plane, "after")
+    caches = time.perf_counter() - began
+    quiet = until_quiet(second) - began
+    print(f"controllers at work after   {caches:.1f} s with {RESTART_TRIALS} trials")
+    print(f"last request after          {quiet:.1f} s")
+    print(f"writes                      {writes_of(second)}")
+
+
+PARTS: dict[str, Callable[[ControlPlane], None]] = {"pace": pace, "crowd": crowd, "size": size, "restart": restart}
+
+
+# --- measuring --------------------------------------------------------------------------------------------------------
+
+
+def started(plane: ControlPlane, name: str) -> ControllerProcess:
+    controller = plane.controller(name).start()
+    while not controller.works():
+        if not controller.is_alive:
+            raise SystemExit(f"the controller ended:\n{controller.log.read_text()[-2000:]}")
+        time.sleep(0.02)
+    return controller
+
+
+def requests_of(controller: ControllerProcess, *verbs: str) -> int:
+    with urllib.request.urlopen(f"http://127.0.0.1:{controller.metrics_port}/metrics") as answer:
+        text = answer.read().decode()
+    found = re.findall(r'katib_api_requests_total\{[^}]*resource="([a-z/]+)"[^}]*verb="(\w+)"\} ([\d.e+]+)', text)
+    return sum(int(float(number)) for resource, verb, number in found if verb in verbs and resource != "leases")
+
+
+def writes_of(controller: ControllerProcess) -> int:
+    return requests_of(controller, *WRITE_VERBS)
+
+
+def until_quiet(controller: ControllerProcess, quiet_seconds: float = 2.0) -> float:
+    """Return when the last write or list was made, once none has been for a while."""
+    seen, since = -1, time.perf_counter()
+    while time.perf_counter() - since < quiet_seconds:
+        now = requests_of(controller, *WRITE_VERBS, "list")
+        if now != seen:
+            seen, since = now, time.perf_counter()
+        time.sleep(0.05)
+    return since
+
+
+def memory_of(controller: ControllerProcess, field: str = "VmRSS") -> float:
+    for line in Path(f"/proc/{controller.pid}/status").read_text().splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) / 1024
+    raise AssertionError(field)
+
+
+def bare_writes(plane: ControlPlane, namespace: str, threads: int = 8, each: int = 60) -> float:
+    """Return how many writes a second the API server takes: objects created, given a status, deleted."""
+    numbers = count()
+    took: list[float] = []
+
+    def work() -> None:
+        for _ in range(each):
+            made = plane.store.create(
+                {
+                    "apiVersion": STAND_IN.api_version,
+                    "kind": STAND_IN.kind,
+                    "metadata": {"name": f"bare-{next(numbers)}", "namespace": namespace},
+                    "spec": {"lr": "0.1"},
+                    "status": {},
+                }
+            )
+            began = time.perf_counter()
+            plane.store.update({**made, "spec": {"lr": "0.2"}})
+            took.append(time.perf_counter() - began)
+
+    plane.stand_ins.outcome = lambda _job: None
+    workers = [threading.Thread(target=work) for _ in range(threads)]
+    began = time.perf_counter()
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    rate = threads * each * 2 / (time.perf_counter() - began)
+    print(f"bare write                  {statistics.median(took) * 1000:.1f} ms median, {threads} threads")
+    plane.stand_ins.outcome = lambda _job: "0.5"
+    plane.stand_ins.moments.clear()
+    return rate
+
+
+def crowd_seconds(plane: ControlPlane, namespace: str, algorithms: list[str]) -> float:
+    """Return the seconds until all experiments but those of the silent service are over."""
+    began = time.perf_counter()
+    waiting = []
+    for number, algorithm in enumerate(algorithms):
+        name = f"e{number}"
+        plane.submit(
+            name,
+            namespace,
+            maxTrialCount=CROWD_TRIALS,
+            parallelTrialCount=5,
+            algorithm={"algorithmName": algorithm},
+        )
+        if algorithm != "silent":
+            waiting.append(name)
+    for name in waiting:
+        if ended(plane.wait_for_end(name, namespace, 300)) != "ExperimentMaxTrialsReached":
+            raise SystemExit(f"{name} did not run to its end")
+    return time.perf_counter() - began
+
+
+class Silent:
+    """A suggestion service that accepts connections and never answers."""
+
+    def __enter__(self) -> Self:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._open: list[socket.socket] = []
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self._open.append(connection)
+
+
+def a_pod(namespace: str, number: int) -> dict[str, object]:
+    """Return a pod of a trial as large as real ones are."""
+    container = {
+        "name": "main",
+        "image": "example/training:1",
+        "command": ["python", "train.py"],
+        "args": [f"--flag-{i}=value-{i}" for i in range(20)],
+        "env": [{"name": f"VARIABLE_{i}", "value": f"value {i}"} for i in range(20)],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"pod-{number}",
+            "namespace": namespace,
+            "labels": {"katib.kubeflow.org/trial": f"other-{number}", "katib.kubeflow.org/experiment": "other"},
+            "annotations": {"written": datetime.now(UTC).isoformat()},
+        },
+        "spec": {"containers": [container], "restartPolicy": "Never"},
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
