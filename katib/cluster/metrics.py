@@ -25,7 +25,7 @@ class ControllerMetrics:
 
     Attributes:
         registry: What is served.
-        requests: Requests to the API server, by verb, resource and status: what the rights of a controller have to allow.
+        requests: Requests to the API server, by verb, resource and status: what its rights have to allow.
     """
 
     def __init__(self) -> None:
