@@ -75,7 +75,7 @@ def test_a_common_experiment_needs_every_right_that_is_not_for_something_seldom(
 
 def test_nothing_that_is_allowed_is_refused_and_nothing_else_is_asked_for(room: Room) -> None:
     """Kinds of other tests are left out: they try what happens without a right."""
-    room.apply(experiment("plain", python_job("print('loss=1')"), trials=1))
+    room.apply(experiment("plain", python_job("print('loss=1')"), trials=1, parallel=1))
     room.ended("plain")
     allowed = granted(room)
     ours = {resource for resource, _ in allowed}
