@@ -240,7 +240,7 @@ class ClusterController:
 
         return Surroundings(
             store=FencedStore(selecting, leads),
-            all_pods=FencedStore(self._store, leads),
+            all_pods=FencedStore(KubernetesStore(self._connection), leads),
             observations=observations,
             config=self._config,
             events=self._events,

@@ -42,7 +42,7 @@ class Surroundings:
     Attributes:
         store: Where objects are; refuses writes once we do not lead any more. Shows only pods that bear the label of a
             trial, and only Deployments and Services of suggestions.
-        all_pods: The same store, but with every pod.
+        all_pods: The same store, but with every pod; what is deleted there goes at once.
         observations: The observation log.
         config: The KatibConfig in force.
         events: Told of notable moments.

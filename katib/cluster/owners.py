@@ -15,6 +15,19 @@ from katib.runtime.objects import Key, Kind, Object, ObjectStore
 REMEMBERED_SECONDS = 30.0
 """Owners of an object do not change in practice; a job may create a thousand pods at once."""
 
+_NEVER_OF_TRIALS = frozenset(
+    {
+        Kind("apps/v1", "ReplicaSet"),
+        Kind("apps/v1", "StatefulSet"),
+        Kind("apps/v1", "DaemonSet"),
+        Kind("v1", "ReplicationController"),
+        Kind("batch/v1", "CronJob"),
+        Kind("v1", "Node"),
+    }
+)
+"""Owners that run for ever, as no trial does. Most pods of a cluster have one of these, so they are not even read, and
+the controller needs no right to."""
+
 _MAX_REMEMBERED = 2_000
 _MAX_DEPTH = 10
 """No job has as many layers (TrainJob, JobSet, Job are three); ends a circle, too."""
@@ -59,7 +72,8 @@ class TrialFinder:
         return Key(namespace, name) if name else None
 
     def _walk(self, obj: Object, namespace: str, depth: int) -> str:
-        owners = [_owner(reference, namespace) for reference in _references(obj)]
+        named = (_owner(reference, namespace) for reference in _references(obj))
+        owners = [owner for owner in named if owner.kind not in _NEVER_OF_TRIALS]
         direct = next((owner.name for owner in owners if owner.kind == TRIAL), "")
         if direct or not depth:
             return direct
