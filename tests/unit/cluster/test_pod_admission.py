@@ -134,8 +134,8 @@ def test_other_requests_about_pods_pass_unread(cluster: Cluster) -> None:
 
 
 def test_what_was_found_of_an_owner_counts_for_a_while(cluster: Cluster) -> None:
-    replica_set = cluster.add(REPLICA_SET, "web-1")
-    review = cluster.review(pod("x"), replica_set)
+    job_set = cluster.add(JOB_SET, "somebody-s")
+    review = cluster.review(pod("x"), job_set)
     for _ in range(5):
         cluster.admission.mutate(review)
     assert len(cluster.reads) == 1

@@ -21,8 +21,6 @@ from tests.support.controllers import JOB, RecordedEvents
 from tests.support.planning import holding, trial
 from tests.support.stores import eventually
 
-NOW = datetime.now(UTC)
-
 
 def find_trial(pod: Object, namespace: str) -> Key | None:
     """Return the trial that a pod says it belongs to, without walking."""
@@ -48,7 +46,7 @@ class Place:
 
     def add_trial(self, *, age_seconds: float = 60.0, collector: str = "StdOut") -> None:
         made = trial("demo-1", holding("Running"), run_spec={"apiVersion": "batch/v1", "kind": "Job"})
-        status = made.status.model_copy(update={"start_time": NOW - timedelta(seconds=age_seconds)})
+        status = made.status.model_copy(update={"start_time": datetime.now(UTC) - timedelta(seconds=age_seconds)})
         spec = {**made.encode()["spec"], "metricsCollector": {"collector": {"kind": collector}}}
         metadata = {"name": "demo-1", "namespace": "default", "finalizers": [TRIAL_FINALIZER]}
         stored = self.store.create({**made.encode(), "metadata": metadata, "spec": spec})

@@ -97,7 +97,7 @@ def test_a_dead_controller_cannot_keep_pods_from_starting(install: str) -> None:
     }
     pods = found["mutator.pod.katib.kubeflow.org"]
     assert pods["namespaceSelector"]["matchLabels"] == {"katib.kubeflow.org/metrics-collector-injection": "enabled"}
-    assert pods["timeoutSeconds"] <= 5
+    assert pods["timeoutSeconds"] <= 10
 
 
 @pytest.mark.parametrize("install", INSTALLS)
