@@ -44,8 +44,8 @@ class PodRepair:
     """Looks for pods without collectors, now and then, from a thread of its own.
 
     Args:
-        store: Where pods and jobs are. Jobs deleted there have to go at once: one that stays until its pod is gone would
-            be judged by how that pod was ended.
+        store: Where pods and jobs are. Jobs deleted there have to go at once: one that stays until its pod is gone
+            would be judged by how that pod was ended.
         trials: The trials.
         pods: The pods that have collectors.
         find_trial: Walks the owners of a pod.
