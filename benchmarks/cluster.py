@@ -2,6 +2,7 @@
 
     KUBEBUILDER_ASSETS=... python -m benchmarks.cluster                  all of it
     KUBEBUILDER_ASSETS=... python -m benchmarks.cluster --only restart   one part: pace, crowd, size or restart
+    KUBECONFIG=... python -m benchmarks.cluster --only pod               a trial in a real pod
 
 The physical limit is what the API server itself takes for the same writes, sent by as many threads as the controller
 has workers: it is measured in the same run.
@@ -26,29 +27,35 @@ from itertools import count
 from pathlib import Path
 from typing import Self
 
-from katib.runtime.objects import Kind
+from katib.kube import open_connection
+from katib.runtime.objects import Kind, Watch
+from katib.stores.kubernetes import KubernetesStore
 from tests.support.api_server import LocalApiServer, usable_assets
 from tests.support.control_plane import (
     EXPERIMENT,
     STAND_IN,
     SUGGESTION,
+    TRIAL,
     ControllerProcess,
     ControlPlane,
     ended,
 )
+from tests.support.pod_cluster import Room, experiment, found_cluster, is_true, python_job
 
 PACE_TRIALS, PACE_PARALLEL, WINDOW = 500, 50, 100
 CROWD, CROWD_TRIALS = 20, 25
 SIZE_TRIALS, SIZE_PODS = 5_000, 1_000
 RESTART_TRIALS = 2_000
 WRITE_VERBS = ("create", "update", "patch", "delete")
-POD = Kind("v1", "Pod")
+JOB = Kind("batch/v1", "Job")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=PARTS)
+    parser.add_argument("--only", choices=[*PARTS, "pod"])
     only = parser.parse_args().only
+    if only == "pod":
+        return pod()
     assets = os.environ.get("KUBEBUILDER_ASSETS")
     if not assets:
         print("skipped: set KUBEBUILDER_ASSETS to a folder with etcd and kube-apiserver", file=sys.stderr)
@@ -137,6 +144,60 @@ def restart(plane: ControlPlane) -> None:
     print(f"controllers at work after   {caches:.1f} s with {RESTART_TRIALS} trials")
     print(f"last request after          {quiet:.1f} s")
     print(f"writes                      {writes_of(second)}")
+
+
+def pod(rounds: int = 10) -> int:
+    """A trial that prints one line, against the bare Job on the same node: from creation to the end, in turns."""
+    if not os.environ.get("KUBECONFIG"):
+        print("skipped: set KUBECONFIG to a cluster in which the product is installed", file=sys.stderr)
+        return 0
+    cluster = found_cluster()
+    room = cluster.make_namespace("katib-benchmark")
+    store = KubernetesStore(open_connection(os.environ["KUBECONFIG"]))
+    bare, trials = [], []
+    try:
+        for number in range(rounds):
+            bare.append(bare_job_seconds(store, room.namespace, number))
+            trials.append(trial_seconds(store, room, number))
+    finally:
+        cluster.run("delete", "namespace", room.namespace, "--wait=false")
+    more = statistics.median(trials) - statistics.median(bare)
+    print(f"bare Job                    {statistics.median(bare):.1f} s median of {rounds}, from created to Complete")
+    print(f"Trial                       {statistics.median(trials):.1f} s, from created to Succeeded")
+    print(f"more than the bare Job      {more:.1f} s")
+    return 0
+
+
+def bare_job_seconds(store: KubernetesStore, namespace: str, number: int) -> float:
+    job = python_job("print('loss=1')")
+    listed = store.list(JOB, namespace)
+    with store.watch(JOB, listed.resource_version) as watch:
+        began = time.perf_counter()
+        store.create({**job, "metadata": {"name": f"bare-{number}", "namespace": namespace}})
+        return seconds_until(watch, f"bare-{number}", "Complete", began)
+
+
+def trial_seconds(store: KubernetesStore, room: Room, number: int) -> float:
+    """Return the seconds from the creation of an experiment's only trial to its end."""
+    name = f"e{number}"
+    listed = store.list(TRIAL, room.namespace)
+    with store.watch(TRIAL, listed.resource_version) as watch:
+        room.apply(experiment(name, python_job("print('loss=1')"), trials=1, parallel=1))
+        while (event := watch.next(60)) is not None:
+            if event.object["metadata"]["name"].startswith(f"{name}-"):
+                break
+        else:
+            raise SystemExit("no trial was created")
+        began = time.perf_counter()
+        return seconds_until(watch, event.object["metadata"]["name"], "Succeeded", began)
+
+
+def seconds_until(watch: Watch, name: str, condition: str, began: float) -> float:
+    """Return the seconds until the object of that name ended well."""
+    while (event := watch.next(120)) is not None:
+        if event.object["metadata"]["name"] == name and is_true(dict(event.object), condition):
+            return time.perf_counter() - began
+    raise SystemExit(f"nothing became {condition}")
 
 
 PARTS: dict[str, Callable[[ControlPlane], None]] = {"pace": pace, "crowd": crowd, "size": size, "restart": restart}
