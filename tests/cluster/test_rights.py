@@ -26,7 +26,8 @@ SELDOM = {
     ("leases", "get"): "with leader election",
     ("leases", "create"): "with leader election",
     ("leases", "update"): "with leader election",
-    ("trials", "patch"): "given to early stopping services, for the status",
+    ("trials/status", "get"): "given to early stopping services",
+    ("trials/status", "patch"): "given to early stopping services",
     **dict.fromkeys(
         product(["persistentvolumes", "persistentvolumeclaims"], ["get", "create", "delete"]), "FromVolume"
     ),
@@ -44,7 +45,7 @@ def granted(room: Room) -> set[tuple[str, str]]:
             if role["metadata"]["name"] in ROLES:
                 for rule in role["rules"]:
                     found |= {
-                        (resource.partition("/")[0], verb)
+                        (resource, verb)
                         for group, resource, verb in product(rule["apiGroups"], rule["resources"], rule["verbs"])
                         if group not in FOREIGN_GROUPS
                         and not resource.endswith("/finalizers")
@@ -56,7 +57,9 @@ def granted(room: Room) -> set[tuple[str, str]]:
 def asked(room: Room) -> dict[tuple[str, str], set[int]]:
     """Return what the controller asked for since its start, and with which answers."""
     found: dict[tuple[str, str], set[int]] = {}
-    labels = re.compile(r'^katib_api_requests_total{resource="(\w+)",status="(\d+)",verb="(\w+)"}', re.MULTILINE)
+    labels = re.compile(
+        r'^katib_api_requests_total{group="[^"]*",resource="([\w/]+)",status="(\d+)",verb="(\w+)"}', re.MULTILINE
+    )
     for resource, status, verb in labels.findall(room.cluster.run("get", "--raw", METRICS)):
         found.setdefault((resource, verb), set()).add(int(status))
     return found
