@@ -19,7 +19,11 @@ class Freshness:
 
     def is_stale(self, obj: Resource) -> bool:
         """Tell whether this is the object as it was before our last write."""
-        return self._replaced.get(obj.metadata.uid) == obj.metadata.resource_version
+        replaced = self._replaced.get(obj.metadata.uid)
+        if replaced is None or replaced == obj.metadata.resource_version:
+            return replaced is not None
+        self._replaced.pop(obj.metadata.uid, None)  # the cache has moved on, and never goes back
+        return False
 
     def wrote(self, obj: Resource, stored: Object) -> None:
         """Note that a write replaced this revision, unless it changed nothing: then no event follows it."""

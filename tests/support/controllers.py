@@ -27,10 +27,11 @@ from katib.controllers.assembly import Assembly, Caches, assemble
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.ports import SuggestedAssignment, SuggestionService, SuggestionsReply
 from katib.controllers.settings import ControllerSettings
+from katib.controllers.trial.job_caches import as_it_is
 from katib.errors import ConflictError, KatibError, NotFoundError
 from katib.observations.memory import MemoryObservationLog
-from katib.runtime.clock import SystemClock
-from katib.runtime.informer import InformerEvent
+from katib.runtime.clock import Clock, SystemClock
+from katib.runtime.informer import Informer, InformerEvent
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.stores.memory import MemoryStore
 from tests.support.stores import eventually
@@ -134,6 +135,7 @@ class World:
         store: Where objects are; a new world over an old store is a restart.
         script: How the job of a trial ends.
         through: Wraps the store that the controllers see, to make it fail.
+        caches_of: Makes the caches of the store that the controllers see.
     """
 
     def __init__(
@@ -145,6 +147,7 @@ class World:
         observations: MemoryObservationLog | None = None,
         settings: ControllerSettings | None = None,
         through: Callable[[ObjectStore], ObjectStore] = lambda store: store,
+        caches_of: Callable[[ObjectStore, Clock], Caches] = lambda store, clock: Caches.of(store, [JOB], clock),
     ) -> None:
         self.clock = SystemClock()
         self.store = store or new_store()
@@ -152,9 +155,10 @@ class World:
         self.services = services or FakeServices()
         self.events = RecordedEvents()
         self._script = script
-        self.caches = Caches.of(self.store, [JOB], self.clock)
+        seen = through(self.store)
+        self.caches = caches_of(self.store, self.clock)
         self._assembly: Assembly = assemble(
-            store=through(self.store),
+            store=seen,
             caches=self.caches,
             services=self.services,
             observations=self.observations,
@@ -162,13 +166,16 @@ class World:
             clock=self.clock,
             settings=settings,
         )
-        self.caches.jobs[JOB].add_handler(self._job_changed)
+        self._jobs: Informer[Object] = Informer(self.store, JOB, as_it_is, clock=self.clock)
+        self._jobs.add_handler(self._job_changed)
 
     def __enter__(self) -> Self:
         self._assembly.manager.start()
+        self._jobs.start()
         return self
 
     def __exit__(self, *_exc: object) -> None:
+        self._jobs.stop()
         self._assembly.manager.stop()
 
     def wake(self, name: str) -> None:

@@ -23,8 +23,8 @@ class JobCaches:
         known: Kinds that are followed from the start; somebody else starts and stops their informers.
         clock: For the informers.
         decode: Turns a job into what is remembered of it.
-        follows_new: Whether any other kind is followed as soon as a trial runs as one. Its informer is never waited
-            for: the kind may not be installed yet, or its rights be missing. It catches up by itself.
+        follows_new: Whether any other kind is followed as soon as `follow` names it. Its informer is never waited for:
+            rights may be missing. It catches up by itself.
     """
 
     def __init__(
@@ -63,8 +63,20 @@ class JobCaches:
 
     def synced(self, kind: Kind) -> Informer[Object] | None:
         """Return the informer of a kind if it can be relied on; None while it catches up, or where there is none."""
-        informer = self._known.get(kind) or self._follow(kind)
+        informer = self._known.get(kind) or self._found.get(kind)
         return informer if informer is not None and informer.has_synced() else None
+
+    def follow(self, kind: Kind) -> None:
+        """Follow a kind from now on, where new ones are followed.
+
+        Only one that could be read: users name kinds that do not exist, and each would cost a thread for good.
+        """
+        with self._lock:
+            if kind in self._known or kind in self._found or not self._follows_new or self._stopped:
+                return
+            informer = self._informer(kind)
+            informer.start()
+            self._found[kind] = informer
 
     def start(self) -> None:
         """Do nothing: a kind is followed when it is first asked for."""
@@ -76,14 +88,6 @@ class JobCaches:
             found = list(self._found.values())
         for informer in found:
             informer.stop()
-
-    def _follow(self, kind: Kind) -> Informer[Object] | None:
-        with self._lock:
-            if kind not in self._found and self._follows_new and not self._stopped:
-                informer = self._informer(kind)
-                informer.start()
-                self._found[kind] = informer
-            return self._found.get(kind)
 
     def _informer(self, kind: Kind) -> Informer[Object]:
         informer: Informer[Object] = Informer(self._store, kind, self._decode, {}, clock=self._clock)

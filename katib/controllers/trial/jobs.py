@@ -7,15 +7,37 @@ from datetime import UTC, datetime
 
 from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.api.types import Trial
+from katib.controllers.kinds import owned_by
 from katib.controllers.ports import NO_NEWS, PodNews
 from katib.controllers.trial.job_caches import JobCaches
 from katib.controllers.trial.plan import JobView, Judgment
-from katib.errors import NotFoundError
+from katib.errors import FieldError, InvalidError, NotFoundError
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.templates.condition_path import parse
 
 _CACHED_PARTS = ("", "status", "metadata")
 """First keys of condition paths that a cache can answer; a cache need not remember the rest of a job."""
+
+
+NEVER_JOBS = frozenset(
+    {
+        ("", "PersistentVolume"),
+        ("", "PersistentVolumeClaim"),
+        ("", "Secret"),
+        ("", "Service"),
+        ("", "ServiceAccount"),
+        ("", "Event"),
+        ("apps", "Deployment"),
+        ("coordination.k8s.io", "Lease"),
+        ("kubeflow.org", "Experiment"),
+        ("kubeflow.org", "Suggestion"),
+        ("kubeflow.org", "Trial"),
+        ("rbac.authorization.k8s.io", "Role"),
+        ("rbac.authorization.k8s.io", "RoleBinding"),
+    }
+)
+"""Groups and kinds that controllers may create for their own needs. None of them ever ends, and as a trial's job any of
+them would give who may create experiments more rights than that: a volume, say, shows the disk of a node."""
 
 
 class Jobs:
@@ -33,9 +55,15 @@ class Jobs:
     def find(self, trial: Trial) -> Object | None:
         """Return the job of a trial, None when there is none. A job that somebody else owns does not count."""
         kind = job_kind(trial)
+        if _is_never_job(kind):
+            return None
         key = Key(trial.namespace, trial.name)
         cache = self._caches.synced(kind) if _is_cached(trial) else None
-        job = cache.get(key) if cache is not None else self._live(kind, key)
+        if cache is not None:
+            job = cache.get(key)
+        else:
+            job = self._live(kind, key)
+            self._caches.follow(kind)
         return job if job is not None and _is_owned(job, trial) else None
 
     def _live(self, kind: Kind, key: Key) -> Object | None:
@@ -54,6 +82,33 @@ def _is_cached(trial: Trial) -> bool:
 def job_kind(trial: Trial) -> Kind:
     """Return the kind that a trial runs as."""
     return Kind.of(trial.spec.run_spec or {})
+
+
+def job_of(trial: Trial) -> Object:
+    """Return the job of a trial as it is created: with its name, in its namespace, and owned by it.
+
+    Trials are objects that users may write, too: whatever their `runSpec` says, nothing of it may come to be in another
+    namespace, nor anything that only the product itself makes.
+
+    Raises:
+        InvalidError: What the trial is to run as is no job.
+    """
+    run_spec = trial.spec.run_spec or {}
+    kind = job_kind(trial)
+    if _is_never_job(kind):
+        remedy = "give an object that runs to an end, such as a Job"
+        raise InvalidError([FieldError("spec.runSpec.kind", f"{kind.kind} is no job", remedy, "run-spec-kind")])
+    metadata = {
+        **(run_spec.get("metadata") or {}),
+        "name": trial.name,
+        "namespace": trial.namespace,
+        "ownerReferences": [owned_by(trial).encode()],
+    }
+    return {**run_spec, "metadata": metadata}
+
+
+def _is_never_job(kind: Kind) -> bool:
+    return (kind.api_version.rpartition("/")[0], kind.kind) in NEVER_JOBS
 
 
 def view_of(job: Object, trial: Trial, seen_ended_at: datetime, news: PodNews = NO_NEWS) -> JobView:

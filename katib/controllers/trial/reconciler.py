@@ -8,11 +8,11 @@ from datetime import datetime
 from katib.api.names import TRIAL_FINALIZER
 from katib.api.types import Observation, Trial
 from katib.controllers.freshness import Freshness
-from katib.controllers.kinds import TRIAL, key_of, owned_by, with_metadata, with_status
+from katib.controllers.kinds import TRIAL, key_of, with_metadata, with_status
 from katib.controllers.ports import NO_NEWS, EventRecorder, ObservationLog, PodWatcher
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.job_caches import JobCaches
-from katib.controllers.trial.jobs import Jobs, job_kind, view_of
+from katib.controllers.trial.jobs import Jobs, job_kind, job_of, view_of
 from katib.controllers.trial.plan import JobView, Observed, TrialPlan, held_up, needs_observation, plan_trial, refused
 from katib.controllers.trial_states import ACTIVE, TrialState, state_of
 from katib.errors import (
@@ -159,15 +159,11 @@ class TrialReconciler:
             current = Trial.decode(self._store.get(TRIAL, key_of(trial)))
             if state_of(current) not in ACTIVE or current.metadata.uid != trial.metadata.uid:
                 return False
+        job = job_of(trial)
         if self._settings.discards_before_start and not self._has_job(trial):
             self._observations.delete(trial.name)
-        run_spec = trial.spec.run_spec or {}
-        metadata = {
-            **run_spec.get("metadata", {}),
-            "ownerReferences": [owned_by(trial).encode()],
-        }
         try:
-            self._store.create({**run_spec, "metadata": metadata})
+            self._store.create(job)
         except AlreadyExistsError:
             self._check_owner(trial)
         return True
@@ -193,8 +189,8 @@ class TrialReconciler:
         uid = job["metadata"].get("uid", "") if job is not None else ""
         if job is None or "deletionTimestamp" in job["metadata"] or self._deleted.get(trial.metadata.uid) == uid:
             return
-        with suppress(NotFoundError):
-            self._store.delete(job_kind(trial), key_of(trial))
+        with suppress(NotFoundError):  # gone, or by now somebody else's of that name
+            self._store.delete(job_kind(trial), key_of(trial), uid=uid)
         self._deleted[trial.metadata.uid] = uid
 
     def _clean_up(self, trial: Trial) -> Result:
@@ -209,6 +205,7 @@ class TrialReconciler:
             return Result(_DELETION_POLL_SECONDS)
         self._write_finalizers(trial, present=False)
         self._deleted.pop(trial.metadata.uid, None)
+        self._seen_ended.pop(trial.metadata.uid, None)
         self._fresh.forget(trial.metadata.uid)
         return DONE
 

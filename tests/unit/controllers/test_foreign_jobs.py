@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
+
+import pytest
 
 from katib.api.defaults import with_defaults
 from katib.api.metrics import ZERO_TIME, MetricLog
@@ -196,6 +199,87 @@ def test_readings_of_an_earlier_trial_of_that_name_are_removed_before_the_job_st
         cluster.store.delete(GADGET, Key(NAMESPACE, name))  # by hand: it is created anew
 
         eventually(lambda: bool(cluster.store.list(GADGET).items) and cluster.observations.read(name) == ([], ""))
+
+
+def a_trial(name: str, run_spec: dict[str, Any]) -> dict[str, Any]:
+    """Return a Trial that a user wrote by hand."""
+    spec = {
+        "objective": {"type": "minimize", "objectiveMetricName": "loss"},
+        "parameterAssignments": [],
+        "runSpec": run_spec,
+        "successCondition": 'status.conditions.#(type=="Done")#|#(status=="True")#',
+        "failureCondition": 'status.conditions.#(type=="Broken")#|#(status=="True")#',
+    }
+    metadata = {"name": name, "namespace": NAMESPACE}
+    return {"apiVersion": TRIAL.api_version, "kind": TRIAL.kind, "metadata": metadata, "spec": spec}
+
+
+def a_gadget(**metadata: Any) -> dict[str, Any]:
+    return {"apiVersion": GADGET.api_version, "kind": GADGET.kind, "metadata": metadata}
+
+
+def test_the_job_of_a_trial_written_by_hand_comes_to_be_in_the_trials_own_namespace_under_its_name() -> None:
+    with Cluster() as cluster:
+        cluster.store.create(a_trial("mine", a_gadget(name="theirs", namespace="another")))
+        eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
+
+        assert [Key.of(job) for job in cluster.store.list(GADGET).items] == [Key(NAMESPACE, "mine")]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Kind("v1", "PersistentVolume"),
+        Kind("rbac.authorization.k8s.io/v1", "RoleBinding"),
+        Kind("rbac.authorization.k8s.io/v1beta1", "RoleBinding"),
+        Kind("apps/v1", "Deployment"),
+    ],
+    ids=str,
+)
+def test_no_trial_runs_as_what_the_controller_may_create_for_its_own_needs(kind: Kind) -> None:
+    with Cluster() as cluster:
+        cluster.store.create(a_trial("mine", {"apiVersion": kind.api_version, "kind": kind.kind}))
+        eventually(lambda: cluster.has_trial_with("Failed", "True", "TrialFailed"))
+
+        assert f"spec.runSpec.kind: {kind.kind} is no job" in cluster.trial().status.conditions[-1].message
+        assert not cluster.store.list(kind).items
+
+
+def test_a_job_that_somebody_put_in_the_place_of_the_trials_own_is_not_deleted() -> None:
+    deleting = threading.Event()
+    replaced = threading.Event()
+
+    def replace_first(call: Call) -> BaseException | None:
+        if call.before and call.verb == "delete" and call.kind == GADGET and not deleting.is_set():
+            deleting.set()
+            cluster.store.delete(GADGET, Key(NAMESPACE, "mine"))
+            cluster.store.create(a_gadget(name="mine", namespace=NAMESPACE))
+            replaced.set()
+        return None
+
+    with Cluster(replace_first) as cluster:
+        cluster.store.create(a_trial("mine", a_gadget()))
+        eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
+        cluster.end_job("Broken")
+        eventually(lambda: cluster.has_trial_with("Failed", "True", "TrialFailed"))
+        eventually(replaced.is_set)
+        cluster.assembly.manager.stop()
+
+        assert "ownerReferences" not in cluster.job()["metadata"]
+
+
+def test_kinds_that_do_not_exist_cost_no_thread_each() -> None:
+    missing = KindNotInstalledError("there is no such kind; install it")
+
+    with Cluster(lambda call: missing if call.kind.api_version == "example.org/v9" else None) as cluster:
+        for number in range(3):
+            run_spec = {"apiVersion": "example.org/v9", "kind": f"Nothing{number}"}
+            cluster.store.create(a_trial(f"trial-{number}", run_spec))
+        eventually(
+            lambda: all("JobKindNotInstalled" in str(trial.get("status")) for trial in cluster.store.list(TRIAL).items)
+        )
+
+        assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("informer-Nothing")]
 
 
 class LeavingLog(MemoryObservationLog):
