@@ -25,7 +25,7 @@ from katib.api.names import TRIAL_LABEL
 from katib.api.types import Experiment
 from katib.cluster.environment import DEFAULT_CORE_NAMESPACE
 from katib.cluster.experiment_admission import ExperimentAdmission
-from katib.cluster.fencing import FencedStore
+from katib.cluster.fencing import FencedLog, FencedStore
 from katib.cluster.health import Pages, check_page, metrics_page
 from katib.cluster.leadership import Leadership, LeaseTimes
 from katib.cluster.leading import CLUSTER_SETTINGS, Leading, Surroundings
@@ -128,11 +128,10 @@ class ClusterController:
             self._serve_pages(stack, webhooks)
             leadership = self._contend(stack)
             self._await_leadership(leadership)
-            if self._stop.is_set():
-                return 0
-            with Leading(self._surroundings(stack, leadership)):
-                _log.info("Controllers work", extra={"identity": self._options.identity})
-                self._await_end()
+            if not self._is_over():
+                with Leading(self._surroundings(stack, leadership)):
+                    _log.info("Controllers work", extra={"identity": self._options.identity})
+                    self._await_end()
         return 1 if self._lost.is_set() else 0
 
     # --- every replica ------------------------------------------------------------------------------------------------
@@ -219,12 +218,15 @@ class ClusterController:
         return leadership
 
     def _await_leadership(self, leadership: Leadership | None) -> None:
-        while leadership is not None and not self._stop.is_set() and not leadership.wait_until_leading(0.2):
+        while leadership is not None and not self._is_over() and not leadership.wait_until_leading(0.2):
             pass
 
     def _await_end(self) -> None:
-        while not self._stop.is_set() and not self._lost.is_set():
+        while not self._is_over():
             self._stop.wait(0.2)
+
+    def _is_over(self) -> bool:
+        return self._stop.is_set() or self._lost.is_set()
 
     def _surroundings(self, stack: ExitStack, leadership: Leadership | None) -> Surroundings:
         options = self._options
@@ -241,7 +243,7 @@ class ClusterController:
         return Surroundings(
             store=FencedStore(selecting, leads),
             all_pods=FencedStore(KubernetesStore(self._connection), leads),
-            observations=observations,
+            observations=FencedLog(observations, leads),
             config=self._config,
             events=self._events,
             check=lambda experiment: _errors_of(self._experiments, experiment),

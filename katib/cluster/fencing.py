@@ -1,9 +1,12 @@
-"""A store that takes writes only while we lead: a controller that was frozen must not act on what it knew before."""
+"""A store and a log that take writes only while we lead: a frozen controller must not act on what it knew before."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+from katib.api.metrics import MetricLog
+from katib.api.types import Observation
+from katib.controllers.ports import ObservationLog
 from katib.errors import UnavailableError
 from katib.runtime.objects import Key, Kind, Object, ObjectList, ObjectStore, Watch
 
@@ -55,5 +58,34 @@ class FencedStore:
         self._store.delete(kind, key, uid=uid)
 
     def _require(self) -> None:
-        if not self._may_write():
-            raise UnavailableError("this controller does not lead any more; another one goes on")
+        _require(self._may_write())
+
+
+class FencedLog:
+    """Fits `katib.controllers.ports.ObservationLog`. Reads pass; the rest raises UnavailableError in the same way.
+
+    No store compares and sets here: who woke up late would remove readings of a job that another controller started.
+    """
+
+    def __init__(self, log: ObservationLog, may_write: Callable[[], bool]) -> None:
+        self._log = log
+        self._may_write = may_write
+
+    def report(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
+        """Append readings."""
+        _require(self._may_write())
+        self._log.report(trial_name, logs)
+
+    def summarize(self, trial_name: str, metrics: Sequence[str]) -> Observation | None:
+        """Return what was observed."""
+        return self._log.summarize(trial_name, metrics)
+
+    def delete(self, trial_name: str) -> None:
+        """Remove the log of a trial."""
+        _require(self._may_write())
+        self._log.delete(trial_name)
+
+
+def _require(may_write: bool) -> None:
+    if not may_write:
+        raise UnavailableError("this controller does not lead any more; another one goes on")

@@ -110,6 +110,8 @@ class Leadership:
                 self._contend()
             except KatibError as error:
                 _log.debug("Lease not renewed: %s", error)
+            except Exception:  # noqa: BLE001 - a thread that died here would leave a controller that never ends nor leads
+                _log.exception("Lease not renewed")
             if self._led and not self.is_leading:
                 _log.error("Leadership lost", extra={"lease": str(self._key), "identity": self._identity})
                 self._on_lost()

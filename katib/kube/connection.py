@@ -143,6 +143,7 @@ class Connection:
             session, asked_to_wait = self._session, 0.0
             try:
                 response = session.send(method, path, query, body, {**self._headers, **headers}, timeout, stream=stream)
+                refusal = response.data if response.status >= 400 else b""  # noqa: PLR2004 - HTTP's own number
             except (urllib3.exceptions.HTTPError, OSError) as error:
                 self._tell(info, 0)
                 failure: KatibError = _unreachable(session.host, info, error)
@@ -152,7 +153,7 @@ class Connection:
                 self._tell(info, response.status)
                 if response.status < 400:  # noqa: PLR2004 - HTTP's own number
                     return response
-                failure, cause = error_of(response.status, response.data, info), None
+                failure, cause = error_of(response.status, refusal, info), None
                 if response.status == 401 and not relogged:  # noqa: PLR2004 - HTTP's own number
                     relogged = True
                     if self._log_in_again(session):

@@ -10,6 +10,9 @@ from urllib.parse import urlencode
 
 import urllib3
 from kubernetes import client
+from kubernetes.config.config_exception import ConfigException
+
+from katib.errors import UnavailableError
 
 _CREDENTIALS_KEPT_SECONDS = 5.0
 """Asking the package for them costs as much as the rest of a request; its own sources change by the minute."""
@@ -44,6 +47,7 @@ class Session:
 
         Raises:
             urllib3.exceptions.HTTPError: No answer.
+            UnavailableError: The credentials cannot be had now.
         """
         url = f"{self.host}{path}" + (f"?{urlencode(query)}" if query else "")
         response: urllib3.BaseHTTPResponse = self._pool.urlopen(
@@ -67,9 +71,17 @@ class Session:
         if now - self._renewed > _CREDENTIALS_KEPT_SECONDS:
             with self._lock:  # a plugin that fetches tokens runs once, not once a thread
                 if now - self._renewed > _CREDENTIALS_KEPT_SECONDS:
-                    settings: Mapping[str, Any] = self._configuration.auth_settings()
+                    settings = self._read_credentials()
                     self._credentials = {
                         setting["key"]: setting["value"] for setting in settings.values() if setting.get("value")
                     }
                     self._renewed = time.monotonic()
         return self._credentials
+
+    def _read_credentials(self) -> Mapping[str, Any]:
+        try:
+            settings: Mapping[str, Any] = self._configuration.auth_settings()
+        except (ConfigException, OSError, ValueError) as error:  # a token file that is empty for a moment, say
+            cause = " ".join(str(error).split()) or type(error).__name__
+            raise UnavailableError(f"credentials of the cluster: {cause}; mend them where they come from") from error
+        return settings

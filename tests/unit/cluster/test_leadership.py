@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import pytest
 
-from katib.cluster.fencing import FencedStore
+from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.cluster.fencing import FencedLog, FencedStore
 from katib.cluster.leadership import LEASE, Leadership, LeaseTimes
 from katib.errors import UnavailableError
+from katib.observations.memory import MemoryObservationLog
 from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key
 from katib.stores.memory import MemoryStore
@@ -74,6 +77,35 @@ def test_a_silent_holder_is_replaced_and_stops_trusting_its_lease_first(store: M
     eventually(lambda: lost == [1.0])
     first.stop()
     second.stop()
+
+
+def test_a_holder_that_meets_what_nobody_foresaw_goes_on_to_notice_the_loss(store: MemoryStore) -> None:
+    broken: list[str] = []
+    faulty = FaultyStore(store, lambda call: ValueError("no such token") if broken and call.before else None)
+    lost = threading.Event()
+    holder = contender(faulty, "first", lost.set)
+    holder.start()
+    holder.wait_until_leading(5.0)
+    broken.append("now")
+
+    assert lost.wait(5.0)
+    holder.stop()
+
+
+def test_who_does_not_lead_any_more_removes_no_readings() -> None:
+    leads = [True]
+    log = MemoryObservationLog()
+    fenced = FencedLog(log, lambda: leads[0])
+    fenced.report("trial", [MetricLog(ZERO_TIME, "loss", "0.5")])
+    leads[0] = False
+
+    with pytest.raises(UnavailableError, match="does not lead"):
+        fenced.delete("trial")
+    with pytest.raises(UnavailableError, match="does not lead"):
+        fenced.report("trial", [MetricLog(ZERO_TIME, "loss", "0.4")])
+    observation = fenced.summarize("trial", ["loss"])
+    assert observation is not None
+    assert observation.metrics[0].latest == observation.metrics[0].min == "0.5"
 
 
 def test_what_a_holder_does_after_its_trust_ended_is_refused(store: MemoryStore) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes import client
+from kubernetes.config.config_exception import ConfigException
 
 from katib.errors import (
     AlreadyExistsError,
@@ -22,6 +24,7 @@ from katib.errors import (
 )
 from katib.kube import Connection, RequestInfo, open_connection, request_info, retries
 from katib.kube import connection as connection_module
+from katib.kube.configuration import Access
 from tests.unit.kube.scripted_server import HANG_UP, Answer, ScriptedServer, serving
 
 JOBS = "/apis/batch/v1/namespaces/team/jobs"
@@ -99,6 +102,28 @@ def test_a_refused_login_reads_the_credentials_anew(
         assert connection.request("GET", JOBS) == {"fine": True}
 
     assert [asked.authorization for asked in server.asked] == ["Bearer old", "Bearer new"]
+
+
+def test_credentials_that_cannot_be_read_for_a_moment_are_an_outage_and_no_surprise(server: ScriptedServer) -> None:
+    token: list[str] = []
+
+    def read_token(configuration: Any) -> None:
+        if not token:
+            raise ConfigException("Token file exists but empty.")
+        configuration.api_key["BearerToken"] = token[0]
+
+    def load() -> client.Configuration:
+        configuration = client.Configuration(host=server.url, api_key={"BearerToken": "old"})
+        configuration.refresh_api_key_hook = read_token
+        return configuration
+
+    with Connection(Access(load, "team")) as connection:
+        with pytest.raises(UnavailableError, match="Token file exists but empty"):
+            connection.request("GET", JOBS)
+        token.append("Bearer renewed")
+        connection.request("GET", JOBS)
+
+    assert [asked.authorization for asked in server.asked] == ["Bearer renewed"]
 
 
 def test_a_login_that_stays_refused_says_what_to_do(connection: Connection, server: ScriptedServer) -> None:
