@@ -5,7 +5,8 @@ Laws:
 - Readings of one trial are stored in the order in which they were reported.
 - A batch that the log refuses for now (UnavailableError) is kept and tried again with growing pauses, until it is
   stored or the reporter is closed. A log whose calls are all or none therefore gets every reading exactly once.
-- Readings that the log refuses for good are dropped, logged and counted in `lost`; other trials go on.
+- Readings that the log refuses for good are dropped, logged and counted in `lost`; those around them are stored, and
+  other trials go on.
 - Nothing waits longer than MAX_AGE_SECONDS before it is handed over, and nothing at all once its trial is flushed.
 - Trials take turns, flushed ones first, so one that prints without end does not hold up the others.
 - Memory is bounded by the caller: who keeps reporting while `backlogged` lets the queue grow.
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from katib.api.metrics import MetricLog
-from katib.errors import InternalError, UnavailableError
+from katib.errors import InternalError, InvalidError, KatibError, UnavailableError
 
 MAX_BATCH = 5_000
 """Readings handed over at once: large enough to pay for a commit, small enough to be short."""
@@ -31,6 +32,9 @@ MAX_AGE_SECONDS = 0.05
 
 MAX_WAITING = 50_000
 """Readings that may wait before the reporter calls itself backlogged: about 10 MB."""
+
+MAX_REFUSALS = 20
+"""Readings in a row that are refused one by one before the rest of their batch counts as refused, too."""
 
 FIRST_PAUSE_SECONDS = 0.05
 LAST_PAUSE_SECONDS = 2.0
@@ -282,13 +286,44 @@ class Reporter:
             del batch[name]
 
     def _store_one(self, name: str, logs: list[MetricLog]) -> None:
+        """Store readings of a trial; of a batch that is refused, all but the readings that are refused by themselves.
+
+        What is settled leaves the list, so that it is not sent again when the log goes away in between.
+        """
+        size, refusals = len(logs), 0
+        while logs:
+            error = self._refusal_of(name, logs[:size])
+            if error is None:
+                refusals = 0
+            elif isinstance(error, InvalidError) and size > 1 and refusals < MAX_REFUSALS:
+                size //= 2
+                continue
+            else:
+                refusals += 1
+                self._lose(name, size, error)
+            self._settled(logs, size)
+            size = len(logs) if refusals >= MAX_REFUSALS else min(2 * size, len(logs))
+
+    def _refusal_of(self, name: str, logs: list[MetricLog]) -> Exception | None:
+        """Store readings; return why the log refuses them for good, None when it takes them."""
         try:
             self._log.report(name, logs)
         except UnavailableError:
             raise
-        except Exception:  # the log refuses these for good: count and say it, and go on with other trials
-            self._lost += len(logs)
-            _logger.exception("observation log refused readings", extra={"trial": name, "readings": len(logs)})
+        except Exception as error:  # noqa: BLE001 - counted and told by the caller; other trials go on
+            return error
+        return None
+
+    def _lose(self, name: str, count: int, error: Exception) -> None:
+        self._lost += count
+        extra = {"trial": name, "readings": count, "error": str(error)}
+        bug = None if isinstance(error, KatibError) else error
+        _logger.error("observation log refused readings", extra=extra, exc_info=bug)
+
+    def _settled(self, logs: list[MetricLog], count: int) -> None:
+        with self._changed:
+            del logs[:count]
+            self._waiting -= count
 
 
 def _call(done: Done) -> None:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from katib.errors import InternalError, UnavailableError
+from katib.api.metrics import MetricLog
+from katib.errors import FieldError, InternalError, InvalidError, UnavailableError
 from katib.observations import MemoryObservationLog
 from metrics_collector.reporter import Reporter
 from tests.support.observations import FaultyLog, eventually, reading
@@ -312,3 +313,42 @@ def test_many_threads_may_report_while_the_log_comes_and_goes(
 
     for number in range(6):
         assert values(memory, f"t{number}") == [str(index) for index in range(200)]
+
+
+class PickyLog:
+    """Refuses calls that hold certain values, and is away at certain calls."""
+
+    def __init__(self, refused: set[str], away_at: frozenset[int] = frozenset()) -> None:
+        self.memory = MemoryObservationLog()
+        self.calls = 0
+        self._refused = refused
+        self._away_at = away_at
+
+    def report(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
+        self.calls += 1
+        if self.calls in self._away_at:
+            raise UnavailableError("away")
+        if any(log.value in self._refused for log in logs):
+            raise InvalidError([FieldError("value", "cannot be kept", "send another", "value")])
+        self.memory.report(trial_name, logs)
+
+
+@pytest.mark.parametrize("away_at", [frozenset(), frozenset({3, 5, 8})], ids=["at hand", "away now and then"])
+def test_one_reading_that_is_refused_takes_no_others_with_it(away_at: frozenset[int]) -> None:
+    log = PickyLog({"17", "64"}, away_at)
+    reporter = Reporter(log, first_pause_seconds=0.001)
+    reporter.report("a", [reading(value=str(number)) for number in range(100)])
+    flushed(reporter)
+
+    assert values(log.memory) == [str(number) for number in range(100) if number not in (17, 64)]
+    assert (reporter.lost, reporter.close(5)) == (2, 0)
+
+
+def test_a_log_that_refuses_everything_is_not_asked_about_each_reading() -> None:
+    log = PickyLog({str(number) for number in range(1000)})
+    reporter = Reporter(log, first_pause_seconds=0.001)
+    reporter.report("a", [reading(value=str(number)) for number in range(1000)])
+    flushed(reporter)
+
+    assert (reporter.lost, reporter.close(5)) == (1000, 0)
+    assert log.calls < 100
