@@ -12,6 +12,7 @@ from katib.api.loading import Submission, load_experiment
 from katib.api.types import CollectorKind, Experiment, ParameterSpec, TrialTemplate
 from katib.api.validation import admit, admit_update, find_warnings
 from katib.controllers.kinds import CONFIG_MAP
+from katib.controllers.trial.jobs import check_job_kind
 from katib.errors import FieldError, InvalidError, NotFoundError
 from katib.runtime.objects import Key, Kind, ObjectStore
 from katib.templates.check import check_template
@@ -137,6 +138,7 @@ class Gate:
         except InvalidError as error:
             return list(error.errors), []
         path = template_path(template)
+        errors += check_job_kind(Kind.of(source), path)
         if Kind.of(source) == JOB:
             errors += check_job_schema(dict(source), path)
         found, notices = self._check_object(source, path, _workspace(submission.experiment))

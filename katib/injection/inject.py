@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import posixpath
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,8 @@ from katib.injection.settings import InjectionSettings, VolumeClaim
 
 METRICS_VOLUME = "metrics-volume"
 SUGGESTION_VOLUME = "suggestion-volume"
+
+_REFERENCE = re.compile(r"\$\(([^()]+)\)")
 
 _WRAPPED = frozenset({CollectorKind.STDOUT, CollectorKind.FILE, CollectorKind.TENSORFLOW_EVENT})
 
@@ -66,9 +69,7 @@ def _collect(pod: Pod, primary: Pod, where: str, trial: Trial, settings: Injecti
     collector = _collector(pod, primary, trial, path, settings)
     if _is_injected(pod, collector, trial):
         return
-    if pod["spec"].get("hostPID"):
-        cause = "true; the collector would see every process of the node"
-        raise InvalidError([FieldError("spec.hostPID", cause, "remove it from the trial template", "pod-host-pid")])
+    _refuse_impossible(pod["spec"])
     if path is not None:
         _share_directory(pod, primary, collector, path)
         if collector_kind(trial) in _WRAPPED:
@@ -78,6 +79,17 @@ def _collect(pod: Pod, primary: Pod, where: str, trial: Trial, settings: Injecti
     else:
         pod["spec"]["containers"].append(collector)
     pod["spec"]["shareProcessNamespace"] = True
+
+
+def _refuse_impossible(spec: Pod) -> None:
+    if spec.get("hostPID"):
+        cause = "true; the collector would see every process of the node"
+        raise InvalidError([FieldError("spec.hostPID", cause, "remove it from the trial template", "pod-host-pid")])
+    system = (spec.get("os") or {}).get("name") or (spec.get("nodeSelector") or {}).get("kubernetes.io/os")
+    if system == "windows":
+        cause = "windows, whose containers share no processes and have no sh"
+        remedy = "report metrics with the collector kind Push"
+        raise InvalidError([FieldError("spec.os.name", cause, remedy, "pod-windows")])
 
 
 def _collector(
@@ -118,6 +130,16 @@ def _share_directory(pod: Pod, primary: Pod, collector: Pod, path: MetricsPath) 
         primary["volumeMounts"] = [*mounts, mount]
         _add_volume(pod, {"name": METRICS_VOLUME, "emptyDir": {}})
     collector["volumeMounts"] = [*(collector.get("volumeMounts") or ()), copy.deepcopy(mount)]
+    _know_variables(primary, collector, mount.get("subPathExpr") or "")
+
+
+def _know_variables(primary: Pod, collector: Pod, expression: str) -> None:
+    """Give the collector the variables of the program that the path of their common mount is made of."""
+    known = {variable.get("name") for variable in collector.get("env") or ()}
+    wanted = set(_REFERENCE.findall(expression)) - known
+    found = [copy.deepcopy(variable) for variable in primary.get("env") or () if variable.get("name") in wanted]
+    if found:
+        collector["env"] = [*(collector.get("env") or ()), *found]
 
 
 def _mount_claim(pod: Pod, primary: Pod, claim: VolumeClaim) -> None:

@@ -94,10 +94,9 @@ def job_of(trial: Trial) -> Object:
         InvalidError: What the trial is to run as is no job.
     """
     run_spec = trial.spec.run_spec or {}
-    kind = job_kind(trial)
-    if _is_never_job(kind):
-        remedy = "give an object that runs to an end, such as a Job"
-        raise InvalidError([FieldError("spec.runSpec.kind", f"{kind.kind} is no job", remedy, "run-spec-kind")])
+    errors = check_job_kind(job_kind(trial), "spec.runSpec")
+    if errors:
+        raise InvalidError(errors)
     metadata = {
         **(run_spec.get("metadata") or {}),
         "name": trial.name,
@@ -105,6 +104,14 @@ def job_of(trial: Trial) -> Object:
         "ownerReferences": [owned_by(trial).encode()],
     }
     return {**run_spec, "metadata": metadata}
+
+
+def check_job_kind(kind: Kind, path: str) -> list[FieldError]:
+    """Return what is wrong with a kind that trials are to run as; nothing for almost any."""
+    if not _is_never_job(kind):
+        return []
+    remedy = "give an object that runs to an end, such as a Job"
+    return [FieldError(f"{path}.kind", f"{kind.kind} is no job", remedy, "job-kind")]
 
 
 def _is_never_job(kind: Kind) -> bool:

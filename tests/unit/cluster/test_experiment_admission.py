@@ -371,3 +371,15 @@ def assert_holds(found: Any, given: Any) -> None:
     else:
         assert type(found) is type(given)
         assert found == given
+
+
+def test_an_experiment_whose_trials_would_be_no_jobs_is_refused(world: World) -> None:
+    raw = an_experiment(namespace="team")
+    template = raw["spec"]["trialTemplate"]
+    template["trialSpec"] = {**template["trialSpec"], "apiVersion": "v1", "kind": "PersistentVolume"}
+    template["successCondition"] = template["failureCondition"] = "status.phase"
+
+    error = refusal(lambda: world.create(raw))
+
+    assert "job-kind" in [found.origin for found in error.errors]
+    assert "spec.trialTemplate.trialSpec.kind: PersistentVolume is no job" in str(error)

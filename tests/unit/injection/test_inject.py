@@ -143,6 +143,21 @@ def test_a_volume_that_the_template_has_there_is_used() -> None:
     assert collector_of(injected)["volumeMounts"] == [mount]
 
 
+def test_a_collector_knows_the_variables_that_the_common_path_is_made_of() -> None:
+    trial = injected_trial(collector_spec("File", path="/data/metrics.log", file_format="TEXT"))
+    original = pod("x", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])
+    mount = {"name": "data", "mountPath": "/data", "subPathExpr": "runs/$(POD)"}
+    variable = {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    original["spec"]["containers"][0]["volumeMounts"] = [mount]
+    original["spec"]["containers"][0]["env"] = [{"name": "TOKEN", "value": "secret"}, variable]
+
+    collector = collector_of(inject(original, trial, injection_settings()))
+
+    assert collector["volumeMounts"] == [mount]
+    assert variable in collector["env"]
+    assert "TOKEN" not in [entry["name"] for entry in collector["env"]]
+
+
 def test_the_program_is_wrapped_for_kinds_that_read_files() -> None:
     original = pod("python", "main.py")
     original["spec"]["containers"][0]["args"] = ["--lr", "$(LR)"]
@@ -381,6 +396,8 @@ def test_what_cannot_work_is_refused() -> None:
     assert origins(taken, trial, settings) == ["volume-name-taken"]
     assert origins(namesake, trial, settings) == ["container-name-taken"]
     assert origins(pod("x", hostPID=True), trial, settings) == ["pod-host-pid"]
+    assert origins(pod("x", nodeSelector={"kubernetes.io/os": "windows"}), trial, settings) == ["pod-windows"]
+    assert origins(pod("x", os={"name": "windows"}), trial, settings) == ["pod-windows"]
     assert origins(pod("x"), trial, injection_settings(collectors={})) == ["collector-not-configured"]
     assert origins(pod("x"), rules, injection_settings(early_stopping_address="")) == ["early-stopping-service"]
     assert origins(pod("x"), injected_trial(objective=None), settings) == ["objective-missing"]
