@@ -1,6 +1,6 @@
 """The collector as a container of the trial's pod: follows the file, watches the program, reports while it runs.
 
-It ends when its own work is done, well if everything found was stored, whatever became of the program:
+It ends when its own work is done, well if nothing is left to store, whatever became of the program:
 
 - The program ended: read the rest, store it, say what was not found, end.
 - The rules are met: end the program, store everything, tell the early stopping service, end.
@@ -184,7 +184,11 @@ class Sidecar:
     # --- after the program --------------------------------------------------------------------------------------------
 
     def _store(self, phase: Phase) -> bool:
-        """Read the rest and wait until everything is stored; False when something is not."""
+        """Read the rest and wait until everything is settled; False when something may still be stored by another try.
+
+        What the DB manager refuses for good no restart of this container would change, and its end must not make a job
+        run its program again.
+        """
         deadline = self._monotonic() + self._surroundings.give_up_seconds
         while not self._read() and self._time_is_left(deadline):
             self._sleep(self._arguments.poll_seconds)
@@ -198,8 +202,8 @@ class Sidecar:
         if not settled:
             self._news.append(f"{unsettled} readings could not be stored: {self._log.problem or 'no time was left'}")
         if self._reporter.lost:
-            self._news.append(f"the DB manager refused {self._reporter.lost} readings")
-        return bool(settled) and not self._reporter.lost
+            self._news.append(f"readings that the DB manager refused: {self._reporter.lost}")
+        return bool(settled)
 
     def _explain(self, phase: Phase) -> None:
         """Say why there is no objective; in the log too, where controllers look for it that read nothing else."""

@@ -8,11 +8,13 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from katib.api.metrics import MetricLog
+from katib.errors import FieldError, InvalidError
 from metrics_collector.container_processes import all_processes, command_line, read_process
 from tests.support.sidecar import Pod, early_stopping, eventually, pod_processes
 
@@ -158,6 +160,24 @@ def test_readings_wait_for_a_database_that_is_away(pod: Pod) -> None:
 
     assert sidecar.wait(20) == 0
     assert pod.readings() == ["0.5", "0.4"]
+
+
+def test_a_reading_that_the_db_manager_refuses_costs_only_itself(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = pod.log.report
+
+    def picky(trial_name: str, logs: Sequence[MetricLog]) -> None:
+        if any(log.value == "0.2" for log in logs):
+            raise InvalidError([FieldError("value", "cannot be kept", "send another", "value")])
+        report(trial_name, logs)
+
+    monkeypatch.setattr(pod.log, "report", picky)
+    program = pod.program("sh", "-c", "for i in 1 2 3 4 5; do echo loss=0.$i; done")
+    sidecar = pod.sidecar()
+
+    assert (program.wait(20), sidecar.wait(20)) == (0, 0)
+    assert pod.readings() == ["0.1", "0.3", "0.4", "0.5"]
+    assert "readings that the DB manager refused: 1" in pod.news()
+    assert "Traceback" not in pod.output(sidecar)
 
 
 def test_the_sidecar_gives_up_with_the_reason_long_after_the_program(pod: Pod) -> None:
