@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
 from katib.api.names import EXPERIMENT_LABEL
-from katib.controllers.kinds import TRIAL
+from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
+from katib.errors import ForbiddenError, NotFoundError
 from katib.kube import Connection
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.tuning.reading import time_of
@@ -18,6 +20,7 @@ ListEvents = Callable[[str, Mapping[str, str]], Iterable[Object]]
 """Returns the events of a namespace whose fields have these values, such as `involvedObject.kind`."""
 
 _PAGE = "500"
+_OURS = {kind.kind: kind for kind in (EXPERIMENT, SUGGESTION, TRIAL)}
 
 
 def server_events(connection: Connection) -> ListEvents:
@@ -41,11 +44,12 @@ def server_events(connection: Connection) -> ListEvents:
 class ClusterEventReader:
     """Reads events. Fits `katib.homes.ports.EventReader`.
 
-    Those of an Experiment include those of its Suggestion and of the trials that are still there.
+    Those of an Experiment include those of its Suggestion and of the trials that are still there. An object that was
+    deleted leaves its events behind for an hour; they are not told of a new one of the same name.
 
     Args:
         events: Lists them.
-        store: Has the trials.
+        store: Has the objects.
     """
 
     def __init__(self, events: ListEvents, store: ObjectStore) -> None:
@@ -58,13 +62,33 @@ class ClusterEventReader:
         if kind == "Experiment":
             found += self._named("Suggestion", namespace, name)
             trials = self._store.list(TRIAL, namespace, labels={EXPERIMENT_LABEL: name}).items
-            names = {Key.of(trial).name for trial in trials}
-            of_trials = self._events(namespace, {"involvedObject.kind": "Trial"}) if names else ()
-            found += (event for event in of_trials if event["involvedObject"].get("name") in names)
+            uids = {Key.of(trial).name: _uid(trial) for trial in trials}
+            of_trials = self._events(namespace, {"involvedObject.kind": "Trial"}) if uids else ()
+            found += (event for event in of_trials if _is_about(event, uids.get(event["involvedObject"].get("name"))))
         return sorted(map(_recorded, found), key=lambda event: event.time)
 
     def _named(self, kind: str, namespace: str, name: str) -> Iterable[Object]:
-        return self._events(namespace, {"involvedObject.kind": kind, "involvedObject.name": name})
+        events = self._events(namespace, {"involvedObject.kind": kind, "involvedObject.name": name})
+        uid = self._uid(kind, Key(namespace, name))
+        return [event for event in events if _is_about(event, uid)]
+
+    def _uid(self, kind: str, key: Key) -> str:
+        """Return the uid of the object of that name now; empty when it is none of ours or is gone."""
+        if kind not in _OURS:
+            return ""
+        with suppress(NotFoundError, ForbiddenError):
+            return _uid(self._store.get(_OURS[kind], key))
+        return ""
+
+
+def _uid(obj: Object) -> str:
+    return str(obj["metadata"].get("uid") or "")
+
+
+def _is_about(event: Object, uid: str | None) -> bool:
+    """Tell whether an event is about the object with this uid: None is no object, empty is any of that name."""
+    about = event["involvedObject"].get("uid") or ""
+    return uid is not None and (not uid or not about or about == uid)
 
 
 def _recorded(event: Object) -> RecordedEvent:

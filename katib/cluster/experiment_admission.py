@@ -7,7 +7,6 @@ namespace, volumes left by an earlier experiment, and requests about objects tha
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -105,7 +104,7 @@ class ExperimentAdmission:
         experiment = with_defaults(submission.experiment)
         errors = [*self._check_namespace(namespace), *self._check_volume(experiment, namespace)]
         try:
-            notices = self._gate(experiment).admit(submission).notices
+            notices = self._gate().admit(submission).notices
         except InvalidError as error:
             raise InvalidError([*errors, *error.errors]) from error
         if errors:
@@ -120,15 +119,10 @@ class ExperimentAdmission:
         if errors:
             raise InvalidError(errors)
 
-    def _gate(self, experiment: Experiment) -> Gate:
-        def check_object(
-            source: Mapping[str, Any], path: str, _workspace: Path | None
-        ) -> tuple[list[FieldError], list[str]]:
-            return [], template_warnings(source, path, experiment.spec)
-
+    def _gate(self) -> Gate:
         collectors = {*WITHOUT_IMAGE, *self._collectors()}
         config_maps = ConfigMaps(self._store).find
-        return Gate(self._catalog(), config_maps, collectors=collectors, check_object=check_object)
+        return Gate(self._catalog(), config_maps, collectors=collectors, warn_of=template_warnings)
 
     def _check_namespace(self, namespace: str) -> Iterator[FieldError]:
         """Check that metrics can be collected there: pods of other namespaces are left alone."""

@@ -40,6 +40,13 @@ _REMEDIES = {
 }
 """What to do about a container that waits, by the reason of its state."""
 
+_UNSCHEDULED = {
+    "persistentvolumeclaim": "Create the claim, or mend its name in the template; one that is there needs a volume.",
+    "taint": "Give the pod of the template tolerations for the taint, or let other nodes join.",
+    "match": "Mend nodeSelector or affinity in the template, or give a node the labels.",
+}
+"""What to do about a pod that no node takes for another cause than room, by a word of the scheduler's message."""
+
 
 def cluster_place(core_namespace: str) -> Place:
     """Return what things are called in a cluster."""
@@ -177,6 +184,9 @@ class Controllers:
 
 def _remedy_of(pod: Object) -> str:
     """Return what to do about a pod that waits; empty when it waits for room."""
+    unscheduled = next((remedy for word, remedy in _UNSCHEDULED.items() if word in facts_of(pod).waiting.lower()), "")
+    if unscheduled:
+        return unscheduled
     reasons = (((c.get("state") or {}).get("waiting") or {}).get("reason", "") for c in _statuses(pod))
     return next((_REMEDIES[reason] for reason in reasons if reason in _REMEDIES), "")
 

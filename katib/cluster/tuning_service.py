@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,14 +26,15 @@ from katib.cluster.logs import ClusterOutput, PodLogs, ServerLogs
 from katib.cluster.metrics_access import MetricsAccess, direct_address
 from katib.cluster.pods import POD
 from katib.cluster.port_forward import PortForward
+from katib.cluster.template_warnings import template_warnings
 from katib.cluster.users_catalog import UsersCatalog
-from katib.errors import FieldError, ForbiddenError, KindNotInstalledError, UnavailableError
+from katib.errors import AlreadyExistsError, FieldError, ForbiddenError, KindNotInstalledError, UnavailableError
 from katib.homes.diagnosing import Diagnostician
 from katib.homes.ports import EventReader, ObservationReader
 from katib.homes.submission import ConfigMaps, Gate
 from katib.homes.tuning_service import ObjectTuningService
 from katib.runtime.clock import Clock, SystemClock
-from katib.runtime.objects import Key, Kind, ObjectStore
+from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.stores.kubernetes import KubernetesStore
 from katib.tuning.service import TuningService
 
@@ -81,6 +82,7 @@ def open_cluster(
                 events=ClusterEventReader(server_events(cluster.connection), store),
                 logs=ServerLogs(cluster.connection),
                 serves=partial(_serves, cluster),
+                try_create=partial(_try_create, cluster),
                 clock=clock,
                 namespace=cluster.namespace,
                 core_namespace=cluster.core_namespace,
@@ -99,6 +101,7 @@ def make_tuning_service(
     core_namespace: str,
     scoped: Callable[[str], ObjectStore] | None = None,
     serves: Callable[[Kind], bool] = lambda _kind: True,
+    try_create: Callable[[Object], None] = lambda _obj: None,
 ) -> TuningService:
     """Return the tuning service over the objects of a cluster, wherever they are kept.
 
@@ -112,6 +115,7 @@ def make_tuning_service(
         core_namespace: Where Katib's own parts run.
         scoped: The store as seen through one namespace.
         serves: Tells whether the cluster has a kind.
+        try_create: Raises what the API server would say to a new object, and stores nothing.
     """
     output = ClusterOutput(store, logs)
     catalog = UsersCatalog(store, core_namespace)
@@ -119,7 +123,13 @@ def make_tuning_service(
         store=store,
         observations=observations,
         events=events,
-        gate=Gate(catalog, ConfigMaps(store).find, check_object=partial(_check_object, serves), notes_workspace=False),
+        gate=Gate(
+            catalog,
+            ConfigMaps(store).find,
+            check_object=partial(_check_object, serves),
+            warn_of=template_warnings,
+            notes_workspace=False,
+        ),
         output=output,
         explainer=Diagnostician(
             store=store,
@@ -136,6 +146,7 @@ def make_tuning_service(
         namespace=namespace,
         aftermath=PodsAftermath(store, clock),
         scoped=scoped,
+        try_create=try_create,
     )
 
 
@@ -185,6 +196,14 @@ def _serves(cluster: Cluster, kind: Kind) -> bool:
     except UnavailableError:
         return True  # nobody says that it does not
     return True
+
+
+def _try_create(cluster: Cluster, obj: Object) -> None:
+    """Have the API server and its webhooks judge a new object."""
+    kind, key = Kind.of(obj), Key.of(obj)
+    path = cluster.connection.discovery.resource(kind.api_version, kind.kind).path(key.namespace)
+    with suppress(AlreadyExistsError):  # what is there is resumed or updated
+        cluster.connection.request("POST", path, query={"dryRun": "All"}, body=dict(obj))
 
 
 def _check_object(

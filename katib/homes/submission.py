@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from katib.api.algorithms import AlgorithmCatalog
+from katib.api.defaults import with_defaults
 from katib.api.loading import Submission, load_experiment
-from katib.api.types import CollectorKind, Experiment, ParameterSpec, TrialTemplate
+from katib.api.types import CollectorKind, Experiment, ExperimentSpec, ParameterSpec, TrialTemplate
 from katib.api.validation import admit, admit_update, find_warnings
 from katib.controllers.kinds import CONFIG_MAP
 from katib.controllers.trial.jobs import check_job_kind
@@ -31,6 +32,10 @@ ALL_COLLECTORS: tuple[str, ...] = tuple(CollectorKind)
 ObjectCheck = Callable[[Mapping[str, Any], str, Path | None], tuple[list[FieldError], list[str]]]
 """Looks at the object that trials run as, with placeholders still in it. Takes the object, its path in the experiment
 and the workspace; returns what keeps it from running in this home, and what will be done otherwise than elsewhere."""
+
+
+ObjectWarnings = Callable[[Mapping[str, Any], str, ExperimentSpec], Sequence[str]]
+"""Says what will surprise about the object that trials run as, given its path and the spec with defaults."""
 
 
 def check_nothing(
@@ -62,6 +67,7 @@ class Gate:
         config_maps: Finds a stored ConfigMap, for templates that are not in the same file.
         collectors: Kinds of metrics collectors that can run here.
         check_object: Looks at the object that trials run as. That a Job has the structure of one is checked anyway.
+        warn_of: Says what will surprise about that object.
         on_algorithm: Told at once which algorithm a document asks for, so that its service can come up meanwhile.
         notes_workspace: Whether relative paths of commands start from the directory of the submitted file.
     """
@@ -73,6 +79,7 @@ class Gate:
         *,
         collectors: Collection[str] = ALL_COLLECTORS,
         check_object: ObjectCheck = check_nothing,
+        warn_of: ObjectWarnings = lambda _source, _path, _spec: (),
         on_algorithm: Callable[[str], None] = lambda _name: None,
         notes_workspace: bool = True,
     ) -> None:
@@ -80,6 +87,7 @@ class Gate:
         self._config_maps = config_maps
         self._collectors = collectors
         self._check_object = check_object
+        self._warn_of = warn_of
         self._on_algorithm = on_algorithm
         self._notes_workspace = notes_workspace
 
@@ -142,7 +150,8 @@ class Gate:
         if Kind.of(source) == JOB:
             errors += check_job_schema(dict(source), path)
         found, notices = self._check_object(source, path, _workspace(submission.experiment))
-        return [*errors, *found], notices
+        warnings = self._warn_of(source, path, with_defaults(submission.experiment).spec)
+        return [*errors, *found], [*notices, *warnings]
 
 
 def _workspace(experiment: Experiment) -> Path | None:

@@ -53,6 +53,7 @@ class ObjectTuningService:
         read_only: Why nothing may be changed; empty when it may.
         aftermath: What is left of a deleted experiment beside its objects.
         scoped: The store as seen through one namespace: all that the changes of an experiment need to watch.
+        try_create: Raises what would keep a new object from being stored, beyond what the gate knows; stores nothing.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class ObjectTuningService:
         read_only: str = "",
         aftermath: Aftermath | None = None,
         scoped: Callable[[str], ObjectStore] | None = None,
+        try_create: Callable[[Object], None] = lambda _obj: None,
     ) -> None:
         self._store = store
         self._observations = observations
@@ -83,13 +85,17 @@ class ObjectTuningService:
         self._read_only = read_only
         self._aftermath = aftermath or NoAftermath()
         self._scoped = scoped or (lambda _namespace: store)
+        self._try_create = try_create
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
         """Check a document."""
         submission = self._gate.load(document, source=source, namespace=namespace or self._namespace)
-        return self._gate.admit(submission).notices
+        admitted = self._gate.admit(submission)
+        if not admitted.companions:  # they would have to be stored before the experiment could be tried
+            self._try_create(admitted.experiment.encode())
+        return admitted.notices
 
     def submit(self, document: str, *, source: str, namespace: str | None = None) -> Submission:
         """Create, resume or update an experiment."""

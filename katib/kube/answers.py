@@ -27,6 +27,8 @@ from katib.kube.requests import RequestInfo
 
 _RBAC_DENIAL = re.compile(r"\bcannot \w+ (resource|path)\b")
 _OTHER_UID = re.compile(r"UID in (the )?precondition")
+_WEBHOOK_DENIAL = re.compile(r'admission webhook "[^"]*" denied the request')
+_NO_REMEDY = "change it accordingly"
 _TERMINATING = "NamespaceTerminating"
 _LONGEST_MESSAGE = 2_000
 
@@ -113,12 +115,12 @@ def _unauthorized(_answer: dict[str, Any], message: str, request: RequestInfo) -
 def _invalid(answer: dict[str, Any], message: str, request: RequestInfo) -> KatibError:
     causes = [cause for cause in _causes(answer) if cause.get("message")]
     if not causes:
-        return InvalidError([FieldError(request.subject, message, "change it accordingly", _origin(answer))])
+        return InvalidError([FieldError(request.subject, message, _NO_REMEDY, _origin(answer))])
+    split = _cause_and_remedy if _WEBHOOK_DENIAL.match(message) else _cause_alone
     errors = (
         FieldError(
             cause.get("field") or request.subject,
-            _one_line(cause["message"]),
-            "change it accordingly",
+            *split(_one_line(cause["message"])),
             _kebab(cause.get("reason") or answer.get("reason") or "Invalid"),
         )
         for cause in causes
@@ -135,6 +137,16 @@ _MEANINGS = {
     410: _expired,
     422: _invalid,
 }
+
+
+def _cause_alone(message: str) -> tuple[str, str]:
+    return message, _NO_REMEDY
+
+
+def _cause_and_remedy(message: str) -> tuple[str, str]:
+    """Split what a webhook says at its last semicolon, behind which ours say what to do."""
+    cause, semicolon, remedy = message.rpartition("; ")
+    return (cause, remedy) if semicolon else (message, _NO_REMEDY)
 
 
 def _causes(answer: dict[str, Any]) -> list[dict[str, Any]]:

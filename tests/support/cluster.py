@@ -243,7 +243,10 @@ def events_in(store: ObjectStore) -> ListEvents:
 
 @contextmanager
 def open_world(
-    store: ObjectStore, events: ListEvents, scoped: Callable[[str], ObjectStore] | None = None
+    store: ObjectStore,
+    events: ListEvents,
+    scoped: Callable[[str], ObjectStore] | None = None,
+    try_create: Callable[[Object], None] = lambda _obj: None,
 ) -> Iterator[ClusterWorld]:
     """Give a tuning service over a store, with a DB manager of its own."""
     with ExitStack() as stack:
@@ -261,15 +264,16 @@ def open_world(
             namespace="default",
             core_namespace=CORE,
             scoped=scoped,
+            try_create=try_create,
         )
         yield ClusterWorld(service, StandIn(store, log, logs))
 
 
 @contextmanager
-def memory_world() -> Iterator[ClusterWorld]:
-    """Give a cluster in memory."""
+def memory_world(try_create: Callable[[Object], None] = lambda _obj: None) -> Iterator[ClusterWorld]:
+    """Give a cluster in memory; `try_create` plays what its API server says to a dry run."""
     store = memory_cluster()
-    with open_world(store, events_in(store)) as world:
+    with open_world(store, events_in(store), try_create=try_create) as world:
         yield world
 
 

@@ -197,10 +197,12 @@ class TrialReconciler:
         """Let the job go first, then its metrics, then the trial, so that nothing is reported after the clean-up."""
         if TRIAL_FINALIZER not in trial.metadata.finalizers:
             return DONE
-        job = self._jobs.find(trial)
-        if job is not None:
-            self._delete_job(trial, job)
-            return Result(_DELETION_POLL_SECONDS)
+        # Where the kind is gone there is no job; one that we may not see goes with its owner, by garbage collection.
+        with suppress(ForbiddenError, KindNotInstalledError):
+            job = self._jobs.find(trial)
+            if job is not None:
+                self._delete_job(trial, job)
+                return Result(_DELETION_POLL_SECONDS)
         if not self._forget_metrics(trial):
             return Result(_DELETION_POLL_SECONDS)
         self._write_finalizers(trial, present=False)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+import yaml
 
 from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.cluster.environment import DEFAULT_CORE_NAMESPACE
@@ -15,6 +16,7 @@ from katib.cluster.metrics_access import DB_MANAGER, MetricsAccess, direct_addre
 from katib.cluster.pods import POD
 from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT
 from katib.errors import (
+    FieldError,
     ForbiddenError,
     InvalidError,
     KindNotInstalledError,
@@ -460,3 +462,63 @@ def test_metrics_that_cannot_be_read_do_not_keep_why_from_answering(
     monkeypatch.setattr(world.stand_in.log, "read", refuse)
 
     assert any("Its metrics cannot be read now" in finding for finding in why(world).findings)
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+def test_events_of_a_deleted_namesake_are_not_told(world: ClusterWorld) -> None:
+    store = world.stand_in.store
+    for obj in (store.get(EXPERIMENT, Key(NS, "demo")), trial_of(world)):
+        earlier = {**obj, "metadata": {**obj["metadata"], "uid": "of-an-earlier-one"}}
+        world.stand_in.tell(earlier, "MetricsNotDeleted", "the log was away", warning=True)
+        world.stand_in.tell(obj, "JobCreated", "a job is there")
+
+    for kind, name in (("Experiment", "demo"), ("Trial", "demo-0000")):
+        assert {event.reason for event in world.service.events(kind, NS, name)} == {"JobCreated"}
+    assert not [finding for finding in why(world, "demo").findings if "MetricsNotDeleted" in finding]
+
+
+# --- validating -------------------------------------------------------------------------------------------------------
+
+
+def test_what_the_api_server_would_refuse_is_not_valid() -> None:
+    tried: list[Object] = []
+
+    def refuse(obj: Object) -> None:
+        tried.append(obj)
+        raise InvalidError([FieldError("metadata.namespace", "it has no label", "label it", "namespace-label-missing")])
+
+    with memory_world(try_create=refuse) as world, pytest.raises(InvalidError, match="no label; label it"):
+        world.service.validate(document("demo"), source="demo.yaml")
+
+    assert [obj["metadata"]["name"] for obj in tried] == ["demo"]
+    assert not world.stand_in.store.list(EXPERIMENT).items
+
+
+def test_a_container_without_command_is_noticed_when_it_is_submitted(world: ClusterWorld) -> None:
+    experiment = yaml.safe_load(document("silent"))
+    pod = experiment["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    container["args"] = container.pop("command")
+    notices = world.service.submit(yaml.safe_dump(experiment), source="silent.yaml").notices
+
+    assert [notice for notice in notices if "command: it is missing" in notice]
+
+
+@pytest.mark.parametrize(
+    ("message", "remedy"),
+    [
+        pytest.param("0/1 nodes are available: 1 Insufficient cpu.", "lower resources.requests", id="no room"),
+        pytest.param('persistentvolumeclaim "data" not found', "Create the claim", id="no claim"),
+        pytest.param("1 node(s) didn't match node selector.", "nodeSelector", id="no node"),
+        pytest.param("1 node(s) had taint {gpu: }, that the pod didn't tolerate.", "tolerations", id="taint"),
+    ],
+)
+def test_a_pod_that_no_node_takes_is_explained_by_its_cause(world: ClusterWorld, message: str, remedy: str) -> None:
+    add_job(world)
+    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    world.stand_in.add_pod(trial_of(world), phase="Pending", conditions=[unscheduled])
+
+    (told,) = why(world).remedies
+    assert remedy in told

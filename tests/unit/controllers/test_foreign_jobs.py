@@ -13,7 +13,7 @@ from katib.api.defaults import with_defaults
 from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.api.types import Experiment, Trial
 from katib.controllers.assembly import Caches, assemble
-from katib.controllers.kinds import TRIAL
+from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.controllers.ports import PodNews
 from katib.controllers.settings import ControllerSettings
 from katib.errors import FieldError, ForbiddenError, InvalidError, KindNotInstalledError, UnavailableError
@@ -135,6 +135,25 @@ def test_a_missing_right_stands_in_a_condition_and_is_tried_again() -> None:
 
         eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
         assert "JobForbidden" in reasons
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        pytest.param(KindNotInstalledError("there is no such kind"), "JobKindNotInstalled", id="no kind"),
+        pytest.param(ForbiddenError("get of gadgets is not allowed"), "JobForbidden", id="no right"),
+    ],
+)
+def test_a_trial_whose_job_cannot_be_seen_can_be_deleted(error: Exception, reason: str) -> None:
+    with Cluster(denied(GADGET, error)) as cluster:
+        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
+        eventually(lambda: cluster.has_trial_with("Running", "False", reason))
+        trial = cluster.trial()
+        (experiment,) = cluster.store.list(EXPERIMENT).items
+        cluster.store.delete(EXPERIMENT, Key.of(experiment))
+        cluster.store.delete(TRIAL, Key(NAMESPACE, trial.name))  # as a garbage collector does
+
+        eventually(lambda: not cluster.store.list(TRIAL).items)
 
 
 def test_a_job_that_the_store_refuses_fails_its_trial() -> None:

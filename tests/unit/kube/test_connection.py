@@ -289,6 +289,17 @@ def test_all_mistakes_are_told_each_once_with_its_field(connection: Connection, 
     assert told == [("spec.x", "field-value-required"), ("spec.y", "field-value-invalid")]
 
 
+def test_a_remedy_that_a_webhook_gives_is_the_only_one(connection: Connection, server: ScriptedServer) -> None:
+    cause = {"field": "metadata.namespace", "message": "it has no label; run: label it", "reason": "label-missing"}
+    denial = 'admission webhook "v.k" denied the request: metadata.namespace: it has no label; run: label it'
+    server.script(status(422, "Invalid", denial, causes=[cause]))
+    with pytest.raises(InvalidError) as caught:
+        connection.request("POST", JOBS, body={})
+
+    (error,) = caught.value.errors
+    assert (error.cause, error.remedy) == ("it has no label", "run: label it")
+
+
 # --- discovery --------------------------------------------------------------------------------------------------------
 
 
