@@ -53,12 +53,18 @@ class ConfigSource:
         Raises:
             UnavailableError: No text was good yet. Nobody should conclude from that what is offered and what is not.
         """
-        with self._lock:
+        known = self._config
+        if not self._lock.acquire(blocking=known is None):
+            assert known is not None
+            return known  # somebody looks right now, maybe for long; what was good a moment ago is good enough
+        try:
             told = self._trouble
             if self._monotonic() >= self._next_look:
                 self._look()
                 self._next_look = self._monotonic() + self._fresh_seconds
             config, trouble = self._config, self._trouble
+        finally:
+            self._lock.release()
         if trouble and trouble != told:
             self._tell(trouble)
         if config is None:
@@ -68,8 +74,7 @@ class ConfigSource:
     @property
     def trouble(self) -> str:
         """Why the last good configuration is in force instead of the present text; empty when all is well."""
-        with self._lock:
-            return self._trouble
+        return self._trouble
 
     def _look(self) -> None:
         try:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+
 import pytest
 
 from katib.configuration.source import ConfigSource
@@ -17,6 +20,7 @@ class File:
         self.reads = 0
         self.now = 0.0
         self.told: list[str] = []
+        self.slowly: Callable[[], object] = lambda: None
         self.source = ConfigSource(
             self.read,
             "ConfigMap kubeflow/katib-config",
@@ -27,6 +31,7 @@ class File:
 
     def read(self) -> str:
         self.reads += 1
+        self.slowly()
         if self.error is not None:
             raise self.error
         return self.text
@@ -112,3 +117,22 @@ def test_until_a_text_is_good_nobody_learns_that_nothing_is_offered(*, away: boo
     file.text, file.error = entry("mended"), None
 
     assert file.image() == "mended"
+
+
+def test_nobody_waits_for_a_look_that_takes_long_while_there_is_a_good_one() -> None:
+    file = File(entry("old"))
+    file.source()
+    begun, go_on = threading.Event(), threading.Event()
+    file.slowly = lambda: (begun.set(), go_on.wait(10))
+    file.now += 5
+    looking = threading.Thread(target=file.source)
+    looking.start()
+    assert begun.wait(10)
+    answered = threading.Event()
+    asking = threading.Thread(target=lambda: (file.source(), answered.set()), daemon=True)
+    asking.start()
+
+    assert answered.wait(5)
+    go_on.set()
+    looking.join(10)
+    asking.join(10)
