@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from katib.api.names import EXPERIMENT_LABEL
-from katib.api.types import AlgorithmSpec, Suggestion, Trial
+from katib.api.types import Suggestion, Trial
 from katib.configuration.models import KatibConfig, MetricsCollectorConfig
 from katib.controllers.kinds import SUGGESTION
 from katib.errors import NotFoundError, UnavailableError
 from katib.injection.settings import CollectorEntry, InjectionSettings, VolumeClaim
 from katib.runtime.objects import Key, ObjectStore
-from katib.services.cluster.kinds import EARLY_STOPPING_PORT, object_name
+from katib.services.cluster.kinds import object_name
+from katib.services.cluster.plan import early_stopping_address
 
 TRIAL_DIRECTORY_SETTING = "suggestion_trial_dir"
 """Setting of an algorithm whose trials share files: where the primary container sees them."""
@@ -74,11 +75,7 @@ class TrialSurroundings:
             raise UnavailableError(
                 f"trial {trial.name}: its Suggestion is gone, which knows the early stopping service"
             )
-        stopping = config.early_stopping(_name(suggestion.spec.early_stopping))
-        if stopping is not None and stopping.address:
-            return stopping.address
-        name = object_name(suggestion.name, _name(suggestion.spec.algorithm))
-        return f"{name}.{trial.namespace}:{EARLY_STOPPING_PORT}"
+        return early_stopping_address(suggestion, config)
 
 
 def _entry(config: MetricsCollectorConfig) -> CollectorEntry:
@@ -101,7 +98,3 @@ def _volume(trial: Trial, suggestion: Suggestion | None) -> VolumeClaim | None:
         return None
     claim = object_name(suggestion.name, algorithm.algorithm_name)
     return VolumeClaim(directory, claim, f"{suggestion.name}/{trial.name}")
-
-
-def _name(algorithm: AlgorithmSpec | None) -> str:
-    return "" if algorithm is None else algorithm.algorithm_name
