@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self, TextIO
 
 from katib.cli.columns import duration_of, parameters_of, short
-from katib.cli.run.progress import BestChanged, Moment, Progress, TrialEnded, TrialRetried, TrialStarted
+from katib.cli.run.progress import BestChanged, Moment, Progress, TrialEnded, TrialHeldUp, TrialRetried, TrialStarted
 from katib.tuning.reading import Json, last_condition, name_of, objective_of, objective_value, state_of
 
 
@@ -78,6 +78,8 @@ def moment_line(moment: Moment, progress: Progress) -> str:
         return f"{name_of(moment.trial)} started: {parameters_of(moment.trial)}"
     if isinstance(moment, TrialRetried):
         return f"{name_of(moment.trial)} failed and is tried again: {moment.message}"
+    if isinstance(moment, TrialHeldUp):
+        return f"{name_of(moment.trial)} has to wait: {moment.message}"
     if isinstance(moment, BestChanged):
         return f"best so far is {moment.name}: {metric}={short(moment.value)}"
     return _ended(moment, metric, progress.limit)

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from katib.cli.columns import parameters_of, short
 from katib.cli.run.lines import header, moment_line
-from katib.cli.run.progress import Moment, Progress, TrialEnded, TrialRetried
+from katib.cli.run.progress import Moment, Progress, TrialEnded, TrialHeldUp, TrialRetried
 from katib.errors import KatibError
 from katib.tuning.reading import (
     Json,
@@ -65,10 +65,11 @@ class LiveTable:
         self._live.__exit__(exc_type, exc, tb)
 
     def tell(self, moment: Moment) -> None:
-        """Print a line for a lost or failing trial; everything else is in the table."""
+        """Print a line for a lost, failing or waiting trial; everything else is in the table."""
         if isinstance(moment, TrialEnded):
             self._readings.pop(name_of(moment.trial), None)
-        if isinstance(moment, TrialRetried) or (isinstance(moment, TrialEnded) and state_of(moment.trial) in _LOST):
+        lost = isinstance(moment, TrialEnded) and state_of(moment.trial) in _LOST
+        if lost or isinstance(moment, TrialRetried | TrialHeldUp):
             self._live.console.print(Text(moment_line(moment, self._progress), style="yellow"))
 
     def tick(self) -> None:

@@ -12,7 +12,6 @@ from datetime import datetime
 from katib.tuning.reading import (
     Json,
     completed_count,
-    condition_of,
     is_completed,
     metric_value,
     name_of,
@@ -40,6 +39,14 @@ class TrialRetried:
 
 
 @dataclass(frozen=True, slots=True)
+class TrialHeldUp:
+    """A trial's job cannot run for now."""
+
+    trial: Json
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class TrialEnded:
     """A trial ended, in whatever way."""
 
@@ -55,7 +62,15 @@ class BestChanged:
     value: str
 
 
-Moment = TrialStarted | TrialRetried | TrialEnded | BestChanged
+Moment = TrialStarted | TrialRetried | TrialHeldUp | TrialEnded | BestChanged
+
+_NEWS = {
+    "TrialRetrying": ("Trial is running: ", TrialRetried),
+    "TrialWaiting": ("Trial is running: ", TrialHeldUp),
+    "JobForbidden": ("Trial cannot run: ", TrialHeldUp),
+    "JobKindNotInstalled": ("Trial cannot run: ", TrialHeldUp),
+}
+"""Reasons of the condition Running that a user should see: how the message begins, and what it means."""
 
 
 class Progress:
@@ -72,7 +87,7 @@ class Progress:
         self.active: dict[str, Json] = {}
         self.deleted = False
         self._states: dict[str, str] = {}
-        self._retries: dict[str, str] = {}
+        self._news: dict[str, str] = {}
         self._ended = 0
         self._ended_before = 0
         self._best = ""
@@ -143,10 +158,10 @@ class Progress:
             self.active[name] = trial
             if state == "Running" and before != "Running":
                 yield TrialStarted(trial)
-            yield from self._observe_retry(trial)
+            yield from self._observe_news(trial)
             return
         self.active.pop(name, None)
-        self._retries.pop(name, None)
+        self._news.pop(name, None)
         if before in (None, "Pending", "Running"):
             self._ended += 1
             if self._is_old(trial):
@@ -154,12 +169,14 @@ class Progress:
             else:
                 yield TrialEnded(trial, self._ended)
 
-    def _observe_retry(self, trial: Json) -> Iterator[Moment]:
-        running = condition_of(trial, "Running") or {}
-        message = str(running.get("message", "")).removeprefix("Trial is running: ")
-        if running.get("reason") == "TrialRetrying" and message != self._retries.get(name_of(trial)):
-            self._retries[name_of(trial)] = message
-            yield TrialRetried(trial, message)
+    def _observe_news(self, trial: Json) -> Iterator[Moment]:
+        conditions = status_of(trial).get("conditions") or ()
+        running: Json = next((c for c in conditions if c.get("type") == "Running"), {})
+        prefix, moment = _NEWS.get(str(running.get("reason")), ("", None))
+        message = str(running.get("message", "")).removeprefix(prefix)
+        if moment is not None and message != self._news.get(name_of(trial)):
+            self._news[name_of(trial)] = message
+            yield moment(trial, message)
 
     def _is_old(self, trial: Json) -> bool:
         end = time_of(status_of(trial).get("completionTime"))

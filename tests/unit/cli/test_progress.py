@@ -44,6 +44,21 @@ def test_a_trial_that_did_not_succeed_says_why(progress: Progress, state: str, w
     assert see(progress, make_trial("t", condition(state, message="exit code 1"), x="1")) == [words]
 
 
+@pytest.mark.parametrize(
+    ("reason", "status", "message"),
+    [
+        pytest.param("TrialWaiting", "True", "Trial is running: image nosuch:1 cannot be pulled", id="no image"),
+        pytest.param("JobKindNotInstalled", "False", "Trial cannot run: there is no such kind", id="no kind"),
+    ],
+)
+def test_what_a_trial_waits_for_is_told_once(progress: Progress, reason: str, status: str, message: str) -> None:
+    running = {**condition("Running", reason, message), "status": status}
+    trial = make_trial("demo-1", condition("Created"), running)
+    told = [line for _ in range(2) for line in see(progress, trial)]
+
+    assert [line for line in told if "has to wait" in line] == [f"demo-1 has to wait: {message.partition(': ')[2]}"]
+
+
 def test_trials_that_ended_before_this_run_are_counted_and_not_told() -> None:
     progress = Progress(make_experiment(), START + timedelta(hours=1))
 
