@@ -9,7 +9,7 @@ from typing import Any
 
 from katib.api.names import TRIAL_LABEL
 from katib.cluster.logs import ClusterOutput, most_telling_first
-from katib.cluster.pods import COLLECTORS, POD, facts_of
+from katib.cluster.pods import COLLECTORS, POD, container_statuses, facts_of
 from katib.diagnosis import JobFacts, Place, ServiceFacts
 from katib.errors import ForbiddenError, KatibError, KindNotInstalledError, NotFoundError, UnavailableError
 from katib.homes.diagnosing import attempt_of
@@ -202,8 +202,7 @@ def _refusal_remedy(message: str) -> str:
 
 
 def _statuses(pod: Object) -> Sequence[Mapping[str, Any]]:
-    status = pod.get("status") or {}
-    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+    return container_statuses(pod.get("status") or {})
 
 
 def _last_end(pod: Object, container: str) -> Mapping[str, Any]:

@@ -118,7 +118,8 @@ class TrialPods:
 # --- reading a pod ----------------------------------------------------------------------------------------------------
 
 
-def _containers(status: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+def container_statuses(status: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """Return what a pod's status says of its containers, native sidecars and other init containers first."""
     return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
 
@@ -127,7 +128,7 @@ def _waiting(pod: str, status: Mapping[str, Any]) -> str:
         unscheduled = condition.get("type") == "PodScheduled" and condition.get("status") == "False"
         if unscheduled and condition.get("reason") == "Unschedulable":
             return f"pod {pod} cannot be scheduled: {condition.get('message', '')}"
-    return next((text for container in _containers(status) if (text := _why_it_waits(pod, container))), "")
+    return next((text for container in container_statuses(status) if (text := _why_it_waits(pod, container))), "")
 
 
 def _why_it_waits(pod: str, container: Mapping[str, Any]) -> str:
@@ -144,7 +145,7 @@ def _why_it_waits(pod: str, container: Mapping[str, Any]) -> str:
 
 
 def _failures(pod: str, status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for container in _containers(status):
+    for container in container_statuses(status):
         for state in ("lastState", "state"):
             ended = (container.get(state) or {}).get("terminated") or {}
             if ended.get("exitCode") and container.get("name") not in COLLECTORS:
@@ -164,7 +165,7 @@ def _how(ended: Mapping[str, Any]) -> str:
 
 
 def _reports(status: Mapping[str, Any]) -> Iterator[str]:
-    for container in _containers(status):
+    for container in container_statuses(status):
         ended = (container.get("state") or {}).get("terminated") or {}
         if container.get("name") in COLLECTORS and ended.get("message"):
             yield str(ended["message"]).strip()
