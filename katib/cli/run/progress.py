@@ -64,7 +64,7 @@ class BestChanged:
 
 Moment = TrialStarted | TrialRetried | TrialHeldUp | TrialEnded | BestChanged
 
-_NEWS = {
+_NEWS: dict[str, tuple[str, type[TrialRetried | TrialHeldUp]]] = {
     "TrialRetrying": ("Trial is running: ", TrialRetried),
     "TrialWaiting": ("Trial is running: ", TrialHeldUp),
     "JobForbidden": ("Trial cannot run: ", TrialHeldUp),
@@ -172,9 +172,11 @@ class Progress:
     def _observe_news(self, trial: Json) -> Iterator[Moment]:
         conditions = status_of(trial).get("conditions") or ()
         running: Json = next((c for c in conditions if c.get("type") == "Running"), {})
-        prefix, moment = _NEWS.get(str(running.get("reason")), ("", None))
+        if running.get("reason") not in _NEWS:
+            return
+        prefix, moment = _NEWS[str(running["reason"])]
         message = str(running.get("message", "")).removeprefix(prefix)
-        if moment is not None and message != self._news.get(name_of(trial)):
+        if message != self._news.get(name_of(trial)):
             self._news[name_of(trial)] = message
             yield moment(trial, message)
 
