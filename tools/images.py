@@ -15,13 +15,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TAG = "0.1.0"
-NAMES = ("controller", "db-manager", "early-stopping", "metrics-collector", "suggestion")
-BUILDERS = {"docker": ("docker", "build"), "podman": ("podman", "build"), "buildah": ("buildah", "bud")}
+NAMES = ("metrics-collector", "suggestion", "controller", "db-manager", "early-stopping")
+"""In the order of building: the quickest first, whose layers the others share, then what takes longest."""
+
+BUILDERS = {"docker": ("docker", "build"), "podman": ("podman", "build"), "buildah": ("buildah", "bud", "--layers")}
 AT_ONCE = 3
 """Builds wait for the network half of the time."""
 
@@ -61,7 +63,9 @@ def find_builder() -> list[str]:
 
 
 def build_all(builder: Sequence[str], names: Iterable[str], deliver: Deliver | None = None) -> None:
-    """Build images, a few at once; the first failure is raised when all have ended.
+    """Build the first image, then the others, a few at once; the first failure is raised when all have ended.
+
+    All images have the stage of our own code. A builder that keeps layers then makes it once, not five times at once.
 
     Args:
         builder: Command and its options.
@@ -69,7 +73,10 @@ def build_all(builder: Sequence[str], names: Iterable[str], deliver: Deliver | N
         deliver: Called for each built image, one at a time for all.
     """
     with ThreadPoolExecutor(AT_ONCE) as pool, ThreadPoolExecutor(1) as deliveries:
-        builds = [pool.submit(_build, builder, name) for name in names]
+        builds: list[Future[str]] = []
+        for name in names:
+            builds.append(pool.submit(_build, builder, name))
+            wait(builds[:1])
         waiting = []
         for build in builds:
             name = build.result()
