@@ -11,9 +11,11 @@ from tests.support.pod_cluster import PodCluster, Room, found_cluster
 
 
 @pytest.fixture(scope="session")
-def cluster() -> PodCluster:
+def cluster() -> Iterator[PodCluster]:
     """The cluster of KUBECONFIG with the product installed; tests are skipped where there is none."""
-    return found_cluster()
+    found = found_cluster()
+    yield found
+    found.connection.close()
 
 
 @pytest.fixture

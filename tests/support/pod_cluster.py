@@ -1,4 +1,7 @@
-"""A cluster with nodes and with the product installed, as users see it: through kubectl and through the objects."""
+"""A cluster with nodes and with the product installed, as users see it: through kubectl and through the objects.
+
+What users type goes through kubectl. What tests look at again and again is asked for in this process.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,15 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+
+from katib.errors import KatibError, NotFoundError
+from katib.kube import Connection, open_connection
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -34,11 +41,33 @@ CHILDREN = (
 )
 
 
+API_VERSIONS = {
+    "configmaps": "v1",
+    "deployments": "apps/v1",
+    "jobs": "batch/v1",
+    "namespaces": "v1",
+    "persistentvolumeclaims": "v1",
+    "pods": "v1",
+    "rolebindings": "rbac.authorization.k8s.io/v1",
+    "roles": "rbac.authorization.k8s.io/v1",
+    "secrets": "v1",
+    "serviceaccounts": "v1",
+    "services": "v1",
+}
+"""Of the kinds that tests name without their group, as kubectl allows for those of Kubernetes itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class PodCluster:
-    """The cluster, with the rights of its admin."""
+    """The cluster, with the rights of its admin.
+
+    Attributes:
+        kubeconfig: Of the admin.
+        connection: The admin's; whoever opened it closes it.
+    """
 
     kubeconfig: Path
+    connection: Connection
 
     def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
         """Run kubectl and return what it prints; what it complains about fails the test."""
@@ -52,16 +81,34 @@ class PodCluster:
         self.run("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
 
     def items(self, kind: str, namespace: str, selector: str = "") -> list[Json]:
-        """Return the objects of a kind."""
-        found = self.run("get", kind, f"--namespace={namespace}", f"--selector={selector}", "-o", "json")
-        items: list[Json] = json.loads(found)["items"]
-        return items
+        """Return the objects of a kind: `pods`, `trials.kubeflow.org`."""
+        found = self._get(f"{self._version_path(kind)}/namespaces/{namespace}/{plural_of(kind)}", selector)
+        header = {"apiVersion": found["apiVersion"], "kind": found["kind"].removesuffix("List")}
+        return [{**header, **item} for item in found["items"]]
 
     def find(self, kind: str, name: str, namespace: str = "") -> Json | None:
         """Return an object, None when it is not there."""
-        found = self.run("get", kind, name, f"--namespace={namespace}", "--ignore-not-found", "-o", "json")
-        obj: Json | None = json.loads(found) if found.strip() else None
-        return obj
+        within = f"/namespaces/{namespace}" if namespace else ""
+        path = f"{self._version_path(kind)}{within}/{plural_of(kind)}/{name}"
+        with suppress(NotFoundError):
+            return self._get(path)
+        return None
+
+    def _version_path(self, kind: str) -> str:
+        """Return the path of a kind's API version; the API server is asked where the kind names its group."""
+        _, _, group = kind.partition(".")
+        version = API_VERSIONS[plural_of(kind)] if not group else ""
+        if group:
+            version = self._get(f"/apis/{group}")["preferredVersion"]["groupVersion"]
+        return f"/apis/{version}" if "/" in version else f"/api/{version}"
+
+    def _get(self, path: str, selector: str = "") -> Json:
+        try:
+            return self.connection.request("GET", path, query={"labelSelector": selector} if selector else None)
+        except NotFoundError:
+            raise
+        except KatibError as error:
+            raise AssertionError(str(error)) from error
 
     def set_status(self, kind: str, obj: Json, status: Json) -> None:
         """Write the status of an object, as the controller of its kind would."""
@@ -124,8 +171,8 @@ class Room:
 
     def left_over(self) -> list[str]:
         """Return what is in the namespace beside what the cluster itself puts there."""
-        names = self.cluster.run("get", ",".join((*OURS, *CHILDREN)), f"--namespace={self.namespace}", "-o", "name")
-        return sorted(set(names.split()) - {"serviceaccount/default"})
+        found = (item for kind in (*OURS, *CHILDREN) for item in self.cluster.items(kind, self.namespace))
+        return sorted({kubectl_name(item) for item in found} - {"serviceaccount/default"})
 
     def picture(self) -> str:
         """Return what there is to see, for the message of a failed test."""
@@ -137,6 +184,18 @@ class Room:
             ("logs", "-n", CORE, "deployment/katib-controller", "--tail=40"),
         )
         return "\n".join(self.cluster.run(*look, check=False)[-6000:] for look in looks)
+
+
+def plural_of(kind: str) -> str:
+    """Return what a kind is called in paths: `pods` for `pod`, `trials` for `trials.kubeflow.org`."""
+    name = kind.partition(".")[0]
+    return name if name.endswith("s") else f"{name}s"
+
+
+def kubectl_name(obj: Json) -> str:
+    """Return how kubectl names an object: `pod/a`, `job.batch/a`."""
+    group = obj["apiVersion"].rpartition("/")[0]
+    return f"{obj['kind'].lower()}{group and '.' + group}/{obj['metadata']['name']}"
 
 
 def wait_for(
@@ -163,17 +222,16 @@ def condition_of(obj: Json, condition: str) -> Json:
 
 
 def found_cluster() -> PodCluster:
-    """Return the cluster of KUBECONFIG, or skip the test with the reason."""
+    """Return the cluster of KUBECONFIG, whose connection the caller closes; skip the test where there is none."""
     named = os.environ.get("KUBECONFIG")
     if not named:
         pytest.skip("no cluster with nodes: set KUBECONFIG, or run make test-cluster")
     if shutil.which("kubectl") is None:
         pytest.skip("kubectl is missing")
-    cluster = PodCluster(Path(named))
-    ready = cluster.run(
-        "get", "deployment", "katib-controller", "-n", CORE, "-o", "jsonpath={.status.readyReplicas}", check=False
-    )
-    if ready.strip() != "1":
+    cluster = PodCluster(Path(named), open_connection(named))
+    controller = cluster.find("deployment", "katib-controller", CORE) or {}
+    if controller.get("status", {}).get("readyReplicas") != 1:
+        cluster.connection.close()
         pytest.skip("the controller is not installed in this cluster: run make test-cluster")
     return cluster
 
