@@ -1,13 +1,12 @@
 """The tuning service of a cluster over a real API server: rights, outages, and the command line.
 
-A stand-in works on the objects; where the cluster has a node, real pods are read, too.
+A stand-in works on the objects; real pods are for tests/cluster.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
-import secrets
 import threading
 import time
 from collections.abc import Iterator
@@ -19,8 +18,6 @@ import pytest
 from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.cli import main
 from katib.cluster.connect import connect
-from katib.cluster.logs import ClusterOutput, ServerLogs
-from katib.cluster.port_forward import PortForward
 from katib.cluster.tuning_service import OpenCluster, open_cluster
 from katib.controllers.kinds import EXPERIMENT
 from katib.errors import (
@@ -31,21 +28,19 @@ from katib.errors import (
     NotFoundError,
     UnavailableError,
 )
-from katib.kube.configuration import access
 from katib.observations.memory import MemoryObservationLog
 from katib.rpc.db_manager import serve_db_manager
-from katib.runtime.objects import Key, Kind
-from katib.stores.kubernetes import KubernetesStore
+from katib.runtime.objects import Key
 from katib.tuning.reading import name_of, state_of
 from katib.tuning.service import Change, TuningService
 from tests.support.api_server import ApiServer, await_that
-from tests.support.cluster import ClusterWorld, said, server_world
+from tests.support.cluster import ClusterWorld, server_world
 from tests.support.tuning import document
 
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.timeout(240),
-    # When the server ends a forwarded port or goes away, the client library drops the socket instead of closing it.
+    # When the server goes away, the client library drops the socket instead of closing it.
     pytest.mark.filterwarnings("ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"),
 ]
 
@@ -58,14 +53,9 @@ def _collect_dropped_sockets() -> Iterator[None]:
 
 
 NS = "team"
-POD = Kind("v1", "Pod")
 KATIB_RULES = [
     {"apiGroups": ["kubeflow.org"], "resources": ["experiments", "trials", "suggestions"], "verbs": ["*"]},
 ]
-PODS = f"tuning-pods-{secrets.token_hex(3)}"
-"""A namespace of this run: one that is being deleted takes a while to go."""
-
-IMAGE = "docker.io/library/python:3.11-slim"
 
 
 @pytest.fixture
@@ -250,88 +240,3 @@ def _play_when_there(world: ClusterWorld, namespace: str, name: str) -> None:
 
     await_that(is_there, "the experiment")
     world.stand_in.play(namespace, name)
-
-
-# --- real pods --------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def pods(api_server: ApiServer) -> Iterator[KubernetesStore]:
-    """A namespace on a cluster that runs pods."""
-    nodes = api_server.admin.request("GET", "/api/v1/nodes").get("items") or ()
-    if not nodes:
-        pytest.skip("needs a cluster that runs pods: set KUBECONFIG")
-    api_server.namespace(PODS)
-    yield KubernetesStore(api_server.admin)
-    api_server.delete_namespace(PODS)
-
-
-def run_pod(store: KubernetesStore, name: str, command: str, *, trial: str = "") -> None:
-    labels = {"katib.kubeflow.org/trial": trial} if trial else {}
-    main_container = {
-        "name": "main",
-        "image": IMAGE,
-        "imagePullPolicy": "IfNotPresent",
-        "command": ["sh", "-c", command],
-    }
-    store.create(
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, "namespace": PODS, "labels": labels},
-            "spec": {
-                "restartPolicy": "Never",
-                "terminationGracePeriodSeconds": 1,
-                "automountServiceAccountToken": False,
-                "containers": [main_container],
-            },
-        }
-    )
-
-
-def trial_object(name: str) -> dict[str, Any]:
-    return {
-        "apiVersion": EXPERIMENT.api_version,
-        "kind": "Trial",
-        "metadata": {"name": name, "namespace": PODS},
-        "spec": {"primaryContainerName": "main"},
-        "status": {"conditions": [said("Running")]},
-    }
-
-
-def phase_of(store: KubernetesStore, name: str) -> str:
-    status = store.get(POD, Key(PODS, name)).get("status") or {}
-    return str(status.get("phase"))
-
-
-def test_the_log_of_a_real_pod_is_followed_byte_for_byte(pods: KubernetesStore) -> None:
-    run_pod(pods, "talks", "for i in 1 2 3; do printf 'line %s' $i; sleep 1.2; echo; done; printf end", trial="talks")
-    output = ClusterOutput(pods, ServerLogs(pods.connection))
-    chunks = list(output.read(trial_object("talks"), follow=lambda: phase_of(pods, "talks") != "Succeeded"))
-
-    assert b"".join(chunks) == b"line 1\nline 2\nline 3\nend"
-    assert b"" in chunks
-    assert b"".join(output.read(trial_object("talks"), tail_lines=1)) == b"end"
-
-
-def test_metrics_of_a_real_pod_come_through_the_api_server(pods: KubernetesStore, api_server: ApiServer) -> None:
-    run_pod(pods, "listens", "echo hello > /tmp/index.html; exec python3 -m http.server 6789 -d /tmp")
-    await_that(lambda: phase_of(pods, "listens") == "Running", "the pod")
-    import socket
-
-    def answer(address: str) -> bytes:
-        with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(10)
-            client.connect(address.removeprefix("unix:"))
-            client.sendall(b"GET / HTTP/1.0\r\n\r\n")
-            return b"".join(iter(lambda: client.recv(4096), b""))
-
-    with PortForward(access(api_server.kubeconfig).load, Key(PODS, "listens"), 6789) as way:
-        await_that(lambda: answer(way.address).endswith(b"hello\n"), "the program to listen")
-        assert answer(way.address).endswith(b"hello\n")
-
-    with (
-        pytest.raises(UnavailableError, match="not found"),
-        PortForward(access(api_server.kubeconfig).load, Key(PODS, "ghost"), 6789),
-    ):
-        pass

@@ -27,15 +27,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from katib.runtime.objects import Kind
-from tests.support.stores import GADGET, NOTE, WIDGET
+from tests.support.stores import GADGET, NOTE, STAND_IN, WIDGET
 
 if TYPE_CHECKING:
     from katib.kube import Connection
 
+CRDS = Path(__file__).resolve().parents[2] / "manifests" / "components" / "crds"
 READY_SECONDS = 60.0
 GARBAGE_SECONDS = 90.0
 """The garbage collector looks for new kinds every 30 s."""
@@ -150,8 +152,6 @@ class ApiServer:
 
     def _kubeconfig_of(self, user: str, token: str) -> Path:
         """Write a kubeconfig for a token, with the cluster of the admin's."""
-        import yaml
-
         config = yaml.safe_load(self.kubeconfig.read_text())
         context = next(each for each in config["contexts"] if each["name"] == config["current-context"])
         config["users"] = [{"name": user, "user": {"token": token}}]
@@ -180,7 +180,7 @@ class LocalApiServer(ApiServer):
         self._write_secrets()
 
     def start_all(self) -> None:
-        """Start everything; the kinds of the tests are installed before the garbage collector looks for kinds."""
+        """Start everything; kinds are installed before the garbage collector looks for them, as it seldom does."""
         self._run(
             "etcd",
             f"--data-dir={self._folder}/etcd",
@@ -193,6 +193,7 @@ class LocalApiServer(ApiServer):
         )
         self.start()
         install_test_kinds(self)
+        install_our_kinds(self)
         if self._has_manager:
             self._start_manager()
             await_that(
@@ -367,6 +368,15 @@ def install_test_kinds(server: ApiServer) -> None:
     for kind in (WIDGET, GADGET):
         install_kind(server, kind.api_version, kind.kind)
     install_kind(server, NOTE.api_version, NOTE.kind, has_status=False)
+
+
+def install_our_kinds(server: ApiServer) -> None:
+    """Install the kinds of the product as the manifests have them, and what trials of tests run as."""
+    for path in sorted(CRDS.glob("*.yaml")):
+        definition = yaml.safe_load(path.read_text())
+        if definition["kind"] == "CustomResourceDefinition":
+            server.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    install_kind(server, STAND_IN.api_version, STAND_IN.kind)
 
 
 def install_kind(server: ApiServer, api_version: str, kind: str, *, has_status: bool = True) -> None:

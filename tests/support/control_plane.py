@@ -28,16 +28,15 @@ from katib.observations.sql import SqlObservationLog
 from katib.rpc.db_manager import serve_db_manager
 from katib.runtime.objects import EventType, Key, Kind, Object
 from katib.stores.kubernetes import KubernetesStore
-from tests.support.api_server import ApiServer, free_ports, install_kind
+from tests.support.api_server import ApiServer, free_ports, install_our_kinds
 from tests.support.experiments import a_double
+from tests.support.stores import STAND_IN
 
-STAND_IN = Kind("test.katib.dev/v1", "StandIn")
 EXPERIMENT = Kind("kubeflow.org/v1beta1", "Experiment")
 SUGGESTION = Kind("kubeflow.org/v1beta1", "Suggestion")
 TRIAL = Kind("kubeflow.org/v1beta1", "Trial")
 
 KATIB = [str(Path(sys.executable).with_name("katib"))]
-CRDS = Path(__file__).resolve().parents[2] / "manifests" / "components" / "crds"
 
 Outcome = Callable[[Object], str | None]
 """Returns the reading that a job leaves, or None while it is to go on."""
@@ -236,11 +235,7 @@ class ControlPlane:
         }
 
     def _install(self) -> None:
-        for path in sorted(CRDS.glob("*.yaml")):
-            definition = yaml.safe_load(path.read_text())
-            if definition.get("kind") == "CustomResourceDefinition":
-                self.server.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
-        install_kind(self.server, STAND_IN.api_version, STAND_IN.kind)
+        install_our_kinds(self.server)
         self.server.namespace(self.core_namespace)
 
     def _serve_suggestions(self, stack: ExitStack, port: int) -> None:

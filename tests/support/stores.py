@@ -14,6 +14,8 @@ WIDGET = Kind("example.org/v1", "Widget")
 GADGET = Kind("example.org/v1", "Gadget")
 NOTE = Kind("example.org/v1", "Note")
 """Has no status subresource."""
+STAND_IN = Kind("test.katib.dev/v1", "StandIn")
+"""What trials run as where nothing runs pods."""
 CONFIG_MAP = Kind("v1", "ConfigMap")
 STATUS_KINDS = frozenset(
     {
