@@ -25,13 +25,13 @@ setup: $(STAMP)
 demo: $(STAMP) ## Tune the digits example on this machine, from nothing to the best trial
 	@$(BIN)/katib run examples/digits/experiment.yaml
 
-test: $(STAMP) ## Run all tests
-	@$(BIN)/python -m pytest -q
+test: $(STAMP) ## Run all tests but those of test-cluster
+	@$(BIN)/python -m pytest -q -m "not cluster" -n 2 --dist worksteal
 
 test-fast: $(STAMP) ## Run the tests that take less than ten seconds each
-	@$(BIN)/python -m pytest -q -m "not slow"
+	@$(BIN)/python -m pytest -q -m "not slow and not cluster" -n 2 --dist worksteal
 
-test-cluster: $(STAMP) ## Run the tests with pods, in the cluster of KUBECONFIG or one started for them
+test-cluster: $(STAMP) ## Run the tests with a Kubernetes API server and with pods, in clusters started for them or given
 	@$(BIN)/python -m tools.cluster_tests
 
 images: $(STAMP) ## Build the container images

@@ -1,15 +1,18 @@
-"""Run the tests that need a cluster (run by `make test-cluster`), in the first of these that is there.
+"""Run the tests that need Kubernetes (run by `make test-cluster`): those of an API server, then those with pods.
+
+An API server without nodes is started from a folder of binaries, `KUBEBUILDER_ASSETS` or the toolkit's. Pods run in the
+first of these that is there:
 
 1. The cluster of `KUBECONFIG`. Its nodes must have the images; they are built when it is the toolkit's cluster.
-2. The folder of binaries of `KUBEBUILDER_ASSETS`: an API server without nodes, so tests with pods are left out.
-3. The toolkit beside the checkout, `../shared/kube/kube` (or `KUBE_TOOLKIT`): a cluster on this machine. Needs root.
+2. The toolkit beside the checkout, `../shared/kube/kube` (or `KUBE_TOOLKIT`): a cluster on this machine. Needs root.
 
-A cluster that runs already is left running, and what is installed there stays. What is started here is taken down.
-Arguments go to pytest. `KEEP_CLUSTER=1` leaves everything as it is after the tests, and
-`IMAGES="controller suggestion"` builds just these (or none, when empty) for somebody who changed little.
+Without binaries the tests of an API server use the cluster as well; with `KUBEBUILDER_ASSETS` alone, tests with pods
+are left out. A cluster that runs already is left running, and what is installed there stays. What is started here is
+taken down. Arguments go to pytest for the tests with pods. `KEEP_CLUSTER=1` leaves everything as it is after the tests,
+`IMAGES="controller suggestion"` builds just these (or none, when empty) for somebody who changed little, and
+`ONLY_PODS=1` leaves out the tests of an API server.
 
-`--why-not` only says why there is no cluster, and nothing when there is one. `--binaries` prints a folder for
-`KUBEBUILDER_ASSETS`, if there is one.
+`--why-not` only says why there is nothing to test with, and nothing when there is something.
 """
 
 # ruff: noqa: S603, S607  # the programs are the developer's own, and on his PATH
@@ -22,7 +25,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +41,7 @@ NAMESPACE = "kubeflow"
 CLAIM = "katib-observations"
 READY_SECONDS = 180
 OLDEST_KUBECTL = 21
+PARALLEL = ("-n", "2", "--dist", "worksteal")
 BASE_IMAGE = "docker.io/library/python:3.11-slim"
 
 
@@ -67,14 +71,11 @@ class Cluster:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Find a cluster, install, test, and clean up."""
+    """Test with an API server; find a cluster, install, test with pods, and clean up."""
     if "--why-not" in arguments:
         print(why_there_is_none())
         return 0
     try:
-        if "--binaries" in arguments:
-            print(_binaries())
-            return 0
         return _run(arguments)
     except (UnusableError, BuildError) as error:
         print(f"make test-cluster: {error}", file=sys.stderr)
@@ -82,15 +83,36 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    if not os.environ.get("KUBECONFIG") and os.environ.get("KUBEBUILDER_ASSETS"):
+    without_pods = not os.environ.get("KUBECONFIG") and bool(os.environ.get("KUBEBUILDER_ASSETS"))
+    if without_pods:
         print("no nodes behind KUBEBUILDER_ASSETS: tests that need pods are left out", flush=True)
-        return _pytest(["-m", "cluster", "tests", "--ignore=tests/cluster", *arguments], {})
+        return _test_api_server([])
+    code = 0
     with ExitStack() as stack:
+        assets = _assets()
+        if assets is not None and not os.environ.get("ONLY_PODS"):
+            code = _test_api_server([], {"KUBEBUILDER_ASSETS": str(assets), "KUBECONFIG": ""})
         cluster = stack.enter_context(found_cluster())
         stack.enter_context(installation(cluster))
-        with timed("tests/cluster"):
-            code = _pytest(["tests/cluster", *arguments], {"KUBECONFIG": str(cluster.kubeconfig)})
-    return code
+        variables = {"KUBECONFIG": str(cluster.kubeconfig)}
+        if assets is None and not os.environ.get("ONLY_PODS"):
+            code = _test_api_server(["-n", "0"], variables)
+        with timed("tests with pods"):
+            pods = _pytest(["tests/cluster", *arguments], variables)
+    return code or pods
+
+
+def _test_api_server(arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> int:
+    """Run the tests that need no pods, in two processes with an API server each: they wait half of the time."""
+    with timed("tests with an API server"):
+        return _pytest(["-m", "cluster", "tests", "--ignore=tests/cluster", *PARALLEL, *arguments], variables or {})
+
+
+def _assets() -> Path | None:
+    """Return the folder of binaries to start an API server from, None when there is none."""
+    if named := os.environ.get("KUBEBUILDER_ASSETS"):
+        return Path(named)
+    return None if _why_no_toolkit() else _binaries()
 
 
 @contextmanager
@@ -131,20 +153,20 @@ def why_there_is_none() -> str:
     """Return why the tests cannot run here; empty when they can."""
     if os.environ.get("KUBECONFIG") or os.environ.get("KUBEBUILDER_ASSETS"):
         return ""
-    try:
-        _check_toolkit()
-    except UnusableError as error:
-        return str(error)
+    return _why_no_toolkit()
+
+
+def _why_no_toolkit() -> str:
+    if not TOOLKIT.exists():
+        return f"no cluster: set KUBECONFIG, or KUBE_TOOLKIT to a toolkit that starts one ({TOOLKIT} is not there)"
+    if os.geteuid() != 0:
+        return f"no cluster: set KUBECONFIG, or run as root, which {TOOLKIT} needs"
     return ""
 
 
 def _check_toolkit() -> None:
-    if not TOOLKIT.exists():
-        raise UnusableError(
-            f"no cluster: set KUBECONFIG, or KUBE_TOOLKIT to a toolkit that starts one ({TOOLKIT} is not there)"
-        )
-    if os.geteuid() != 0:
-        raise UnusableError(f"no cluster: set KUBECONFIG, or run as root, which {TOOLKIT} needs")
+    if why_not := _why_no_toolkit():
+        raise UnusableError(why_not)
 
 
 def _check_kubectl() -> None:
@@ -194,28 +216,57 @@ def _toolkit(*arguments: str, binaries: Path = BINARIES) -> None:
 
 
 def _build_images(state: Path) -> None:
-    """Build in the toolkit's own storage, where the base image is, and hand the images to its node."""
-    storage = ["--storage-driver", "vfs", "--root", f"{state}/buildah", "--runroot", f"{state}/run/buildah"]
+    """Build what changed, and hand it to the toolkit's node."""
+    storage = _storage(state)
     certificates = "/etc/ssl/certs:/etc/ssl/certs:ro"
-    options = ["--isolation", "chroot", "--network", "host", "--pull-never", "--volume", certificates]
-    node = ["ctr", "--address", f"{state}/run/containerd.sock", "--namespace", "k8s.io", "images", "import"]
+    options = ["--layers", "--isolation", "chroot", "--network", "host", "--pull-never", "--volume", certificates]
+    node = ["ctr", "--address", f"{state}/run/containerd.sock", "--namespace", "k8s.io", "images"]
 
     def deliver(image: str) -> None:
+        name = f"docker.io/{image}"
+        built = _do(["buildah", *storage, "images", "--quiet", "--no-trunc", name])
+        delivered = state / "delivered" / image.replace("/", "-")
+        if delivered.exists() and delivered.read_text() == built + _do([*node, "list", f"name=={name}"]):
+            return
         archive = state / "katib-image.tar"
         archive.unlink(missing_ok=True)
-        _do(["buildah", *storage, "push", "-q", f"docker.io/{image}", f"docker-archive:{archive}:docker.io/{image}"])
-        _do([*node, str(archive)])
+        _do(["buildah", *storage, "push", "-q", name, f"docker-archive:{archive}:{name}"])
+        _do([*node, "import", str(archive)])
         archive.unlink()
+        delivered.parent.mkdir(exist_ok=True)
+        delivered.write_text(built + _do([*node, "list", f"name=={name}"]))
 
     names = os.environ.get("IMAGES", " ".join(NAMES)).split()
     with timed("images"):
         build_all(["buildah", *storage, "bud", *options], names, deliver)
 
 
-def _do(command: Sequence[str]) -> None:
+def _storage(state: Path) -> list[str]:
+    """Return where images are built: in a storage of our own that keeps layers cheaply, or else in the toolkit's.
+
+    The toolkit's storage, which has the base image, copies all files for every layer.
+    """
+    toolkits = ["--storage-driver", "vfs", "--root", f"{state}/buildah", "--runroot", f"{state}/run/buildah"]
+    ours = ["--storage-driver", "overlay", "--root", f"{state}/layers", "--runroot", f"{state}/run/layers"]
+    if _works(["buildah", *ours, "images", "--quiet", BASE_IMAGE]):
+        return ours
+    archive = state / "base-image.tar"
+    archive.unlink(missing_ok=True)
+    _do(["buildah", *toolkits, "push", "-q", BASE_IMAGE, f"docker-archive:{archive}:{BASE_IMAGE}"])
+    has_overlays = _works(["buildah", *ours, "pull", "-q", f"docker-archive:{archive}"])
+    archive.unlink()
+    return ours if has_overlays else toolkits
+
+
+def _works(command: Sequence[str]) -> bool:
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def _do(command: Sequence[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise UnusableError(f"{shlex.join(command)}\n{done.stdout}{done.stderr}")
+    return done.stdout
 
 
 # --- the installation -------------------------------------------------------------------------------------------------
@@ -286,9 +337,10 @@ def _trouble(cluster: Cluster, name: str) -> str:
     return "\n".join(done.stdout + done.stderr for done in (look() for look in looks))
 
 
-def _pytest(arguments: Sequence[str], variables: dict[str, str]) -> int:
+def _pytest(arguments: Sequence[str], variables: Mapping[str, str]) -> int:
     command = [sys.executable, "-m", "pytest", "-q", *arguments]
-    return subprocess.run(command, cwd=ROOT, check=False, env={**os.environ, **variables}).returncode
+    environment = {name: value for name, value in {**os.environ, **variables}.items() if value}
+    return subprocess.run(command, cwd=ROOT, check=False, env=environment).returncode
 
 
 if __name__ == "__main__":
