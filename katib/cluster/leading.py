@@ -30,7 +30,9 @@ from katib.runtime.objects import Key, ObjectStore
 from katib.services.cluster.catalog import ClusterCatalog
 from katib.services.cluster.directory import ClusterServices
 
-CLUSTER_SETTINGS = ControllerSettings(discards_before_start=True, summary_interval_seconds=0.5, workers=8)
+CLUSTER_SETTINGS = ControllerSettings(
+    discards_before_start=True, explanation_seconds=3.0, summary_interval_seconds=0.5, workers=8
+)
 """A store across a network: more workers, for they mostly wait, and fewer writes of counts. Readings outlive a job that
 somebody deletes by hand."""
 

@@ -71,6 +71,7 @@ class Observed:
     job: JobView | None
     observation: Observation | None = None
     metrics_timeout_seconds: float = 60.0
+    explanation_seconds: float = 0.0
     now: datetime = field(kw_only=True)
 
 
@@ -238,12 +239,15 @@ def _why_no_metrics(seen: Observed, job: JobView) -> tuple[str, float]:
         return job.metrics_report, 0.0
     objective = seen.trial.spec.objective
     name = objective.objective_metric_name if objective else ""
-    if seen.observation is not None:
-        return f'"{name}" was reported, but never with a value', 0.0
     collector = seen.trial.spec.metrics_collector.collector
-    if collector is not None and collector.kind == CollectorKind.PUSH:
-        return f'the job ended without reporting "{name}"; call report_metrics in the training code', 0.0
+    pushed = collector is not None and collector.kind == CollectorKind.PUSH
     waited = seen.now - (job.ended_at or seen.now)
+    if seen.observation is not None:
+        # The collector has reported; what it has to say of it may still be on its way.
+        left = timedelta(seconds=0.0 if pushed else seen.explanation_seconds) - waited
+        return f'"{name}" was reported, but never with a value', left.total_seconds()
+    if pushed:
+        return f'the job ended without reporting "{name}"; call report_metrics in the training code', 0.0
     left = timedelta(seconds=seen.metrics_timeout_seconds) - waited
     cause = f'nothing reported "{name}" within {seen.metrics_timeout_seconds:g} s of the end of the job'
     return cause, left.total_seconds()

@@ -118,6 +118,7 @@ class TrialReconciler:
                 view,
                 self._observe(trial, view),
                 metrics_timeout_seconds=self._settings.metrics_timeout_seconds,
+                explanation_seconds=self._settings.explanation_seconds,
                 now=now,
             )
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -336,3 +337,16 @@ def test_without_conditions_to_judge_by_a_job_never_ends() -> None:
     view = view_of({"status": {"conditions": [condition("Complete")]}}, trial(), LATER)
 
     assert view == JobView()
+
+
+def test_an_explanation_that_may_still_come_is_waited_for_a_moment() -> None:
+    ended = JobView(succeeded=Judgment("CompletionsReached"), ended_at=LATER - timedelta(seconds=1))
+    nothing = observed("unavailable")
+    waiting = plan(started(), ended, nothing, explanation_seconds=3.0)
+    explained = plan(started(), replace(ended, metrics_report='4 lines, none matched "loss"'), nothing)
+    late = plan(started(), replace(ended, ended_at=LATER - timedelta(seconds=5)), nothing, explanation_seconds=3.0)
+
+    assert waiting.again_after_seconds == 2.0
+    assert last(waiting)[0] == "Running"
+    assert last(explained)[3] == 'Metrics are not available: 4 lines, none matched "loss"'
+    assert last(late)[3] == 'Metrics are not available: "loss" was reported, but never with a value'
