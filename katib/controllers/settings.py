@@ -18,8 +18,8 @@ class ControllerSettings:
     Attributes:
         metrics_timeout_seconds: How long a finished job may leave its metrics outstanding before the trial ends as
             MetricsUnavailable. A collector that is alive reports within a second; a minute covers a database restart.
-        explanation_seconds: How long a trial whose metrics came without a value waits for its collector's explanation. On
-            a cluster that is in a pod's status, which may be seen after the end of the job.
+        explanation_seconds: How long a trial whose metrics came without a value waits for its collector's words. On
+            a cluster they are in a pod's status, which may be seen after the end of the job.
         service_patience_seconds: How long a suggestion service may keep failing before the experiment fails. Long
             enough for a restart with a cold import of a large library, short enough that nobody waits for nothing.
         service_attempts: How many failures in a row it takes at least, so that one slow answer is not the end.
