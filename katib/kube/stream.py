@@ -28,6 +28,7 @@ class Stream:
         self._subject = subject
         self._lock = threading.Lock()
         self._closed = False
+        self._is_read = False
 
     def lines(self) -> Iterator[bytes]:
         """Yield each line without its end, until the server or `close` ends the stream. Raises as `chunks`."""
@@ -48,6 +49,10 @@ class Stream:
         Raises:
             UnavailableError: The connection broke, or nothing came for longer than the read timeout.
         """
+        with self._lock:
+            if self._closed:
+                return
+            self._is_read = True
         try:
             yield from self._response.stream(_CHUNK_BYTES, decode_content=True)
         except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError) as error:
@@ -63,6 +68,9 @@ class Stream:
         """End the stream and wake its reader. Closing twice is fine."""
         with self._lock:
             self._closed = True
+            if not self._is_read:  # and never will be: nobody else gives the connection up
+                self._response.close()
+                return
             connection = socket_of(self._response)
             if connection is not None:
                 with contextlib.suppress(OSError):

@@ -354,6 +354,8 @@ def test_a_restart_writes_nothing_when_nothing_changed(plane: ControlPlane, name
     first = plane.controller("before").start()
     plane.submit("demo", namespace, maxTrialCount=20, parallelTrialCount=10)
     assert_ran_once(plane, namespace, "demo", 20)
+    # What other tests left is still being deleted, which takes writes: the first controller has to be done with it.
+    eventually(lambda: {trial["metadata"]["namespace"] for trial in plane.store.list(TRIAL).items} == {namespace}, 60)
     first.stop()
     versions = revisions(plane, namespace)
     second = plane.controller("after").start()

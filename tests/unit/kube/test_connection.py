@@ -25,6 +25,7 @@ from katib.errors import (
 from katib.kube import Connection, RequestInfo, open_connection, request_info, retries
 from katib.kube import connection as connection_module
 from katib.kube.configuration import Access
+from katib.kube.stream import socket_of
 from tests.unit.kube.scripted_server import HANG_UP, Answer, ScriptedServer, serving
 
 JOBS = "/apis/batch/v1/namespaces/team/jobs"
@@ -228,6 +229,20 @@ def test_every_sending_is_told_with_its_outcome(connection: Connection, server: 
 
 
 # --- streams ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_that_is_closed_before_anybody_reads_it_keeps_no_socket(
+    connection: Connection, server: ScriptedServer
+) -> None:
+    server.script(Answer(200, {"watched": True}))
+    stream = connection.stream(JOBS)
+    held = socket_of(stream._response)
+    assert held is not None
+
+    stream.close()
+
+    assert held.fileno() == -1
+    assert list(stream.lines()) == []
 
 
 def test_a_stream_is_read_by_lines(connection: Connection, server: ScriptedServer) -> None:
