@@ -44,6 +44,11 @@ _RESERVE_SECONDS = 5.0
 
 _LONGEST_PAUSE_SECONDS = 10.0
 
+LAST_OUTPUT = "last output: "
+"""How the words begin that the collector leaves when the program failed; controllers quote them."""
+
+_LAST_OUTPUT_BYTES, _LAST_LINE_CHARACTERS = 2_000, 300
+
 _logger = logging.getLogger(__name__)
 
 
@@ -100,6 +105,7 @@ class Sidecar:
         self._may_stop = bool(arguments.rules)
         self._terminated_at: float | None = None
         self._news: list[str] = []
+        self._last_output = b""
 
     def terminate(self) -> None:
         """Ask for an end within the grace period."""
@@ -149,6 +155,7 @@ class Sidecar:
         """Take what the file has grown by; False when storing is behind and there may be more."""
         for chunk in self._tail.poll():
             self._echo(chunk)
+            self._last_output = (self._last_output + chunk[-_LAST_OUTPUT_BYTES:])[-_LAST_OUTPUT_BYTES:]
             self._report(self._collector.feed(chunk))
             if self._reporter.backlogged:
                 return False
@@ -210,9 +217,16 @@ class Sidecar:
         if phase is not Phase.ENDED:
             return
         problem = f"the file {self._tail.problem}" if self._tail.problem else ""
-        self._news += filter(None, (self._collector.explanation(), problem))
+        self._news += filter(None, (self._last_words() or self._collector.explanation(), problem))
         if self._program.completed and not self._objective_found and self._stop is None:
             self._report([MetricLog(ZERO_TIME, self._objective, UNAVAILABLE)])
+
+    def _last_words(self) -> str:
+        """Return the last line of a program that failed: its output goes with its pod."""
+        lines = self._last_output.decode(errors="replace").strip().splitlines()
+        if self._program.completed or self._stop is not None or not lines:
+            return ""
+        return LAST_OUTPUT + "".join(c if c.isprintable() else " " for c in lines[-1][:_LAST_LINE_CHARACTERS])
 
     def _tell_of_the_stop(self) -> None:
         """Have the trial marked. Without success it merely counts as one that ran to its end."""

@@ -18,6 +18,7 @@ from katib.controllers.ports import PodNews
 from katib.runtime.clock import Clock
 from katib.runtime.informer import Informer, InformerEvent
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from metrics_collector.sidecar import LAST_OUTPUT
 
 POD = Kind("v1", "Pod")
 
@@ -38,7 +39,7 @@ class PodFacts:
         trial: Whose pod it is.
         waiting: Why it does not run.
         failed_at: When a container of it failed last; empty when none has.
-        failure: How that container ended.
+        failure: How that container ended, and its last output when the collector left it.
         report: What its collector said about missing metrics.
     """
 
@@ -54,12 +55,15 @@ def facts_of(pod: Object) -> PodFacts:
     metadata, status = pod["metadata"], pod.get("status") or {}
     labels = metadata.get("labels") or {}
     failed_at, failure = max(_failures(metadata["name"], status), default=("", ""))
+    report = next(_reports(status), "")
+    if failure and report.startswith(LAST_OUTPUT):
+        failure, report = f"{failure}; {report}", ""
     return PodFacts(
         trial=Key(metadata.get("namespace", ""), labels.get(TRIAL_LABEL, "")),
         waiting=_waiting(metadata["name"], status),
         failed_at=failed_at,
         failure=failure,
-        report=next(_reports(status), ""),
+        report=report,
     )
 
 

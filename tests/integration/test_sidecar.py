@@ -130,12 +130,12 @@ def test_a_file_that_was_never_written_is_explained(pod: Pod) -> None:
     assert pod.news() == f'no output in {pod.file}; looked for "loss"'
 
 
-def test_a_failed_program_is_explained_but_not_marked(pod: Pod) -> None:
-    pod.program("sh", "-c", "echo oops; exit 1").wait(20)
+def test_a_failed_program_leaves_its_last_line_and_is_not_marked(pod: Pod) -> None:
+    pod.program("sh", "-c", "echo Traceback; echo oops; exit 1").wait(20)
 
     assert pod.sidecar().wait(20) == 0
     assert pod.readings() == []
-    assert "oops" in pod.news()
+    assert pod.news() == "last output: oops"
 
 
 def test_a_wrong_command_line_is_explained(pod: Pod) -> None:

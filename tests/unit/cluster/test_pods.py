@@ -102,6 +102,16 @@ def test_the_collector_s_last_words_are_its_report() -> None:
     assert facts.report == '3 lines, none matched "loss"'
 
 
+def test_what_a_failed_program_printed_last_is_part_of_how_it_failed() -> None:
+    said = terminated(0, "Completed", message="last output: ValueError: no data")
+    statuses = [container(**terminated(1)), container("metrics-logger-and-collector", **said)]
+
+    facts = facts_of(pod(containerStatuses=statuses))
+
+    assert facts.failure == "Container main in pod demo-1-x ended with exit code 1; last output: ValueError: no data"
+    assert facts.report == ""
+
+
 def test_a_pod_without_status_says_nothing() -> None:
     bare = pod()
     del bare["status"]
