@@ -132,6 +132,8 @@ class ClusterController:
                 with Leading(self._surroundings(stack, leadership)):
                     _log.info("Controllers work", extra={"identity": self._options.identity})
                     self._await_end()
+                    if self._lost.is_set():
+                        self._connection.close()  # what is under way may not finish, and nobody should wait for it
         return 1 if self._lost.is_set() else 0
 
     # --- every replica ------------------------------------------------------------------------------------------------

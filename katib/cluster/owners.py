@@ -40,10 +40,17 @@ class _Owner(NamedTuple):
     uid: str
 
 
+class OwningTrial(NamedTuple):
+    """The trial that owns an object, as its owners name it. The trial of that name now may be another one."""
+
+    key: Key
+    uid: str
+
+
 class _Finding(NamedTuple):
     """What an object's owners led to, and until when that counts."""
 
-    trial: str
+    trial: OwningTrial | None
     until: float
 
 
@@ -61,46 +68,49 @@ class TrialFinder:
         self._lock = threading.Lock()
         self._findings: OrderedDict[_Owner, _Finding] = OrderedDict()
 
-    def trial_of(self, pod: Object, namespace: str) -> Key | None:
+    def trial_of(self, pod: Object, namespace: str) -> OwningTrial | None:
         """Return the trial that owns a pod at whatever distance; None when there is none.
 
         Raises:
             ForbiddenError: An owner may not be read.
             UnavailableError: An owner cannot be read now.
         """
-        name = self._walk(pod, namespace, _MAX_DEPTH)
-        return Key(namespace, name) if name else None
+        return self._walk(pod, namespace, _MAX_DEPTH)
 
-    def _walk(self, obj: Object, namespace: str, depth: int) -> str:
+    def _walk(self, obj: Object, namespace: str, depth: int) -> OwningTrial | None:
         named = (_owner(reference, namespace) for reference in _references(obj))
         owners = [owner for owner in named if owner.kind not in _NEVER_OF_TRIALS]
-        direct = next((owner.name for owner in owners if owner.kind == TRIAL), "")
-        if direct or not depth:
-            return direct
+        direct = next((owner for owner in owners if owner.kind == TRIAL), None)
+        if direct is not None:
+            return OwningTrial(Key(namespace, direct.name), direct.uid)
+        return self._through(owners, depth - 1) if depth else None
+
+    def _through(self, owners: list[_Owner], depth: int) -> OwningTrial | None:
         refusal: ForbiddenError | None = None
         for owner in owners:
             try:
-                if name := self._beyond(owner, depth - 1):
-                    return name
+                if found := self._beyond(owner, depth):
+                    return found
             except ForbiddenError as error:
                 refusal = error  # another owner may lead to the trial
         if refusal is not None:
             raise refusal
-        return ""
+        return None
 
-    def _beyond(self, owner: _Owner, depth: int) -> str:
+    def _beyond(self, owner: _Owner, depth: int) -> OwningTrial | None:
         now = self._clock.monotonic()
         with self._lock:
             finding = self._findings.get(owner)
         if finding is not None and now < finding.until:
             return finding.trial
-        name = self._walk(found, owner.namespace, depth) if (found := self._read(owner)) is not None else ""
+        obj = self._read(owner)
+        trial = None if obj is None else self._walk(obj, owner.namespace, depth)
         with self._lock:
-            self._findings[owner] = _Finding(name, now + REMEMBERED_SECONDS)
+            self._findings[owner] = _Finding(trial, now + REMEMBERED_SECONDS)
             self._findings.move_to_end(owner)
             while len(self._findings) > _MAX_REMEMBERED:
                 self._findings.popitem(last=False)
-        return name
+        return trial
 
     def _read(self, owner: _Owner) -> Object | None:
         try:

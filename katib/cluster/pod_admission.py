@@ -17,13 +17,13 @@ from pydantic import ValidationError
 
 from katib.admission.reviews import ALLOWED, Handler, Review, Verdict
 from katib.api.types import Trial
-from katib.cluster.owners import TrialFinder
+from katib.cluster.owners import OwningTrial, TrialFinder
 from katib.controllers.kinds import TRIAL
 from katib.controllers.ports import EventRecorder
-from katib.errors import ForbiddenError, InvalidError, TerminalError, UnavailableError
+from katib.errors import ForbiddenError, InvalidError, NotFoundError, TerminalError, UnavailableError
 from katib.injection import InjectionSettings, inject, missing_primary_container
 from katib.runtime.clock import Clock, SystemClock
-from katib.runtime.objects import Key, Object, ObjectStore
+from katib.runtime.objects import Object, ObjectStore
 
 PATH = "/mutate-pod"
 
@@ -69,7 +69,7 @@ class PodAdmission:
             return Verdict(allowed=True, warnings=(warning,))
         return ALLOWED if found is None else self._inject(review, self._trial(found))
 
-    def trial_of(self, pod: Object, namespace: str) -> Key | None:
+    def trial_of(self, pod: Object, namespace: str) -> OwningTrial | None:
         """Return the trial that owns a pod at whatever distance; None when there is none, or none to be seen."""
         try:
             return self._finder.trial_of(pod, namespace)
@@ -77,9 +77,13 @@ class PodAdmission:
             _log.debug("Owners of a pod not read", extra={"namespace": namespace, "cause": str(error)})
             return None
 
-    def _trial(self, key: Key) -> Trial:
+    def _trial(self, owner: OwningTrial) -> Trial:
+        key = owner.key
+        stored = self._store.get(TRIAL, key)
+        if stored["metadata"]["uid"] != owner.uid:
+            raise NotFoundError(f"Trial {key} that owns this pod is gone; another has its name")
         try:
-            return Trial.decode(self._store.get(TRIAL, key))
+            return Trial.decode(stored)
         except ValidationError as error:
             raise TerminalError(
                 f"Trial {key} cannot be read: {error.error_count()} fields are not as they should be"

@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 
 from katib.api.names import TRIAL_LABEL
 from katib.api.types import CollectorKind, Trial
+from katib.cluster.owners import OwningTrial
 from katib.cluster.pods import POD, TrialPods
 from katib.controllers.kinds import key_of
 from katib.controllers.ports import EventRecorder
@@ -23,7 +24,7 @@ from katib.controllers.trial_states import TrialState, state_of
 from katib.errors import KatibError, NotFoundError
 from katib.runtime.clock import Clock
 from katib.runtime.informer import Informer
-from katib.runtime.objects import Key, Object, ObjectStore
+from katib.runtime.objects import Object, ObjectStore
 
 PERIOD_SECONDS = 5.0
 SETTLING_SECONDS = 5.0
@@ -36,7 +37,7 @@ _NEVER_COLLECTED = (CollectorKind.PUSH,)
 
 _log = logging.getLogger(__name__)
 
-FindTrial = Callable[[Object, str], Key | None]
+FindTrial = Callable[[Object, str], OwningTrial | None]
 """Returns the trial of a pod of a namespace, found through its owners; None when it has none."""
 
 
@@ -88,10 +89,14 @@ class PodRepair:
 
     def look(self) -> None:
         """Look once; raises what the store raises."""
-        suspects = {key_of(trial): trial for trial in self._trials.all() if self._is_suspect(trial)}
-        for namespace in {key.namespace for key in suspects}:
-            for trial in self._without_collector(namespace, suspects):
-                self._rerun(trial)
+        if not self._pods.informer.has_synced():
+            return
+        trials = self._trials.all()
+        self._reruns = Counter({t.metadata.uid: n for t in trials if (n := self._reruns[t.metadata.uid])})
+        suspects = {t.metadata.uid: t for t in trials if self._is_suspect(t)}
+        for namespace in {trial.namespace for trial in suspects.values()}:
+            for uid in self._without_collector(namespace).intersection(suspects):
+                self._rerun(suspects[uid])
 
     def _run(self) -> None:
         while not self._stopping:
@@ -116,19 +121,23 @@ class PodRepair:
         settled = started is not None and (self._clock.now() - started).total_seconds() > SETTLING_SECONDS
         return settled and not self._pods.has_pods(key_of(trial)) and self._reruns[trial.metadata.uid] < MAX_RERUNS
 
-    def _without_collector(self, namespace: str, suspects: dict[Key, Trial]) -> Iterator[Trial]:
-        found = self._owners(namespace, self._store.list(POD, namespace).items)
-        yield from (suspects[key] for key in found if key in suspects)
-
-    def _owners(self, namespace: str, pods: Iterable[Object]) -> set[Key]:
+    def _without_collector(self, namespace: str) -> set[str]:
+        """Return the uids of the trials that own pods without the label of a trial."""
+        pods = self._store.list(POD, namespace).items
         unlabelled = (pod for pod in pods if TRIAL_LABEL not in (pod["metadata"].get("labels") or {}))
         found = (self._find_trial(pod, namespace) for pod in unlabelled if pod["metadata"].get("ownerReferences"))
-        return {key for key in found if key is not None}
+        return {trial.uid for trial in found if trial is not None}
 
     def _rerun(self, trial: Trial) -> None:
         self._reruns[trial.metadata.uid] += 1
+        kind, key = job_kind(trial), key_of(trial)
+        with suppress(NotFoundError):
+            job = self._store.get(kind, key)["metadata"]
+            if any(owner.get("uid") == trial.metadata.uid for owner in job.get("ownerReferences") or ()):
+                self._tell(trial)
+                self._store.delete(kind, key, uid=job["uid"])
+
+    def _tell(self, trial: Trial) -> None:
         message = "A pod started without metrics collector while the webhook did not answer; the job runs anew"
         self._events.record(trial, warning=True, reason="PodWithoutCollector", message=message)
         _log.warning("Job runs anew: its pod has no collector", extra={"trial": str(key_of(trial))})
-        with suppress(NotFoundError):
-            self._store.delete(job_kind(trial), key_of(trial))

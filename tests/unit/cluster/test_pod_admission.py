@@ -101,7 +101,9 @@ def test_a_trial_is_found_through_owners_of_any_kind(cluster: Cluster) -> None:
 
     review = cluster.review(pod("x"), job)
 
-    assert cluster.admission.trial_of(review.object, "team") == Key("team", "test-trial")
+    found = cluster.admission.trial_of(review.object, "team")
+    assert found is not None
+    assert found.key == Key("team", "test-trial")
     assert cluster.admission.mutate(review).patched is not None
 
 
@@ -208,6 +210,15 @@ def test_a_pod_of_a_trial_that_is_gone_is_refused(cluster: Cluster) -> None:
 
     with pytest.raises(NotFoundError):
         cluster.admission.mutate(cluster.review(pod("x"), trial))
+
+
+def test_a_pod_of_an_earlier_trial_of_that_name_is_refused(cluster: Cluster) -> None:
+    trial = cluster.add_trial()
+    earlier = {**trial, "metadata": {**trial["metadata"], "uid": "earlier"}}
+    job = cluster.add(JOB, "test-trial", earlier, cluster.add(Kind("v1", "ConfigMap"), "keeper"))
+
+    with pytest.raises(NotFoundError, match="another has its name"):
+        cluster.admission.mutate(cluster.review(pod("python", "main.py"), job))
 
 
 def test_a_refused_pod_is_an_event_of_its_trial(cluster: Cluster) -> None:

@@ -10,21 +10,17 @@ import pytest
 
 from katib.api.names import TRIAL_FINALIZER
 from katib.api.types import Trial
+from katib.cluster.owners import TrialFinder
 from katib.cluster.pods import TrialPods
 from katib.cluster.repair import MAX_RERUNS, PodRepair
 from katib.controllers.kinds import TRIAL
 from katib.runtime.clock import SystemClock
 from katib.runtime.informer import Informer
-from katib.runtime.objects import Key, Object
+from katib.runtime.objects import Key
 from katib.stores.memory import MemoryStore
 from tests.support.controllers import JOB, RecordedEvents
 from tests.support.planning import holding, trial
 from tests.support.stores import eventually
-
-
-def find_trial(pod: Object, namespace: str) -> Key | None:
-    """Return the trial that a pod says it belongs to, without walking."""
-    return Key(namespace, pod["metadata"]["ownerReferences"][0]["name"])
 
 
 class Place:
@@ -39,7 +35,7 @@ class Place:
             store=self.store,
             trials=self.trials,
             pods=self.pods,
-            find_trial=find_trial,
+            find_trial=TrialFinder(self.store, SystemClock()).trial_of,
             events=self.events,
             clock=SystemClock(),
         )
@@ -54,9 +50,10 @@ class Place:
         eventually(lambda: any(t.status.start_time for t in self.trials.all()))
 
     def add_job(self) -> None:
-        self.store.create(
-            {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "demo-1", "namespace": "default"}}
-        )
+        uid = self.store.get(TRIAL, Key("default", "demo-1"))["metadata"]["uid"]
+        owner = {"apiVersion": TRIAL.api_version, "kind": TRIAL.kind, "name": "demo-1", "uid": uid}
+        metadata = {"name": "demo-1", "namespace": "default", "ownerReferences": [owner]}
+        self.store.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata})
 
     def add_pod(self, **labels: str) -> None:
         uid = self.store.get(JOB, Key("default", "demo-1"))["metadata"]["uid"]
