@@ -107,7 +107,10 @@ def job_of(trial: Trial) -> Object:
 
 
 def check_job_kind(kind: Kind, path: str) -> list[FieldError]:
-    """Return what is wrong with a kind that trials are to run as; nothing for almost any."""
+    """Return what is wrong with a kind that trials are to run as; nothing for almost any.
+
+    A kind that is no text is somebody else's to complain about.
+    """
     if not _is_never_job(kind):
         return []
     remedy = "give an object that runs to an end, such as a Job"
@@ -115,6 +118,9 @@ def check_job_kind(kind: Kind, path: str) -> list[FieldError]:
 
 
 def _is_never_job(kind: Kind) -> bool:
+    named: tuple[object, object] = kind  # as it was written, which may be anything
+    if not all(isinstance(name, str) for name in named):
+        return False
     return (kind.api_version.rpartition("/")[0], kind.kind) in NEVER_JOBS
 
 

@@ -288,7 +288,8 @@ def test_stopping_lets_the_request_under_way_finish_and_closes_idle_connections(
     with pytest.raises((http.client.RemoteDisconnected, OSError)):
         world.ask("/allow", idle)
     idle.close()
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("katib-")] == []
+    ours = ("katib-admission", "katib-certificates")
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith(ours)] == []
 
 
 def test_files_are_read_again_when_they_change(tmp_path: Path) -> None:

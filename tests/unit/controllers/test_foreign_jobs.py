@@ -16,6 +16,7 @@ from katib.controllers.assembly import Caches, assemble
 from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.controllers.ports import PodNews
 from katib.controllers.settings import ControllerSettings
+from katib.controllers.trial.jobs import check_job_kind
 from katib.errors import FieldError, ForbiddenError, InvalidError, KindNotInstalledError, UnavailableError
 from katib.observations.memory import MemoryObservationLog
 from katib.runtime.clock import SystemClock
@@ -349,3 +350,8 @@ def an_experiment_with_defaults(raw: dict[str, Any]) -> dict[str, Any]:
 
 def reading(value: str) -> MetricLog:
     return MetricLog(ZERO_TIME, "loss", value)
+
+
+@pytest.mark.parametrize("kind", [None, ["Job"], {"a": 1}, 7])
+def test_a_kind_that_is_no_text_is_left_to_others_to_complain_about(kind: Any) -> None:
+    assert check_job_kind(Kind.of({"apiVersion": kind, "kind": kind}), "spec.trialTemplate.trialSpec") == []

@@ -41,6 +41,7 @@ def test_bayesian_optimization_beats_random_search_in_a_narrow_valley() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("animal", ZOO, ids=lambda a: a.name)
 def test_bayesian_optimization_beats_random_search_everywhere(animal: Animal) -> None:
     ours = losses("bayesianoptimization", animal, budget=20, seeds=range(5), n_initial_points=6)
