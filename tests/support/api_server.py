@@ -405,6 +405,7 @@ def install_kind(server: ApiServer, api_version: str, kind: str, *, has_status: 
         },
     )
     await_that(lambda: _exists(server, f"/apis/{api_version}/{plural}"), f"{kind} to be served")
+    await_that(lambda: _is_listed(server, api_version, kind), f"{kind} to be listed among the kinds")
 
 
 def remove_kind(server: ApiServer, api_version: str, kind: str) -> None:
@@ -497,6 +498,11 @@ def await_that(check: Callable[[], bool], what: str, log: Path | None = None, wi
             end = log.read_text(errors="replace")[-2000:] if log is not None else ""
             pytest.fail(f"waited {within:g} s for {what}\n{end}")
         time.sleep(0.05)
+
+
+def _is_listed(server: ApiServer, api_version: str, kind: str) -> bool:
+    """Tell whether clients that ask which kinds there are hear of this one: a moment later than it is served."""
+    return any(found["kind"] == kind for found in server.admin.request("GET", f"/apis/{api_version}")["resources"])
 
 
 def _exists(server: ApiServer, path: str) -> bool:
