@@ -95,7 +95,11 @@ def test_a_trial_that_does_worse_than_the_others_is_stopped_early(room: Room) ->
 
     ended = room.ended("hopeless")
 
-    stopped = [trial for trial in room.trials("hopeless") if is_true(trial, "EarlyStopped")]
+    def stopped_and_observed() -> list[dict[str, Any]]:
+        trials = [trial for trial in room.trials("hopeless") if is_true(trial, "EarlyStopped")]
+        return trials if all("observation" in trial["status"] for trial in trials) else []
+
+    stopped = wait_for(stopped_and_observed, "the observations of what was stopped", 30, room.picture)
     assert (ended["status"]["trialsSucceeded"], ended["status"]["trialsEarlyStopped"]) == (1, 2)
     assert len(stopped) == 2
     assert all(float(metric(trial)["latest"]) > 1e9 for trial in stopped)

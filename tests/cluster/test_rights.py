@@ -16,6 +16,7 @@ METRICS = f"/api/v1/namespaces/{CORE}/services/katib-controller:8080/proxy/metri
 ROLES = ("katib-controller", "katib-controller-certificate", "katib-controller-known-jobs")
 SELDOM = {
     ("experiments", "get"): "after a conflict",
+    ("suggestions", "update"): "when more is asked for than at the beginning",
     ("deployments", "get"): "when one is there already",
     ("services", "get"): "when one is there already",
     ("events", "patch"): "when something happens again",

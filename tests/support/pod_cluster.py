@@ -99,8 +99,16 @@ class PodCluster:
         _, _, group = kind.partition(".")
         version = API_VERSIONS[plural_of(kind)] if not group else ""
         if group:
-            version = self._get(f"/apis/{group}")["preferredVersion"]["groupVersion"]
+            version = self._version_of(plural_of(kind), group)
         return f"/apis/{version}" if "/" in version else f"/api/{version}"
+
+    def _version_of(self, plural: str, group: str) -> str:
+        """Return the version of a group that has a kind: other versions of the group may have other kinds only."""
+        for version in self._get(f"/apis/{group}")["versions"]:
+            served = self._get(f"/apis/{version['groupVersion']}")["resources"]
+            if any(resource["name"] == plural for resource in served):
+                return str(version["groupVersion"])
+        raise AssertionError(f"the API server has no {plural} in {group}")
 
     def _get(self, path: str, selector: str = "") -> Json:
         try:
