@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
 from pathlib import Path
-from types import FrameType
 
 import click
 
 from katib.cli import options
+from katib.cli.signals import stop_on_signal
 
 
 @click.command(
@@ -76,17 +74,7 @@ def command(
             webhook_names=webhook_names,
         ),
     )
-    stopping = False
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        nonlocal stopping
-        if stopping:
-            os._exit(1)  # asked twice: whoever asks does not want to wait
-        stopping = True
-        controller.stop()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
+    stop_on_signal(lambda _number: controller.stop())
     try:
         return controller.run()
     finally:

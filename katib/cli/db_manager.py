@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
-import signal
-from types import FrameType
 
 import click
 
 from katib.cli import options
+from katib.cli.signals import stop_on_signal
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
@@ -68,16 +66,6 @@ def command(url: str | None, listen_address: str, connect_seconds: float, verbos
     # It tells of each broken connection with a traceback; what matters about them is logged by the manager.
     logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
     manager = DbManager(read_options(url=url, listen_address=listen_address, connect_seconds=connect_seconds))
-    stopping = False
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        nonlocal stopping
-        if stopping:
-            os._exit(1)  # asked twice: whoever asks does not want to wait
-        stopping = True
-        manager.stop()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
+    stop_on_signal(lambda _number: manager.stop())
     manager.run()
     return 0

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from pathlib import Path
-from types import FrameType
 
 import click
 
 from katib.cli import options
 from katib.cli.app import INTERRUPTED
+from katib.cli.signals import stop_on_signal
 
 
 @click.command(
@@ -109,16 +108,16 @@ class _Stop:
     def __init__(self) -> None:
         self._event = threading.Event()
         self.exit_code = 0
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._handle)
+        stop_on_signal(self._stop, _exit_code)
 
     def wait(self) -> None:
         """Return when somebody asked to stop."""
         self._event.wait()
 
-    def _handle(self, number: int, _frame: FrameType | None) -> None:
-        code = INTERRUPTED if number == signal.SIGINT else 0
-        if self._event.is_set():
-            os._exit(code)
-        self.exit_code = code
+    def _stop(self, number: int) -> None:
+        self.exit_code = _exit_code(number)
         self._event.set()
+
+
+def _exit_code(number: int) -> int:
+    return INTERRUPTED if number == signal.SIGINT else 0
