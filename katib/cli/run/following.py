@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import queue
-import signal
 import sys
 import threading
 import time
 from datetime import UTC, datetime
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Protocol, Self
 
 import click
@@ -19,6 +17,7 @@ from katib.cli.printing import print_object
 from katib.cli.run.lines import Lines, Silence
 from katib.cli.run.progress import Moment, Progress
 from katib.cli.run.summary import ended_lines
+from katib.cli.signals import stop_on_signal
 from katib.errors import ExpiredError, UnavailableError
 from katib.tuning.reading import Json, condition_of, name_of, namespace_of
 from katib.tuning.service import Change, TuningService
@@ -38,12 +37,9 @@ class Interrupt:
 
     def __init__(self) -> None:
         self.requested = False
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._handle)
+        stop_on_signal(self._request, lambda _number: INTERRUPTED)
 
-    def _handle(self, _number: int, _frame: FrameType | None) -> None:
-        if self.requested:
-            os._exit(INTERRUPTED)
+    def _request(self, _number: int) -> None:
         self.requested = True
 
 
