@@ -22,6 +22,8 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -40,6 +42,8 @@ INSTALL = ROOT / "manifests" / "installs" / "standalone"
 NAMESPACE = "kubeflow"
 CLAIM = "katib-observations"
 READY_SECONDS = 180
+NODE_IP = os.environ.get("KUBE_NODE_IP", "10.213.0.1")  # the toolkit's own default
+DNS_SECONDS = 30
 OLDEST_KUBECTL = 21
 PARALLEL = ("-n", "2", "--dist", "worksteal")
 BASE_IMAGE = "docker.io/library/python:3.11-slim"
@@ -182,20 +186,52 @@ def _check_kubectl() -> None:
 
 
 def _is_running() -> bool:
-    pid = STATE / "run" / "kubelet.pid"
+    return _runs(STATE / "run" / "kubelet.pid")
+
+
+def _runs(pid_file: Path) -> bool:
+    """Tell whether the process of a pid file is still that of the toolkit: others get the numbers of ended ones."""
     try:
-        os.kill(int(pid.read_text()), 0)
+        command_line = Path(f"/proc/{int(pid_file.read_text())}/cmdline").read_bytes().decode(errors="replace")
     except (OSError, ValueError):
         return False
-    return True
+    return str(STATE) in command_line or str(TOOLKIT) in command_line
 
 
 def _start() -> None:
+    for pid_file in (STATE / "run").glob("*.pid"):  # a cluster that was not taken down, but lost its machine
+        if not _runs(pid_file):
+            pid_file.unlink()
     with timed("cluster"):
         _binaries()
         _toolkit("node")
+        _await_names()
     with timed("base image"):
         _toolkit("base-image", BASE_IMAGE)
+
+
+def _await_names() -> None:
+    """Wait until the cluster's DNS knows a Service, which the toolkit does not."""
+    question = b"\0\7\1\0\0\1\0\0\0\0\0\0" + b"".join(
+        bytes([len(label)]) + label for label in (*b"kubernetes.default.svc.cluster.local".split(b"."), b"")
+    )
+    trouble = "no answer"
+    for _ in range(DNS_SECONDS):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+            asking.settimeout(1)
+            try:
+                asking.connect((NODE_IP, 53))
+                asking.send(question + b"\0\1\0\1")  # type A, class IN
+                flags, answers = struct.unpack(">2xH2xH", asking.recv(512)[:8])
+            except OSError as error:
+                trouble = str(error) or "no answer"
+            else:
+                if answers:
+                    return
+                trouble = f"response code {flags & 15}"  # RFC 1035, section 4.1.1
+        time.sleep(1)
+    log = (STATE / "log" / "dns.log").read_text()
+    raise UnusableError(f"the cluster's DNS at {NODE_IP} does not know the Service of the API server: {trouble}\n{log}")
 
 
 def _binaries() -> Path:
