@@ -16,7 +16,7 @@ from katib.errors import FieldError, InvalidError, UnavailableError
 from katib.tuning.service import TuningService
 
 if TYPE_CHECKING:
-    from katib.cluster.tuning_service import OpenCluster
+    from katib.cluster.access.tuning_service import OpenCluster
 
 _PROBE_SECONDS = 1.0
 
@@ -55,7 +55,7 @@ def open_cluster(cluster: Cluster) -> AbstractContextManager[OpenCluster]:
         InvalidError: They are not installed.
     """
     try:
-        from katib.cluster.tuning_service import open_cluster as open_
+        from katib.cluster.access.tuning_service import open_cluster as open_
     except ModuleNotFoundError as error:
         if (error.name or "katib").partition(".")[0] in ("katib", "metrics_collector", "suggestion_services"):
             raise

@@ -55,7 +55,7 @@ def command(
     from katib.cluster.controller import ClusterController, ControllerOptions
     from katib.cluster.environment import core_namespace
     from katib.cluster.environment import db_manager_address as address_for_pods
-    from katib.cluster.log_records import log_json
+    from katib.cluster.monitoring.log_records import log_json
     from katib.configuration.models import KatibConfig
     from katib.configuration.reading import read_katib_config
     from katib.kube import open_connection

@@ -60,7 +60,7 @@ def command(url: str | None, listen_address: str, connect_seconds: float, verbos
     unavailable and succeed again as soon as it is back.
     """
     from katib.cluster.db_manager import DbManager, read_options
-    from katib.cluster.log_records import log_json
+    from katib.cluster.monitoring.log_records import log_json
 
     log_json((logging.INFO, logging.DEBUG)[min(verbose, 1)])
     # It tells of each broken connection with a traceback; what matters about them is logged by the manager.

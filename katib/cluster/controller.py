@@ -24,16 +24,16 @@ from katib.admission.server import AdmissionServer
 from katib.api.names import TRIAL_LABEL
 from katib.api.types import Experiment
 from katib.cluster.environment import DEFAULT_CORE_NAMESPACE
-from katib.cluster.experiment_admission import ExperimentAdmission
-from katib.cluster.fencing import FencedLog, FencedStore
-from katib.cluster.health import Pages, check_page, metrics_page
-from katib.cluster.leadership import Leadership, LeaseTimes
-from katib.cluster.leading import CLUSTER_SETTINGS, Leading, Surroundings
-from katib.cluster.metrics import ControllerMetrics
-from katib.cluster.pod_admission import PodAdmission
-from katib.cluster.pods import POD
-from katib.cluster.trial_surroundings import TrialSurroundings
+from katib.cluster.leader.fencing import FencedLog, FencedStore
+from katib.cluster.leader.leading import CLUSTER_SETTINGS, Leading, Surroundings
+from katib.cluster.leader.lease import Leadership, LeaseTimes
+from katib.cluster.monitoring.health import Pages, check_page, metrics_page
+from katib.cluster.monitoring.metrics import ControllerMetrics
+from katib.cluster.pods.reading import POD
 from katib.cluster.version import ClusterVersion
+from katib.cluster.webhooks.experiments import ExperimentAdmission
+from katib.cluster.webhooks.pods import PodAdmission
+from katib.cluster.webhooks.surroundings import TrialSurroundings
 from katib.configuration.models import KatibConfig
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.settings import ControllerSettings

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from katib.cluster.logs import ClusterOutput, ServerLogs
-from katib.cluster.port_forward import PortForward
+from katib.cluster.access.port_forward import PortForward
+from katib.cluster.pods.logs import ClusterOutput, ServerLogs
 from katib.controllers.kinds import EXPERIMENT
 from katib.errors import UnavailableError
 from katib.kube.configuration import access

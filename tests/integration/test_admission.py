@@ -26,7 +26,7 @@ from katib.admission.certificate_secret import SECRET, CertificateSecret, Terms
 from katib.admission.certificate_watch import PERIOD_SECONDS
 from katib.admission.certificates import Certificate, CertificateSource, authorities_in, issue
 from katib.admission.server import AdmissionServer
-from katib.cluster.experiment_admission import ExperimentAdmission
+from katib.cluster.webhooks.experiments import ExperimentAdmission
 from katib.controllers.kinds import EXPERIMENT
 from katib.errors import InvalidError, KatibError, NotFoundError
 from katib.runtime.clock import SystemClock

@@ -17,8 +17,8 @@ import pytest
 
 from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.cli import main
-from katib.cluster.connect import connect
-from katib.cluster.tuning_service import OpenCluster, open_cluster
+from katib.cluster.access.connect import connect
+from katib.cluster.access.tuning_service import OpenCluster, open_cluster
 from katib.controllers.kinds import EXPERIMENT
 from katib.errors import (
     ExpiredError,
@@ -123,7 +123,7 @@ def test_what_the_definitions_refuse_is_told_by_field(world: ClusterWorld, clust
 
 
 def test_a_cluster_without_katib_says_how_to_install_it(api_server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("katib.cluster.connect.API_VERSION", "kubeflow.org/v0")
+    monkeypatch.setattr("katib.cluster.access.connect.API_VERSION", "kubeflow.org/v0")
 
     with pytest.raises(KindNotInstalledError, match="kubectl apply -k manifests/installs/standalone"):
         connect(api_server.kubeconfig)

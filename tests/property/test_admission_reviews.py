@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from katib.admission.reviews import Review, Verdict, encode_answer, refused
 from katib.api.decoding import decode
 from katib.api.defaults import with_defaults
-from katib.cluster.experiment_admission import DEFAULTER_PATH, INJECTION_LABEL, VALIDATOR_PATH, ExperimentAdmission
+from katib.cluster.webhooks.experiments import DEFAULTER_PATH, INJECTION_LABEL, VALIDATOR_PATH, ExperimentAdmission
 from katib.controllers.kinds import EXPERIMENT
 from katib.errors import KatibError
 from katib.stores.memory import MemoryStore

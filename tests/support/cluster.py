@@ -20,9 +20,9 @@ import yaml
 
 from katib.api.metrics import MetricLog
 from katib.api.names import EXPERIMENT_LABEL, TRIAL_LABEL
-from katib.cluster.event_reader import ClusterEventReader, ListEvents, server_events
-from katib.cluster.pods import POD
-from katib.cluster.tuning_service import make_tuning_service
+from katib.cluster.access.events import ClusterEventReader, ListEvents, server_events
+from katib.cluster.access.tuning_service import make_tuning_service
+from katib.cluster.pods.reading import POD
 from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.errors import ConflictError, FieldError, InvalidError, KindNotInstalledError, NotFoundError
 from katib.kube import Connection
@@ -57,7 +57,7 @@ def said(type_: str, reason: str = "", message: str = "") -> Json:
 
 
 class KeptLogs:
-    """The logs of containers as the test wrote them. Fits `katib.cluster.logs.PodLogs`."""
+    """The logs of containers as the test wrote them. Fits `katib.cluster.pods.logs.PodLogs`."""
 
     def __init__(self) -> None:
         self.written: dict[tuple[Key, str], bytes] = {}

@@ -100,11 +100,11 @@ class _Played:
 
 
 def make_cluster_module(service: FakeTuningService, pause_seconds: float = 0) -> ModuleType:
-    """Return a module with the function that the command line asks of `katib.cluster.tuning_service`.
+    """Return a module with the function that the command line asks of `katib.cluster.access.tuning_service`.
 
     The namespace of its context is `team`; `asked` holds how the cluster was named each time.
     """
-    module = ModuleType("katib.cluster.tuning_service")
+    module = ModuleType("katib.cluster.access.tuning_service")
     asked: list[tuple[Path | None, str | None, str]] = []
 
     @contextmanager
@@ -135,5 +135,5 @@ if __name__ == "__main__":
 
     made, pause = FakeTuningService(), float(os.environ.get("FAKE_PAUSE", "0"))
     sys.modules["katib.engine"] = make_module(made, pause)
-    sys.modules["katib.cluster.tuning_service"] = make_cluster_module(made, pause)
+    sys.modules["katib.cluster.access.tuning_service"] = make_cluster_module(made, pause)
     sys.exit(main())

@@ -39,7 +39,7 @@ def engine(service: FakeTuningService, monkeypatch: pytest.MonkeyPatch) -> Modul
 @pytest.fixture
 def cluster(service: FakeTuningService, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = make_cluster_module(service)
-    monkeypatch.setitem(sys.modules, "katib.cluster.tuning_service", module)
+    monkeypatch.setitem(sys.modules, "katib.cluster.access.tuning_service", module)
     return module
 
 

@@ -176,11 +176,11 @@ def test_a_server_can_answer_for_a_cluster(tmp_path: Path) -> None:
 def test_a_missing_package_is_named_with_the_extra_that_brings_it(
     katib: Katib, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "katib.cluster.tuning_service", raising=False)
+    monkeypatch.delitem(sys.modules, "katib.cluster.access.tuning_service", raising=False)
     import_: Callable[..., object] = builtins.__import__
 
     def without_kubernetes(name: str, *arguments: object, **options: object) -> object:
-        if name == "katib.cluster.tuning_service":
+        if name == "katib.cluster.access.tuning_service":
             raise ModuleNotFoundError("No module named 'kubernetes'", name="kubernetes")
         return import_(name, *arguments, **options)
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from katib.cluster.jobs import decode_experiment, judged_part
-from katib.cluster.leading import CLUSTER_SETTINGS
+from katib.cluster.leader.caches import decode_experiment, judged_part
+from katib.cluster.leader.leading import CLUSTER_SETTINGS
 from katib.controllers.assembly import Caches
 from katib.controllers.experiment.ledger import creation_second
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL

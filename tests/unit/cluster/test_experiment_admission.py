@@ -11,7 +11,7 @@ import yaml
 from katib.admission.reviews import Review, Verdict
 from katib.api.defaults import with_defaults
 from katib.api.types import Experiment
-from katib.cluster.experiment_admission import INJECTION_LABEL, ExperimentAdmission
+from katib.cluster.webhooks.experiments import INJECTION_LABEL, ExperimentAdmission
 from katib.controllers.kinds import EXPERIMENT
 from katib.errors import InvalidError, UnavailableError
 from katib.runtime.objects import Key, Kind, Object

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.cluster.fencing import FencedLog, FencedStore
-from katib.cluster.leadership import LEASE, Leadership, LeaseTimes
+from katib.cluster.leader.fencing import FencedLog, FencedStore
+from katib.cluster.leader.lease import LEASE, Leadership, LeaseTimes
 from katib.errors import UnavailableError
 from katib.observations.memory import MemoryObservationLog
 from katib.runtime.clock import SystemClock

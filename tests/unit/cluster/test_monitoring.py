@@ -10,9 +10,9 @@ import urllib.request
 import pytest
 from prometheus_client.exposition import generate_latest
 
-from katib.cluster.health import Pages, check_page, metrics_page
-from katib.cluster.log_records import JsonFormatter
-from katib.cluster.metrics import ControllerMetrics
+from katib.cluster.monitoring.health import Pages, check_page, metrics_page
+from katib.cluster.monitoring.log_records import JsonFormatter
+from katib.cluster.monitoring.metrics import ControllerMetrics
 from tests.support.controllers import JobEnd, World
 from tests.support.experiments import an_experiment
 from tests.support.stores import eventually

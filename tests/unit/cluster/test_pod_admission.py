@@ -9,8 +9,8 @@ import pytest
 
 from katib.admission.reviews import ALLOWED, Review
 from katib.api.types import Trial
-from katib.cluster.owners import REMEMBERED_SECONDS
-from katib.cluster.pod_admission import PATH, PodAdmission
+from katib.cluster.pods.owners import REMEMBERED_SECONDS
+from katib.cluster.webhooks.pods import PATH, PodAdmission
 from katib.controllers.kinds import TRIAL
 from katib.errors import ForbiddenError, InvalidError, NotFoundError, UnavailableError
 from katib.injection import InjectionSettings, inject

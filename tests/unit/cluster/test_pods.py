@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from katib.cluster.pods import POD, PodFacts, TrialPods, facts_of
+from katib.cluster.pods.reading import POD, PodFacts, TrialPods, facts_of
 from katib.controllers.ports import NO_NEWS, PodNews
 from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key

@@ -10,9 +10,9 @@ import pytest
 
 from katib.api.names import TRIAL_FINALIZER
 from katib.api.types import Trial
-from katib.cluster.owners import TrialFinder
-from katib.cluster.pods import TrialPods
-from katib.cluster.repair import MAX_RERUNS, PodRepair
+from katib.cluster.pods.owners import TrialFinder
+from katib.cluster.pods.reading import TrialPods
+from katib.cluster.pods.repair import MAX_RERUNS, PodRepair
 from katib.controllers.kinds import TRIAL
 from katib.runtime.clock import SystemClock
 from katib.runtime.informer import Informer

@@ -10,10 +10,10 @@ import pytest
 import yaml
 
 from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.cluster.access.facts import CONTROLLER
+from katib.cluster.access.metrics import DB_MANAGER, MetricsAccess, direct_address
 from katib.cluster.environment import DEFAULT_CORE_NAMESPACE
-from katib.cluster.facts import CONTROLLER
-from katib.cluster.metrics_access import DB_MANAGER, MetricsAccess, direct_address
-from katib.cluster.pods import POD
+from katib.cluster.pods.reading import POD
 from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT
 from katib.errors import (
     FieldError,

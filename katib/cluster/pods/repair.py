@@ -15,8 +15,8 @@ from contextlib import suppress
 
 from katib.api.names import TRIAL_LABEL
 from katib.api.types import CollectorKind, Trial
-from katib.cluster.owners import OwningTrial
-from katib.cluster.pods import POD, TrialPods
+from katib.cluster.pods.owners import OwningTrial
+from katib.cluster.pods.reading import POD, TrialPods
 from katib.controllers.kinds import key_of
 from katib.controllers.ports import EventRecorder
 from katib.controllers.trial.jobs import job_kind

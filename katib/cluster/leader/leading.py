@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Self
 
 from katib.api.types import Experiment, Trial
-from katib.cluster.jobs import decode_experiment, judged_part
-from katib.cluster.metrics import ControllerMetrics
-from katib.cluster.pods import TrialPods
-from katib.cluster.repair import FindTrial, PodRepair
+from katib.cluster.leader.caches import decode_experiment, judged_part
+from katib.cluster.monitoring.metrics import ControllerMetrics
+from katib.cluster.pods.reading import TrialPods
+from katib.cluster.pods.repair import FindTrial, PodRepair
 from katib.configuration.source import ConfigSource
 from katib.controllers.assembly import Assembly, Caches, assemble
 from katib.controllers.experiment.ledger import creation_second

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from katib.admission.reviews import ALLOWED, Handler, Review, Verdict
 from katib.api.types import Trial
-from katib.cluster.owners import OwningTrial, TrialFinder
+from katib.cluster.pods.owners import OwningTrial, TrialFinder
 from katib.controllers.kinds import TRIAL
 from katib.controllers.ports import EventRecorder
 from katib.errors import ForbiddenError, InvalidError, NotFoundError, TerminalError, UnavailableError

@@ -11,7 +11,7 @@ from typing import Protocol
 from urllib.parse import quote
 
 from katib.api.names import TRIAL_LABEL
-from katib.cluster.pods import COLLECTORS, POD
+from katib.cluster.pods.reading import COLLECTORS, POD
 from katib.errors import InvalidError, KatibError, NotFoundError
 from katib.kube import Connection
 from katib.runtime.objects import Key, Object, ObjectStore

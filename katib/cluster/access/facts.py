@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 from katib.api.names import TRIAL_LABEL
-from katib.cluster.logs import ClusterOutput, most_telling_first
-from katib.cluster.pods import COLLECTORS, POD, container_statuses, facts_of
+from katib.cluster.pods.logs import ClusterOutput, most_telling_first
+from katib.cluster.pods.reading import COLLECTORS, POD, container_statuses, facts_of
 from katib.diagnosis import JobFacts, Place, ServiceFacts
 from katib.errors import ForbiddenError, KatibError, KindNotInstalledError, NotFoundError, UnavailableError
 from katib.homes.diagnosing import attempt_of

@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from katib.api.names import EXPERIMENT_LABEL, TRIAL_LABEL
-from katib.cluster.connect import Cluster, connect
-from katib.cluster.event_reader import ClusterEventReader, server_events
-from katib.cluster.facts import ClusterJobs, ClusterServices, Controllers, cluster_place
-from katib.cluster.logs import ClusterOutput, PodLogs, ServerLogs
-from katib.cluster.metrics_access import MetricsAccess, direct_address
-from katib.cluster.pods import POD
-from katib.cluster.port_forward import PortForward
+from katib.cluster.access.catalog import UsersCatalog
+from katib.cluster.access.connect import Cluster, connect
+from katib.cluster.access.events import ClusterEventReader, server_events
+from katib.cluster.access.facts import ClusterJobs, ClusterServices, Controllers, cluster_place
+from katib.cluster.access.metrics import MetricsAccess, direct_address
+from katib.cluster.access.port_forward import PortForward
+from katib.cluster.pods.logs import ClusterOutput, PodLogs, ServerLogs
+from katib.cluster.pods.reading import POD
 from katib.cluster.template_warnings import template_warnings
-from katib.cluster.users_catalog import UsersCatalog
 from katib.errors import AlreadyExistsError, FieldError, ForbiddenError, KindNotInstalledError, UnavailableError
 from katib.homes.diagnosing import Diagnostician
 from katib.homes.ports import EventReader, ObservationReader
@@ -63,12 +63,12 @@ def open_cluster(
     """Open the tuning service of a cluster.
 
     Args:
-        kubeconfig: As `katib.cluster.connect.connect` takes it.
+        kubeconfig: As `katib.cluster.access.connect.connect` takes it.
         context: As above.
         db_manager: Address of the DB manager; empty: found by itself.
 
     Raises:
-        KatibError: As `katib.cluster.connect.connect` does.
+        KatibError: As `katib.cluster.access.connect.connect` does.
     """
     clock = SystemClock()
     cluster = connect(kubeconfig, context)

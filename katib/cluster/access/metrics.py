@@ -10,7 +10,7 @@ from typing import Protocol, Self
 
 from katib.api.metrics import MetricLog
 from katib.cluster.environment import db_manager_address
-from katib.cluster.pods import POD
+from katib.cluster.pods.reading import POD
 from katib.errors import KatibError, NotFoundError, UnavailableError
 from katib.rpc.db_manager_client import DbManagerClient
 from katib.runtime.clock import Clock

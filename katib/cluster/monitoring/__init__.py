@@ -1,0 +1,1 @@
+"""What those see who operate the processes: probes, metrics for Prometheus, structured logs."""

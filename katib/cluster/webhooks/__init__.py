@@ -1,0 +1,1 @@
+"""What the API server asks before it stores an Experiment or a pod. Every replica answers."""
