@@ -116,7 +116,7 @@ def test_readings_wait_for_a_database_that_is_away(room: Room) -> None:
     scale = ("scale", "deployment", "katib-db-manager", "-n", CORE)
     room.cluster.run(*scale, "--replicas=0")
     try:
-        time.sleep(15)  # the programs end meanwhile
+        time.sleep(60)  # the programs end meanwhile, and their pods wait
     finally:
         room.cluster.run(*scale, "--replicas=1")
 

@@ -91,8 +91,8 @@ class ClusterServices:
         """Return a client when the services are ready, None while they start; the same client as long as they live.
 
         Raises:
-            TerminalError: They are not offered, or cannot be started, with the cause.
-            UnavailableError: The cluster cannot be reached.
+            TerminalError: They cannot be started, with the cause.
+            UnavailableError: The cluster cannot be reached, or the KatibConfig offers no such algorithm any more.
         """
         suggestion = self._suggestion_of(Key(experiment.namespace, experiment.name))
         if suggestion is None or not _owns(experiment, suggestion):

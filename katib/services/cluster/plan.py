@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from katib.api.types import AlgorithmSpec, ResumePolicy, Suggestion
 from katib.configuration.models import EarlyStoppingConfig, KatibConfig, SuggestionConfig
-from katib.errors import TerminalError
+from katib.errors import UnavailableError
 from katib.services.cluster.kinds import EARLY_STOPPING_PORT, SUGGESTION_PORT, object_name
 from katib.services.plan import SUGGESTION_HEALTH, ServiceId
 
@@ -61,7 +61,7 @@ def plan_for(suggestion: Suggestion, config: KatibConfig) -> ClusterPlan:
     """Return how a suggestion is served.
 
     Raises:
-        TerminalError: An algorithm is not in the KatibConfig.
+        UnavailableError: An algorithm is not in the KatibConfig, or no longer; somebody may put it back.
     """
     algorithm = _name(suggestion.spec.algorithm)
     service = ServiceId(algorithm)
@@ -100,7 +100,7 @@ def _name(algorithm: AlgorithmSpec | None) -> str:
     return "" if algorithm is None else algorithm.algorithm_name
 
 
-def _not_offered(service: ServiceId, section: str) -> TerminalError:
-    return TerminalError(
+def _not_offered(service: ServiceId, section: str) -> UnavailableError:
+    return UnavailableError(
         f"{service} is not offered here: the KatibConfig has no entry for it; add one under runtime.{section}"
     )

@@ -6,11 +6,22 @@ from typing import Any
 
 import pytest
 
+from katib.configuration.reading import read_katib_config
 from katib.errors import FieldError, ForbiddenError, InvalidError, TerminalError, UnavailableError
 from katib.runtime.objects import Key
 from katib.services.cluster.kinds import DEPLOYMENT, SERVICE, SERVICE_ACCOUNT
 from katib.services.plan import ServiceId
-from tests.support.cluster_services import EXPERIMENT, NAMESPACE, QUICK, SUGGESTION, Health, World, listening, owner_of
+from tests.support.cluster_services import (
+    CONFIG,
+    EXPERIMENT,
+    NAMESPACE,
+    QUICK,
+    SUGGESTION,
+    Health,
+    World,
+    listening,
+    owner_of,
+)
 from tests.support.faulty_store import Call, FaultyStore
 from tests.support.services import ScriptedEarlyStopping, ScriptedSuggestion, eventually
 
@@ -150,14 +161,21 @@ def test_a_service_run_elsewhere_needs_no_objects() -> None:
         world.services.release(experiment)
 
 
-def test_an_algorithm_without_an_entry_is_refused() -> None:
-    with World() as world, pytest.raises(TerminalError) as caught:
-        world.services.service_for(world.submit(algorithm="grid"))
+def test_an_algorithm_whose_entry_was_taken_away_is_waited_for() -> None:
+    with World() as world:
+        experiment = world.submit(algorithm="grid")
+        with pytest.raises(UnavailableError) as caught:
+            world.services.service_for(experiment)
+        assert str(caught.value) == (
+            'suggestion service "grid" is not offered here: the KatibConfig has no entry for it; '
+            "add one under runtime.suggestions"
+        )
 
-    assert str(caught.value) == (
-        'suggestion service "grid" is not offered here: the KatibConfig has no entry for it; '
-        "add one under runtime.suggestions"
-    )
+        world.config = read_katib_config(
+            CONFIG.replace("algorithmName: far", "algorithmName: grid"), "katib-config.yaml"
+        )
+
+        assert world.ready(experiment)
 
 
 PODS: list[Any] = [
