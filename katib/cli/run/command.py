@@ -61,11 +61,17 @@ def command(
 def _run_here(
     file: str, data_dir: Path | None, namespace: str | None, config: Path | None, *, form: str | None, quiet: bool
 ) -> int:
-    from katib.engine import open_engine
+    from katib.engine import open_engine, validate_document
 
     interrupt = Interrupt()
     text, source = options.read_file(file)
-    with open_engine(data_dir=data_dir or options.default_data_dir(), config=config) as engine:
+    directory = data_dir or options.default_data_dir()
+    if not directory.exists():  # what cannot be run leaves no data directory behind
+        try:
+            validate_document(text, source=source, namespace=namespace, config=config)
+        except InvalidError as error:
+            return _wrong(error, source)
+    with open_engine(data_dir=directory, config=config) as engine:
         submission = _submit(engine.service, text, source, namespace)
         if submission is None:
             return failures.BAD_INPUT
@@ -112,9 +118,15 @@ def _submit(service: TuningService, text: str, source: str, namespace: str | Non
     try:
         return service.submit(text, source=source, namespace=namespace)
     except InvalidError as error:
-        for line in failures.error_lines(error, source):
-            click.echo(f"error: {line}", err=True)
+        _wrong(error, source)
         return None
+
+
+def _wrong(error: InvalidError, source: str) -> int:
+    """Print what is wrong with a file; return the exit code for it."""
+    for line in failures.error_lines(error, source):
+        click.echo(f"error: {line}", err=True)
+    return failures.BAD_INPUT
 
 
 def _company(service: TuningService, experiment: Json) -> list[str]:

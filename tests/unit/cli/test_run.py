@@ -74,6 +74,15 @@ def test_a_broken_file_starts_nothing(katib: Katib, tmp_path: Path, engine: Modu
     assert not any(e.started for e in engine.engines)
 
 
+def test_a_broken_file_leaves_no_data_directory_behind(katib: Katib, tmp_path: Path) -> None:
+    (tmp_path / "broken.yaml").write_text("a: b: c")
+    result = katib("run", "broken.yaml", "--data-dir", "new")
+
+    assert result.code == 2
+    assert result.err.startswith("error: broken.yaml")
+    assert not (tmp_path / "new").exists()
+
+
 @pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)], ids=["json", "yaml"])
 def test_with_an_output_form_stdout_holds_the_experiment_only(
     katib: Katib, file: Path, form: str, read: Callable[[str], Any]
