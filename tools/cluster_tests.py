@@ -10,7 +10,8 @@ Without binaries the tests of an API server use the cluster as well; with `KUBEB
 are left out. A cluster that runs already is left running, and what is installed there stays. What is started here is
 taken down. Arguments go to pytest for the tests with pods. `KEEP_CLUSTER=1` leaves everything as it is after the tests,
 `IMAGES="controller suggestion"` builds just these (or none, when empty) for somebody who changed little, and
-`ONLY_PODS=1` leaves out the tests of an API server.
+`ONLY_PODS=1` leaves out the tests of an API server. `INSTALL=leader-election` tests with pods against that one of
+`manifests/installs`; the image of its database has to be on the node.
 
 `--why-not` only says why there is nothing to test with, and nothing when there is something.
 """
@@ -32,15 +33,16 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 from tools.images import NAMES, ROOT, BuildError, build_all
 from tools.repair_api_server import SERVER, repaired_copy
 
 TOOLKIT = Path(os.environ.get("KUBE_TOOLKIT", ROOT.parent / "shared" / "kube" / "kube"))
 STATE = Path(os.environ.get("KUBE_DIR", "/tmp/kube"))  # noqa: S108  # the toolkit's own default
 BINARIES = Path(os.environ.get("KUBE_BIN", f"{STATE}-repaired"))
-INSTALL = ROOT / "manifests" / "installs" / "standalone"
+INSTALL = ROOT / "manifests" / "installs" / os.environ.get("INSTALL", "standalone")
 NAMESPACE = "kubeflow"
-CLAIM = "katib-observations"
 READY_SECONDS = 180
 NODE_IP = os.environ.get("KUBE_NODE_IP", "10.213.0.1")  # the toolkit's own default
 DNS_SECONDS = 30
@@ -313,7 +315,7 @@ def installation(cluster: Cluster) -> Iterator[None]:
     """Install what users install, wait until it works, and remove it unless it was there before."""
     was_there = cluster.kubectl("-n", NAMESPACE, "get", "deployment", "katib-controller", check=False).returncode == 0
     with timed("installation"):
-        _give_volume(cluster)
+        _give_volumes(cluster)
         cluster.kubectl("apply", "-k", str(INSTALL))
         if was_there:  # the tag is the same, the image is not
             cluster.kubectl("-n", NAMESPACE, "rollout", "restart", "deployment", "-l", "katib.kubeflow.org/component")
@@ -325,31 +327,37 @@ def installation(cluster: Cluster) -> Iterator[None]:
             cluster.kubectl("delete", "-k", str(INSTALL), "--ignore-not-found", "--timeout=60s", check=False)
 
 
-def _give_volume(cluster: Cluster) -> None:
-    """Make the volume that a cluster with a storage class would make for the claim of the observation log."""
+def _give_volumes(cluster: Cluster) -> None:
+    """Make the volumes that a cluster with a storage class would make for the claims of the installation."""
     classes = json.loads(cluster.kubectl("get", "storageclasses", "-o", "json").stdout)["items"]
     if classes or not cluster.is_toolkits:
         return
-    directory = cluster.kubeconfig.parent / CLAIM
+    for document in yaml.safe_load_all(cluster.kubectl("kustomize", str(INSTALL)).stdout):
+        if document["kind"] == "PersistentVolumeClaim":
+            _give_volume(cluster, document["metadata"]["name"], document["spec"]["resources"]["requests"]["storage"])
+
+
+def _give_volume(cluster: Cluster, claim: str, storage: str) -> None:
+    directory = cluster.kubeconfig.parent / claim
     directory.mkdir(exist_ok=True)
-    directory.chmod(0o777)  # the DB manager is no root, and volumes of this type know no group
+    directory.chmod(0o777)  # whoever writes there is no root, and volumes of this type know no group
     volume = {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {"name": CLAIM},
+        "metadata": {"name": claim},
         "spec": {
-            "capacity": {"storage": "5Gi"},
+            "capacity": {"storage": storage},
             "accessModes": ["ReadWriteOnce"],
             "persistentVolumeReclaimPolicy": "Retain",
-            "claimRef": {"namespace": NAMESPACE, "name": CLAIM},
+            "claimRef": {"namespace": NAMESPACE, "name": claim},
             "hostPath": {"path": str(directory)},
         },
     }
-    path = cluster.kubeconfig.parent / f"{CLAIM}.json"
+    path = cluster.kubeconfig.parent / f"{claim}.json"
     path.write_text(json.dumps(volume))
-    phase = cluster.kubectl("get", "pv", CLAIM, "-o", "jsonpath={.status.phase}", check=False).stdout
+    phase = cluster.kubectl("get", "pv", claim, "-o", "jsonpath={.status.phase}", check=False).stdout
     if phase in {"Released", "Failed"}:  # its claim is gone, and it waits for somebody to say that it may be used again
-        cluster.kubectl("delete", "pv", CLAIM)
+        cluster.kubectl("delete", "pv", claim)
     cluster.kubectl("apply", "-f", str(path))
 
 
