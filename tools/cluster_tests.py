@@ -144,7 +144,7 @@ def found_cluster() -> Iterator[Cluster]:
         yield cluster
         return
     _check_toolkit()
-    was_running = _is_running()
+    was_running = is_running()
     if not was_running:
         _start()
     try:
@@ -187,7 +187,8 @@ def _check_kubectl() -> None:
         raise UnusableError(f"kubectl 1.{minor} does not know components of kustomize; install version 1.21 or newer")
 
 
-def _is_running() -> bool:
+def is_running() -> bool:
+    """Tell whether the toolkit's cluster runs."""
     return _runs(STATE / "run" / "kubelet.pid")
 
 
