@@ -10,12 +10,13 @@ from __future__ import annotations
 from katib.api.validation.admission import admit, admit_update
 from katib.api.validation.experiment import TemplateCheck, validate_experiment
 from katib.api.validation.search_space import find_warnings
-from katib.api.validation.update import describe_changes, is_restartable, validate_update
+from katib.api.validation.update import awaits_restart, describe_changes, is_restartable, validate_update
 
 __all__ = [
     "TemplateCheck",
     "admit",
     "admit_update",
+    "awaits_restart",
     "describe_changes",
     "find_warnings",
     "is_restartable",

@@ -61,6 +61,12 @@ def is_restartable(experiment: Experiment) -> bool:
     )
 
 
+def awaits_restart(experiment: Experiment) -> bool:
+    """Tell whether an experiment that has ended has got a larger budget since and is about to go on."""
+    budget = experiment.spec.max_trial_count
+    return is_restartable(experiment) and (budget is None or budget > experiment.status.trials)
+
+
 def describe_changes(old: Experiment, new: Experiment) -> list[Change]:
     """Return every field of the spec that differs, in order of the old spec, then what is new."""
     return list(_changes("spec", old.spec.encode(), new.spec.encode()))

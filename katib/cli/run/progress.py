@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from katib.api.types import Experiment
+from katib.api.validation import awaits_restart
 from katib.tuning.reading import (
     Json,
     completed_count,
@@ -124,8 +126,11 @@ class Progress:
 
     @property
     def completed(self) -> bool:
-        """Whether the experiment has ended; trials that it no longer needs may still be stopping."""
-        return is_completed(self.experiment)
+        """Whether the experiment has ended; trials that it no longer needs may still be stopping.
+
+        One that ended before and has got a larger budget since has not: its controller is about to take it up again.
+        """
+        return is_completed(self.experiment) and not awaits_restart(Experiment.decode(self.experiment))
 
     @property
     def best(self) -> Json:

@@ -28,7 +28,7 @@ from katib.api.types import (
     Trial,
     TrialAssignment,
 )
-from katib.api.validation.update import MAX_TRIALS_REACHED, is_restartable
+from katib.api.validation.update import MAX_TRIALS_REACHED, awaits_restart
 from katib.controllers.experiment.ledger import Tally
 from katib.controllers.objectives import objective_value, reaches_goal
 from katib.controllers.settings import FINISH, FINISH_ANNOTATION
@@ -93,7 +93,7 @@ def plan_experiment(seen: Observed) -> ExperimentPlan:
     """Return the next step for an experiment that is not being deleted."""
     status = _with_summary(_with_start(seen.experiment.status, seen.now), seen)
     if is_completed(status.conditions):
-        if not _may_restart(seen.experiment, status):
+        if not awaits_restart(seen.experiment.model_copy(update={"status": status})):
             return _wind_down(seen, status)
         status = _restarted(status, seen.now)
     ending = _ending(seen)
@@ -239,11 +239,6 @@ def _wind_down(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
 
 
 # --- restart ----------------------------------------------------------------------------------------------------------
-
-
-def _may_restart(experiment: Experiment, status: ExperimentStatus) -> bool:
-    budget = experiment.spec.max_trial_count
-    return is_restartable(experiment) and (budget is None or budget > status.trials)
 
 
 def _restarted(status: ExperimentStatus, now: datetime) -> ExperimentStatus:

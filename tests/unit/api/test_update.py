@@ -9,7 +9,14 @@ import pytest
 from katib.api.defaults import with_defaults
 from katib.api.loading import decode_experiment
 from katib.api.types import Condition, Experiment
-from katib.api.validation import admit_update, describe_changes, is_restartable, validate_experiment, validate_update
+from katib.api.validation import (
+    admit_update,
+    awaits_restart,
+    describe_changes,
+    is_restartable,
+    validate_experiment,
+    validate_update,
+)
 from katib.errors import InvalidError
 from tests.support.experiments import a_double, a_job, a_template, an_experiment
 from tests.support.gate import Catalog
@@ -88,6 +95,25 @@ def test_a_used_up_budget_may_be_raised_when_the_policy_kept_the_state(policy: s
 
     assert is_restartable(old)
     assert rules_of(old, resumePolicy=policy, maxTrialCount=11) == []
+
+
+@pytest.mark.parametrize(
+    ("ended", "trials", "limit", "awaits"),
+    [
+        pytest.param(MAX_TRIALS, 10, 11, True, id="raised"),
+        pytest.param(MAX_TRIALS, 10, None, True, id="taken away"),
+        pytest.param(MAX_TRIALS, 10, 10, False, id="used up"),
+        pytest.param(GOAL, 5, 10, False, id="not needed"),
+        pytest.param(None, 5, 10, False, id="in use"),
+    ],
+)
+def test_an_ended_experiment_awaits_its_restart_when_its_budget_is_larger_than_what_it_used(
+    ended: tuple[str, str] | None, trials: int, limit: int | None, *, awaits: bool
+) -> None:
+    experiment = stored(trials=trials, ended=ended, resumePolicy="LongRunning")
+    spec = experiment.spec.model_copy(update={"max_trial_count": limit})
+
+    assert awaits_restart(experiment.model_copy(update={"spec": spec})) is awaits
 
 
 ENDS = {

@@ -92,6 +92,16 @@ def test_a_run_is_finished_only_when_nothing_runs_any_more(progress: Progress) -
     assert progress.finished
 
 
+def test_an_end_that_a_larger_budget_has_overtaken_does_not_finish_the_run(progress: Progress) -> None:
+    ended = make_experiment("demo", condition("Succeeded", "ExperimentMaxTrialsReached"), trials=2)
+    ended["spec"] |= {"maxTrialCount": 3, "resumePolicy": "FromVolume"}
+    see(progress, ended, "ADDED")
+    assert not progress.finished
+
+    see(progress, {**ended, "status": {**ended["status"], "trials": 3}})
+    assert progress.finished
+
+
 def test_trials_that_the_experiment_counts_but_nobody_saw_are_still_to_come(progress: Progress) -> None:
     see(progress, make_experiment("demo", condition("Succeeded"), trialsSucceeded=1))
     assert not progress.all_told
