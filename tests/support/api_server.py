@@ -31,6 +31,7 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from katib.api.types import API_VERSION
 from katib.runtime.objects import Kind
 from tests.support.stores import GADGET, NOTE, STAND_IN, WIDGET
 
@@ -41,6 +42,7 @@ CRDS = Path(__file__).resolve().parents[2] / "manifests" / "components" / "crds"
 READY_SECONDS = 60.0
 GARBAGE_SECONDS = 90.0
 """The garbage collector looks for new kinds every 30 s."""
+CONTROLLER_MANAGER = "kube-controller-manager"
 ADMIN, MANAGER = "admin", "controller-manager"
 _USERS = {ADMIN: ("admin", "system:masters"), MANAGER: ("system:kube-controller-manager", "system:authenticated")}
 
@@ -192,14 +194,8 @@ class LocalApiServer(ApiServer):
             f"--initial-cluster=default=http://127.0.0.1:{self._peer_port}",
         )
         self.start()
-        install_test_kinds(self)
-        install_our_kinds(self)
-        if self._has_manager:
-            self._start_manager()
-            await_that(
-                lambda: _exists(self, "/api/v1/namespaces/default/serviceaccounts/default"), "controller-manager"
-            )
-            await_garbage_collection(self)
+        self._is_behind = self._has_manager
+        self.settle()
 
     def stop(self) -> None:
         """End the API server; etcd and the controller-manager stay."""
@@ -227,11 +223,16 @@ class LocalApiServer(ApiServer):
             *plugins,
         )
         await_that(lambda: _is_ready(self), "kube-apiserver", self._log_of("kube-apiserver"))
-        self._is_behind = "kube-controller-manager" in self._processes
+        self._is_behind = CONTROLLER_MANAGER in self._processes
 
     def settle(self) -> None:
-        """Wait for the garbage collector, which takes its time to find the API server again."""
+        """Start the controller-manager anew: one that was left alone for a while may need minutes to collect again."""
         if self._is_behind:
+            self._end(CONTROLLER_MANAGER)
+            install_test_kinds(self)
+            install_our_kinds(self)
+            self._start_manager()
+            await_that(lambda: _exists(self, "/api/v1/namespaces/default/serviceaccounts/default"), CONTROLLER_MANAGER)
             await_garbage_collection(self)
             self._is_behind = False
 
@@ -244,7 +245,7 @@ class LocalApiServer(ApiServer):
     def close(self) -> None:
         """Stop everything."""
         super().close()
-        for name in ("kube-controller-manager", "kube-apiserver", "etcd"):
+        for name in (CONTROLLER_MANAGER, "kube-apiserver", "etcd"):
             self._end(name)
 
     @property
@@ -253,12 +254,12 @@ class LocalApiServer(ApiServer):
 
     @property
     def _has_manager(self) -> bool:
-        return (self._assets / "kube-controller-manager").exists()
+        return (self._assets / CONTROLLER_MANAGER).exists()
 
     def _start_manager(self) -> None:
         old = ["--port=0"] if self._version < (1, 24) else []
         self._run(
-            "kube-controller-manager",
+            CONTROLLER_MANAGER,
             f"--kubeconfig={self._folder}/{MANAGER}.kubeconfig",
             f"--service-account-private-key-file={self._folder}/sa.key",
             f"--root-ca-file={self._folder}/apiserver.crt",
@@ -372,10 +373,11 @@ def install_test_kinds(server: ApiServer) -> None:
 
 def install_our_kinds(server: ApiServer) -> None:
     """Install the kinds of the product as the manifests have them, and what trials of tests run as."""
-    for path in sorted(CRDS.glob("*.yaml")):
-        definition = yaml.safe_load(path.read_text())
+    definitions = [yaml.safe_load(path.read_text()) for path in sorted(CRDS.glob("*.yaml"))]
+    for definition in definitions:
         if definition["kind"] == "CustomResourceDefinition":
             server.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+            _await_kind(server, API_VERSION, definition["spec"]["names"]["kind"], definition["spec"]["names"]["plural"])
     install_kind(server, STAND_IN.api_version, STAND_IN.kind)
 
 
@@ -404,6 +406,10 @@ def install_kind(server: ApiServer, api_version: str, kind: str, *, has_status: 
             },
         },
     )
+    _await_kind(server, api_version, kind, plural)
+
+
+def _await_kind(server: ApiServer, api_version: str, kind: str, plural: str) -> None:
     await_that(lambda: _exists(server, f"/apis/{api_version}/{plural}"), f"{kind} to be served")
     await_that(lambda: _is_listed(server, api_version, kind), f"{kind} to be listed among the kinds")
 
@@ -502,7 +508,13 @@ def await_that(check: Callable[[], bool], what: str, log: Path | None = None, wi
 
 def _is_listed(server: ApiServer, api_version: str, kind: str) -> bool:
     """Tell whether clients that ask which kinds there are hear of this one: a moment later than it is served."""
-    return any(found["kind"] == kind for found in server.admin.request("GET", f"/apis/{api_version}")["resources"])
+    from katib.errors import NotFoundError, UnavailableError
+
+    try:
+        kinds = server.admin.request("GET", f"/apis/{api_version}")["resources"]
+    except (NotFoundError, UnavailableError):
+        return False
+    return any(found["kind"] == kind for found in kinds)
 
 
 def _exists(server: ApiServer, path: str) -> bool:

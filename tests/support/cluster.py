@@ -11,12 +11,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from katib.api.metrics import MetricLog
 from katib.api.names import EXPERIMENT_LABEL, TRIAL_LABEL
@@ -24,8 +22,7 @@ from katib.cluster.access.events import ClusterEventReader, ListEvents, server_e
 from katib.cluster.access.tuning_service import make_tuning_service
 from katib.cluster.pods.reading import POD
 from katib.controllers.kinds import EXPERIMENT, TRIAL
-from katib.errors import ConflictError, FieldError, InvalidError, KindNotInstalledError, NotFoundError
-from katib.kube import Connection
+from katib.errors import ConflictError, FieldError, InvalidError, NotFoundError
 from katib.observations.memory import MemoryObservationLog
 from katib.rpc.db_manager import serve_db_manager
 from katib.rpc.db_manager_client import DbManagerClient
@@ -35,7 +32,7 @@ from katib.services.cluster.kinds import DEPLOYMENT
 from katib.stores.kubernetes import KubernetesStore
 from katib.stores.memory import MemoryStore
 from katib.tuning.service import Json, TuningService
-from tests.support.api_server import ApiServer, await_that
+from tests.support.api_server import ApiServer
 from tests.support.tuning import condition
 
 CRDS = Path(__file__).parents[2] / "manifests" / "components" / "crds"
@@ -282,7 +279,7 @@ def server_world(server: ApiServer) -> Iterator[ClusterWorld]:
     """Give an API server that has our kinds and no experiments."""
     if not server.owned:
         pytest.skip("needs an API server of its own: unset KUBECONFIG and set KUBEBUILDER_ASSETS")
-    install_our_kinds(server)
+    server.settle()
     for name in NAMESPACES:
         server.namespace(name)
     connection = server.admin
@@ -293,51 +290,19 @@ def server_world(server: ApiServer) -> Iterator[ClusterWorld]:
     _clear(store)
 
 
-_ready: set[str] = set()
-
-
-def install_our_kinds(server: ApiServer) -> None:
-    """Install the kinds as the manifests have them, and wait until what they own is collected."""
-    if server.admin.host in _ready:
-        return
-    for plural in ("experiments", "suggestions", "trials"):
-        definition = yaml.safe_load((CRDS / f"{plural}.yaml").read_text())
-        server.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
-        await_that(partial(_is_served, server.admin, plural), f"{plural} to be served")
-    _await_collection(KubernetesStore(server.admin))
-    _ready.add(server.admin.host)
-
-
-def _is_served(connection: Connection, plural: str) -> bool:
-    with suppress(NotFoundError, KindNotInstalledError):
-        connection.request("GET", f"/apis/{EXPERIMENT.api_version}/{plural}")
-        return True
-    return False
-
-
-def _await_collection(store: ObjectStore) -> None:
-    """Wait until trials of a deleted experiment go: the garbage collector looks for new kinds every 30 s."""
-    from tests.support.tuning import document
-
-    probe = store.create(yaml.safe_load(document("garbage-probe", namespace="default")))
-    trial = StandIn(store, MemoryObservationLog(), KeptLogs()).start_trial(probe, "garbage-probe-0000")
-    store.delete(EXPERIMENT, Key.of(probe))
-    await_that(lambda: not _is_there(store, TRIAL, Key.of(trial)), "garbage collection", within=90)
-
-
-def _is_there(store: ObjectStore, kind: Kind, key: Key) -> bool:
-    with suppress(NotFoundError):
-        store.get(kind, key)
-        return True
-    return False
-
-
 def _clear(store: ObjectStore) -> None:
-    """Delete all experiments and wait until their trials and pods are gone."""
-    for experiment in store.list(EXPERIMENT).items:
-        with suppress(NotFoundError):
-            store.delete(EXPERIMENT, Key.of(experiment))
+    """Delete all experiments and trials, and the pods of tests, and wait until they are gone."""
     deadline = time.monotonic() + 60
-    while store.list(EXPERIMENT).items or store.list(TRIAL).items:
-        assert time.monotonic() < deadline, "experiments of the last test are still there"
+    while left := [*_objects(store)]:
+        assert time.monotonic() < deadline, f"objects of the last test are still there: {left}"
+        for kind, key in left:
+            with suppress(NotFoundError):
+                store.delete(kind, key)
         time.sleep(0.05)
+
+
+def _objects(store: ObjectStore) -> Iterator[tuple[Kind, Key]]:
+    for kind in (EXPERIMENT, TRIAL):
+        yield from ((kind, Key.of(obj)) for obj in store.list(kind).items)
+    for namespace in NAMESPACES:
+        yield from ((POD, Key.of(obj)) for obj in store.list(POD, namespace).items)
