@@ -71,6 +71,7 @@ def test_a_common_experiment_needs_every_right_that_is_not_for_something_seldom(
     room.apply(experiment("common", python_job("print('loss=1')"), trials=2, earlyStopping=stopping))
     room.ended("common")
     wait_for(lambda: ("roles", "delete") in asked(room), "the service to be removed", 30, room.picture)
+    room.cluster.run("delete", "experiment", "common", "-n", room.namespace)
 
     unused = {right for right in granted(room) if right not in asked(room)}
 
