@@ -47,6 +47,8 @@ READY_SECONDS = 180
 NODE_IP = os.environ.get("KUBE_NODE_IP", "10.213.0.1")  # the toolkit's own default
 DNS_SECONDS = 30
 OLDEST_KUBECTL = 21
+INSTALLED = "KATIB_IS_INSTALLED"
+"""Variable that tells the tests with pods that what they need is there: none may be left out for want of it."""
 PARALLEL = ("-n", "2", "--dist", "worksteal")
 BASE_IMAGE = "docker.io/library/python:3.11-slim"
 
@@ -100,7 +102,7 @@ def _run(arguments: Sequence[str]) -> int:
             code = _test_api_server([], {"KUBEBUILDER_ASSETS": str(assets), "KUBECONFIG": ""})
         cluster = stack.enter_context(found_cluster())
         stack.enter_context(installation(cluster))
-        variables = {"KUBECONFIG": str(cluster.kubeconfig)}
+        variables = {"KUBECONFIG": str(cluster.kubeconfig), INSTALLED: "1"}
         if assets is None and not os.environ.get("ONLY_PODS"):
             code = _test_api_server(["-n", "0"], variables)
         with timed("tests with pods"):
