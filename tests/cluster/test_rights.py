@@ -12,7 +12,7 @@ from tests.support.pod_cluster import CORE, Room, experiment, python_job, wait_f
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 
-METRICS = f"/api/v1/namespaces/{CORE}/services/katib-controller:8080/proxy/metrics"
+CONTROLLERS = "katib.kubeflow.org/component=controller"
 ROLES = ("katib-controller", "katib-controller-certificate", "katib-controller-known-jobs")
 SELDOM = {
     ("experiments", "get"): "after a conflict",
@@ -56,13 +56,16 @@ def granted(room: Room) -> set[tuple[str, str]]:
 
 
 def asked(room: Room) -> dict[tuple[str, str], set[int]]:
-    """Return what the controller asked for since its start, and with which answers."""
+    """Return what the controllers asked for since their start, and with which answers."""
     found: dict[tuple[str, str], set[int]] = {}
     labels = re.compile(
         r'^katib_api_requests_total{group="[^"]*",resource="([\w/]+)",status="(\d+)",verb="(\w+)"}', re.MULTILINE
     )
-    for resource, status, verb in labels.findall(room.cluster.run("get", "--raw", METRICS)):
-        found.setdefault((resource, verb), set()).add(int(status))
+    names = room.cluster.run("get", "pods", "-n", CORE, "-l", CONTROLLERS, "-o", "jsonpath={.items[*].metadata.name}")
+    for name in names.split():
+        metrics = room.cluster.run("get", "--raw", f"/api/v1/namespaces/{CORE}/pods/{name}:8080/proxy/metrics")
+        for resource, status, verb in labels.findall(metrics):
+            found.setdefault((resource, verb), set()).add(int(status))
     return found
 
 
