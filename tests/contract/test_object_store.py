@@ -27,8 +27,9 @@ from katib.runtime.objects import EventType, Key, Object, ObjectStore, Watch, Wa
 from katib.runtime.testing import VirtualClock
 from katib.stores.kubernetes import KubernetesStore
 from katib.stores.sql import SqlStore
-from tests.support.api_server import ApiServer, await_garbage_collection, clear_test_kinds, objects_of_tests
+from tests.support.api_server import ApiServer
 from tests.support.faulty_store import FaultyStore
+from tests.support.server_kinds import await_garbage_collection, clear_test_kinds, objects_of_tests
 from tests.support.stores import (
     GADGET,
     NOTE,

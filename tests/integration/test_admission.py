@@ -33,9 +33,10 @@ from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key, Kind
 from katib.runtime.testing import VirtualClock
 from katib.stores.kubernetes import KubernetesStore
-from tests.support.api_server import ApiServer, await_that
+from tests.support.api_server import ApiServer
 from tests.support.experiments import a_template, an_experiment
 from tests.support.gate import CATALOG, Catalog
+from tests.support.server_kinds import await_that
 
 pytestmark = pytest.mark.cluster
 

@@ -30,7 +30,8 @@ from katib.services.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD, ROLE, ROLE
 from katib.services.cluster.watch import ClusterTiming
 from katib.stores.kubernetes import KubernetesStore
 from suggestion_services.medianstop.trial_status import TrialStatuses
-from tests.support.api_server import ApiServer, install_kind
+from tests.support.api_server import ApiServer
+from tests.support.server_kinds import install_kind
 from tests.support.services import eventually
 
 pytestmark = pytest.mark.cluster

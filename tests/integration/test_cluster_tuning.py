@@ -34,8 +34,9 @@ from katib.rpc.db_manager import serve_db_manager
 from katib.runtime.objects import Key
 from katib.tuning.reading import name_of, state_of
 from katib.tuning.service import Change, TuningService
-from tests.support.api_server import ApiServer, await_that
+from tests.support.api_server import ApiServer
 from tests.support.cluster import ClusterWorld, server_world
+from tests.support.server_kinds import await_that
 from tests.support.tuning import document
 
 pytestmark = [

@@ -26,7 +26,8 @@ from katib.stores.kubernetes import KubernetesStore
 from katib.stores.kubernetes import store as store_module
 from katib.stores.kubernetes import watch as watch_module
 from katib.stores.kubernetes.watch import KubernetesWatch
-from tests.support.api_server import ApiServer, clear_test_kinds, install_kind, remove_kind
+from tests.support.api_server import ApiServer
+from tests.support.server_kinds import clear_test_kinds, install_kind, remove_kind
 from tests.support.stores import GADGET, WIDGET, changed, eventually, names, owned_by, widget, with_metadata
 
 pytestmark = pytest.mark.cluster

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.api_server import ApiServer, await_that
+from tests.support.api_server import ApiServer
+from tests.support.server_kinds import await_that
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "manifests"

@@ -19,10 +19,8 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,17 +29,17 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from katib.api.types import API_VERSION
-from katib.runtime.objects import Kind
-from tests.support.stores import GADGET, NOTE, STAND_IN, WIDGET
+from tests.support.server_kinds import (
+    await_garbage_collection,
+    await_that,
+    exists,
+    install_our_kinds,
+    install_test_kinds,
+)
 
 if TYPE_CHECKING:
     from katib.kube import Connection
 
-CRDS = Path(__file__).resolve().parents[2] / "manifests" / "components" / "crds"
-READY_SECONDS = 60.0
-GARBAGE_SECONDS = 90.0
-"""The garbage collector looks for new kinds every 30 s."""
 CONTROLLER_MANAGER = "kube-controller-manager"
 ADMIN, MANAGER = "admin", "controller-manager"
 _USERS = {ADMIN: ("admin", "system:masters"), MANAGER: ("system:kube-controller-manager", "system:authenticated")}
@@ -232,7 +230,7 @@ class LocalApiServer(ApiServer):
             install_test_kinds(self)
             install_our_kinds(self)
             self._start_manager()
-            await_that(lambda: _exists(self, "/api/v1/namespaces/default/serviceaccounts/default"), CONTROLLER_MANAGER)
+            await_that(lambda: exists(self, "/api/v1/namespaces/default/serviceaccounts/default"), CONTROLLER_MANAGER)
             await_garbage_collection(self)
             self._is_behind = False
 
@@ -364,126 +362,6 @@ def usable_assets(assets: Path) -> Path:
     return copy
 
 
-def install_test_kinds(server: ApiServer) -> None:
-    """Install the kinds that mean nothing, which take any content and have a status."""
-    for kind in (WIDGET, GADGET):
-        install_kind(server, kind.api_version, kind.kind)
-    install_kind(server, NOTE.api_version, NOTE.kind, has_status=False)
-
-
-def install_our_kinds(server: ApiServer) -> None:
-    """Install the kinds of the product as the manifests have them, and what trials of tests run as."""
-    definitions = [yaml.safe_load(path.read_text()) for path in sorted(CRDS.glob("*.yaml"))]
-    for definition in definitions:
-        if definition["kind"] == "CustomResourceDefinition":
-            server.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
-            _await_kind(server, API_VERSION, definition["spec"]["names"]["kind"], definition["spec"]["names"]["plural"])
-    install_kind(server, STAND_IN.api_version, STAND_IN.kind)
-
-
-def install_kind(server: ApiServer, api_version: str, kind: str, *, has_status: bool = True) -> None:
-    """Install a kind that takes any content and lives in namespaces; wait until it is served."""
-    group, version = api_version.split("/")
-    plural = f"{kind.lower()}s"
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    server.create(
-        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-        {
-            "metadata": {"name": f"{plural}.{group}"},
-            "spec": {
-                "group": group,
-                "scope": "Namespaced",
-                "names": {"plural": plural, "singular": kind.lower(), "kind": kind},
-                "versions": [
-                    {
-                        "name": version,
-                        "served": True,
-                        "storage": True,
-                        "subresources": {"status": {}} if has_status else {},
-                        "schema": {"openAPIV3Schema": anything},
-                    }
-                ],
-            },
-        },
-    )
-    _await_kind(server, api_version, kind, plural)
-
-
-def _await_kind(server: ApiServer, api_version: str, kind: str, plural: str) -> None:
-    await_that(lambda: _exists(server, f"/apis/{api_version}/{plural}"), f"{kind} to be served")
-    await_that(lambda: _is_listed(server, api_version, kind), f"{kind} to be listed among the kinds")
-
-
-def remove_kind(server: ApiServer, api_version: str, kind: str) -> None:
-    """Take a kind away, with all its objects; wait until it is gone."""
-    group = api_version.split("/", maxsplit=1)[0]
-    plural = f"{kind.lower()}s"
-    server.admin.request("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.{group}")
-    await_that(lambda: not _exists(server, f"/apis/{api_version}/{plural}"), f"{kind} to be gone")
-
-
-def objects_of_tests(server: ApiServer) -> list[dict[str, Any]]:
-    """Return all objects of the kinds of the tests as they are kept, but for the bookkeeping of fields."""
-    found = []
-    for kind in (WIDGET, GADGET, NOTE):
-        for item in server.admin.request("GET", _path_of(kind))["items"]:
-            item["metadata"].pop("managedFields", None)
-            found.append(item)
-    return found
-
-
-def clear_test_kinds(server: ApiServer) -> None:
-    """Delete all objects of the kinds of the tests, whatever finalizers they have; wait until they are gone."""
-    server.settle()
-
-    def is_clear() -> bool:
-        left = objects_of_tests(server)
-        for obj in left:
-            _remove(server, obj)
-        return not left
-
-    await_that(is_clear, "the objects of the last test to be gone")
-
-
-def _remove(server: ApiServer, obj: Mapping[str, Any]) -> None:
-    from katib.errors import NotFoundError
-
-    metadata = obj["metadata"]
-    path = f"{_path_of(Kind.of(obj), metadata['namespace'])}/{metadata['name']}"
-    patch = "application/merge-patch+json"
-    with suppress(NotFoundError):
-        if metadata.get("finalizers"):
-            server.admin.request("PATCH", path, body={"metadata": {"finalizers": None}}, content_type=patch)
-        server.admin.request("DELETE", path)
-
-
-def _path_of(kind: Kind, namespace: str = "") -> str:
-    within = f"/namespaces/{namespace}" if namespace else ""
-    return f"/apis/{kind.api_version}{within}/{kind.kind.lower()}s"
-
-
-def await_garbage_collection(server: ApiServer) -> None:
-    """Wait until what a gone Widget and a gone Gadget owned is deleted."""
-    namespace = server.namespace("garbage-probe")
-    for owner_kind, owned_kind in ((WIDGET, "gadgets"), (GADGET, "widgets")):
-        owners = f"/apis/{WIDGET.api_version}/namespaces/{namespace}/{owner_kind.kind.lower()}s"
-        owned = f"/apis/{WIDGET.api_version}/namespaces/{namespace}/{owned_kind}"
-        owner = server.create(owners, {**_header(owner_kind), "metadata": {"name": "owner"}})
-        reference = {**_header(owner_kind), "name": "owner", "uid": owner["metadata"]["uid"]}
-        kind = GADGET if owned_kind == "gadgets" else WIDGET
-        server.create(owned, {**_header(kind), "metadata": {"name": "owned", "ownerReferences": [reference]}})
-        server.admin.request("DELETE", f"{owners}/owner")
-        _await_gone(server, f"{owned}/owned")
-
-
-def _await_gone(server: ApiServer, path: str) -> None:
-    await_that(lambda: not _exists(server, path), "garbage collection", within=GARBAGE_SECONDS)
-
-
-def _header(kind: tuple[str, str]) -> dict[str, str]:
-    return {"apiVersion": kind[0], "kind": kind[1]}
-
-
 def free_ports(count: int) -> list[int]:
     """Return ports of this machine that nobody listens on."""
     sockets = [socket.socket() for _ in range(count)]
@@ -494,37 +372,6 @@ def free_ports(count: int) -> list[int]:
     finally:
         for each in sockets:
             each.close()
-
-
-def await_that(check: Callable[[], bool], what: str, log: Path | None = None, within: float = READY_SECONDS) -> None:
-    """Poll until something holds; fail with the end of a log when it does not in time."""
-    deadline = time.monotonic() + within
-    while not check():
-        if time.monotonic() > deadline:
-            end = log.read_text(errors="replace")[-2000:] if log is not None else ""
-            pytest.fail(f"waited {within:g} s for {what}\n{end}")
-        time.sleep(0.05)
-
-
-def _is_listed(server: ApiServer, api_version: str, kind: str) -> bool:
-    """Tell whether clients that ask which kinds there are hear of this one: a moment later than it is served."""
-    from katib.errors import NotFoundError, UnavailableError
-
-    try:
-        kinds = server.admin.request("GET", f"/apis/{api_version}")["resources"]
-    except (NotFoundError, UnavailableError):
-        return False
-    return any(found["kind"] == kind for found in kinds)
-
-
-def _exists(server: ApiServer, path: str) -> bool:
-    from katib.errors import NotFoundError, UnavailableError
-
-    try:
-        server.admin.request("GET", path, query={"limit": "1"} if path.endswith("s") else None)
-    except (NotFoundError, UnavailableError):
-        return False
-    return True
 
 
 def _is_ready(server: LocalApiServer) -> bool:

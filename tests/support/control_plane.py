@@ -28,8 +28,9 @@ from katib.observations.sql import SqlObservationLog
 from katib.rpc.db_manager import serve_db_manager
 from katib.runtime.objects import EventType, Key, Kind, Object
 from katib.stores.kubernetes import KubernetesStore
-from tests.support.api_server import ApiServer, free_ports, install_our_kinds
+from tests.support.api_server import ApiServer, free_ports
 from tests.support.experiments import a_double
+from tests.support.server_kinds import install_our_kinds
 from tests.support.stores import STAND_IN
 
 EXPERIMENT = Kind("kubeflow.org/v1beta1", "Experiment")
