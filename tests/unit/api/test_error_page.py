@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTED_ROOMS = ("api", "templates")
-DOCUMENTED_FILES = ("cluster/experiment_admission.py", "controllers/trial/jobs.py")
+DOCUMENTED_FILES = ("cluster/webhooks/experiments.py", "controllers/trial/jobs.py")
 RAISERS = {"FieldError", "_invalid", "error"}
 
 
