@@ -200,7 +200,7 @@ class LocalApiServer(ApiServer):
         self._end("kube-apiserver")
 
     def start(self) -> None:
-        """Start the API server and wait until it is ready."""
+        """Start the API server and wait until it is ready and serves the kinds of tests and of ours."""
         gates = ["--feature-gates=TTLAfterFinished=true"] if self._version == (1, 20) else []
         plugins = [] if self._has_manager else ["--disable-admission-plugins=ServiceAccount"]
         self._run(
@@ -221,14 +221,14 @@ class LocalApiServer(ApiServer):
             *plugins,
         )
         await_that(lambda: _is_ready(self), "kube-apiserver", self._log_of("kube-apiserver"))
+        install_test_kinds(self)  # after a restart they are there, but it may be a moment until they are served
+        install_our_kinds(self)
         self._is_behind = CONTROLLER_MANAGER in self._processes
 
     def settle(self) -> None:
         """Start the controller-manager anew: one that was left alone for a while may need minutes to collect again."""
         if self._is_behind:
             self._end(CONTROLLER_MANAGER)
-            install_test_kinds(self)
-            install_our_kinds(self)
             self._start_manager()
             await_that(lambda: exists(self, "/api/v1/namespaces/default/serviceaccounts/default"), CONTROLLER_MANAGER)
             await_garbage_collection(self)
