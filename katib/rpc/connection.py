@@ -11,7 +11,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from katib.errors import KatibError, UnavailableError
-from katib.rpc.errors import Metadata, Status, error_of, one_line
+from katib.rpc.errors import Metadata, Status, error_of, one_line, status_of_call
 
 CHANNEL_OPTIONS = (
     ("grpc.max_send_message_length", -1),
@@ -103,7 +103,7 @@ class Connection:
         on_error: Callable[[Status], Result] | None,
     ) -> None:
         try:
-            status = _status(done)
+            status = status_of_call(done)
             if status.code is grpc.StatusCode.OK:
                 self.answer_count += 1
                 future.set_result(result(done.result(), status.metadata))
@@ -125,9 +125,3 @@ class Connection:
         if status.code is grpc.StatusCode.CANCELLED:
             raise self._closed_error()
         raise error_of(status, peer=self.peer)
-
-
-def _status(done: Any) -> Status:
-    code = done.code()
-    metadata = tuple((key, value) for key, value in done.trailing_metadata() or ())
-    return Status(code, done.details() or "", metadata)

@@ -20,7 +20,7 @@ from katib.errors import FieldError, InvalidError, UnavailableError
 from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated.api_pb2_grpc import DBManagerStub
 from katib.rpc.connection import CHANNEL_OPTIONS, DEADLINE_SECONDS
-from katib.rpc.errors import Status, error_of
+from katib.rpc.errors import error_of, status_of_call
 from katib.rpc.metric_logs import message_of, reading_of
 
 
@@ -93,8 +93,7 @@ class DbManagerClient:
         try:
             return method(request, timeout=self._timeout_seconds)
         except grpc.RpcError as error:
-            status = Status(error.code(), error.details() or "", tuple(error.trailing_metadata() or ()))
-            raise error_of(status, peer=self._peer, path="observation_log") from error
+            raise error_of(status_of_call(error), peer=self._peer, path="observation_log") from error
         except ValueError as error:  # a call on a closed channel
             raise UnavailableError(f"{self._peer}: the connection was closed") from error
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import grpc
 
@@ -32,6 +33,9 @@ Metadata = tuple[tuple[str, str | bytes], ...]
 # gRPC peers accept 8 KiB of headers by default; details are percent-encoded, so leave room for that and for the rest.
 _MAX_DETAILS = 2000
 _MAX_FIELD_ERRORS = 3000
+
+_NO_GRPC = "Received http2 header with status"
+"""How gRPC's core begins the details of a status that it made of an HTTP status itself."""
 
 _CODES = {code.name: code for code in grpc.StatusCode}
 
@@ -64,6 +68,18 @@ class Status:
     code: grpc.StatusCode
     details: str = ""
     metadata: Metadata = ()
+
+
+def status_of_call(call: Any) -> Status:
+    """Return how a call ended that is done.
+
+    Something that speaks HTTP alone, such as a gateway that does not know its route yet, is not the service that was
+    called: gRPC makes UNIMPLEMENTED of its 404, as if the service had no such method.
+    """
+    code, details = call.code(), call.details() or ""
+    if details.startswith(_NO_GRPC):
+        code, details = grpc.StatusCode.UNAVAILABLE, f"what answers there does not speak gRPC ({details})"
+    return Status(code, details, tuple((key, value) for key, value in call.trailing_metadata() or ()))
 
 
 def status_of(error: BaseException) -> Status:

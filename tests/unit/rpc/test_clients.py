@@ -16,7 +16,9 @@ from katib.rpc._generated import api_pb2 as pb
 from katib.rpc.clients import ServiceClient
 from katib.rpc.connection import Connection
 from katib.rpc.errors import status_of
+from katib.services.readiness import ask_health
 from tests.support.experiments import an_experiment
+from tests.support.http2_gateway import gateway_without_routes
 from tests.support.services import ScriptedEarlyStopping, ScriptedSuggestion, eventually, serving, some_suggestions
 
 PEER = 'suggestion service "tpe"'
@@ -188,6 +190,18 @@ def test_a_service_that_is_not_there_is_named_with_its_address() -> None:
     ):
         ask(ServiceClient(connection))
     connection.close()
+
+
+def test_a_gateway_in_the_place_of_a_service_is_no_answer_of_the_service() -> None:
+    with gateway_without_routes() as address:
+        connection = Connection(address, peer=PEER)
+        client = ServiceClient(connection)
+        for call in (lambda: ask(client), lambda: client.validate(EXPERIMENT).result(20)):
+            with pytest.raises(UnavailableError, match=r"does not speak gRPC \(.*404\)"):
+                call()
+        with pytest.raises(UnavailableError, match="does not speak gRPC"):
+            ask_health(connection, "manager.v1beta1.Suggestion").result(20)
+        connection.close()
 
 
 def test_closing_a_connection_ends_calls_in_flight_and_refuses_new_ones() -> None:

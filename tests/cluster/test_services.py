@@ -1,0 +1,110 @@
+"""Services in pods: reached through their address, explained by their pods when they do not start, replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import grpc
+import pytest
+
+from katib.errors import KatibError
+from katib.rpc._generated import api_pb2 as pb
+from katib.rpc._generated import api_pb2_grpc
+from katib.runtime.objects import Key
+from katib.services.cluster.kinds import POD, SERVICE
+from katib.services.cluster.watch import ClusterTiming
+from tests.support.api_server import ApiServer
+from tests.support.pod_cluster import PodCluster
+from tests.support.service_cluster import EARLY, POD_SECONDS, ServiceCluster, await_client, failure_of
+from tests.support.services import eventually
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+@pytest.fixture
+def node(cluster: PodCluster, tmp_path: Path) -> Iterator[ServiceCluster]:
+    server = ApiServer(cluster.kubeconfig, owned=False, folder=tmp_path)
+    with ExitStack() as stack:
+        stack.callback(server.close)
+        yield ServiceCluster(server, stack)
+
+
+def test_a_real_service_suggests_through_its_address(node: ServiceCluster) -> None:
+    services = node.services()
+    experiment = node.submit("tpe")
+    client = await_client(services, experiment)
+    client.validate(experiment).result(20)
+    reply = client.get_suggestions(experiment, (), current_request=2, total_request=2).result(20)
+
+    assert len(reply.assignments) == 2
+    assert services.states_of(node.namespace, "demo")[0].state == "ready"
+    services.release(experiment)
+    eventually(lambda: not node.left(), seconds=60)
+
+
+def test_the_early_stopping_service_of_a_pod_writes_the_status(node: ServiceCluster) -> None:
+    services = node.services()
+    experiment = node.submit(earlyStopping=EARLY)
+    client = await_client(services, experiment)
+    client.validate(experiment).result(20)
+    assert client.get_early_stopping_rules(experiment, ()).result(20) == ()
+    node.trial("demo-1")
+    address = node.store.get(SERVICE, Key(node.namespace, "demo-random"))["spec"]["clusterIP"]
+    with grpc.insecure_channel(f"{address}:6788") as channel:
+        stub = api_pb2_grpc.EarlyStoppingStub(channel)
+        stub.SetTrialStatus(pb.SetTrialStatusRequest(trial_name="demo-1"), timeout=20)
+
+    assert {"Running", "EarlyStopped"} <= node.conditions_of("demo-1")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "words"),
+    [
+        ("crashing", ["container suggestion: ended (exit code 2", 'unknown algorithm "nonsense"']),
+        ("missing", ["container suggestion:", "ImagePull"]),
+        ("huge", ["Unschedulable"]),
+    ],
+)
+def test_a_service_that_cannot_start_fails_with_the_words_of_its_pod(
+    node: ServiceCluster, algorithm: str, words: Sequence[str]
+) -> None:
+    services = node.services(timing=ClusterTiming(patience=3.0, first_look=0.5, look=1.0))
+    experiment = node.submit(algorithm)
+    failure = failure_of(services, experiment)
+
+    for word in words:
+        assert word in failure
+    services.release(experiment)
+    eventually(lambda: not node.left(), seconds=60)
+
+
+def test_a_quota_fails_with_the_words_of_the_quota(node: ServiceCluster) -> None:
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": node.namespace}}
+    node.store.create({**quota, "spec": {"hard": {"pods": "0"}}})
+    failure = failure_of(node.services(timing=ClusterTiming(patience=3.0, first_look=0.5, look=1.0)), node.submit())
+
+    assert "exceeded quota" in failure
+
+
+def test_a_pod_that_dies_is_replaced_and_found_again(node: ServiceCluster) -> None:
+    services = node.services()
+    experiment = node.submit()
+    await_client(services, experiment)
+    (pod,) = node.store.list(POD, node.namespace).items
+    node.told.clear()
+    node.store.delete(POD, Key.of(pod))
+    eventually(lambda: node.told, seconds=60, what="the loss")
+
+    def answers() -> bool:
+        client = services.service_for(experiment)
+        if client is None:
+            return False
+        try:
+            reply = client.get_suggestions(experiment, (), current_request=1, total_request=1).result(20)
+        except KatibError:
+            return False
+        return len(reply.assignments) == 1
+
+    eventually(answers, seconds=POD_SECONDS, what="the new pod's answer")
