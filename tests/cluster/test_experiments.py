@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.pod_cluster import (
     CORE,
+    GONE_SECONDS,
     OURS,
     Room,
     condition_of,
@@ -19,7 +20,7 @@ from tests.support.pod_cluster import (
     wait_for,
 )
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(500)]
 
 PARABOLA = """
 import os
@@ -27,9 +28,6 @@ lr = float(os.environ['lr'])
 for step in range(3):
     print(f'step {step}: loss={(lr - 0.5) ** 2 + 1 / (step + 1)}')
 """
-GONE_SECONDS = 150
-"""A kubelet may take a minute to remove a pod whose containers have ended long before."""
-
 SLOW = f"{PARABOLA}\nimport time\ntime.sleep(6)"
 
 

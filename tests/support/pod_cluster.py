@@ -25,6 +25,9 @@ from tools.cluster_tests import INSTALLED
 Json = dict[str, Any]
 T = TypeVar("T")
 
+GONE_SECONDS = 150
+"""A kubelet may take a minute to remove a pod whose containers have ended long before."""
+
 CORE = "kubeflow"
 IMAGE = "docker.io/library/python:3.11-slim"
 LABEL = {"katib.kubeflow.org/metrics-collector-injection": "enabled"}
