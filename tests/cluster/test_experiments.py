@@ -20,7 +20,7 @@ from tests.support.pod_cluster import (
     wait_for,
 )
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
 PARABOLA = """
 import os

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.pod_cluster import CORE, Json, Room, condition_of, experiment, is_true, python_job, wait_for
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
 STEPS = """
 import os, time

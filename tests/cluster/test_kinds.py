@@ -20,7 +20,7 @@ from tests.support.operators import (
 )
 from tests.support.pod_cluster import CORE, IMAGE, Json, PodCluster, Room, experiment, is_true, wait_for
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
 GROUP = "katib-test.example.com"

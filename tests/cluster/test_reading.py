@@ -22,7 +22,7 @@ from tests.support.pod_cluster import IMAGE, Room, wait_for
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.slow,
-    pytest.mark.timeout(240),
+    pytest.mark.timeout(900),
     # When the server ends a forwarded port, the client library drops the socket instead of closing it.
     pytest.mark.filterwarnings("ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"),
 ]

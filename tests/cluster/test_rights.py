@@ -10,7 +10,7 @@ import yaml
 
 from tests.support.pod_cluster import CORE, Room, experiment, python_job, wait_for
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
 CONTROLLERS = "katib.kubeflow.org/component=controller"
 ROLES = ("katib-controller", "katib-controller-certificate", "katib-controller-known-jobs")

@@ -16,11 +16,11 @@ from katib.runtime.objects import Key
 from katib.services.cluster.kinds import POD, SERVICE
 from katib.services.cluster.watch import ClusterTiming
 from tests.support.api_server import ApiServer
-from tests.support.pod_cluster import GONE_SECONDS, PodCluster
+from tests.support.pod_cluster import GONE_SECONDS, PATIENCE, PodCluster
 from tests.support.service_cluster import EARLY, POD_SECONDS, ServiceCluster, await_client, failure_of
 from tests.support.services import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_real_service_suggests_through_its_address(node: ServiceCluster) -> No
     assert len(reply.assignments) == 2
     assert services.states_of(node.namespace, "demo")[0].state == "ready"
     services.release(experiment)
-    eventually(lambda: not node.left(), seconds=GONE_SECONDS)
+    eventually(lambda: not node.left(), seconds=PATIENCE * GONE_SECONDS)
 
 
 def test_the_early_stopping_service_of_a_pod_writes_the_status(node: ServiceCluster) -> None:
@@ -77,7 +77,7 @@ def test_a_service_that_cannot_start_fails_with_the_words_of_its_pod(
     for word in words:
         assert word in failure
     services.release(experiment)
-    eventually(lambda: not node.left(), seconds=GONE_SECONDS)
+    eventually(lambda: not node.left(), seconds=PATIENCE * GONE_SECONDS)
 
 
 def test_a_quota_fails_with_the_words_of_the_quota(node: ServiceCluster) -> None:
