@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,7 +34,6 @@ from katib.tuning.service import Json, TuningService
 from tests.support.api_server import ApiServer
 from tests.support.tuning import condition
 
-CRDS = Path(__file__).parents[2] / "manifests" / "components" / "crds"
 EVENT = Kind("v1", "Event")
 JOB = Kind("batch/v1", "Job")
 NAMESPACES = ("team", "empty")
