@@ -23,6 +23,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import socket
 import struct
 import subprocess
@@ -147,9 +148,9 @@ def found_cluster() -> Iterator[Cluster]:
         return
     _check_toolkit()
     was_running = is_running()
-    if not was_running:
-        _start()
     try:
+        if not was_running:
+            _start()
         _build_images(STATE)
         yield Cluster(STATE / "kubeconfig", is_toolkits=True)
     finally:
@@ -222,6 +223,8 @@ def _await_names() -> None:
     )
     trouble = "no answer"
     for _ in range(DNS_SECONDS):
+        if not _runs(STATE / "run" / "dns.pid"):
+            _start_dns()
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
             asking.settimeout(1)
             try:
@@ -239,6 +242,19 @@ def _await_names() -> None:
     raise UnusableError(f"the cluster's DNS at {NODE_IP} does not know the Service of the API server: {trouble}\n{log}")
 
 
+def _start_dns() -> None:
+    """Start the cluster's DNS again, deaf to SIGHUP until it says what that means to it.
+
+    The toolkit sends one when it has the first list of Services. It ends a server that is still starting, as on a
+    machine that reads the program from a cold disk.
+    """
+    keeper = STATE / "run" / "dns-sync.pid"
+    if _runs(keeper):  # it sends its list once, and the new server would never get it
+        os.kill(int(keeper.read_text()), signal.SIGTERM)
+    keeper.unlink(missing_ok=True)
+    _toolkit("node", before=("env", "--ignore-signal=HUP"))
+
+
 def _binaries() -> Path:
     """Return the folder of the toolkit's binaries, whose API server is repaired (`tools/repair_api_server.py`)."""
     _check_toolkit()
@@ -249,9 +265,9 @@ def _binaries() -> Path:
     return BINARIES
 
 
-def _toolkit(*arguments: str, binaries: Path = BINARIES) -> None:
+def _toolkit(*arguments: str, binaries: Path = BINARIES, before: Sequence[str] = ()) -> None:
     environment = {**os.environ, "KUBE_BIN": str(binaries), "KUBE_DIR": str(STATE)}
-    done = subprocess.run([TOOLKIT, *arguments], capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run([*before, TOOLKIT, *arguments], capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         raise UnusableError(f"{TOOLKIT} {shlex.join(arguments)}\n{done.stdout}{done.stderr}")
 
