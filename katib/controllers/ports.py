@@ -74,6 +74,9 @@ class ServiceDirectory(Protocol):
             TerminalError: They cannot be started, with the cause.
         """
 
+    def waiting_for(self, experiment: Experiment) -> str:
+        """Return what keeps the services from being ready that may pass, such as no room; empty where nothing does."""
+
     def release(self, experiment: Experiment) -> None:
         """Say that the experiment asks no more for now, so that idle services may stop. Releasing twice is fine."""
 

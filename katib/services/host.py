@@ -88,6 +88,10 @@ class ServiceHost:
             return None
         return self._client(user, wanted[0], connections)
 
+    def waiting_for(self, _experiment: Experiment) -> str:
+        """Return what keeps the services from being ready: nothing of this machine does for longer than a moment."""
+        return ""
+
     def release(self, experiment: Experiment) -> None:
         """Say that the experiment asks no more for now, so that idle services may stop. Releasing twice is fine."""
         user = (experiment.namespace, experiment.name)

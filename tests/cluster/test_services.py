@@ -12,13 +12,15 @@ import pytest
 from katib.errors import KatibError
 from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated import api_pb2_grpc
-from katib.runtime.objects import Key
+from katib.runtime.objects import Key, Kind
 from katib.services.cluster.kinds import POD, SERVICE
 from katib.services.cluster.watch import ClusterTiming
 from tests.support.api_server import ApiServer
 from tests.support.pod_cluster import GONE_SECONDS, PATIENCE, PodCluster
-from tests.support.service_cluster import EARLY, POD_SECONDS, ServiceCluster, await_client, failure_of
+from tests.support.service_cluster import EARLY, POD_SECONDS, ServiceCluster, await_client, failure_of, waiting_for
 from tests.support.services import eventually
+
+QUICK = ClusterTiming(patience=3.0, first_look=0.5, look=1.0)
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -60,32 +62,41 @@ def test_the_early_stopping_service_of_a_pod_writes_the_status(node: ServiceClus
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "words"),
-    [
-        ("crashing", ["container suggestion: ended (exit code 2", 'unknown algorithm "nonsense"']),
-        ("missing", ["container suggestion:", "ImagePull"]),
-        ("huge", ["Unschedulable"]),
-    ],
+    ("algorithm", "words"), [("missing", ["container suggestion:", "ImagePull"]), ("huge", ["Unschedulable"])]
 )
-def test_a_service_that_cannot_start_fails_with_the_words_of_its_pod(
+def test_a_service_without_image_or_room_is_waited_for_with_the_words_of_its_pod(
     node: ServiceCluster, algorithm: str, words: Sequence[str]
 ) -> None:
-    services = node.services(timing=ClusterTiming(patience=3.0, first_look=0.5, look=1.0))
+    services = node.services(timing=QUICK)
     experiment = node.submit(algorithm)
-    failure = failure_of(services, experiment)
+    told = waiting_for(services, experiment)
 
     for word in words:
+        assert word in told
+    services.release(experiment)
+    eventually(lambda: not node.left(), seconds=PATIENCE * GONE_SECONDS)
+
+
+def test_a_service_that_crashes_fails_with_the_words_of_its_pod(node: ServiceCluster) -> None:
+    services = node.services(timing=QUICK)
+    experiment = node.submit("crashing")
+    failure = failure_of(services, experiment)
+
+    for word in ("container suggestion: ended (exit code 2", 'unknown algorithm "nonsense"'):
         assert word in failure
     services.release(experiment)
     eventually(lambda: not node.left(), seconds=PATIENCE * GONE_SECONDS)
 
 
-def test_a_quota_fails_with_the_words_of_the_quota(node: ServiceCluster) -> None:
+def test_a_quota_that_is_raised_lets_the_service_start(node: ServiceCluster) -> None:
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": node.namespace}}
-    node.store.create({**quota, "spec": {"hard": {"pods": "0"}}})
-    failure = failure_of(node.services(timing=ClusterTiming(patience=3.0, first_look=0.5, look=1.0)), node.submit())
+    stored = node.store.create({**quota, "spec": {"hard": {"pods": "0"}}})
+    services = node.services(timing=QUICK)
+    experiment = node.submit()
+    assert "exceeded quota" in waiting_for(services, experiment)
 
-    assert "exceeded quota" in failure
+    node.store.delete(Kind.of(stored), Key.of(stored))
+    assert await_client(services, experiment)
 
 
 def test_a_pod_that_dies_is_replaced_and_found_again(node: ServiceCluster) -> None:

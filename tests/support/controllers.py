@@ -79,9 +79,14 @@ class FakeServices:
     requests: list[tuple[int, int, int]] = field(default_factory=list)
     released: list[str] = field(default_factory=list)
     reads_history: bool = True
+    waits: str | None = None
+    """What the service waits for: it is ready when this is None, and merely starts when it is empty."""
 
     def service_for(self, _experiment: Experiment) -> SuggestionService | None:
-        return self
+        return self if self.waits is None else None
+
+    def waiting_for(self, _experiment: Experiment) -> str:
+        return self.waits or ""
 
     def release(self, experiment: Experiment) -> None:
         self.released.append(experiment.name)

@@ -178,5 +178,15 @@ def failure_of(services: ClusterServices, experiment: Experiment) -> str:
     return str(eventually(ask, seconds=POD_SECONDS, what="the failure"))
 
 
+def waiting_for(services: ClusterServices, experiment: Experiment) -> str:
+    """Return what of the cluster keeps the services of an experiment from being ready."""
+
+    def ask() -> str:
+        assert services.service_for(experiment) is None
+        return services.waiting_for(experiment)
+
+    return str(eventually(ask, seconds=POD_SECONDS, what="the cluster's trouble"))
+
+
 def await_client(services: ClusterServices, experiment: Experiment) -> Any:
     return eventually(lambda: services.service_for(experiment), seconds=POD_SECONDS, what="the client")

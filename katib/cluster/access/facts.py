@@ -162,7 +162,7 @@ class ClusterServices:
                 algorithm,
                 "failing" if trouble else "starting",
                 attempts=1 + max(map(_restarts, pods), default=0),
-                last_error=trouble,
+                last_error=trouble.words,
                 remedy=f"Look at it: kubectl -n {key.namespace} describe deployment {name}, and its pods.",
             )
 

@@ -123,16 +123,22 @@ class SuggestionReconciler:
             client = self._services.service_for(experiment)
         except TerminalError as error:
             return self._give_up(suggestion, status, str(error))
-        status = _with_conditions(status, states.deployment_ready(status.conditions, client is not None, now))
         if client is None:
-            self._write(suggestion, status)
-            return Result()
+            return self._await(suggestion, status, self._services.waiting_for(experiment))
+        status = _with_conditions(status, states.deployment_ready(status.conditions, now))
         wait = self._failures.wait_seconds(key)
         if wait > 0:
             self._write(suggestion, status)
             return Result(requeue_after_seconds=wait)
         current = suggestion.model_copy(update={"status": status})
         return self._ask(_Round(key, experiment, current, client), suggestion)
+
+    def _await(self, stored: Suggestion, status: SuggestionStatus, waiting_for: str) -> Result:
+        conditions = states.deployment_not_ready(status.conditions, waiting_for, self._clock.now())
+        self._write(stored, _with_conditions(status, conditions))
+        if waiting_for and conditions != status.conditions:
+            self._events.record(stored, warning=True, reason="SuggestionServiceWaiting", message=waiting_for)
+        return Result()
 
     def _ask(self, seen: _Round, stored: Suggestion) -> Result:
         status = seen.suggestion.status

@@ -38,15 +38,18 @@ def created(conditions: Conditions, now: datetime) -> Conditions:
     return _set(conditions, SuggestionCondition.CREATED, "True", "SuggestionCreated", "Suggestion is created", now)
 
 
-def deployment_ready(conditions: Conditions, ready: bool, now: datetime) -> Conditions:
-    """Return the conditions with what is known of the service."""
-    if ready:
-        return _set(
-            conditions, SuggestionCondition.DEPLOYMENT_READY, "True", "DeploymentReady", "Deployment is ready", now
-        )
-    return _set(
-        conditions, SuggestionCondition.DEPLOYMENT_READY, "False", "DeploymentNotReady", "Deployment is not ready", now
-    )
+def deployment_ready(conditions: Conditions, now: datetime) -> Conditions:
+    """Return the conditions of a Suggestion whose service can be asked."""
+    return _set(conditions, SuggestionCondition.DEPLOYMENT_READY, "True", "DeploymentReady", "Deployment is ready", now)
+
+
+def deployment_not_ready(conditions: Conditions, waiting_for: str, now: datetime) -> Conditions:
+    """Return the conditions of a Suggestion whose service cannot be asked yet, with what keeps it if that is known."""
+    message = f"Deployment is not ready: {waiting_for}" if waiting_for else "Deployment is not ready"
+    old = find_condition(conditions, SuggestionCondition.DEPLOYMENT_READY)
+    if old is not None and old.message != message:
+        conditions = without_condition(conditions, SuggestionCondition.DEPLOYMENT_READY)
+    return _set(conditions, SuggestionCondition.DEPLOYMENT_READY, "False", "DeploymentNotReady", message, now)
 
 
 def running(conditions: Conditions, now: datetime) -> Conditions:

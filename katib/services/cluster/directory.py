@@ -108,6 +108,12 @@ class ClusterServices:
         self._watch.wake()
         return None
 
+    def waiting_for(self, experiment: Experiment) -> str:
+        """Return what of the cluster keeps the services from being ready; empty when nothing does."""
+        with self._watch.lock:
+            served = self._watch.served.get((experiment.namespace, experiment.name))
+            return served.trouble.words if served is not None and served.trouble.may_pass else ""
+
     def release(self, experiment: Experiment) -> None:
         """Remove what serves an experiment; volumes stay. Cheap when nothing is there; releasing twice is fine.
 
@@ -131,7 +137,7 @@ class ClusterServices:
             served = self._watch.served.get((namespace, experiment))
             if served is None:
                 return ()
-            trouble = served.failure or served.trouble
+            trouble = served.failure or served.trouble.words
             state = "ready" if served.ready else "failing" if self._is_failing(served) else "starting"
             return tuple(
                 ServiceState(
@@ -144,9 +150,10 @@ class ClusterServices:
             )
 
     def _is_failing(self, served: Served) -> bool:
-        if served.failure or served.trouble_since is None:
-            return bool(served.failure)
-        return self._clock.monotonic() - served.trouble_since >= self._timing.grace
+        if served.failure or served.trouble.may_pass:
+            return True
+        since = served.trouble_since
+        return since is not None and self._clock.monotonic() - since >= self._timing.grace
 
     def _served(self, suggestion: Suggestion) -> Served:
         user = (suggestion.namespace, suggestion.name)

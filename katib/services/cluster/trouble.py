@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from katib.runtime.objects import Object
 
 _HARMLESS = frozenset({"", "ContainerCreating", "PodInitializing"})
+_PULLING = frozenset({"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable"})
 _MAX_WORDS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What keeps a service from being ready; false when nothing does.
+
+    Attributes:
+        words: What it is, as part of a sentence.
+        may_pass: Whether it is the cluster's and can end without anybody mending the service: no room on any node, a
+            quota that is used up, a registry that gives no image.
+    """
+
+    words: str = ""
+    may_pass: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.words)
 
 
 def is_available(deployment: Object) -> bool:
@@ -16,8 +35,8 @@ def is_available(deployment: Object) -> bool:
     return _condition(deployment, "Available").get("status") == "True"
 
 
-def trouble_of(deployment: Object, pods: Iterable[Object]) -> str:
-    """Return why a Deployment is not available; empty when nothing is wrong with it, only not ready yet.
+def trouble_of(deployment: Object, pods: Iterable[Object]) -> Trouble:
+    """Return why a Deployment is not available; none when nothing is wrong with it, only not ready yet.
 
     Args:
         deployment: The Deployment.
@@ -25,41 +44,41 @@ def trouble_of(deployment: Object, pods: Iterable[Object]) -> str:
     """
     newest = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")), reverse=True)
     for pod in newest:
-        trouble = next(_pod_troubles(pod), "")
-        if trouble:
-            return f"pod {pod['metadata']['name']}: {trouble}"
+        trouble = next(_pod_troubles(pod), None)
+        if trouble is not None:
+            return Trouble(f"pod {pod['metadata']['name']}: {trouble.words}", trouble.may_pass)
     failure = _condition(deployment, "ReplicaFailure")
     if failure.get("status") == "True":
-        return _words(failure)
+        return Trouble(_words(failure), may_pass=True)
     progress = _condition(deployment, "Progressing")
     if progress.get("status") == "False":
-        return _words(progress)
-    return ""
+        return Trouble(_words(progress))
+    return Trouble()
 
 
-def _pod_troubles(pod: Object) -> Iterator[str]:
+def _pod_troubles(pod: Object) -> Iterator[Trouble]:
     status = pod.get("status") or {}
     scheduled = _condition(pod, "PodScheduled")
     if scheduled.get("status") == "False":
-        yield _words(scheduled)
+        yield Trouble(_words(scheduled), may_pass=True)
     for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
-        words = _container_trouble(container)
-        if words:
-            yield f"container {container.get('name')}: {words}"
+        trouble = _container_trouble(container)
+        if trouble:
+            yield Trouble(f"container {container.get('name')}: {trouble.words}", trouble.may_pass)
     if status.get("phase") == "Failed":
-        yield _words(status)  # evicted, for example
+        yield Trouble(_words(status), may_pass=True)  # evicted, for example: a container would be started again
 
 
-def _container_trouble(container: Mapping[str, Any]) -> str:
+def _container_trouble(container: Mapping[str, Any]) -> Trouble:
     if container.get("ready"):
-        return ""
+        return Trouble()
     waiting = (container.get("state") or {}).get("waiting") or {}
     ended = _ended(container)
     if ended and (ended.get("exitCode") or waiting.get("reason") not in _HARMLESS):
-        return _end_words(ended, int(container.get("restartCount") or 0))
+        return Trouble(_end_words(ended, int(container.get("restartCount") or 0)))
     if waiting.get("reason", "") not in _HARMLESS:
-        return _words(waiting)
-    return ""
+        return Trouble(_words(waiting), may_pass=waiting["reason"] in _PULLING)
+    return Trouble()
 
 
 def _ended(container: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -8,8 +8,9 @@ Theory of operation: one thread looks at every service that is not ready, whenev
                                 +------------------------------------------+  not available any more
 
 Trouble is what keeps a service from the next state: words of its pods, of the API server, or of gRPC. A service that is
-merely slow has none, as long as its Deployment's own deadline allows. Trouble that lasts longer than the patience is a
-failure, and final.
+merely slow has none, as long as its Deployment's own deadline allows. Trouble of the service that lasts longer than the
+patience is a failure, and final. Trouble of the cluster that may pass, such as no room on any node, is told and waited
+out: an experiment of days is worth more than an hour without a node.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from katib.runtime.clock import Clock
 from katib.runtime.objects import Key
 from katib.services.cluster.objects import ServiceObjects
 from katib.services.cluster.plan import ClusterPlan
-from katib.services.cluster.trouble import is_available, trouble_of
+from katib.services.cluster.trouble import Trouble, is_available, trouble_of
 from katib.services.readiness import ask_health
 from katib.services.states import User
 
@@ -42,7 +43,7 @@ class ClusterTiming:
 
     Attributes:
         call: Deadline of each call: Katib's value.
-        patience: For how long something may be wrong with a service before its experiment fails for it.
+        patience: For how long something of its own may be wrong with a service before its experiment fails for it.
         first_look: Until the pods of a Deployment that is not available are looked at.
         look: Between two such looks.
         first_probe: Until a service that does not answer is asked again; doubles.
@@ -74,7 +75,7 @@ class Served:
     created_at: float | None = None
     blocked: str = ""
     retry_at: float = 0.0
-    trouble: str = ""
+    trouble: Trouble = field(default_factory=Trouble)
     trouble_since: float | None = None
     next_look: float | None = None
     next_probe: float = 0.0
@@ -178,7 +179,7 @@ class ServiceWatch:
     def _missing(self, served: Served) -> float | None:
         """Nothing is there yet: have it created, or wait until the cache shows it."""
         now = self._clock.monotonic()
-        if self._hold_against(served, served.blocked):
+        if self._hold_against(served, Trouble(served.blocked)):
             return None
         with self.lock:
             if served.created_at is not None and now - served.created_at < self._timing.settle:
@@ -202,9 +203,9 @@ class ServiceWatch:
         try:
             deployment = self._objects.deployment(served.key, served.owner_uid)
             pods = self._objects.pods(*served.key)
-            trouble = "" if deployment is None else trouble_of(deployment, pods)
+            trouble = Trouble() if deployment is None else trouble_of(deployment, pods)
         except ForbiddenError as error:
-            trouble = f"its Deployment is not available, and why cannot be seen: {error}"
+            trouble = Trouble(f"its Deployment is not available, and why cannot be seen: {error}")
         except UnavailableError:
             return served.next_look  # while the API server is away nothing can be held against the service
         return None if self._hold_against(served, trouble) else served.next_look
@@ -268,7 +269,7 @@ class ServiceWatch:
             stale.close()
         if trouble:
             where = f"{served.plan.endpoints[i].id} does not answer at {address or served.key}"
-            self._hold_against(served, f"{where}: {trouble}")
+            self._hold_against(served, Trouble(f"{where}: {trouble}"))
         self.wake()
 
     # --- states -------------------------------------------------------------------------------------------------------
@@ -285,7 +286,7 @@ class ServiceWatch:
             served.ready = True
             served.blocked = ""
             served.next_look = None
-            served.trouble, served.trouble_since = "", None
+            served.trouble, served.trouble_since = Trouble(), None
         self._tell(served.user)
 
     def _unready(self, served: Served) -> None:
@@ -295,22 +296,27 @@ class ServiceWatch:
         if was_ready:
             self._tell(served.user)
 
-    def _hold_against(self, served: Served, trouble: str) -> bool:
-        """Take note of what keeps a service, empty for nothing; tell whether it failed for it."""
-        now = self._clock.monotonic()
+    def _hold_against(self, served: Served, trouble: Trouble) -> bool:
+        """Take note of what keeps a service, none for nothing; tell whether it failed for it."""
         with self.lock:
-            served.trouble = trouble
-            if not trouble:
-                served.trouble_since = None
-                return False
-            if served.trouble_since is None:
-                served.trouble_since = now
-            if now - served.trouble_since < self._timing.patience:
-                return False
-            service = served.plan.endpoints[0].id
-            served.failure = f"{service} did not become ready within {self._timing.patience:g} s: {trouble}"
-        self._tell(served.user)
-        return True
+            waited_for, served.trouble = served.trouble, trouble
+            failed = self._is_over(served)
+            if failed:
+                service = served.plan.endpoints[0].id
+                served.failure = f"{service} did not become ready within {self._timing.patience:g} s: {trouble.words}"
+        if failed or (trouble.may_pass and trouble != waited_for):
+            self._tell(served.user)
+        return failed
+
+    def _is_over(self, served: Served) -> bool:
+        """Tell whether a service is in a trouble of its own for longer than the patience; with the lock."""
+        if not served.trouble or served.trouble.may_pass:
+            served.trouble_since = None
+            return False
+        now = self._clock.monotonic()
+        if served.trouble_since is None:
+            served.trouble_since = now
+        return now - served.trouble_since >= self._timing.patience
 
 
 def close_connections(served: Served) -> None:

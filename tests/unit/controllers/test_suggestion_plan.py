@@ -215,7 +215,7 @@ def test_without_a_suggestion_nothing_waits() -> None:
 
 
 def running() -> tuple[Any, ...]:
-    return states.running(states.deployment_ready(states.created((), NOW), ready=True, now=NOW), NOW)
+    return states.running(states.deployment_ready(states.created((), NOW), NOW), NOW)
 
 
 def test_a_conversation_is_told_in_order() -> None:
@@ -227,10 +227,28 @@ def test_a_conversation_is_told_in_order() -> None:
 
 
 def test_a_service_that_goes_away_is_told() -> None:
-    last = states.deployment_ready(running(), ready=False, now=LATER)[-1]
+    last = states.deployment_not_ready(running(), "", LATER)[-1]
 
     assert (last.type, last.status, last.reason) == ("DeploymentReady", "False", "DeploymentNotReady")
+    assert last.message == "Deployment is not ready"
     assert last.last_transition_time == LATER
+
+
+def test_what_a_service_waits_for_is_told_as_it_is_now() -> None:
+    messages = []
+    conditions = running()
+    for words in ("", "no room", "no room", "no image", ""):
+        conditions = states.deployment_not_ready(conditions, words, NOW)
+        messages.append(conditions[-1].message)
+
+    assert [message.removeprefix("Deployment is not ready") for message in messages] == [
+        "",
+        ": no room",
+        ": no room",
+        ": no image",
+        "",
+    ]
+    assert states.deployment_not_ready(conditions, "", LATER) is conditions
 
 
 @pytest.mark.parametrize(

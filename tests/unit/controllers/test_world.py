@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from katib.api.conditions import find_condition
 from katib.api.types import Trial
 from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.controllers.ports import SuggestionsReply
@@ -238,6 +239,23 @@ def test_a_service_that_keeps_failing_fails_the_experiment_at_last() -> None:
         experiment = world.ended()
 
     assert "failed 2 times in a row: did not answer within 60 s" in experiment.status.conditions[-1].message
+
+
+def test_what_a_service_waits_for_is_told_until_it_is_ready() -> None:
+    services = FakeServices(waits="pod demo-random-x: Unschedulable: 0/1 nodes")
+    with World(services=services) as world:
+        world.submit(an_experiment())
+        eventually(lambda: "SuggestionServiceWaiting" in world.events.reasons())
+        condition = find_condition(world.suggestion().status.conditions, "DeploymentReady")
+        assert condition is not None
+        assert condition.message == "Deployment is not ready: pod demo-random-x: Unschedulable: 0/1 nodes"
+
+        services.waits = None
+        world.wake("demo")
+        world.ended()
+
+    reasons = [reason for _, reason, _ in world.events.events]
+    assert reasons.count("SuggestionServiceWaiting") == 1
 
 
 def test_a_template_that_cannot_be_rendered_fails_the_experiment_with_the_path() -> None:

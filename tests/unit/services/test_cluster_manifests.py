@@ -244,4 +244,4 @@ def test_trouble_is_told_in_the_words_of_the_cluster(
     conditions = [dict(zip(names, condition, strict=True)) for condition in deployment]
     found = [{"metadata": {"name": f"p{i}"}, "status": status} for i, status in enumerate(pods)]
 
-    assert trouble_of({"status": {"conditions": conditions}}, found) == expected
+    assert trouble_of({"status": {"conditions": conditions}}, found).words == expected

@@ -9,7 +9,7 @@ import pytest
 from katib.configuration.reading import read_katib_config
 from katib.errors import FieldError, ForbiddenError, InvalidError, TerminalError, UnavailableError
 from katib.runtime.objects import Key
-from katib.services.cluster.kinds import DEPLOYMENT, SERVICE, SERVICE_ACCOUNT
+from katib.services.cluster.kinds import DEPLOYMENT, POD, SERVICE, SERVICE_ACCOUNT
 from katib.services.plan import ServiceId
 from tests.support.cluster_services import (
     CONFIG,
@@ -178,24 +178,21 @@ def test_an_algorithm_whose_entry_was_taken_away_is_waited_for() -> None:
         assert world.ready(experiment)
 
 
-PODS: list[Any] = [
+NO_IMAGE = {
+    "containerStatuses": [{"name": "suggestion", "state": {"waiting": {"reason": "ErrImagePull", "message": "no"}}}]
+}
+NO_ROOM = {
+    "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]
+}
+BROKEN: list[Any] = [
     pytest.param(
         {
             "containerStatuses": [
-                {"name": "suggestion", "state": {"waiting": {"reason": "ErrImagePull", "message": "no"}}}
+                {"name": "suggestion", "state": {"waiting": {"reason": "InvalidImageName", "message": "a b"}}}
             ]
         },
-        "container suggestion: ErrImagePull: no",
-        id="image-missing",
-    ),
-    pytest.param(
-        {
-            "conditions": [
-                {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
-            ]
-        },
-        "Unschedulable: 0/1 nodes",
-        id="unschedulable",
+        "container suggestion: InvalidImageName: a b",
+        id="no-image-name",
     ),
     pytest.param(
         {
@@ -214,7 +211,7 @@ PODS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize(("status", "words"), PODS)
+@pytest.mark.parametrize(("status", "words"), BROKEN)
 def test_a_service_that_cannot_start_fails_with_the_words_of_its_pod(status: dict[str, Any], words: str) -> None:
     with World(timing=QUICK) as world:
         experiment = world.submit()
@@ -229,7 +226,67 @@ def test_a_service_that_cannot_start_fails_with_the_words_of_its_pod(status: dic
     assert str(caught.value).endswith(words)
 
 
-def test_a_quota_is_told_in_the_words_of_the_deployment() -> None:
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        pytest.param(NO_IMAGE, "container suggestion: ErrImagePull: no", id="image-missing"),
+        pytest.param(NO_ROOM, "Unschedulable: 0/1 nodes", id="unschedulable"),
+        pytest.param({"phase": "Failed", "reason": "Evicted", "message": "disk"}, "Evicted: disk", id="evicted"),
+    ],
+)
+def test_the_cluster_s_own_trouble_is_told_and_waited_out(status: dict[str, Any], words: str) -> None:
+    """Much longer than the patience: nobody has to mend the service for it to come up."""
+    with World(timing=QUICK) as world:
+        experiment = world.submit()
+        world.services.service_for(experiment)
+        world.add_pod(status)
+        world.wait_for_words(words)
+        assert world.services.states_of(NAMESPACE, "demo")[0].state == "failing"
+        assert world.services.waiting_for(experiment).endswith(words)
+        eventually(lambda: world.told)
+        world.told.clear()
+        with pytest.raises(AssertionError, match="did not come true"):
+            eventually(lambda: world.services.service_for(experiment), seconds=1)
+        assert not world.told  # the same words are no news
+
+        host = world.expose()
+        world.make_available()
+        with listening(host, health=Health()):
+            assert world.ready(experiment)
+        assert world.services.waiting_for(experiment) == ""
+
+
+def test_a_running_service_that_loses_its_node_is_waited_for() -> None:
+    with World(timing=QUICK) as world:
+        experiment = world.submit()
+        world.services.service_for(experiment)
+        host = world.expose()
+        with listening(host, health=Health()):
+            world.make_available()
+            assert world.ready(experiment)
+            world.add_pod(NO_ROOM)
+            world.make_available(available=False)
+            world.wait_for_words("0/1 nodes")
+            with pytest.raises(AssertionError, match="did not come true"):
+                eventually(lambda: world.services.service_for(experiment), seconds=1)
+
+            world.make_available()
+            assert world.ready(experiment)
+
+
+def test_a_service_that_is_broken_once_it_has_room_fails() -> None:
+    with World(timing=QUICK) as world:
+        experiment = world.submit()
+        world.services.service_for(experiment)
+        world.add_pod(NO_ROOM)
+        world.wait_for_words("0/1 nodes")
+        (pod,) = world.store.list(POD).items
+        world.store.update({**pod, "status": BROKEN[0].values[0]})
+        with pytest.raises(TerminalError, match="InvalidImageName"):
+            eventually(lambda: world.services.service_for(experiment))
+
+
+def test_a_quota_is_waited_for_in_the_words_of_the_deployment() -> None:
     with World(timing=QUICK) as world:
         experiment = world.submit()
         world.services.service_for(experiment)
@@ -238,8 +295,9 @@ def test_a_quota_is_told_in_the_words_of_the_deployment() -> None:
             {"type": "Available", "status": "False"},
             {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"},
         )
-        with pytest.raises(TerminalError, match="FailedCreate: exceeded quota"):
-            eventually(lambda: world.services.service_for(experiment))
+        world.wait_for_words("FailedCreate: exceeded quota")
+        with pytest.raises(AssertionError, match="did not come true"):
+            eventually(lambda: world.services.service_for(experiment), seconds=1)
 
 
 def test_a_service_that_is_merely_slow_is_waited_for() -> None:
