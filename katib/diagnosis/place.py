@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from katib.tuning.service import DEFAULT_NAMESPACE
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -17,6 +19,7 @@ class Place:
         silence: What to look at when no cause is known.
         command: Where a command that was not found has to be.
         capacity: How a job that waits for room gets it.
+        default_namespace: The namespace that a command means which names none; empty when that depends on the caller.
     """
 
     nobody_works: str
@@ -26,6 +29,7 @@ class Place:
     silence: str
     command: str
     capacity: str
+    default_namespace: str = ""
 
 
 LOCAL = Place(
@@ -36,5 +40,6 @@ LOCAL = Place(
     silence="If this lasts longer than a minute, restart with -v and look at the messages.",
     command="Install the command on this machine, or give its full path in the template.",
     capacity="Wait for running trials to end, or lower resources.requests in the template.",
+    default_namespace=DEFAULT_NAMESPACE,
 )
 """One machine with a data directory."""

@@ -12,6 +12,7 @@ from katib.tuning.reading import (
     format_duration,
     is_completed,
     name_of,
+    namespace_of,
     objective_of,
     objective_value,
     state_of,
@@ -118,7 +119,7 @@ def _running(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
         answer.findings.append(f"Its metrics cannot be read now: {evidence.readings_error.rstrip('.')}.")
     elif reading is None:
         answer.findings.append(f"It has not reported {metric} yet.")
-        answer.remedies.append(f"Look at its output: katib logs {name} -f")
+        answer.remedies.append(f"{_look_at_output(trial, evidence)} -f")
     else:
         count = evidence.reading_counts.get(name, 1)
         age = f", {since(reading.time, evidence.now)} ago" if reading.time != ZERO_TIME else ""
@@ -174,7 +175,7 @@ def _failed(trial: Json, condition: Json, facts: JobFacts, evidence: Evidence) -
         answer.findings.append(message)
     if facts.attempt > 1:
         answer.findings.append(f"Its job was tried {facts.attempt} times.")
-    answer.remedies.append(_failure_remedy(name, facts, evidence))
+    answer.remedies.append(_failure_remedy(trial, facts, evidence))
     return answer
 
 
@@ -201,7 +202,13 @@ def _exit_words(facts: JobFacts) -> str:
     return f"its process ended with exit code {facts.exit_code}"
 
 
-def _failure_remedy(name: str, facts: JobFacts, evidence: Evidence) -> str:
+def _look_at_output(trial: Json, evidence: Evidence) -> str:
+    namespace = namespace_of(trial)
+    option = f" -n {namespace}" if namespace not in ("", evidence.place.default_namespace) else ""
+    return f"Look at its output: katib logs {name_of(trial)}{option}"
+
+
+def _failure_remedy(trial: Json, facts: JobFacts, evidence: Evidence) -> str:
     if facts.out_of_memory:
         return "Raise resources.limits.memory of the container in the template, or let it need less."
     if facts.signal == "SIGKILL":
@@ -209,7 +216,7 @@ def _failure_remedy(name: str, facts: JobFacts, evidence: Evidence) -> str:
     if facts.exit_code == _COMMAND_NOT_FOUND:
         return evidence.place.command
     if not facts.log_tail:
-        return f"Look at its output: katib logs {name}"
+        return _look_at_output(trial, evidence)
     return "Mend the cause shown in the output below and run the file again."
 
 

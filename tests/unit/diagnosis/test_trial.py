@@ -99,6 +99,14 @@ def test_a_running_trial_without_readings_points_to_its_output() -> None:
     assert diagnose(RUNNING).remedies == ("Look at its output: katib logs t -f",)
 
 
+def test_the_command_for_the_output_names_a_namespace_that_is_not_meant_anyway() -> None:
+    trial = make_trial("t", RUNNING)
+    trial["metadata"]["namespace"] = "team"
+    diagnosis = diagnose_trial(trial, Evidence(now=NOW))
+
+    assert diagnosis.remedies == ("Look at its output: katib logs t -n team -f",)
+
+
 def test_without_an_engine_nothing_else_matters() -> None:
     diagnosis = diagnose(RUNNING, controllers_running=False)
 
