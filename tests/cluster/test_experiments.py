@@ -179,6 +179,7 @@ def test_nothing_is_left_of_an_experiment_that_is_deleted_while_it_runs(room: Ro
     wait_for(lambda: not room.left_over(), "everything to be gone", GONE_SECONDS, room.picture)
 
 
+@pytest.mark.alone
 def test_the_database_is_not_needed_to_delete_an_experiment(room: Room) -> None:
     room.apply(experiment("alone", python_job(SLOW), trials=4, parallel=2))
     wait_for(lambda: running(room, "alone") == 2, "two trials to run", 60, room.picture)

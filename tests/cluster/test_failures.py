@@ -96,6 +96,7 @@ def test_a_missing_metric_is_explained_by_the_collector(room: Room) -> None:
     assert 'none matched "loss"' in condition_of(trial, "MetricsUnavailable")["message"]
 
 
+@pytest.mark.alone
 def test_a_controller_that_is_killed_again_and_again_loses_no_trial(room: Room) -> None:
     room.apply(experiment("stubborn", python_job(STEPS, backoffLimit=4), trials=6, parallel=3))
     for _ in range(4):
@@ -110,6 +111,7 @@ def test_a_controller_that_is_killed_again_and_again_loses_no_trial(room: Room) 
     assert len(readings(room, "stubborn")) == 6
 
 
+@pytest.mark.alone
 def test_readings_wait_for_a_database_that_is_away(room: Room) -> None:
     room.apply(experiment("patient", python_job(STEPS), trials=2, parallel=2))
     wait_for(lambda: sum(is_true(t, "Running") for t in room.trials("patient")) == 2, "two trials to run", 60)
@@ -126,6 +128,7 @@ def test_readings_wait_for_a_database_that_is_away(room: Room) -> None:
         assert float(reading["max"]) - float(reading["min"]) == pytest.approx(1 - 1 / 8)
 
 
+@pytest.mark.alone
 def test_a_broken_webhook_certificate_is_replaced(room: Room) -> None:
     room.cluster.run(
         "patch", "secret", "katib-webhook-cert", "-n", CORE, "--type=merge", "-p", '{"data":{"tls.crt":"AAAA"}}'

@@ -16,7 +16,7 @@ import pytest
 from tests.support.pod_cluster import PodCluster, Room, experiment, is_true, python_job, wait_for
 from tools.cluster_tests import BINARIES, STATE, TOOLKIT
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.alone, pytest.mark.slow, pytest.mark.timeout(900)]
 
 STEPS = """
 import os, time
