@@ -114,9 +114,9 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _test_pods(arguments: Sequence[str], variables: Mapping[str, str]) -> int:
-    """Run the tests with pods: three at a time, since they mostly wait for the kubelet, then those that need peace."""
+    """Run the tests with pods: two at a time, since they mostly wait for the kubelet, then those that need peace."""
     codes = [
-        _pytest(["tests/cluster", "-m", "not alone", *WORKERS, "3", *arguments], variables),
+        _pytest(["tests/cluster", "-m", "not alone", *WORKERS, "2", *arguments], variables),
         _pytest(["tests/cluster", "-m", "alone", *arguments], variables),
     ]
     ran = [code for code in codes if code != NO_TESTS] or [int(NO_TESTS)]  # arguments may choose tests of one sort only
