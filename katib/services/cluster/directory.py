@@ -17,6 +17,7 @@ from katib.runtime.objects import Key, Object, ObjectStore
 from katib.services.cluster.kinds import DEPLOYMENT, SERVICE, SUGGESTION_LABEL, object_name
 from katib.services.cluster.objects import BlockedError, ServiceObjects
 from katib.services.cluster.plan import plan_for
+from katib.services.cluster.trouble import Trouble
 from katib.services.cluster.watch import ClusterTiming, Served, ServiceWatch, close_connections
 from katib.services.host import Listener
 from katib.services.states import ServiceState, User
@@ -180,14 +181,14 @@ class ClusterServices:
             self._objects.create(suggestion, served.plan)
         except BlockedError as error:
             with self._watch.lock:
-                served.blocked, served.created_at, served.retry_at = str(error), None, now + self._timing.retry
+                served.blocked, served.created_at, served.retry_at = error.trouble, None, now + self._timing.retry
         except UnavailableError:
             with self._watch.lock:
-                served.blocked = ""  # while the API server is away nothing can be held against the service
+                served.blocked = Trouble()  # while the API server is away nothing can be held against the service
             raise
         else:
             with self._watch.lock:
-                served.blocked, served.created_at = "", now
+                served.blocked, served.created_at = Trouble(), now
 
     def _remove(self, user: User, suggestion: Suggestion) -> None:
         algorithm = suggestion.spec.algorithm

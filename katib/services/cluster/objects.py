@@ -34,6 +34,7 @@ from katib.services.cluster.kinds import (
 )
 from katib.services.cluster.manifests import manifests
 from katib.services.cluster.plan import ClusterPlan
+from katib.services.cluster.trouble import Trouble
 
 _WATCHED = frozenset({DEPLOYMENT, SERVICE})
 _RIGHTS = (ROLE_BINDING, ROLE, SERVICE_ACCOUNT)
@@ -42,7 +43,16 @@ _log = logging.getLogger(__name__)
 
 
 class BlockedError(Exception):
-    """An object cannot be created now; it may be possible later."""
+    """An object cannot be created now; it may be possible later.
+
+    Args:
+        words: Why.
+        may_pass: Whether that ends without anybody mending something, as in `Trouble`.
+    """
+
+    def __init__(self, words: str, *, may_pass: bool = False) -> None:
+        super().__init__(words)
+        self.trouble = Trouble(words, may_pass)
 
 
 class ServiceObjects:
@@ -103,7 +113,8 @@ class ServiceObjects:
             except AlreadyExistsError:
                 self._accept(kind, key, suggestion)
             except (ForbiddenError, NotFoundError) as error:  # not found: the namespace
-                raise BlockedError(f"{kind.kind} {key} cannot be created: {error}") from error
+                used_up = "exceeded quota" in str(error)
+                raise BlockedError(f"{kind.kind} {key} cannot be created: {error}", may_pass=used_up) from error
             except InvalidError as error:
                 cause = "; ".join(map(str, error.errors)) or str(error)
                 message = f"{kind.kind} {key} is refused: {cause}; mend its entry in the KatibConfig"
@@ -146,7 +157,8 @@ class ServiceObjects:
         except ForbiddenError as error:
             raise BlockedError(f"{kind.kind} {key} exists and cannot be read: {error}") from error
         if found["metadata"].get("deletionTimestamp"):
-            raise BlockedError(f"{kind.kind} {key} of an earlier experiment is still being removed")
+            words = f"{kind.kind} {key} of an earlier experiment is still being removed"
+            raise BlockedError(words, may_pass=True)
         if not _is_usable(found, suggestion.metadata.uid):
             raise BlockedError(f"{kind.kind} {key} belongs to something else; remove it or rename the experiment")
         labels = found["metadata"].get("labels") or {}

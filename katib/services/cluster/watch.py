@@ -73,7 +73,7 @@ class Served:
     plan: ClusterPlan
     reads_history: bool = True
     created_at: float | None = None
-    blocked: str = ""
+    blocked: Trouble = field(default_factory=Trouble)
     retry_at: float = 0.0
     trouble: Trouble = field(default_factory=Trouble)
     trouble_since: float | None = None
@@ -179,7 +179,7 @@ class ServiceWatch:
     def _missing(self, served: Served) -> float | None:
         """Nothing is there yet: have it created, or wait until the cache shows it."""
         now = self._clock.monotonic()
-        if self._hold_against(served, Trouble(served.blocked)):
+        if self._hold_against(served, served.blocked):
             return None
         with self.lock:
             if served.created_at is not None and now - served.created_at < self._timing.settle:
@@ -194,7 +194,7 @@ class ServiceWatch:
     def _unavailable(self, served: Served) -> float | None:
         now = self._clock.monotonic()
         with self.lock:
-            served.blocked = ""
+            served.blocked = Trouble()
             if served.next_look is None:
                 served.next_look = now + self._timing.first_look
             if now < served.next_look:
@@ -284,7 +284,7 @@ class ServiceWatch:
                         endpoint.address, peer=str(endpoint.id), timeout_seconds=self._timing.call
                     )
             served.ready = True
-            served.blocked = ""
+            served.blocked = Trouble()
             served.next_look = None
             served.trouble, served.trouble_since = Trouble(), None
         self._tell(served.user)

@@ -343,6 +343,23 @@ def test_an_object_that_cannot_be_created_fails_the_experiment_with_the_cause(er
             eventually(lambda: world.services.service_for(experiment))
 
 
+def test_a_quota_for_the_objects_themselves_is_waited_for() -> None:
+    is_used_up = True
+
+    def refuse(call: Call) -> Exception | None:
+        used_up = is_used_up and call.verb == "create" and call.kind == SERVICE
+        return ForbiddenError('services "demo-tpe" is forbidden: exceeded quota: q') if used_up else None
+
+    with World(timing=QUICK, through=lambda store: FaultyStore(store, refuse)) as world:
+        experiment = world.submit()
+        with pytest.raises(AssertionError, match="did not come true"):
+            eventually(lambda: world.services.service_for(experiment), seconds=1)
+        assert "exceeded quota" in world.services.waiting_for(experiment)
+
+        is_used_up = False
+        eventually(lambda: world.services.service_for(experiment) or "Service demo-tpe" in world.objects())
+
+
 def test_a_right_given_later_lets_the_service_start() -> None:
     errors: list[Exception] = [ForbiddenError("no")] * 3
 
