@@ -7,6 +7,7 @@ Small messages are sent at once: the drivers send several for one statement, and
 
 from __future__ import annotations
 
+import io
 import os
 import socket
 import ssl
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from katib.errors import FieldError, InvalidError
 from katib.sql_server.address import POSTGRESQL, ServerAddress, Tls
@@ -77,13 +78,13 @@ class Connector:
 
     def _postgresql(self, driver: Any, sock: socket.socket, patience: Patience) -> Any:
         address = self._address
-        sock = self._encrypted(sock)
+        line = DriverSocket(self._encrypted(sock))
         try:
             connection = driver.Connection(  # its `connect` takes no socket
                 user=address.user,
                 password=address.password,
                 database=address.database,
-                sock=sock,
+                sock=line,
                 ssl_context=False,  # done already
                 application_name="katib",
             )
@@ -91,10 +92,10 @@ class Connector:
             connection.cursor().execute(_POSTGRESQL_SESSION.format(lock_seconds=patience.lock_seconds))
             connection.autocommit = False
         except BaseException:
-            _let_go(sock)
+            line.close()
             raise
-        # The driver says good-bye first, and leaves the socket open when nobody is there to hear it.
-        connection.close = partial(_let_go, sock, connection.close)
+        # The driver says good-bye first, and fails when nobody is there to hear it.
+        connection.close = partial(_close, connection.close, line)
         return connection
 
     def _encrypted(self, sock: socket.socket) -> socket.socket:
@@ -144,11 +145,38 @@ def _connected(address: ServerAddress, patience: Patience) -> socket.socket:
     return sock
 
 
-def _let_go(sock: socket.socket, say_good_bye: Callable[[], None] | None = None) -> None:
+class DriverSocket:
+    """What pg8000 uses of a socket, closed together with the stream that pg8000 makes of it.
+
+    The stream keeps the socket open, and what could not be sent: dropped as it is, it would try to send that once more
+    and complain about it on standard error.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._stream: io.BufferedRWPair | None = None
+
+    def makefile(self, mode: Literal["rwb"]) -> io.BufferedRWPair:
+        """Return a stream over the socket."""
+        self._stream = self._sock.makefile(mode)
+        return self._stream
+
+    def close(self) -> None:
+        """Close both, also when nobody is there to hear what is left to send. Closing twice is fine."""
+        if self._stream is not None:
+            with suppress(OSError):
+                self._stream.close()
+        self._sock.close()
+
+
+def _close(say_good_bye: Callable[[], None], line: DriverSocket) -> None:
+    with suppress(Exception):  # whatever it is: the connection ends anyway
+        say_good_bye()
+    line.close()
+
+
+def _let_go(sock: socket.socket) -> None:
     """Close a socket, also when a driver that has failed still holds a stream over it."""
-    if say_good_bye is not None:
-        with suppress(Exception):  # whatever it is: the connection ends anyway
-            say_good_bye()
     descriptor = sock.detach()
     if descriptor >= 0:
         os.close(descriptor)
