@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -78,7 +79,8 @@ def test_a_service_without_image_or_room_is_waited_for_with_the_words_of_its_pod
 
 
 def test_a_service_that_crashes_fails_with_the_words_of_its_pod(node: ServiceCluster) -> None:
-    services = node.services(timing=QUICK)
+    """After a patience in which even a busy machine lets it crash."""
+    services = node.services(timing=replace(QUICK, patience=30.0))
     experiment = node.submit("crashing")
     failure = failure_of(services, experiment)
 

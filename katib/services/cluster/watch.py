@@ -66,7 +66,11 @@ class ClusterTiming:
 
 @dataclass(slots=True)
 class Served:
-    """How one suggestion is served now. Guarded by the lock of `ServiceWatch`."""
+    """How one suggestion is served now. Guarded by the lock of `ServiceWatch`.
+
+    `crash` is the last trouble of its own that its pods told of, since it was ready: while a program starts again and
+    again, that says more than the connections it refuses.
+    """
 
     user: User
     owner_uid: str
@@ -77,6 +81,7 @@ class Served:
     retry_at: float = 0.0
     trouble: Trouble = field(default_factory=Trouble)
     trouble_since: float | None = None
+    crash: Trouble = field(default_factory=Trouble)
     next_look: float | None = None
     next_probe: float = 0.0
     probe_pause: float = 0.0
@@ -208,6 +213,9 @@ class ServiceWatch:
             trouble = Trouble(f"its Deployment is not available, and why cannot be seen: {error}")
         except UnavailableError:
             return served.next_look  # while the API server is away nothing can be held against the service
+        if trouble and not trouble.may_pass:
+            with self.lock:
+                served.crash = trouble
         return None if self._hold_against(served, trouble) else served.next_look
 
     def _probe(self, served: Served) -> float | None:
@@ -269,7 +277,7 @@ class ServiceWatch:
             stale.close()
         if trouble:
             where = f"{served.plan.endpoints[i].id} does not answer at {address or served.key}"
-            self._hold_against(served, Trouble(f"{where}: {trouble}"))
+            self._hold_against(served, served.crash or Trouble(f"{where}: {trouble}"))
         self.wake()
 
     # --- states -------------------------------------------------------------------------------------------------------
@@ -286,7 +294,7 @@ class ServiceWatch:
             served.ready = True
             served.blocked = Trouble()
             served.next_look = None
-            served.trouble, served.trouble_since = Trouble(), None
+            served.trouble, served.trouble_since, served.crash = Trouble(), None, Trouble()
         self._tell(served.user)
 
     def _unready(self, served: Served) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -224,6 +225,18 @@ def test_a_service_that_cannot_start_fails_with_the_words_of_its_pod(status: dic
 
     assert str(caught.value).startswith('suggestion service "tpe" did not become ready within 0.3 s: pod demo-tpe-')
     assert str(caught.value).endswith(words)
+
+
+def test_a_program_that_starts_again_and_again_fails_with_its_own_words_while_it_refuses_connections() -> None:
+    with World(timing=replace(QUICK, patience=1.0)) as world:
+        experiment = world.submit()
+        world.services.service_for(experiment)
+        world.expose()
+        world.add_pod(BROKEN[1].values[0])
+        world.wait_for_words("usage: x")
+        world.make_available()  # as when there is no readiness probe
+        with pytest.raises(TerminalError, match="usage: x"):
+            eventually(lambda: world.services.service_for(experiment))
 
 
 @pytest.mark.parametrize(
