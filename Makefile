@@ -4,13 +4,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp-$(shell cat pyproject.toml constraints.txt 2>/dev/null | cksum | cut -d' ' -f1)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Tests start our programs hundreds of times; without compiled files each start would compile them anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test test-fast test-cluster images lint format type contracts proto schema crds golden bench clean
+EXAMPLES := asha darts enas pbt prometheus push tensorboard
+
+.PHONY: help setup demo $(EXAMPLES:%=example-%) test test-slow test-callbacks test-cluster images lint format type contracts proto schema crds golden bench clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-19s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed; set PYTHON=/path/to/python3"; exit 1; }
@@ -25,11 +29,28 @@ setup: $(STAMP)
 demo: $(STAMP) ## Tune the digits example on this machine, from nothing to the best trial
 	@$(BIN)/katib run examples/digits/experiment.yaml
 
-test: $(STAMP) ## Run all tests but those of test-cluster
-	@$(BIN)/python -m pytest -q -m "not cluster" -n 2 --dist worksteal
+example-asha: ## Tune a network with early stopping that saves most of the work
+example-darts: ## Let one training find the operations of a small network by gradients
+example-enas: ## Search the layers of a small network
+example-pbt: ## Tune networks that go on from each other's checkpoints
+example-prometheus: ## Tune a program that offers its loss to Prometheus
+example-push: ## Tune a training loop that pushes its metrics
+example-tensorboard: ## Tune a program that writes event files for TensorBoard
+$(EXAMPLES:%=example-%): example-%: $(STAMP)
+	@$(BIN)/katib run examples/$*/experiment.yaml
 
-test-fast: $(STAMP) ## Run the tests that take less than ten seconds each
-	@$(BIN)/python -m pytest -q -m "not slow and not cluster" -n 2 --dist worksteal
+test: $(STAMP) ## Run the tests, but those of test-slow and test-cluster
+	@$(BIN)/python -m pytest -q -m "not slow and not cluster" -n 4 --dist worksteal
+
+test-slow: $(STAMP) ## Run the tests that take more than ten seconds each: examples, races, floods
+	@$(BIN)/python -m pytest -q -m "slow and not cluster" -n 2 --dist worksteal
+
+test-callbacks: ## Run the callbacks with the training libraries they are for, in an environment of their own
+	@test -x $(VENV)-callbacks/bin/python || $(PYTHON) -m venv $(VENV)-callbacks
+	@$(VENV)-callbacks/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	@$(VENV)-callbacks/bin/python -m pip install --quiet --editable . --group callbacks
+	@$(VENV)-callbacks/bin/python -m pytest -q --noconftest tests/integration/test_callbacks.py
+	@LIGHTNING=pytorch_lightning $(VENV)-callbacks/bin/python -m pytest -q --noconftest tests/integration/test_callbacks.py -k lightning
 
 test-cluster: $(STAMP) ## Run the tests with a Kubernetes API server and with pods, in clusters started for them or given
 	@$(BIN)/python -m tools.cluster_tests
@@ -66,9 +87,10 @@ schema: $(STAMP) ## Generate the schema of a Job anew from the kubernetes packag
 
 golden: $(STAMP) ## Write the golden files anew; read the diff before you commit it
 	@$(BIN)/python -m tools.golden
+	@$(BIN)/python -m tools.algorithm_page
 
 bench: $(STAMP) ## Run the benchmarks and print figures and ratios
 	@$(BIN)/python -m benchmarks
 
 clean: ## Remove the virtual environments and what runs left behind
-	@rm -rf $(VENV) $(VENV)-proto .katib .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(VENV)-callbacks $(VENV)-proto .katib .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

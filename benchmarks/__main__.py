@@ -10,10 +10,15 @@ BENCHMARKS = (
     ("overhead of a trial", ["benchmarks.overhead"]),
     ("ten thousand trials", ["benchmarks.overhead", "--trials", "10000"]),
     ("tpe with a thousand trials", ["benchmarks.suggestion_tpe"]),
+    ("work of hyperband and bohb", ["benchmarks.halving"]),
     ("metrics collector", ["benchmarks.collector"]),
+    ("metrics", ["benchmarks.metrics"]),
+    ("reading a long log", ["benchmarks.log_reading"]),
     ("object store", ["benchmarks.object_store"]),
+    ("reading thirty thousand trials", ["benchmarks.reading"]),
     ("starting processes", ["benchmarks.spawn"]),
     ("local jobs", ["benchmarks.local_jobs"]),
+    ("from a hopeless reading to the end of its program", ["benchmarks.metrics_stopping"]),
 )
 
 

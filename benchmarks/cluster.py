@@ -1,7 +1,7 @@
 """What the controller costs on a real API server, without pods: jobs are ended at once by a stand-in.
 
     KUBEBUILDER_ASSETS=... python -m benchmarks.cluster                  all of it
-    KUBEBUILDER_ASSETS=... python -m benchmarks.cluster --only restart   one part: pace, crowd, size or restart
+    KUBEBUILDER_ASSETS=... python -m benchmarks.cluster --only restart   one part: pace, crowd, size, restart or large
     KUBECONFIG=... python -m benchmarks.cluster --only pod               a trial in a real pod
 
 The physical limit is what the API server itself takes for the same writes, sent by as many threads as the controller
@@ -21,16 +21,19 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from katib.kube import open_connection
-from katib.runtime.objects import Kind, Watch
-from katib.stores.kubernetes import KubernetesStore
-from tests.support.api_server import LocalApiServer, usable_assets
+from katib.api.types import Trial
+from katib.cluster.client import open_connection
+from katib.cluster.store import KubernetesStore
+from katib.controllers.trial.jobs import job_of
+from katib.runtime.objects import Kind, Object, Watch
+from tests.support.api_server import LocalApiServer
 from tests.support.control_plane import (
     EXPERIMENT,
     STAND_IN,
@@ -46,6 +49,7 @@ PACE_TRIALS, PACE_PARALLEL, WINDOW = 500, 50, 100
 CROWD, CROWD_TRIALS = 20, 25
 SIZE_TRIALS, SIZE_PODS = 5_000, 1_000
 RESTART_TRIALS = 2_000
+LARGE_TRIALS, LARGE_BYTES = 5_000, 20_000
 WRITE_VERBS = ("create", "update", "patch", "delete")
 JOB = Kind("batch/v1", "Job")
 
@@ -63,7 +67,7 @@ def main() -> int:
     for name, part in PARTS.items():
         if only in (None, name):
             with tempfile.TemporaryDirectory() as folder:
-                server = LocalApiServer(usable_assets(Path(assets)), Path(folder))
+                server = LocalApiServer(Path(assets), Path(folder))
                 try:
                     server.start_all()
                     with ControlPlane(server, Path(folder)) as plane:
@@ -146,6 +150,27 @@ def restart(plane: ControlPlane) -> None:
     print(f"writes                      {writes_of(second)}")
 
 
+def large(plane: ControlPlane) -> None:
+    """5,000 trials of 20 KB, every second one running: memory of a controller that starts, and after an expiry."""
+    namespace = plane.namespace("large")
+    plane.stand_ins.outcome = lambda _job: None
+    owner = plane.submit("large", namespace, maxTrialCount=LARGE_TRIALS, parallelTrialCount=LARGE_TRIALS)
+    in_threads(range(LARGE_TRIALS), lambda number: create_large_trial(plane, owner, number))
+    began = time.perf_counter()
+    controller = started(plane, "large")
+    quiet = until_quiet(controller) - began
+    print(f"at rest after               {quiet:.1f} s with {LARGE_TRIALS} trials of {LARGE_BYTES // 1000} KB")
+    print(f"writes                      {writes_of(controller)}")
+    print_memory("memory after the start", controller)
+    lists = requests_of(controller, "list")
+    plane.server.expire()
+    plane.store.create(a_pod(namespace, 0))  # compaction is noticed by who watches from before it
+    while requests_of(controller, "list") == lists:
+        time.sleep(0.2)
+    until_quiet(controller)
+    print_memory("memory after an expiry", controller)
+
+
 def pod(rounds: int = 10) -> int:
     """A trial that prints one line, against the bare Job on the same node: from creation to the end, in turns."""
     if not os.environ.get("KUBECONFIG"):
@@ -200,7 +225,13 @@ def seconds_until(watch: Watch, name: str, condition: str, began: float) -> floa
     raise SystemExit(f"nothing became {condition}")
 
 
-PARTS: dict[str, Callable[[ControlPlane], None]] = {"pace": pace, "crowd": crowd, "size": size, "restart": restart}
+PARTS: dict[str, Callable[[ControlPlane], None]] = {
+    "pace": pace,
+    "crowd": crowd,
+    "size": size,
+    "restart": restart,
+    "large": large,
+}
 
 
 # --- measuring --------------------------------------------------------------------------------------------------------
@@ -242,6 +273,80 @@ def memory_of(controller: ControllerProcess, field: str = "VmRSS") -> float:
         if line.startswith(field):
             return int(line.split()[1]) / 1024
     raise AssertionError(field)
+
+
+def print_memory(when: str, controller: ControllerProcess) -> None:
+    print(f"{when:<27} {memory_of(controller):.0f} MB, {memory_of(controller, 'VmHWM'):.0f} MB at its peak")
+
+
+def in_threads(numbers: Iterable[int], act: Callable[[int], None], threads: int = 8) -> None:
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(act, numbers):
+            pass
+
+
+def create_large_trial(plane: ControlPlane, owner: Object, number: int) -> None:
+    """Create a trial as the controller would have; every second one has ended, the others have a job that runs."""
+    made = plane.store.create(large_trial(owner, number))
+    if number % 2:
+        plane.store.update_status({**made, "status": running()})
+        plane.store.create(dict(job_of(Trial.decode(made))))
+    else:
+        plane.store.update_status({**made, "status": succeeded(f"0.{number}")})
+
+
+def large_trial(owner: Object, number: int) -> dict[str, Any]:
+    raw = owner["spec"]["trialTemplate"]
+    reference = {
+        "apiVersion": EXPERIMENT.api_version,
+        "kind": EXPERIMENT.kind,
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    variables = [{"name": f"VARIABLE_{i}", "value": f"value {i} of trial {number}"} for i in range(LARGE_BYTES // 66)]
+    return {
+        "apiVersion": TRIAL.api_version,
+        "kind": TRIAL.kind,
+        "metadata": {
+            "name": f"large-{number:08}",
+            "namespace": owner["metadata"]["namespace"],
+            "labels": {"katib.kubeflow.org/experiment": owner["metadata"]["name"]},
+            "finalizers": ["clean-metrics-in-db"],
+            "ownerReferences": [reference],
+        },
+        "spec": {
+            "objective": owner["spec"]["objective"],
+            "parameterAssignments": [{"name": "lr", "value": f"0.{number}"}],
+            "runSpec": {**raw["trialSpec"], "spec": {"lr": f"0.{number}", "env": variables}},
+            "metricsCollector": {"collector": {"kind": "StdOut"}},
+            "primaryContainerName": "main",
+            "successCondition": raw["successCondition"],
+            "failureCondition": raw["failureCondition"],
+        },
+    }
+
+
+def condition(type_: str, status: str = "True") -> dict[str, str]:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    times = {"lastUpdateTime": now, "lastTransitionTime": now}
+    return {"type": type_, "status": status, "reason": f"Trial{type_}", "message": f"Trial is {type_.lower()}", **times}
+
+
+def running() -> dict[str, Any]:
+    created = condition("Created")
+    return {"startTime": created["lastUpdateTime"], "conditions": [created, condition("Running")]}
+
+
+def succeeded(value: str) -> dict[str, Any]:
+    end = condition("Succeeded")
+    return {
+        **running(),
+        "completionTime": end["lastUpdateTime"],
+        "conditions": [condition("Created"), condition("Running", "False"), end],
+        "observation": {"metrics": [{"name": "loss", "min": value, "max": value, "latest": value}]},
+    }
 
 
 def bare_writes(plane: ControlPlane, namespace: str, threads: int = 8, each: int = 60) -> float:

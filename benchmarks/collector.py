@@ -27,7 +27,7 @@ from pathlib import Path
 from katib.api.types import EarlyStoppingRule
 from metrics_collector.collector import Collector
 from metrics_collector.parsers import DEFAULT_FILTER, TextParser
-from metrics_collector.sources import CHUNK_BYTES, FileTail
+from metrics_collector.sources import CHUNK_BYTES, FileTail, Output
 
 TARGET_MB_PER_SECOND = 100
 MB = 1_000_000
@@ -57,9 +57,10 @@ def read(path: Path) -> int:
 
 def collect(path: Path) -> int:
     rules = [EarlyStoppingRule(name="accuracy", value="-1", comparison="less", start_step=4)]
-    collector = Collector("loss", ["accuracy"], TextParser(NAMES), rules, "minimize", lambda: datetime.now(UTC))
+    output = Output(TextParser(NAMES))
+    collector = Collector("loss", ["accuracy"], output, rules, "minimize", lambda: datetime.now(UTC))
     tail = FileTail(path)
-    count = sum(len(collector.feed(chunk)) for chunk in tail.poll()) + len(collector.finish())
+    count = sum(len(collector.take(output.feed(chunk))) for chunk in tail.poll())
     tail.close()
     return count
 

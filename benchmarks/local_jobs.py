@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from katib.database import open_database
-from katib.processes.client import Processes
+from katib.databases.sqlite import open_database
+from katib.local.jobs.conditions import end_of
+from katib.local.jobs.runner import JOB, LocalJobRunner
+from katib.local.pods.monitor import Monitor
+from katib.local.processes.client import Processes
 from katib.runtime.objects import Object, ObjectStore
 from katib.stores.memory import MemoryStore
 from katib.stores.sql import SqlStore
-from katib.workloads.local.job_conditions import end_of
-from katib.workloads.local.runner import JOB, LocalJobRunner
-from katib.workloads.ports import Monitor
 
 ROUNDS = 300
 COMMAND = ["sh", "-c", "echo loss=1"]

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from katib.database import open_database
+from katib.databases.sqlite import open_database
 from katib.runtime.controller import DONE, Controller, Result
 from katib.runtime.informer import Informer
 from katib.runtime.manager import Manager

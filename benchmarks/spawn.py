@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from katib.processes.client import Processes
+from katib.local.processes.client import Processes
 
 ROUNDS = 300
 
@@ -37,9 +37,7 @@ def main() -> None:
 
     def by_guard() -> Callable[[], object]:
         ended = threading.Event()
-        processes.spawn(
-            ["/bin/true"], dict(os.environ), Path.cwd(), null, null, on_exit=lambda _handle, _exit: ended.set()
-        )
+        processes.spawn(["/bin/true"], dict(os.environ), Path.cwd(), null, on_exit=lambda _handle, _exit: ended.set())
         return ended.wait
 
     def by_popen() -> Callable[[], object]:

@@ -2,7 +2,7 @@
 
 From Python: `katib.tune(function, {"lr": katib.search.double(1e-4, 1e-1, log=True)})`.
 
-To read the code, start at `katib.engine.engine`, which wires the whole service for one machine, then at
+To read the code, start at `katib.local.engine`, which wires the whole service for one machine, then at
 `katib.controllers.experiment.reconciler`.
 """
 
@@ -11,16 +11,19 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from katib.version import __version__
+
 if TYPE_CHECKING:
+    from katib import callbacks
     from katib.sdk import TuneError, TuneResult, report, search, tune
 
-__version__ = "0.1.0"
-
-__all__ = ["TuneError", "TuneResult", "__version__", "report", "search", "tune"]
+__all__ = ["TuneError", "TuneResult", "__version__", "callbacks", "report", "search", "tune"]
 
 
 def __getattr__(name: str) -> Any:
     """Import the SDK when it is asked for, so that services and the command line start without it."""
+    if name == "callbacks":
+        return import_module("katib.callbacks")
     if name in __all__:
         return getattr(import_module("katib.sdk"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,6 @@
 """Errors: one tree, and one table that says how each class is shown on every surface.
 
-The class tells the caller what to do next: mend the input, retry later, give up, or report a bug. A message is one
+The class tells the caller what to do next: fix the input, retry later, give up, or report a bug. A message is one
 line with three parts kept apart until it is rendered: the path of the field, the cause with the offending value, and
 the remedy. Every room may import this module; it imports nothing of ours.
 """
@@ -48,6 +48,11 @@ class InvalidError(KatibError):
     def __init__(self, errors: Iterable[FieldError]) -> None:
         self.errors = tuple(errors)
         super().__init__("\n".join(map(str, self.errors)))
+
+
+def invalid(path: str, cause: str, remedy: str, origin: str) -> InvalidError:
+    """Return the error for one thing that is wrong; the arguments are those of `FieldError`."""
+    return InvalidError([FieldError(path, cause, remedy, origin)])
 
 
 class NotFoundError(KatibError):
@@ -112,6 +117,17 @@ ERROR_CODES: dict[type[KatibError], ErrorCode] = {
     InternalError: ErrorCode("Internal", 500, "INTERNAL", 1),
     KatibError: ErrorCode("Internal", 500, "UNKNOWN", 1),
 }
+
+
+_LONGEST_LINE = 2_000
+"""What a gRPC status can carry, and more than a reader wants."""
+
+
+def one_line(error: object) -> str:
+    """Return the text of an error or an answer on one line, cut when very long; several field errors are listed."""
+    text = "; ".join(map(str, error.errors)) if isinstance(error, InvalidError) else str(error)
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 3]}..."
 
 
 def code_of(error: BaseException) -> ErrorCode:

@@ -5,8 +5,8 @@ the stream, and the reporter that hands readings to an observation log.
 Does not belong here: trials, processes, storage. It imports only `katib.api` and `katib.rpc`, because it also runs as a
 sidecar.
 
-The path of a byte: a source (a pipe, `sources.FileTail`) -> `collector.Collector.feed` -> a parser of `parsers` ->
-readings -> `reporter.Reporter` -> the log.
+The path of a byte: a source of `sources` (a pipe, a file, ...) and a parser of `parsers` -> readings ->
+`collector.Collector.take` -> `reporter.Reporter` -> the log.
 
 In a pod `python -m metrics_collector` does all of it: `sidecar` joins the parts, `program` watches the training
 program, `stopping` ends it, `delivery` talks to the services.

@@ -6,10 +6,11 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 
-_requests: list[int] = []
-_listeners: list[Callable[[], None]] = []
+_requests: list[float] = []
+_listeners: list[Callable[[float], None]] = []
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -21,28 +22,29 @@ def main(arguments: Sequence[str]) -> int:
         signal.signal(number, _note)
     from katib.errors import KatibError
     from metrics_collector.arguments import parse_arguments
+    from metrics_collector.pod_settings import PodSettings
     from metrics_collector.sidecar import Sidecar, leave_message
-    from metrics_collector.surroundings import Surroundings
 
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="metrics-collector: %(message)s")
     # It says with each attempt what the connection says once.
     logging.getLogger("metrics_collector.reporter").setLevel(logging.ERROR)
-    surroundings = Surroundings.of(os.environ)
+    pod = PodSettings.of(os.environ)
     try:
-        sidecar = Sidecar(parse_arguments(arguments), surroundings)
+        sidecar = Sidecar(parse_arguments(arguments), pod)
     except KatibError as error:
-        leave_message(surroundings.termination_log, str(error))
+        leave_message(pod.termination_log, str(error))
         return 2
     _listeners.append(sidecar.terminate)
     if _requests:
-        sidecar.terminate()
+        sidecar.terminate(_requests[0])
     return sidecar.run()
 
 
-def _note(number: int, _frame: object) -> None:
-    _requests.append(number)
+def _note(_number: int, _frame: object) -> None:
+    now = time.monotonic()  # the grace period runs already, however long the rest takes to load
+    _requests.append(now)
     for listener in _listeners:
-        listener()
+        listener(now)
 
 
 if __name__ == "__main__":

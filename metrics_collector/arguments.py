@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import re2
-
+from katib.api.metrics import compile_format
 from katib.api.types import EarlyStoppingRule
 from katib.errors import FieldError, InvalidError
 
@@ -32,8 +31,8 @@ class Arguments:
         metrics: The objective metric, then the additional ones.
         objective_type: `minimize` or `maximize`.
         db_manager: `host:port` that takes the readings.
-        path: The metrics file.
-        file_format: `TEXT` or `JSON`.
+        path: The metrics file, or the directory of event files; None where there is neither.
+        file_format: `TEXT` or `JSON`; empty when it is not given, which a file reads as `TEXT`.
         filters: RE2 patterns; none: the default one.
         rules: Early stopping rules.
         early_stopping: `host:port` to tell of an early stop; empty without rules.
@@ -46,8 +45,8 @@ class Arguments:
     metrics: tuple[str, ...]
     objective_type: str
     db_manager: str
-    path: Path
-    file_format: str = "TEXT"
+    path: Path | None = None
+    file_format: str = ""
     filters: tuple[str, ...] = ()
     rules: tuple[EarlyStoppingRule, ...] = ()
     early_stopping: str = ""
@@ -70,7 +69,7 @@ def parse_arguments(arguments: Sequence[str]) -> Arguments:
             rule_texts.append(value)
         else:
             given[name] = value
-    for name, what in (("t", "the trial"), ("m", "the metrics"), ("s-db", "the DB manager"), ("path", "the file")):
+    for name, what in (("t", "the trial"), ("m", "the metrics"), ("s-db", "the DB manager")):
         if not given.get(name):
             errors.append(_error(name, "it is missing", f"name {what}", "flag-required"))
     rules = tuple(rule for text in rule_texts if (rule := _rule(text, errors)) is not None)
@@ -85,8 +84,8 @@ def parse_arguments(arguments: Sequence[str]) -> Arguments:
         metrics=tuple(name for name in given["m"].split(";") if name),
         objective_type=given.get("o-type", ""),
         db_manager=given["s-db"],
-        path=Path(given["path"]),
-        file_format=given.get("format", "TEXT"),
+        path=Path(given["path"]) if given.get("path") else None,
+        file_format=given.get("format", ""),
         filters=split_filters(given.get("f", "")),
         rules=rules,
         early_stopping=given.get("s-earlystop", ""),
@@ -137,18 +136,17 @@ def _duration(flag: str, text: str, default: float, errors: list[FieldError]) ->
         return default
     parts = _DURATION.findall(text)
     if "".join(number + unit for number, unit in parts) != text:
-        errors.append(_error(flag, f"{text!r} is no duration", "write one such as 1s or 500ms", "duration"))
+        errors.append(_error(flag, f"{text!r} is not a duration", "write one such as 1s or 500ms", "duration"))
         return default
     return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
 def _is_filter(text: str) -> bool:
-    options = re2.Options()
-    options.log_errors = False
     try:
-        return bool(re2.compile(text, options=options).groups >= 2)  # noqa: PLR2004 - name and value
-    except re2.error:
+        compile_format(text, "filter")
+    except InvalidError:
         return False
+    return True
 
 
 def _error(flag: str, cause: str, remedy: str, origin: str) -> FieldError:

@@ -1,6 +1,9 @@
 """The processes of a pod whose containers share one process namespace, as /proc shows them.
 
 Process 1 is Kubernetes' own. The first process of each container has no parent we can see: its parent is 0.
+
+The guard of one machine has a reader of its own (`katib.local.processes.proc`): it asks the kernel for the children of
+one process, where this one takes a picture of them all, and it is loaded without any other file of ours.
 """
 
 from __future__ import annotations
@@ -53,12 +56,6 @@ def wrappers(processes: Mapping[int, Process], texts: tuple[bytes, ...], proc: P
     """Return the processes that have any of the texts in their command line, without their children that do too."""
     found = {pid for pid in processes if any(text in command_line(pid, proc) for text in texts)}
     return [processes[pid] for pid in sorted(found) if processes[pid].parent not in found]
-
-
-def other_containers(processes: Mapping[int, Process], proc: Path = PROC) -> list[Process]:
-    """Return the first processes of containers."""
-    first = [process for process in processes.values() if process.parent == 0 and process.pid != 1]
-    return [process for process in first if command_line(process.pid, proc)]
 
 
 def descendants(processes: Mapping[int, Process], ancestor: int) -> list[Process]:

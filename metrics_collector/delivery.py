@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from typing import Any
 
-from katib.api.metrics import MetricLog
 from katib.errors import InternalError, UnavailableError
 from katib.rpc._generated import api_pb2 as pb
 from katib.rpc.connection import Connection
+from katib.rpc.credentials import NO_CREDENTIALS, Credentials
 from katib.rpc.db_manager_client import DbManagerClient
 
 _CALL_SECONDS = 20.0
@@ -17,31 +17,29 @@ _SET_TRIAL_STATUS = "/api.v1.beta1.EarlyStopping/SetTrialStatus"
 _logger = logging.getLogger(__name__)
 
 
-class DbManagerLog:
-    """The observation log behind a DB manager, for a reporter that tries again as often as it takes.
+class DbManagerLog(DbManagerClient):
+    """A client of the DB manager for a reporter that tries again as often as it takes.
 
     Katib's DB manager says of any trouble with its database that it is unknown, so such an answer counts as passing
     too. After a failure the next call connects anew: a server that vanished without a word is not waited for again.
+
+    Args:
+        address: Of the DB manager.
+        credentials: What we bring.
+
+    Attributes:
+        problem: Why it does not answer now; empty while it does.
     """
 
-    def __init__(self, address: str) -> None:
-        self._address = address
-        self._client: DbManagerClient | None = None
+    def __init__(self, address: str, credentials: Credentials = NO_CREDENTIALS) -> None:
+        super().__init__(address, timeout_seconds=_CALL_SECONDS, credentials=credentials)
         self.problem = ""
 
-    def report(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
-        """Append readings; all or none.
-
-        Raises:
-            UnavailableError: Not now.
-            KatibError: The DB manager does not take these readings.
-        """
-        if self._client is None:
-            self._client = DbManagerClient(self._address, timeout_seconds=_CALL_SECONDS)
+    def _call(self, method: Any, request: Any, timeout_seconds: float | None = None) -> Any:
         try:
-            self._client.report(trial_name, logs)
+            answer = super()._call(method, request, timeout_seconds)
         except (UnavailableError, InternalError) as error:
-            self.close()
+            self._reconnect()
             if not self.problem:
                 _logger.warning("readings are kept and sent again: %s", error)
             self.problem = str(error)
@@ -49,12 +47,7 @@ class DbManagerLog:
         if self.problem:
             _logger.warning("the DB manager takes readings again")
         self.problem = ""
-
-    def close(self) -> None:
-        """End the connection."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        return answer
 
 
 def set_trial_status(address: str, trial_name: str) -> None:

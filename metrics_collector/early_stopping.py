@@ -25,7 +25,7 @@ _COMPARISONS: dict[str, tuple[Callable[[float, float], bool], str]] = {
 class RuleBook:
     """The rules of one trial and what was met so far.
 
-    A rule whose value is no number, or whose comparison is unknown, can never be met: such rules never stop a trial.
+    A rule whose value is not a number, or whose comparison is unknown, can never be met: such rules never stop a trial.
 
     Args:
         rules: All of them; none: the trial is never stopped.

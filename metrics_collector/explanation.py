@@ -9,6 +9,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections import deque
+from collections.abc import Iterable
+from itertools import islice
 
 SAMPLE_BYTES = 32 << 10
 """Kept of the beginning, and of the end."""
@@ -81,6 +83,13 @@ def nearest(metric: str, lines: list[str]) -> str:
                 if score > best_score:
                     best, best_score = match.group()[start:], score
     return best
+
+
+def nearest_name(metric: str, names: Iterable[str]) -> str:
+    """Return the name that looks most like that of the metric; empty when none does."""
+    scores = {name: _likeness(metric, name) for name in islice(names, MAX_CANDIDATES)}
+    best = max(scores, key=lambda name: scores[name], default="")
+    return best if best and scores[best] > LEAST_LIKENESS else ""
 
 
 def quote(text: str) -> str:

@@ -1,4 +1,9 @@
-"""Marker files: `<directory>/<process id>.pid` tells how far a program has come, in its first line."""
+"""Marker files: what the shell around a program and the collector tell each other, in the first line.
+
+`<directory>/<process id>.pid` says how far the program has come. `<directory>/<process id>.collected` is made by a
+shell that waits for the collector, for anyone to write: the collector may be another user without rights to the
+directory.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,18 @@ class Word(StrEnum):
     COMPLETED = "completed"
     FAILED = "failed"
     EARLY_STOPPED = "early-stopped"
+
+
+ENDED_WORDS = frozenset({Word.COMPLETED, Word.FAILED})
+"""Said by a shell whose program has ended, though the shell itself may still wait."""
+
+
+class CollectedWord(StrEnum):
+    """What a shell that waits for the collector reads. Anything but `awaited` ends the wait."""
+
+    AWAITED = "awaited"
+    STORED = "stored"
+    GIVEN_UP = "given-up"
 
 
 _MAX_BYTES = 64
@@ -59,6 +76,16 @@ class Markers:
             os.ftruncate(descriptor, len(text))
         finally:
             os.close(descriptor)
+
+    def release(self, word: CollectedWord) -> None:
+        """Tell every shell whose program ended well, and that waits for it, that the collector is done."""
+        for pid in [pid for pid, said in self.read().items() if said == Word.COMPLETED]:
+            with contextlib.suppress(OSError):
+                descriptor = os.open(self._directory / f"{pid}.collected", os.O_WRONLY | os.O_CLOEXEC)
+                try:
+                    os.write(descriptor, f"{word}\n".encode())
+                finally:
+                    os.close(descriptor)
 
     def _path(self, pid: int) -> Path:
         return self._directory / f"{pid}.pid"

@@ -1,8 +1,10 @@
 """The training program seen from the sidecar: awaited, running, ended.
 
-The program runs below a shell that wrapped it (`katib/injection/command.py`, or Katib's own wrapping, which writes no
-marker but `completed`). It is found by the text in the shell's command line; that it ran is known from its marker as
-well, for it may have ended before we looked. A shell that is gone and left no last word was killed.
+The program runs below a shell that wrapped it (`katib.cluster.injection.command`, or Katib's own wrapping, which writes
+no marker but `completed`). It is found by the text in the shell's command line; that it ran is known from its marker as
+well, for it may have ended before we looked. A shell that says how its program ended may stay until we are done. A
+shell that is gone and left no last word was killed. Other containers of the pod are never waited for: one of them may
+wait for us.
 
 Which order things are looked at matters: a word read before the processes is a start that was seen, a word read after
 them is the last one of a process that is gone.
@@ -20,14 +22,13 @@ from metrics_collector.container_processes import (
     Process,
     all_processes,
     descendants,
-    other_containers,
     read_process,
     wrappers,
 )
-from metrics_collector.markers import Markers, Word
+from metrics_collector.markers import ENDED_WORDS, CollectedWord, Markers, Word
 
 UNSEEN_SECONDS = 10.0
-"""A metrics file without process and without marker for so long is the work of a program that ended before us."""
+"""Something to read without process and without marker for so long is the work of a program that ended before us."""
 
 
 class Phase(StrEnum):
@@ -42,26 +43,28 @@ class Program:
     """Follows the program of one pod through its restarts. Not thread-safe.
 
     Args:
-        file: The metrics file; its directory holds the markers.
+        directory: Holds the markers.
+        left_a_trace: Tells whether a program has left something to read, whoever it was.
         restart_policy: Of the pod: what failed is started again unless it is `Never`.
-        wait_all: Whether the program has ended only when all other containers have.
+        wait_all: Where several programs of the pod are wrapped, whether all of them have to end, not just one.
         monotonic: Reads time.
         proc: Where processes are seen.
     """
 
     def __init__(
         self,
-        file: Path,
+        directory: Path,
         *,
+        left_a_trace: Callable[[], bool] = lambda: False,
         restart_policy: str = "Never",
         wait_all: bool = True,
         monotonic: Callable[[], float],
         proc: Path = PROC,
     ) -> None:
-        self.markers = Markers(file.parent)
+        self.markers = Markers(directory)
         self.completed = False
-        self._file = file
-        self._texts = _texts(str(file.parent))
+        self._left_a_trace = left_a_trace
+        self._texts = _texts(str(directory))
         self._restart_policy = restart_policy
         self._wait_all = wait_all
         self._monotonic = monotonic
@@ -72,15 +75,16 @@ class Program:
 
     def look(self) -> Phase:
         """Look again; costs one read of a small file while the program runs."""
-        if any(read_process(shell.pid, self._proc) == shell for shell in self._shells):
+        if self._shells and all(self._is_at_work(shell) for shell in self._shells):
             return Phase.RUNNING
         started = {*self._seen, *self.markers.read()}
-        processes = all_processes(self._proc)
-        self._shells = wrappers(processes, self._texts, self._proc)
-        if self._shells:
-            self._seen.update(shell.pid for shell in self._shells)
+        shells = wrappers(all_processes(self._proc), self._texts, self._proc)
+        self._seen.update(shell.pid for shell in shells)
+        before, self._shells = self._shells, [shell for shell in shells if self._is_at_work(shell)]
+        if self._shells and (self._wait_all or not set(self._shells) < set(before)):
             self._alone_since = None
             return Phase.RUNNING
+        started |= self._seen
         if not started and not self._ended_unseen():
             return Phase.AWAITED
         words = self.markers.read()
@@ -88,13 +92,11 @@ class Program:
         self.completed = last == Word.COMPLETED
         if self._is_started_again():
             return Phase.AWAITED
-        if self._wait_all and other_containers(processes, self._proc):
-            return Phase.RUNNING
         return Phase.ENDED
 
     @property
     def shells(self) -> list[Process]:
-        """The wrapping shells found by the last look, one for each container."""
+        """The wrapping shells found by the last look whose programs run, one for each container."""
         return list(self._shells)
 
     def tree(self) -> list[Process]:
@@ -102,13 +104,20 @@ class Program:
         processes = all_processes(self._proc)
         return [process for shell in self._shells for process in descendants(processes, shell.pid)]
 
+    def release(self, word: CollectedWord) -> None:
+        """Tell shells that wait for the collector that it is done."""
+        self.markers.release(word)
+
+    def _is_at_work(self, shell: Process) -> bool:
+        return self.markers.word(shell.pid) not in ENDED_WORDS and read_process(shell.pid, self._proc) == shell
+
     def _is_started_again(self) -> bool:
         if self._restart_policy == "Always":
             return True
         return self._restart_policy == "OnFailure" and not self.completed
 
     def _ended_unseen(self) -> bool:
-        if not self._file.exists():
+        if not self._left_a_trace():
             self._alone_since = None
             return False
         if self._alone_since is None:

@@ -19,9 +19,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from katib.api.metrics import MetricLog
+from katib.backoff import Backoff
 from katib.errors import InternalError, InvalidError, KatibError, UnavailableError
 
 MAX_BATCH = 5_000
@@ -44,19 +45,22 @@ _logger = logging.getLogger(__name__)
 Done = Callable[[], None]
 
 
-class Log(Protocol):
-    """Where readings are stored. All or none per call; UnavailableError means: try again later."""
+class Clock(Protocol):
+    """What the reporter needs of `katib.runtime.clock.Clock`, which is not in the collector's image."""
 
-    def report(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
-        """Append readings of one trial."""
+    def monotonic(self) -> float:
+        """Return seconds from an arbitrary start."""
+
+    def wait(self, condition: threading.Condition, timeout_seconds: float | None = None) -> None:
+        """Wait on a condition for at most this long."""
 
 
-@runtime_checkable
-class BatchLog(Protocol):
-    """An ability of a log: to store readings of several trials at the price of one."""
+class _SystemClock:
+    def monotonic(self) -> float:
+        return time.monotonic()
 
-    def report_all(self, batch: Mapping[str, Sequence[MetricLog]]) -> None:
-        """Append readings by trial name; all or none."""
+    def wait(self, condition: threading.Condition, timeout_seconds: float | None = None) -> None:
+        condition.wait(timeout_seconds)
 
 
 @dataclass(slots=True)
@@ -70,31 +74,40 @@ class _Trial:
 class Reporter:
     """A queue in front of a log. All methods may be called from any thread; only `close` and `discard` may wait.
 
+    Attributes:
+        on_refusal: Takes the names of the trials whose readings have to wait, and why.
+
     Args:
-        log: Where readings go. When it is a BatchLog too, readings of several trials share a call.
+        report: Stores readings of one trial, all or none: `katib.api.metrics.ObservationLog.report`.
+        report_all: Stores readings of several trials at the price of one, all or none; None: there is no such call.
         max_batch: Most readings in one call of the log.
         max_age_seconds: Longest wait for company.
         max_waiting: Number of waiting readings from which the reporter is backlogged.
         first_pause_seconds: Pause after a first refusal; it doubles with each further one.
         last_pause_seconds: Longest pause.
+        clock: Measures ages, pauses and the time to close.
     """
 
     def __init__(
         self,
-        log: Log,
+        report: Callable[[str, Sequence[MetricLog]], None],
         *,
+        report_all: Callable[[Mapping[str, Sequence[MetricLog]]], None] | None = None,
         max_batch: int = MAX_BATCH,
         max_age_seconds: float = MAX_AGE_SECONDS,
         max_waiting: int = MAX_WAITING,
         first_pause_seconds: float = FIRST_PAUSE_SECONDS,
         last_pause_seconds: float = LAST_PAUSE_SECONDS,
+        clock: Clock | None = None,
     ) -> None:
-        self._log = log
-        self._batch_log = log if isinstance(log, BatchLog) else None
+        self.on_refusal: Callable[[Sequence[str], str], None] = lambda _names, _cause: None
+        self._report = report
+        self._report_all = report_all
+        self._clock = clock or _SystemClock()
         self._max_batch = max_batch
         self._max_age = max_age_seconds
         self._max_waiting = max_waiting
-        self._pauses = (first_pause_seconds, last_pause_seconds)
+        self._backoff = Backoff(first_pause_seconds, last_pause_seconds)
         self._changed = threading.Condition()
         self._queue: dict[str, _Trial] = {}
         self._queued = 0  # readings in the queue
@@ -103,6 +116,7 @@ class Reporter:
         self._under_way: dict[str, _Trial] = {}  # taken from the queue and not yet settled
         self._calling = False  # the log is working on what is under way
         self._waiting = 0  # readings queued or under way
+        self._settled_count = 0
         self._lost = 0
         self._deadline: float | None = None  # set once it closes
         self._thread = threading.Thread(target=self._run, name="metrics-reporter", daemon=True)
@@ -112,6 +126,11 @@ class Reporter:
     def backlogged(self) -> bool:
         """True while so many readings wait that no more should be read."""
         return self._waiting >= self._max_waiting
+
+    @property
+    def settled(self) -> int:
+        """Number of readings that are stored, or refused for good."""
+        return self._settled_count
 
     @property
     def lost(self) -> int:
@@ -131,7 +150,7 @@ class Reporter:
             self._queued += len(logs)
             self._waiting += len(logs)
             if self._oldest is None:
-                self._oldest = time.monotonic()
+                self._oldest = self._clock.monotonic()
                 self._changed.notify_all()
             elif self._queued >= self._max_batch:
                 self._changed.notify_all()
@@ -168,7 +187,7 @@ class Reporter:
         A call of the log that is under way when the time is up is not waited for; it may still store its batch.
         """
         with self._changed:
-            self._deadline = time.monotonic() + timeout_seconds
+            self._deadline = self._clock.monotonic() + timeout_seconds
             self._changed.notify_all()
         self._thread.join(timeout_seconds)
         return self._waiting
@@ -193,7 +212,9 @@ class Reporter:
             while not self._ripe():
                 if self._deadline is not None:
                     return False
-                self._changed.wait(None if self._oldest is None else self._oldest + self._max_age - time.monotonic())
+                oldest = self._oldest
+                age_left = None if oldest is None else oldest + self._max_age - self._clock.monotonic()
+                self._clock.wait(self._changed, age_left)
             room = self._max_batch
             for name in dict.fromkeys([*self._flushed, *self._queue]):
                 room -= self._move(name, room)
@@ -207,7 +228,7 @@ class Reporter:
             return True
         if self._oldest is None:
             return False
-        return self._deadline is not None or time.monotonic() >= self._oldest + self._max_age
+        return self._deadline is not None or self._clock.monotonic() >= self._oldest + self._max_age
 
     def _move(self, name: str, room: int) -> int:
         """Put up to so many readings of a trial under way, with its flushes when these are all."""
@@ -226,7 +247,7 @@ class Reporter:
 
     def _settle(self) -> bool:
         """Store what is under way, however long it takes; False when the time to close was up before that."""
-        pause, last_pause = self._pauses
+        failures = 0
         while True:
             batch = self._begin()
             try:
@@ -234,13 +255,14 @@ class Reporter:
             except UnavailableError as error:
                 details = {"error": str(error), "waiting": self._waiting}
                 _logger.warning("observation log unavailable, trying again", extra=details)
+                self.on_refusal(list(batch), str(error))
             for done in self._end(batch):
                 _call(done)
             if not self._under_way:
                 return True
-            if not self._rest(pause):
+            failures += 1
+            if not self._rest(self._backoff.pause_seconds(failures)):
                 return False
-            pause = min(2 * pause, last_pause)
 
     def _begin(self) -> dict[str, list[MetricLog]]:
         with self._changed:
@@ -259,12 +281,13 @@ class Reporter:
     def _rest(self, pause: float) -> bool:
         """Wait before the next attempt; False when the time to close is up."""
         with self._changed:
-            if self._deadline is None:
-                self._changed.wait_for(lambda: self._deadline is not None, pause)
-                return True
-            left = self._deadline - time.monotonic()
-        time.sleep(max(0.0, min(pause, left)))
-        return left > 0
+            was_open = self._deadline is None
+            resume = self._clock.monotonic() + pause
+            while (left := min(resume, self._deadline or resume) - self._clock.monotonic()) > 0:
+                self._clock.wait(self._changed, left)
+                if was_open and self._deadline is not None:
+                    return True
+            return self._deadline is None or self._clock.monotonic() < self._deadline
 
     def _store(self, batch: dict[str, list[MetricLog]]) -> None:
         """Hand readings to the log; what is settled leaves the batch.
@@ -272,14 +295,15 @@ class Reporter:
         Raises:
             UnavailableError: What is left in the batch is to be tried again.
         """
-        if self._batch_log is not None and len(batch) > 1:
+        if self._report_all is not None and len(batch) > 1:
             try:
-                self._batch_log.report_all(batch)
+                self._report_all(batch)
             except UnavailableError:
                 raise
             except Exception:  # one bad trial must not take the others with it: try them one by one
                 _logger.debug("observation log refused a batch", exc_info=True)
             else:
+                self._settled_count += sum(map(len, batch.values()))
                 batch.clear()
         for name in list(batch):
             self._store_one(name, batch[name])
@@ -307,7 +331,7 @@ class Reporter:
     def _refusal_of(self, name: str, logs: list[MetricLog]) -> Exception | None:
         """Store readings; return why the log refuses them for good, None when it takes them."""
         try:
-            self._log.report(name, logs)
+            self._report(name, logs)
         except UnavailableError:
             raise
         except Exception as error:  # noqa: BLE001 - counted and told by the caller; other trials go on
@@ -324,6 +348,7 @@ class Reporter:
         with self._changed:
             del logs[:count]
             self._waiting -= count
+            self._settled_count += count
 
 
 def _call(done: Done) -> None:

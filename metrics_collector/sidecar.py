@@ -1,13 +1,15 @@
 """The collector as a container of the trial's pod: follows the file, watches the program, reports while it runs.
 
-It ends when its own work is done, well if nothing is left to store, whatever became of the program:
+It ends when its own work is done, well if nothing is left to store, whatever became of the program. What it leaves for
+Kubernetes begins with whether all readings are stored, so that nobody takes a part of them for the whole:
 
 - The program ended: read the rest, store it, say what was not found, end.
 - The rules are met: end the program, store everything, tell the early stopping service, end.
 - SIGTERM: go on while the program has its grace period, and store what there is before ours is over.
 - The database is away: keep everything and try again; give up long after the program ended, with the reason.
 
-A sidecar that Kubernetes would start again when it ends waits for SIGTERM once its work is done.
+A sidecar that Kubernetes would start again when it ends waits for SIGTERM once its work is done. One that is started
+again all the same goes on where the last one was (`resumption`).
 """
 
 from __future__ import annotations
@@ -19,19 +21,24 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from katib.api.failure_text import LAST_OUTPUT, LAST_OUTPUT_BYTES, last_line
 from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.api.types import UNAVAILABLE
+from katib.backoff import Backoff
 from katib.errors import KatibError, UnavailableError
 from metrics_collector.arguments import Arguments
+from metrics_collector.checkpoint import Checkpoint
 from metrics_collector.collector import Collector
 from metrics_collector.container_processes import PROC
 from metrics_collector.delivery import DbManagerLog, set_trial_status
-from metrics_collector.parsers import parser_for
+from metrics_collector.markers import CollectedWord
+from metrics_collector.pod_settings import PodSettings
 from metrics_collector.program import Phase, Program
 from metrics_collector.reporter import Reporter
-from metrics_collector.sources import FileTail
+from metrics_collector.resumption import ResumableLog
+from metrics_collector.selection import Selection, select
 from metrics_collector.stopping import Stop
-from metrics_collector.surroundings import Surroundings
+from metrics_collector.unwrapped import UnwrappedProgram
 
 _MAX_BATCH = 1_000
 """Readings of a report: Katib's DB manager refuses messages beyond 4 MB."""
@@ -44,10 +51,11 @@ _RESERVE_SECONDS = 5.0
 
 _LONGEST_PAUSE_SECONDS = 10.0
 
-LAST_OUTPUT = "last output: "
-"""How the words begin that the collector leaves when the program failed; controllers quote them."""
+ALL_STORED = "all readings are stored"
+"""The first line of what a collector leaves that has stored everything; controllers rely on it."""
 
-_LAST_OUTPUT_BYTES, _LAST_LINE_CHARACTERS = 2_000, 300
+NOT_ALL_STORED = "not all readings are stored: "
+"""How the words begin of a collector that has not, whatever its exit code; the reason follows."""
 
 _logger = logging.getLogger(__name__)
 
@@ -57,9 +65,9 @@ class Sidecar:
 
     Args:
         arguments: What to collect.
-        surroundings: The pod.
+        pod: The pod.
         proc: Where processes are seen.
-        output: Descriptor that the metrics file is copied to, for whoever reads the container's log.
+        output: Descriptor that the metrics file is copied to, for anyone who reads the container's log.
         monotonic: Reads time.
         sleep: Waits.
     """
@@ -67,61 +75,88 @@ class Sidecar:
     def __init__(
         self,
         arguments: Arguments,
-        surroundings: Surroundings,
+        pod: PodSettings,
         *,
         proc: Path = PROC,
         output: int = 1,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        names = list(dict.fromkeys([*arguments.metrics, *(rule.name for rule in arguments.rules)]))
         self._arguments = arguments
-        self._surroundings = surroundings
+        self._pod = pod
         self._monotonic = monotonic
         self._sleep = sleep
         self._output = output
         self._objective, *additional = arguments.metrics
+        selection = select(arguments, pod, self._note_output)
+        self._source = selection.source
         self._collector = Collector(
             self._objective,
             additional,
-            parser_for(arguments.file_format, names, arguments.filters),
+            self._source,
             arguments.rules,
             arguments.objective_type,
             lambda: datetime.now(UTC),
-            str(arguments.path),
         )
-        self._tail = FileTail(arguments.path)
-        self._program = Program(
-            arguments.path,
-            restart_policy=surroundings.restart_policy,
-            wait_all=arguments.wait_all,
-            monotonic=monotonic,
-            proc=proc,
-        )
-        self._log = DbManagerLog(arguments.db_manager)
-        self._reporter = Reporter(self._log, max_batch=_MAX_BATCH, max_age_seconds=_MAX_AGE_SECONDS)
+        self._program = self._program_of(selection, proc)
+        self._log = DbManagerLog(arguments.db_manager, pod.credentials)
+        self._once = ResumableLog(self._log, Checkpoint(selection.checkpoint_of(pod)))
+        self._reporter = Reporter(self._once.report, max_batch=_MAX_BATCH, max_age_seconds=_MAX_AGE_SECONDS)
+        self._once.follow_reporter(lambda: (self._reporter.settled, self._reporter.lost))
         self._objective_found = False
         self._stop: Stop | None = None
         self._may_stop = bool(arguments.rules)
+        self._is_hastened = False
         self._terminated_at: float | None = None
+        self._deadline = 0.0  # when to give up, once the program has ended
+        self._missing: list[str] = []  # why not all is stored
         self._news: list[str] = []
         self._last_output = b""
 
-    def terminate(self) -> None:
-        """Ask for an end within the grace period."""
+    def _program_of(self, selection: Selection, proc: Path) -> Program | UnwrappedProgram:
+        if selection.directory is not None:
+            return Program(
+                selection.directory,
+                left_a_trace=selection.left_a_trace,
+                restart_policy=self._pod.restart_policy,
+                wait_all=self._arguments.wait_all,
+                monotonic=self._monotonic,
+                proc=proc,
+            )
+        return UnwrappedProgram(
+            restart_policy=self._pod.restart_policy,
+            is_over=lambda: self._pod.is_native and self._terminated_at is not None,
+            monotonic=self._monotonic,
+            proc=proc,
+        )
+
+    def terminate(self, now: float) -> None:
+        """Ask for an end within the grace period, which began at a time of the monotonic clock."""
         if self._terminated_at is None:
-            self._terminated_at = self._monotonic()
+            self._terminated_at = now
 
     def run(self) -> int:
         """Collect until all is done; return the exit code."""
         phase = self._follow()
         stored = self._store(phase)
-        if stored and self._stop is not None:
+        if stored and self._was_stopped:
             self._tell_of_the_stop()
-        self._write_news()
-        while stored and self._surroundings.stays and self._terminated_at is None:
+        self._leave_news(phase)
+        done = CollectedWord.GIVEN_UP if self._missing else CollectedWord.STORED
+        self._program.release(done)
+        while self._stays(stored) and self._terminated_at is None:
             self._sleep(self._arguments.poll_seconds)
+            self._program.release(done)
         return 0 if stored else 1
+
+    def _stays(self, stored: bool) -> bool:
+        """Return whether to wait for SIGTERM: a restart would change nothing, or there is no other end."""
+        return self._pod.is_native or (stored and self._pod.stays)
+
+    @property
+    def _was_stopped(self) -> bool:
+        """Whether the program was stopped early, by this collector or by one before it."""
+        return self._stop is not None or (self._once.stops and self._program.completed)
 
     # --- while the program runs ---------------------------------------------------------------------------------------
 
@@ -129,44 +164,47 @@ class Sidecar:
         """Read until the program has ended or we must; return which."""
         began = self._monotonic()
         while True:
+            if self._terminated_at is not None and not self._is_hastened:
+                self._is_hastened = True
+                self._source.hasten()
             phase = self._program.look()  # before reading: what was written before the end is read after it
             self._read()
             if self._stop is not None:
                 self._stop.insist()
-            elif self._collector.verdict and self._may_stop and phase is Phase.RUNNING:
+            elif phase is Phase.RUNNING and self._may_stop and self._collector.verdict:
                 self._stop_early()
             if phase is Phase.ENDED or self._must_end(phase):
                 return phase
             timeout = self._arguments.timeout_seconds
             if timeout and self._monotonic() - began >= timeout:
-                self._news.append(f"the program did not end within {timeout:g} s, the collector's -timeout")
+                self._missing.append(f"the program did not end within {timeout:g} s, the collector's -timeout")
                 return phase
             self._sleep(self._arguments.poll_seconds)
 
     def _must_end(self, phase: Phase) -> bool:
-        """Tell whether there is just time left to store: at once when no program runs whose last words are to come."""
+        """Return whether there is just time left to store: at once when no program runs whose last words may come."""
         if self._terminated_at is None:
             return False
-        reserve = min(_RESERVE_SECONDS, self._surroundings.grace_seconds / 2)
-        over = self._terminated_at + self._surroundings.grace_seconds - reserve
+        seconds = self._pod.seconds_to_end
+        over = self._terminated_at + seconds - min(_RESERVE_SECONDS, seconds / 2)
         return phase is not Phase.RUNNING or self._monotonic() >= over
 
     def _read(self) -> bool:
         """Take what the file has grown by; False when storing is behind and there may be more."""
-        for chunk in self._tail.poll():
-            self._echo(chunk)
-            self._last_output = (self._last_output + chunk[-_LAST_OUTPUT_BYTES:])[-_LAST_OUTPUT_BYTES:]
-            self._report(self._collector.feed(chunk))
+        for readings in self._source.poll():
+            self._once.follow_source(self._source)
+            self._report(self._collector.take(readings))
             if self._reporter.backlogged:
                 return False
         return True
 
     def _report(self, readings: list[MetricLog]) -> None:
         self._objective_found = self._objective_found or any(r.name == self._objective for r in readings)
-        self._reporter.report(self._arguments.trial, readings)
+        self._reporter.report(self._arguments.trial, self._once.unsettled(readings))
 
-    def _echo(self, chunk: bytes) -> None:
-        """Copy to the container's log; nobody who cannot read it stops the collection."""
+    def _note_output(self, chunk: bytes) -> None:
+        """Keep the last of the output, and copy it to the container's log; who cannot read it stops no collection."""
+        self._last_output = (self._last_output + chunk[-LAST_OUTPUT_BYTES:])[-LAST_OUTPUT_BYTES:]
         rest = memoryview(chunk)
         while rest and self._output >= 0:
             try:
@@ -175,10 +213,21 @@ class Sidecar:
                 self._output = -1
 
     def _stop_early(self) -> None:
-        stop = Stop(self._program, self._surroundings.grace_seconds, self._monotonic)
+        if not isinstance(self._program, Program):
+            self._may_stop = False
+            _logger.error(
+                "the rules are met (%s), but a program without wrapped command cannot be ended well; "
+                "write the command of the container",
+                self._collector.verdict,
+            )
+            return
+        self._source.hasten()
+        stop = Stop(self._program, self._pod.grace_seconds, self._monotonic)
+        self._once.stop(stops=True)
         problem = stop.begin()
         if problem:
             self._may_stop = False
+            self._once.stop(stops=False)
             _logger.error(
                 "the rules are met (%s), but the program cannot be ended: %s; give the pod a runAsUser",
                 self._collector.verdict,
@@ -196,42 +245,47 @@ class Sidecar:
         What the DB manager refuses for good no restart of this container would change, and its end must not make a job
         run its program again.
         """
-        deadline = self._monotonic() + self._surroundings.give_up_seconds
-        while not self._read() and self._time_is_left(deadline):
-            self._sleep(self._arguments.poll_seconds)
-        self._report(self._collector.finish())
+        self._deadline = self._monotonic() + self._pod.give_up_seconds
+        self._source.end()
+        while not (read := self._read() and self._source.is_over) and self._time_is_left():
+            self._sleep(min(self._arguments.poll_seconds, 0.05))
+        self._report(self._collector.take(self._source.finish()))
         self._explain(phase)
         settled: list[bool] = []
         self._reporter.flush(self._arguments.trial, lambda: settled.append(True))
-        while not settled and self._time_is_left(deadline):
+        while not settled and self._time_is_left():
             self._sleep(min(self._arguments.poll_seconds, 0.05))
         unsettled = self._reporter.close(0.0)
-        if not settled:
-            self._news.append(f"{unsettled} readings could not be stored: {self._log.problem or 'no time was left'}")
-        if self._reporter.lost:
-            self._news.append(f"readings that the DB manager refused: {self._reporter.lost}")
-        return bool(settled)
+        self._note_what_is_missing(phase, read=read, unsettled=unsettled)
+        return read and not unsettled
+
+    def _note_what_is_missing(self, phase: Phase, *, read: bool, unsettled: int) -> None:
+        if phase is Phase.RUNNING and not self._missing:
+            self._missing.append("the collector had to end before the program")
+        if not read:
+            self._missing.append("there was no time to read all of the output")
+        if unsettled:
+            self._missing.append(f"{unsettled} readings could not be stored: {self._log.problem or 'no time was left'}")
+        if refused := self._once.refused:
+            reason = f" ({self._once.refusal})" if self._once.refusal else ""
+            self._missing.append(f"readings that the DB manager refused: {refused}{reason}")
 
     def _explain(self, phase: Phase) -> None:
         """Say why there is no objective; in the log too, where controllers look for it that read nothing else."""
         if phase is not Phase.ENDED:
             return
-        problem = f"the file {self._tail.problem}" if self._tail.problem else ""
-        self._news += filter(None, (self._last_words() or self._collector.explanation(), problem))
-        if self._program.completed and not self._objective_found and self._stop is None:
+        self._news += filter(None, (self._last_words() or self._collector.explanation(), self._source.problem))
+        if self._program.completed and not self._objective_found and not self._was_stopped:
             self._report([MetricLog(ZERO_TIME, self._objective, UNAVAILABLE)])
 
     def _last_words(self) -> str:
         """Return the last line of a program that failed: its output goes with its pod."""
-        lines = self._last_output.decode(errors="replace").strip().splitlines()
-        if self._program.completed or self._stop is not None or not lines:
-            return ""
-        return LAST_OUTPUT + "".join(c if c.isprintable() else " " for c in lines[-1][:_LAST_LINE_CHARACTERS])
+        line = last_line(self._last_output)
+        return LAST_OUTPUT + line if line and not (self._program.completed or self._was_stopped) else ""
 
     def _tell_of_the_stop(self) -> None:
         """Have the trial marked. Without success it merely counts as one that ran to its end."""
-        deadline = self._monotonic() + self._surroundings.give_up_seconds
-        pause = self._arguments.poll_seconds
+        backoff, failures = Backoff(self._arguments.poll_seconds, _LONGEST_PAUSE_SECONDS), 0
         while True:
             try:
                 set_trial_status(self._arguments.early_stopping, self._arguments.trial)
@@ -242,27 +296,32 @@ class Sidecar:
                 return
             else:
                 return
-            resume = self._monotonic() + pause
+            failures += 1
+            resume = self._monotonic() + backoff.pause_seconds(failures)
             while self._monotonic() < resume:
-                if not self._time_is_left(deadline):
+                if not self._time_is_left():
                     return
                 self._sleep(self._arguments.poll_seconds)
-            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
-    def _time_is_left(self, deadline: float) -> bool:
+    def _time_is_left(self) -> bool:
+        deadline = self._deadline
         if self._terminated_at is not None:
-            margin = min(1.0, self._surroundings.grace_seconds / 4)
-            deadline = min(deadline, self._terminated_at + self._surroundings.grace_seconds - margin)
+            seconds = self._pod.seconds_to_end
+            deadline = min(deadline, self._terminated_at + seconds - min(1.0, seconds / 4))
         return self._monotonic() < deadline
 
-    def _write_news(self) -> None:
-        if self._news:
-            leave_message(self._surroundings.termination_log, "; ".join(self._news))
+    def _leave_news(self, phase: Phase) -> None:
+        """Return whether all is stored, once that is certain, and what else there is to tell."""
+        certain = [ALL_STORED] if phase is Phase.ENDED else []
+        missing = " ".join("; ".join(self._missing).split())  # one line, whatever a server said
+        first = [NOT_ALL_STORED + missing] if missing else certain
+        if lines := [*first, *filter(None, ["; ".join(self._news)])]:
+            leave_message(self._pod.termination_log, "\n".join(lines), told=lines != certain)
 
 
-def leave_message(path: Path, text: str) -> None:
-    """Write why something is missing to where Kubernetes takes it into the pod's status, and to our own log."""
-    _logger.warning("%s", text)
+def leave_message(path: Path, text: str, *, told: bool = True) -> None:
+    """Write a text to where Kubernetes takes it into the pod's status, and to our own log where it is worth telling."""
+    _logger.log(logging.WARNING if told else logging.INFO, "%s", text)
     try:
         path.write_text(text[:2000])
     except OSError as error:

@@ -1,14 +1,25 @@
 """Fixtures and settings of the whole suite: what is started once for all tests that want it."""
 
+import os
 import signal
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import settings
 
 from tests.support.api_server import api_server
+from tests.support.processes import Launch, launching
 
 __all__ = ["api_server"]
 
-settings.register_profile("suite", deadline=None)  # how long an example takes is the machine's affair
+# Tests run in two processes, and trials in more: libraries of linear algebra that take all cores each slow all down.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+# How long an example takes is the machine's affair. Each run draws the same examples; for others, and more of them:
+# --hypothesis-profile=explore
+settings.register_profile("suite", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile("suite")
 
 # A suite that was started in the background, or by nohup, inherits signals that are ignored; programs that tests start
@@ -16,3 +27,10 @@ settings.load_profile("suite")
 for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
+
+
+@pytest.fixture
+def launch() -> Iterator[Launch]:
+    """Start programs as `subprocess.Popen` does; none outlives its test."""
+    with launching() as launch:
+        yield launch

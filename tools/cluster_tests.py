@@ -10,7 +10,7 @@ Without binaries the tests of an API server use the cluster as well; with `KUBEB
 are left out. A cluster that runs already is left running, and what is installed there stays. What is started here is
 taken down. Arguments go to pytest for the tests with pods. `KEEP_CLUSTER=1` leaves everything as it is after the tests,
 `IMAGES="controller suggestion"` builds just these (or none, when empty) for somebody who changed little, and
-`ONLY_PODS=1` leaves out the tests of an API server. `INSTALL=leader-election` tests with pods against that one of
+`ONLY_PODS=1` leaves out the tests of an API server. `INSTALL=postgres` tests with pods against that one of
 `manifests/installs`; the image of its database has to be on the node.
 
 `--why-not` only says why there is nothing to test with, and nothing when there is something.
@@ -38,11 +38,10 @@ import pytest
 import yaml
 
 from tools.images import NAMES, ROOT, BuildError, build_all
-from tools.repair_api_server import SERVER, repaired_copy
 
 TOOLKIT = Path(os.environ.get("KUBE_TOOLKIT", ROOT.parent / "shared" / "kube" / "kube"))
 STATE = Path(os.environ.get("KUBE_DIR", "/tmp/kube"))  # noqa: S108  # the toolkit's own default
-BINARIES = Path(os.environ.get("KUBE_BIN", f"{STATE}-repaired"))
+BINARIES = Path(os.environ.get("KUBE_BIN", f"{STATE}-bin"))
 INSTALL = ROOT / "manifests" / "installs" / os.environ.get("INSTALL", "standalone")
 NAMESPACE = "kubeflow"
 READY_SECONDS = 180
@@ -203,12 +202,12 @@ def _check_kubectl() -> None:
 
 
 def is_running() -> bool:
-    """Tell whether the toolkit's cluster runs."""
+    """Return whether the toolkit's cluster runs."""
     return _runs(STATE / "run" / "kubelet.pid")
 
 
 def _runs(pid_file: Path) -> bool:
-    """Tell whether the process of a pid file is still that of the toolkit: others get the numbers of ended ones."""
+    """Return whether the process of a pid file is still that of the toolkit: others get the numbers of ended ones."""
     try:
         command_line = Path(f"/proc/{int(pid_file.read_text())}/cmdline").read_bytes().decode(errors="replace")
     except (OSError, ValueError):
@@ -268,17 +267,14 @@ def _start_dns() -> None:
 
 
 def _binaries() -> Path:
-    """Return the folder of the toolkit's binaries, whose API server is repaired (`tools/repair_api_server.py`)."""
+    """Return the folder of the toolkit's binaries."""
     _check_toolkit()
-    if not (BINARIES / SERVER).exists():
-        unpacked = Path(f"{STATE}-unpacked")
-        _toolkit("unpack", binaries=unpacked)
-        repaired_copy(unpacked, BINARIES)
+    _toolkit("unpack")
     return BINARIES
 
 
-def _toolkit(*arguments: str, binaries: Path = BINARIES, before: Sequence[str] = ()) -> None:
-    environment = {**os.environ, "KUBE_BIN": str(binaries), "KUBE_DIR": str(STATE)}
+def _toolkit(*arguments: str, before: Sequence[str] = ()) -> None:
+    environment = {**os.environ, "KUBE_BIN": str(BINARIES), "KUBE_DIR": str(STATE)}
     done = subprocess.run([*before, TOOLKIT, *arguments], capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         raise UnusableError(f"{TOOLKIT} {shlex.join(arguments)}\n{done.stdout}{done.stderr}")
@@ -371,7 +367,7 @@ def _give_volumes(cluster: Cluster) -> None:
 def _give_volume(cluster: Cluster, claim: str, storage: str) -> None:
     directory = cluster.kubeconfig.parent / claim
     directory.mkdir(exist_ok=True)
-    directory.chmod(0o777)  # whoever writes there is no root, and volumes of this type know no group
+    directory.chmod(0o777)  # anyone who writes there is no root, and volumes of this type know no group
     volume = {
         "apiVersion": "v1",
         "kind": "PersistentVolume",

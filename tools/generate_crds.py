@@ -122,7 +122,8 @@ def structural(schema: Json, definitions: Json) -> Json:
     further = found.get("additionalProperties")
     if further is True:
         del found["additionalProperties"]
-        found["x-kubernetes-preserve-unknown-fields"] = True
+        if "properties" not in found:  # what newer versions add beside known fields, their definitions declare
+            found["x-kubernetes-preserve-unknown-fields"] = True
     elif isinstance(further, dict):
         found["additionalProperties"] = structural(further, definitions)
     return found
@@ -137,7 +138,7 @@ def _field(model: str, name: str, schema: Json, definitions: Json) -> Json:
     key = f"{model}.{name}"
     found = structural(schema, definitions)
     if key in SCALARS:
-        scalar = {"x-kubernetes-preserve-unknown-fields": True}
+        scalar = {"nullable": True, "x-kubernetes-preserve-unknown-fields": True}  # a rule cannot read a null otherwise
         found = found | {"items": scalar} if "items" in found else scalar
     return {"description": DESCRIPTIONS[key]} | {k: v for k, v in found.items() if k != "description"}
 

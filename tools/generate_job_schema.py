@@ -1,7 +1,7 @@
-"""Generate `katib/workloads/job_schema/job.json` from the models of the official Kubernetes client.
+"""Generate `katib/templates/job_schema/job.json` from the models of the official Kubernetes client.
 
 Run `python tools/generate_job_schema.py` after an update of the client (`pip install kubernetes`), read the difference,
-and give every new field a verdict in `katib/workloads/local/admission/fields.py`: a test asks for it. At run time the
+and give every new field a verdict in `katib/local/admission/fields.py`: a test asks for it. At run time the
 JSON is all there is.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from kubernetes import client
 
-TARGET = Path(__file__).resolve().parent.parent / "katib" / "workloads" / "job_schema" / "job.json"
+TARGET = Path(__file__).resolve().parent.parent / "katib" / "templates" / "job_schema" / "job.json"
 ROOT_MODEL = "V1Job"
 
 SCALARS = {"str": "text", "int": "integer", "float": "number", "bool": "boolean", "datetime": "text", "object": "any"}

@@ -6,6 +6,7 @@ which registers the same message names, would fail.
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -15,6 +16,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PROTO = ROOT / "proto"
 TARGET = ROOT / "katib" / "rpc" / "_generated"
 PACKAGE = "katib.rpc._generated"
+
+_IMPORT = re.compile(r"^import (\w+_pb2 as)", re.MULTILINE)
+"""How the compiler has one stub import another: as a module of its own, which ours are not."""
 
 
 def main() -> int:
@@ -37,7 +41,8 @@ def main() -> int:
             "from google.protobuf import descriptor_pool as _descriptor_pool\n",
             f"from {PACKAGE} import POOL\n",
         )
-        _replace(TARGET / f"{module}_pb2_grpc.py", f"import {module}_pb2 as", f"from {PACKAGE} import {module}_pb2 as")
+    for path in sorted(TARGET.glob("*_pb2*.py*")):
+        path.write_text(_IMPORT.sub(rf"from {PACKAGE} import \1", path.read_text()))
     return code
 
 

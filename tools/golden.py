@@ -1,6 +1,7 @@
 """Write the golden files in `tests/golden/` anew (run by `make golden`), or with `--check` say which are out of date.
 
-A golden file shows a reviewer every change of what the outside sees: the REST interface and the command line.
+A golden file shows a reviewer every change of what the outside sees: the REST interface, the command line, and what it
+says of wrong files.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden"
@@ -21,9 +23,9 @@ def openapi() -> str:
     """Return the description of the REST interface."""
     sys.path.insert(0, str(ROOT))
     from katib.rest.app import create_app
-    from tests.support.tuning import FakeTuningService
+    from tests.support.tuning import MemoryTuningService
 
-    description = create_app(FakeTuningService()).openapi()
+    description = create_app(MemoryTuningService()).openapi()
     description["info"]["version"] = "any"
     return json.dumps(description, indent=2, sort_keys=True) + "\n"
 
@@ -45,7 +47,25 @@ def _help(words: list[str]) -> str:
     return f"$ {' '.join(['katib', *words, '--help'])}\n{text.getvalue()}"
 
 
-FILES: dict[str, Callable[[], str]] = {"openapi.json": openapi, "cli_help.txt": cli_help}
+def wrong_files() -> str:
+    """Return what `katib validate` says of a file with each of many mistakes."""
+    sys.path.insert(0, str(ROOT))
+    from tests.support.cli import katib_here
+    from tests.support.wrong_files import WRONG_FILES
+
+    lines = []
+    with TemporaryDirectory() as directory:
+        for name, text in WRONG_FILES.items():
+            Path(directory, "x.yaml").write_text(text)
+            lines.append(f"# {name}\n{katib_here('validate', 'x.yaml', cwd=Path(directory)).stderr}")
+    return "\n".join(lines)
+
+
+FILES: dict[str, Callable[[], str]] = {
+    "openapi.json": openapi,
+    "cli_help.txt": cli_help,
+    "wrong_files.txt": wrong_files,
+}
 
 
 def stale() -> Iterator[tuple[Path, str]]:

@@ -12,13 +12,13 @@ import grpc
 class HillClimber(api_pb2_grpc.SuggestionServicer):
     """Keeps nothing between calls: each request carries the whole history, so a restart changes nothing."""
 
-    def ValidateAlgorithmSettings(self, request, context):  # noqa: ANN001, ANN201, D102, N802 - the wire's name
+    def ValidateAlgorithmSettings(self, request, context):  # noqa: N802 - the wire's name
         for setting in request.experiment.spec.algorithm.algorithm_settings:
             if setting.name != "step_size":
                 context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"unknown setting {setting.name}; use step_size")
         return pb.ValidateAlgorithmSettingsReply()
 
-    def GetSuggestions(self, request, context):  # noqa: ANN001, ANN201, ARG002, D102, N802 - the wire's name
+    def GetSuggestions(self, request, context):  # noqa: ARG002, N802 - the wire's name
         spec = request.experiment.spec
         settings = {s.name: s.value for s in spec.algorithm.algorithm_settings}
         size, best = float(settings.get("step_size", 0.1)), best_assignments(spec.objective, request.trials)
@@ -51,9 +51,9 @@ def choose(parameter: pb.ParameterSpec, best: str | None, size: float, rng: rand
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--port", required=True)
+    parser.add_argument("--address", required=True)
     server = grpc.server(ThreadPoolExecutor())
     api_pb2_grpc.add_SuggestionServicer_to_server(HillClimber(), server)
-    server.add_insecure_port(f"127.0.0.1:{parser.parse_args().port}")
+    server.add_insecure_port(parser.parse_args().address)
     server.start()
     server.wait_for_termination()

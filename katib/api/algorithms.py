@@ -6,12 +6,21 @@ have no declared settings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from enum import StrEnum
+from typing import Any, ClassVar, Protocol
 
-from katib.api.types import AlgorithmSetting
-from katib.api.wording import did_you_mean, shown
+from katib.api.checkpoints import is_shared_directory, is_url
+from katib.api.types import (
+    CAMEL_CASE,
+    AlgorithmSetting,
+    ExperimentSpec,
+    ParameterAssignment,
+    ParameterSpec,
+    ParameterType,
+)
+from katib.api.wording import did_you_mean, either, shown
 from katib.errors import FieldError
 
 _BOOLEANS = ("true", "false", "True", "False")
@@ -27,7 +36,8 @@ class SettingSpec:
 
     Attributes:
         name: As written in `algorithmSettings`.
-        type: `int`, `float`, `text` or `bool`: what the text must convert to.
+        type: `int`, `float`, `text`, `bool` or `place`: what the text must convert to. A place is where trials keep
+            checkpoints: an absolute path, or a URL.
         default: Text shown to users; empty when there is none.
         description: One sentence.
         choices: Allowed texts; empty when any value of the type is.
@@ -35,7 +45,13 @@ class SettingSpec:
         at_least: The number must not be smaller.
         below: The number must be smaller than this.
         at_most: The number must not be greater.
+        is_required: Whether the algorithm does not work without it.
+        names_parameter: Whether the value is the name of a parameter, one of numbers that every trial has.
+        above_setting: The number must be greater than that of this setting, given or default.
+        may_be_none: Whether the text `None` is allowed, which turns off what it controls.
     """
+
+    __pydantic_config__: ClassVar[Any] = CAMEL_CASE
 
     name: str
     type: str
@@ -46,6 +62,23 @@ class SettingSpec:
     at_least: float | None = None
     below: float | None = None
     at_most: float | None = None
+    is_required: bool = False
+    names_parameter: bool = False
+    above_setting: str = ""
+    may_be_none: bool = False
+
+
+class Feature(StrEnum):
+    """What an experiment may ask of a suggestion service beyond Katib's messages, worded for errors."""
+
+    SEVERAL_OBJECTIVES = "several objectives"
+    CONSTRAINTS = "constraints"
+    CONDITIONAL_PARAMETERS = "conditional parameters"
+    EARLIER_TRIALS = "a warm start"
+
+
+SEED = SettingSpec("seed", "int", "", "Another name of random_state, which every algorithm has.", at_least=0)
+"""Of every suggestion algorithm of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +93,18 @@ class AlgorithmInfo:
             the first trial and at the ten-thousandth.
         early_stopping: True for an early stopping algorithm, False for a suggestion algorithm.
         extra: The optional dependency group it needs; empty when none.
+        features: What it makes use of.
+        declares_features: Whether that is all. Otherwise the service alone knows, and says so when it validates.
+        echoed: Settings that its service sends along with suggestions and gets back with the next request. They change
+            nothing, and are accepted where a user copies them.
+        numeric_parameters: How many parameters whose values are numbers it needs at least.
+        graph_fields: Fields of `nasConfig.graphConfig` that it needs. With any it searches architectures, and only
+            these; without, parameters.
+        assigns: Names of what it assigns, where these are not the names of parameters.
+        forwards_settings: Whether it hands all settings on to the trials, those that it does not know, too.
     """
+
+    __pydantic_config__: ClassVar[Any] = CAMEL_CASE
 
     name: str
     summary: str = ""
@@ -68,6 +112,13 @@ class AlgorithmInfo:
     reads_history: bool = True
     early_stopping: bool = False
     extra: str = ""
+    features: tuple[Feature, ...] = ()
+    echoed: tuple[str, ...] = ()
+    numeric_parameters: int = 0
+    declares_features: bool = True
+    graph_fields: tuple[str, ...] = ()
+    assigns: tuple[str, ...] = ()
+    forwards_settings: bool = False
 
 
 class AlgorithmCatalog(Protocol):
@@ -80,36 +131,103 @@ class AlgorithmCatalog(Protocol):
         """Return every algorithm, suggestion algorithms first."""
 
 
-def check_settings(info: AlgorithmInfo, settings: Sequence[AlgorithmSetting], path: str) -> list[FieldError]:
+def check_settings(
+    info: AlgorithmInfo, settings: Sequence[AlgorithmSetting], path: str, others: Sequence[AlgorithmInfo] = ()
+) -> list[FieldError]:
     """Return what is wrong with the settings: unknown or repeated name, value of the wrong type or out of range.
 
     Args:
         info: The algorithm. With undeclared settings nothing is checked: its service will.
         settings: As given by the user.
         path: Path of the list, such as `spec.algorithm.algorithmSettings`.
+        others: All algorithms, to name those that have a setting which this one does not have.
     """
     if info.settings is None:
         return []
-    errors: list[FieldError] = []
+    errors = seed_errors(settings, path)
     known = {spec.name: spec for spec in info.settings}
     seen: set[str] = set()
     for i, setting in enumerate(settings):
         where = f"{path}[{i}]"
         spec = known.get(setting.name)
-        if spec is None:
-            errors.append(_unknown(info, setting.name, f"{where}.name"))
+        if setting.name in info.echoed:
+            continue
+        if spec is None and info.forwards_settings:
+            pass
+        elif spec is None:
+            errors.append(_unknown(info, setting.name, f"{where}.name", others))
         elif setting.name in seen:
             errors.append(FieldError(f"{where}.name", f"{setting.name} is set twice", "keep one", "setting-duplicate"))
         else:
             errors.extend(_check_value(spec, setting.value, f"{where}.value"))
         seen.add(setting.name)
-    return errors
+    errors.extend(_missing(info, spec, path) for spec in info.settings if spec.is_required and spec.name not in seen)
+    return errors or list(_check_order(known, settings, path))
 
 
-def _unknown(info: AlgorithmInfo, name: str, path: str) -> FieldError:
+def _check_order(
+    known: Mapping[str, SettingSpec], settings: Sequence[AlgorithmSetting], path: str
+) -> Iterator[FieldError]:
+    """Yield what is wrong between settings that are right by themselves."""
+    values = {name: spec.default for name, spec in known.items()} | {s.name: s.value for s in settings}
+    for i, setting in enumerate(settings):
+        spec = known.get(setting.name)
+        other = spec.above_setting if spec is not None else ""
+        if other and values[other] and float(setting.value) <= float(values[other]):
+            cause = f"{shown(setting.value)} is not above {other}, which is {values[other]}"
+            yield FieldError(f"{path}[{i}].value", cause, "raise it or leave it out", "setting-range")
+
+
+def seed_errors(settings: Sequence[AlgorithmSetting], path: str) -> list[FieldError]:
+    """Return what is wrong with a seed that is given under both of its names."""
+    seeds = {setting.value for setting in settings if setting.name in ("seed", "random_state")}
+    if len(seeds) <= 1:
+        return []
+    cause = "seed and random_state are the same option and differ"
+    return [FieldError(path, cause, "keep one of them", "setting-conflict")]
+
+
+def check_named_parameters(
+    info: AlgorithmInfo, settings: Sequence[AlgorithmSetting], parameters: Sequence[ParameterSpec], path: str
+) -> Iterator[FieldError]:
+    """Yield what is wrong with settings that name a parameter of the search space."""
+    naming = {spec.name for spec in info.settings or () if spec.names_parameter}
+    known = {parameter.name: parameter for parameter in parameters}
+    for i, setting in enumerate(settings):
+        if setting.name not in naming:
+            continue
+        where, parameter = f"{path}[{i}].value", known.get(setting.value)
+        if parameter is None:
+            cause = f"{shown(setting.value)} is not a parameter"
+            remedy = did_you_mean(setting.value, known) if known else "add the parameter"
+            yield FieldError(where, cause, remedy, "setting-parameter")
+        elif parameter.parameter_type == ParameterType.CATEGORICAL:
+            cause = f"{setting.value} is categorical, and {setting.name} needs a parameter of numbers"
+            yield FieldError(where, cause, "name an int, double or discrete parameter", "setting-parameter-type")
+        elif parameter.when is not None:
+            cause = f"{setting.value} is a conditional parameter, and {setting.name} needs one that every trial has"
+            yield FieldError(where, cause, "name another parameter or remove its when", "setting-parameter-when")
+
+
+def _missing(info: AlgorithmInfo, spec: SettingSpec, path: str) -> FieldError:
+    what = spec.description[:1].lower() + spec.description[1:].rstrip(".")
+    return FieldError(path, f"{info.name} needs {spec.name}", f"add {spec.name}: {what}", "setting-missing")
+
+
+def _unknown(info: AlgorithmInfo, name: str, path: str, others: Sequence[AlgorithmInfo]) -> FieldError:
+    owners = [
+        other.name
+        for other in others
+        if other.early_stopping == info.early_stopping and any(name == spec.name for spec in other.settings or ())
+    ]
+    cause = f"{shown(name)} is not a setting of {info.name}"
+    if owners:
+        where = " and ".join(filter(None, [", ".join(owners[:-1]), owners[-1]]))
+        remedy = f"remove it, or use {owners[0]}" if len(owners) == 1 else "remove it, or use one of these"
+        return FieldError(path, f"{cause}, but of {where}", remedy, "setting-unknown")
     names = [spec.name for spec in info.settings or ()]
     remedy = did_you_mean(name, names) if names else f"remove it, {info.name} has no settings"
-    return FieldError(path, f"{shown(name)} is no setting of {info.name}", remedy, "setting-unknown")
+    return FieldError(path, cause, remedy, "setting-unknown")
 
 
 def _check_value(spec: SettingSpec, text: str, path: str) -> list[FieldError]:
@@ -117,7 +235,11 @@ def _check_value(spec: SettingSpec, text: str, path: str) -> list[FieldError]:
     if choices and text not in choices:
         cause = f"{shown(text)} is not a value of {spec.name}"
         return [FieldError(path, cause, did_you_mean(text, choices), "setting-choice")]
-    if spec.type not in _NUMBERS:
+    if spec.type == "place" and not (is_shared_directory(text) or is_url(text)):
+        cause = f"{shown(text)} is neither an absolute path nor a URL"
+        remedy = f"give {spec.name} a directory such as /checkpoints, or the address of your object store"
+        return [FieldError(path, cause, remedy, "setting-type")]
+    if spec.type not in _NUMBERS or (spec.may_be_none and text == "None"):
         return []
     convert, kind = _NUMBERS[spec.type]
     try:
@@ -147,3 +269,90 @@ def _range(spec: SettingSpec) -> str:
         ("at most", spec.at_most),
     )
     return " and ".join(f"{words} {bound:g}" for words, bound in limits if bound is not None)
+
+
+_WITHOUT = {
+    Feature.SEVERAL_OBJECTIVES: "searches one objective",
+    Feature.CONSTRAINTS: "makes no use of constraints",
+    Feature.CONDITIONAL_PARAMETERS: "does not know conditional parameters",
+    Feature.EARLIER_TRIALS: "does not learn from earlier trials",
+}
+
+
+def required_features(spec: ExperimentSpec) -> Iterator[Feature]:
+    """Yield what an experiment cannot do without. Constraints are none: any search can be judged by them afterwards."""
+    if spec.objective is not None and len(spec.objective.terms) > 1:
+        yield Feature.SEVERAL_OBJECTIVES
+    if any(parameter.when is not None for parameter in spec.parameters):
+        yield Feature.CONDITIONAL_PARAMETERS
+    if spec.warm_start is not None:
+        yield Feature.EARLIER_TRIALS
+
+
+def check_features(
+    spec: ExperimentSpec, name: str, features: Collection[Feature], others: Sequence[AlgorithmInfo] = ()
+) -> list[FieldError]:
+    """Return what an experiment needs and its algorithm does not know.
+
+    Args:
+        spec: Of the experiment.
+        name: The algorithm.
+        features: What it knows.
+        others: All algorithms, to name those that would do; empty where they are not known.
+    """
+    path = "spec.algorithm.algorithmName"
+    return [
+        FieldError(path, f"{name} {_WITHOUT[feature]}", _use(feature, others), "algorithm-without-feature")
+        for feature in required_features(spec)
+        if feature not in features
+    ]
+
+
+def _use(feature: Feature, others: Sequence[AlgorithmInfo]) -> str:
+    """Return which algorithms to use; those that learn from trials where there are any."""
+    able = [info for info in others if feature in info.features and not info.early_stopping]
+    names = [info.name for info in able if info.reads_history] or [info.name for info in able]
+    if not names:
+        return f"use one that `katib algorithms` lists with {feature}"
+    return f"use {either(names)}"
+
+
+@dataclass(frozen=True, slots=True)
+class SuggestedAssignment:
+    """One answer of a suggestion service; an empty name leaves naming to the controller."""
+
+    assignments: tuple[ParameterAssignment, ...]
+    trial_name: str
+    labels: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SuggestionsReply:
+    """A whole answer.
+
+    Attributes:
+        assignments: As many as were asked for, unless one of the next two says otherwise.
+        algorithm_settings: To be sent back with the next question.
+        exhausted: Whether the search has no more.
+        waits: Whether there are more once a running trial has ended.
+        explanation: What the service chose, and why: one sentence, empty where it has nothing to say.
+    """
+
+    assignments: tuple[SuggestedAssignment, ...]
+    algorithm_settings: tuple[AlgorithmSetting, ...] = ()
+    exhausted: bool = False
+    waits: bool = False
+    explanation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StopVerdict:
+    """A running trial that should be stopped.
+
+    Attributes:
+        trial_name: Which.
+        reason: Why, one sentence such as `loss 0.91 at step 4 is worse than 0.43, the best third of 27 trials`.
+    """
+
+    trial_name: str
+    reason: str

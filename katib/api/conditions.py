@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import TYPE_CHECKING, TypeAlias
 
-from katib.api.types import Condition, ConditionStatus, ExperimentCondition, TrialCondition
+from katib.api import types
+from katib.api.types import ConditionStatus, ExperimentCondition, TrialCondition
 
-Conditions = tuple[Condition, ...]
+if TYPE_CHECKING:
+    from katib.api.types import Condition
+
+Conditions: TypeAlias = "tuple[Condition, ...]"
 
 COMPLETED_EXPERIMENT = frozenset({ExperimentCondition.SUCCEEDED, ExperimentCondition.FAILED})
 COMPLETED_TRIAL = frozenset(
@@ -32,7 +37,7 @@ def find_condition(conditions: Iterable[Condition], type_: str) -> Condition | N
 
 
 def is_true(conditions: Iterable[Condition], type_: str) -> bool:
-    """Tell whether a condition of that type holds."""
+    """Return whether a condition of that type holds."""
     return any(c.type == type_ and c.status == ConditionStatus.TRUE for c in conditions)
 
 
@@ -59,14 +64,14 @@ def set_condition(
     old = find_condition(conditions, type_)
     if old is not None and old.status == status and old.reason == reason:
         return conditions
-    new = Condition(
-        type=type_,
-        status=status,
-        reason=reason,
-        message=message,
-        last_update_time=now,
-        last_transition_time=old.last_transition_time if old is not None and old.status == status else now,
-    )
+    changes = {
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "last_update_time": now,
+        "last_transition_time": old.last_transition_time if old is not None and old.status == status else now,
+    }
+    new = (old or types.Condition(type=type_)).model_copy(update=changes)
     return (*without_condition(conditions, type_), new)
 
 

@@ -1,13 +1,16 @@
 """What an experiment means where its author said nothing. Pure; applying it twice changes nothing.
 
-The rules and their order are Katib's, so that the same file means the same on both.
+The rules and their order are Katib's, so that the same file means the same on both. Some kinds of jobs have defaults
+that Katib does not know (`job_kinds.py`), and an experiment without an algorithm, which Katib refuses, gets one.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from katib.api.job_kinds import known_kind
 from katib.api.types import (
+    AlgorithmSpec,
     CollectorKind,
     CollectorSpec,
     Distribution,
@@ -28,17 +31,12 @@ from katib.api.types import (
 )
 
 DEFAULT_PARALLEL_TRIAL_COUNT = 3
+DEFAULT_ALGORITHM = "auto"
 DEFAULT_METRICS_FILE = "/var/log/katib/metrics.log"
 DEFAULT_EVENTS_DIRECTORY = "/var/log/katib/tfevent/"
 DEFAULT_METRICS_URL_PATH = "/metrics"
 DEFAULT_METRICS_PORT = 8080
 
-_TRAINING_KINDS = ("TFJob", "PyTorchJob", "XGBoostJob", "MPIJob")
-_TRAINING_LABELS = {"training.kubeflow.org/job-role": "master"}
-_TRAIN_JOB_LABELS = {
-    "jobset.sigs.k8s.io/replicatedjob-name": "node",
-    "batch.kubernetes.io/job-completion-index": "0",
-}
 _STRATEGIES = {ObjectiveType.MINIMIZE: MetricStrategy.MIN, ObjectiveType.MAXIMIZE: MetricStrategy.MAX}
 
 
@@ -53,6 +51,7 @@ def _spec(spec: ExperimentSpec) -> ExperimentSpec:
         update={
             "parallel_trial_count": DEFAULT_PARALLEL_TRIAL_COUNT if parallel is None else parallel,
             "resume_policy": spec.resume_policy or ResumePolicy.NEVER.value,
+            "algorithm": default_algorithm(spec),
             "objective": spec.objective and _objective(spec.objective),
             "trial_template": spec.trial_template and _template(spec.trial_template),
             "metrics_collector_spec": _metrics_collector(spec.metrics_collector_spec or MetricsCollectorSpec()),
@@ -61,34 +60,57 @@ def _spec(spec: ExperimentSpec) -> ExperimentSpec:
     )
 
 
+def default_algorithm(spec: ExperimentSpec) -> AlgorithmSpec | None:
+    """Return the suggestion algorithm, the default one where none is named.
+
+    The search of an architecture has no default: what a training image reads depends on its algorithm.
+    """
+    given = spec.algorithm or AlgorithmSpec()
+    if given.algorithm_name or spec.nas_config is not None:
+        return spec.algorithm
+    return given.model_copy(update={"algorithm_name": DEFAULT_ALGORITHM})
+
+
 def _objective(objective: ObjectiveSpec) -> ObjectiveSpec:
-    """Append a strategy for the objective metric, then for each additional metric, that has none."""
-    value = next((s.value for t, s in _STRATEGIES.items() if t == objective.type), MetricStrategy.LATEST.value)
+    """Take what was left out from the first of several objectives, and give each metric without a strategy one."""
+    if objective.objectives:
+        first = objective.objectives[0]
+        objective = objective.model_copy(
+            update={
+                "type": objective.type or first.type,
+                "objective_metric_name": objective.objective_metric_name or first.name,
+                "goal": first.goal if objective.goal is None else objective.goal,
+            }
+        )
     strategies = list(objective.metric_strategies)
     for name in objective.metric_names:
         if all(strategy.name != name for strategy in strategies):
-            strategies.append(MetricStrategySpec(name=name, value=value))
+            strategies.append(MetricStrategySpec(name=name, value=_strategy(objective, name)))
     return objective.model_copy(update={"metric_strategies": tuple(strategies)})
+
+
+def _strategy(objective: ObjectiveSpec, name: str) -> str:
+    """Return the best reading for an objective, the last one for a metric that is only bounded.
+
+    For further metrics it is that of the objective, as in Katib.
+    """
+    is_objective = any(term.name == name for term in objective.terms)
+    if not is_objective and any(bounds.metric_name == name for bounds in objective.constraints):
+        return MetricStrategy.LATEST.value
+    type_ = next((term.type for term in objective.objectives if term.name == name), objective.type)
+    return next((s.value for t, s in _STRATEGIES.items() if t == type_), MetricStrategy.LATEST.value)
 
 
 def _template(template: TrialTemplate) -> TrialTemplate:
     """Fill in how the known job kinds say that they ended. A template in a ConfigMap is not known here."""
-    kind = (template.trial_spec or {}).get("kind")
-    if kind == "Job":
-        return _with_conditions(template, "Complete", {})
-    if kind in _TRAINING_KINDS:
-        return _with_conditions(template, "Succeeded", _TRAINING_LABELS)
-    if kind == "TrainJob":
-        return _with_conditions(template, "Complete", _TRAIN_JOB_LABELS)
-    return template
-
-
-def _with_conditions(template: TrialTemplate, success: str, labels: dict[str, str]) -> TrialTemplate:
+    known = known_kind(template.trial_spec or {})
+    if known is None:
+        return template
     return template.model_copy(
         update={
-            "success_condition": template.success_condition or _holds(success),
+            "success_condition": template.success_condition or _holds(known.success),
             "failure_condition": template.failure_condition or _holds("Failed"),
-            "primary_pod_labels": template.primary_pod_labels or dict(labels),
+            "primary_pod_labels": template.primary_pod_labels or dict(known.primary_pod_labels),
         }
     )
 

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from katib.api.decoding import check_plain, decode
+from katib.api.decoding import decode
+from katib.api.json_values import check_plain
 from katib.api.types import API_VERSION, Experiment
 from katib.api.unknown_fields import unknown_fields
 from katib.api.wording import closest, shown
 from katib.api.yaml_text import YamlDocument, parse_yaml
-from katib.errors import FieldError, InvalidError
+from katib.errors import FieldError, InvalidError, invalid
 
 _COMPANIONS = ("ConfigMap", "Secret")
 _COMPANION_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
@@ -64,12 +65,12 @@ class Submission:
     companions: tuple[dict[str, Any], ...] = ()
     errors: tuple[FieldError, ...] = ()
 
-    def config_map(self, namespace: str, name: str) -> dict[str, str] | None:
-        """Return the data of a ConfigMap from the same file, None when the file has no such ConfigMap."""
+    def config_map(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """Return a ConfigMap from the same file, None when the file has no such ConfigMap."""
         for companion in self.companions:
             metadata = companion["metadata"]
             if (companion["kind"], metadata.get("namespace"), metadata.get("name")) == ("ConfigMap", namespace, name):
-                return dict(companion.get("data") or {})
+                return companion
         return None
 
 
@@ -89,7 +90,7 @@ def load_experiment(text: str | bytes, source: str, default_namespace: str) -> S
     companions = [document for document in documents if document.kind in _COMPANIONS]
     if len(experiments) > 1:
         names = " and ".join(f"{shown(document.name)} at line {document.line}" for document in experiments[:4])
-        raise _invalid(
+        raise invalid(
             source,
             f"it holds {len(experiments)} Experiments, {names}",
             "put each Experiment into a file of its own",
@@ -97,7 +98,7 @@ def load_experiment(text: str | bytes, source: str, default_namespace: str) -> S
         )
     if not experiments:
         kinds = ", ".join(document.kind for document in companions)
-        raise _invalid(source, f"it holds no Experiment, only {kinds}", "add the Experiment", "document-missing")
+        raise invalid(source, f"it holds no Experiment, only {kinds}", "add the Experiment", "document-missing")
     return decode_experiment(experiments[0].data, default_namespace, companions)
 
 
@@ -107,7 +108,7 @@ def decode_experiment(
     """Read an Experiment that is plain data already, such as the body of a request.
 
     Raises:
-        InvalidError: It is no JSON data, or not a `kubeflow.org/v1beta1` Experiment.
+        InvalidError: It is not JSON data, or not a `kubeflow.org/v1beta1` Experiment.
     """
     if errors := check_plain(raw) or _kind_errors(raw):
         raise InvalidError(errors)
@@ -131,7 +132,7 @@ def load_documents(text: str | bytes, source: str) -> list[LoadedDocument]:
     """
     documents = parse_yaml(text, source)
     if not documents:
-        raise _invalid(source, "it is empty", "write an Experiment into it", "file-empty")
+        raise invalid(source, "it is empty", "write an Experiment into it", "file-empty")
     errors: list[FieldError] = []
     for document in documents:
         place = f"{source}:{document.line}" if len(documents) > 1 else source
@@ -204,7 +205,3 @@ def _with_namespace(data: dict[str, Any], namespace: str) -> dict[str, Any]:
     metadata = data.get("metadata")
     fields = metadata if isinstance(metadata, dict) else {}
     return {**data, "metadata": {**fields, "namespace": fields.get("namespace") or namespace}}
-
-
-def _invalid(path: str, cause: str, remedy: str, origin: str) -> InvalidError:
-    return InvalidError([FieldError(path, cause, remedy, origin)])

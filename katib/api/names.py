@@ -10,15 +10,43 @@ EXPERIMENT_LABEL = "katib.kubeflow.org/experiment"
 TRIAL_LABEL = "katib.kubeflow.org/trial"
 """On pods: whose they are."""
 
+JOB_LABEL = "katib.kubeflow.org/job-of"
+"""On jobs: which trial each runs, so that the jobs of others need not be looked at. Not the label of pods, because some
+kinds hand their labels on to all their pods, and those of pods say that there is a collector."""
+
+CHOSEN_BY_LABEL = "katib.kubeflow.org/chosen-by"
+BY_USER = "user"
+"""On a trial that no algorithm proposed: an initial trial of the file, or one added by hand."""
+
+GENERATION_LABEL = "pbt.suggestion.katib.kubeflow.org/generation"
+"""On trials of population based training: how many trials led to its checkpoint."""
+
+PARENT_LABEL = "pbt.suggestion.katib.kubeflow.org/parent"
+"""On the same: the trial whose checkpoint it starts from; absent where it starts from nothing."""
+
+_OF_ALGORITHMS = ".suggestion.katib.kubeflow.org/"
+
 EXPERIMENT_FINALIZER = "update-prometheus-metrics"
 TRIAL_FINALIZER = "clean-metrics-in-db"
+
+WORKSPACE_ANNOTATION = "katib.kubeflow.org/workspace"
+"""On an Experiment: the directory that relative paths of its commands start from, that of the submitted file."""
 
 METRICS_REPORT_ANNOTATION = "katib.kubeflow.org/metrics-report"
 """On a job: what its collector has to say when the objective metric was not found."""
 
+METRICS_INCOMPLETE = "MetricsIncomplete"
+"""Reason of the condition MetricsUnavailable where readings were found, but not all of them are stored."""
+
 MAX_EXPERIMENT_NAME = 40
 
-_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+TEMPLATE_MISSING = "TrialTemplateMissing"
+"""Reason of an Experiment's Running while the text of its trial template is not there; the status says whether trials
+still run."""
+
+SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+"""Of generated names. No vowels: no accidental words, as in Kubernetes."""
+
 _SUFFIX_LENGTH = 8
 
 
@@ -32,10 +60,15 @@ def trial_name(namespace: str, experiment: str, index: int, taken: Container[str
     return next(name for name in names if name not in taken)
 
 
+def is_set_by_algorithm(label: str) -> bool:
+    """Return whether a label is one that algorithms give to trials. Not every trial has it."""
+    return _OF_ALGORITHMS in label
+
+
 def _trial_name(experiment: str, text: str) -> str:
     digest = int.from_bytes(hashlib.sha256(text.encode()).digest())
     suffix = ""
     for _ in range(_SUFFIX_LENGTH):
-        digest, letter = divmod(digest, len(_SUFFIX_ALPHABET))
-        suffix += _SUFFIX_ALPHABET[letter]
+        digest, letter = divmod(digest, len(SUFFIX_ALPHABET))
+        suffix += SUFFIX_ALPHABET[letter]
     return f"{experiment}-{suffix}"

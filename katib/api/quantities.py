@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal, localcontext
 
-_SUFFIXES: dict[str, Decimal] = {
+_UNITS: dict[str, Decimal] = {
     "": Decimal(1),
     "n": Decimal("1e-9"),
     "u": Decimal("1e-6"),
@@ -23,6 +23,10 @@ _SUFFIXES: dict[str, Decimal] = {
     "Pi": Decimal(2) ** 50,
     "Ei": Decimal(2) ** 60,
 }
+_SMALL_UNITS = ("", "m", "u", "n")
+_PRECISION = 100
+"""Digits of a sum; API servers cut off what is larger than 2**63."""
+
 _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)([numkMGTPE]|[KMGTPE]i)?")
 
 
@@ -30,9 +34,30 @@ def parse_quantity(value: object) -> Decimal:
     """Return the number that a quantity stands for; YAML may have made it a number already.
 
     Raises:
-        ValueError: It is no quantity.
+        ValueError: It is not a quantity.
     """
     match = _QUANTITY.fullmatch(str(value).strip())
     if match is None:
-        raise ValueError(f"{value!r} is no quantity such as 500m, 2 or 1.5Gi")
-    return Decimal(match.group(1)) * _SUFFIXES[match.group(2) or ""]
+        raise ValueError(f"{value!r} is not a quantity such as 500m, 2 or 1.5Gi")
+    return Decimal(match.group(1)) * _UNITS[match.group(2) or ""]
+
+
+def add_quantities(one: object, other: object) -> str:
+    """Return the exact sum of two quantities, in the largest unit of theirs that writes it as a whole number.
+
+    What is smaller than a billionth, which Kubernetes cannot write either, is rounded up.
+
+    Raises:
+        ValueError: One is not a quantity.
+    """
+    with localcontext(prec=_PRECISION):
+        total = parse_quantity(one) + parse_quantity(other)
+        units = sorted({_unit(one), _unit(other)}, key=_UNITS.__getitem__, reverse=True)
+        candidates = [*(unit for unit in units if unit not in _SMALL_UNITS), *_SMALL_UNITS]
+        unit = next((unit for unit in candidates if total % _UNITS[unit] == 0), "n")
+        return f"{(total / _UNITS[unit]).to_integral_value(ROUND_CEILING):f}{unit}"
+
+
+def _unit(value: object) -> str:
+    match = _QUANTITY.fullmatch(str(value).strip())
+    return (match and match.group(2)) or ""

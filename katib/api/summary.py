@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from katib.api.metrics import is_usable
+from katib.api.metrics import BestTrial, is_usable
 from katib.api.types import UNAVAILABLE, Metric, Observation
 
 
 class Summary:
-    """Folds the readings of one metric, in order of time, into its summary. Constant memory.
+    """Folds the readings of one metric, in the order of its curve, into its summary. Constant memory.
 
-    Values keep the text that was printed. Of equal numbers the first one stands. What is no finite number is never the
-    smallest or largest, but may be the latest.
+    Values keep the text that was printed. Of equal numbers the first one stands. What is not a finite number is never
+    the smallest or largest, but may be the latest.
     """
 
     __slots__ = ("_high", "_low", "latest", "max", "min")
@@ -43,7 +43,7 @@ class Summary:
 
 
 def observation_of(metrics: Sequence[str], readings: Iterable[tuple[str, str]]) -> Observation | None:
-    """Summarize (name, value) pairs, each metric's in order of time.
+    """Summarize (name, value) pairs, each metric's in the order of its curve.
 
     Returns:
         The summaries of these metrics in this order; None when there is no reading of the first one.
@@ -56,10 +56,28 @@ def observation_of(metrics: Sequence[str], readings: Iterable[tuple[str, str]]) 
             if summary is None:
                 summary = summaries[name] = Summary()
             summary.add(value)
-    return _observation(metrics, summaries)
+    return observation_with(metrics, (summary.metric(name) for name, summary in summaries.items()))
 
 
-def _observation(metrics: Sequence[str], summaries: Mapping[str, Summary]) -> Observation | None:
-    if not metrics or metrics[0] not in summaries:
+def observation_with(metrics: Sequence[str], summaries: Iterable[Metric]) -> Observation | None:
+    """Return the observation of these metrics from the summaries of those that have a reading, in any order.
+
+    Returns:
+        A summary for each metric in this order; None when there is none for the first one.
+    """
+    found = {metric.name: metric for metric in summaries}
+    if not metrics or metrics[0] not in found:
         return None
-    return Observation(metrics=tuple(summaries.get(name, Summary()).metric(name) for name in dict.fromkeys(metrics)))
+    return Observation(metrics=tuple(found.get(name) or Summary().metric(name) for name in dict.fromkeys(metrics)))
+
+
+def best_of(summaries: Mapping[str, Metric], *, maximize: bool) -> BestTrial | None:
+    """Return which trial's summary has the smallest min, or the largest max; of equal ones the first name."""
+    usable = {name: found for name, found in summaries.items() if found.min != UNAVAILABLE}
+    if not usable:
+        return None
+    if maximize:
+        name = min(usable, key=lambda trial: (-float(usable[trial].max), trial))
+        return BestTrial(name, usable[name].max)
+    name = min(usable, key=lambda trial: (float(usable[trial].min), trial))
+    return BestTrial(name, usable[name].min)

@@ -5,13 +5,25 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 _MAX_SHOWN = 60
 _MAX_LEVELS = 3
 _MIN_PART = 3
 """Shorter words are part of too many others."""
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+_WRONG_TYPE = {
+    "bool": ("is not true or false", "write true or false without quotes"),
+    "dict": ("is not a mapping", "write its fields as key: value"),
+    "float": ("is not a number", "write a number without quotes"),
+    "int": ("is not a whole number", "write a whole number without quotes"),
+    "list": ("is not a list", "write a list, one element a line with a dash"),
+    "model": ("is not a mapping", "write its fields as key: value"),
+    "string": ("is not text", "put it in quotes"),
+    "tuple": ("is not a list", "write a list, one element a line with a dash"),
+}
 
 
 def shown(value: object) -> str:
@@ -35,11 +47,35 @@ def _outline(value: object, depth: int = 0) -> object:
     return value
 
 
+def either(names: Sequence[str]) -> str:
+    """Return names as a choice: `a`, `a or b`, `a, b or c`."""
+    return " or ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
 def path_to(parent: str, key: str) -> str:
     """Return the path of a field: `spec.goal`, or `metadata.labels["a/b"]` where a dot would mislead."""
     if not _PLAIN_KEY.fullmatch(key):
         return f"{parent}[{shown(key)}]"
     return f"{parent}.{key}" if parent else key
+
+
+def path_of(location: Iterable[str | int]) -> str:
+    """Return the path of a field from its parts: `spec.parameters[2].name`."""
+    path = ""
+    for part in location:
+        path = f"{path}[{part}]" if isinstance(part, int) else path_to(path, part)
+    return path
+
+
+def family_of(kind: str) -> str:
+    """Return what pydantic wanted: `int` for `int_type`, `int_parsing` and `int_from_float`."""
+    return kind.partition("_")[0]
+
+
+def wrong_type(detail: Mapping[str, Any]) -> tuple[str, str]:
+    """Return cause and remedy of a value of the wrong type, from an error of pydantic."""
+    cause, remedy = _WRONG_TYPE.get(family_of(detail["type"]), (detail["msg"].lower(), "fix the value"))
+    return f"{shown(detail['input'])} {cause}", remedy
 
 
 def closest(word: str, choices: Iterable[str]) -> str:

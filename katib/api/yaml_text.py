@@ -1,52 +1,49 @@
-"""YAML and JSON text to plain data, strictly and within bounds.
+"""YAML and JSON text to plain data, strictly and within bounds. Every text of a user is read here, by the same rules.
 
-PyYAML's own constructor is not used: it swallows repeated keys, turns dates and `12:30` into objects that JSON does not
-have, reads `1e-3` as text, expands aliases without limit and overruns the stack on deep nesting. Here the parser's
-events are read one by one into dicts, lists, text, numbers, booleans and None, as `kubectl` would send them, except
-that `yes`, `no`, `on` and `off` stay text.
+A plain scalar means what the Kubernetes tools make of it: `1e-05` is a number, `yes` and `off` are booleans, `12:30`
+and `2024-01-01` are text. Two things differ: the single letters `y` and `n` stay text, because parameters have such
+names, and so do infinities and NaN, for which JSON has no word. PyYAML's own constructor is not used: it swallows
+repeated keys, makes objects that JSON does not have, expands aliases without limit and overruns the stack on deep
+nesting. Here the parser's events are read one by one.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 
+from katib.api.json_values import MAX_DEPTH, MAX_NODES
 from katib.api.wording import shown
-from katib.errors import FieldError, InvalidError
+from katib.errors import InvalidError, invalid, one_line
 
 MAX_BYTES = 4 * 2**20
 """Largest text that is read, from a file or a request. Kubernetes refuses objects of half of it."""
-MAX_DEPTH = 64
-"""Deepest nesting. A Job is eight levels deep, an Argo workflow fewer than thirty."""
-MAX_NODES = 200_000
-"""Most values in one text, aliases counted as often as they are used."""
 
 _NOT_TEXT = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_INT = re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0o?[0-7_]+|0|[1-9][0-9_]*)", re.ASCII)
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
-_WORDS: dict[str, bool | float | None] = {
+_INT = re.compile(r"[-+]?(?:0b[01]+|0o?[0-7]+|0x[0-9a-fA-F]+|0|[1-9][0-9]{0,4000})", re.ASCII)
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+_OCTAL = re.compile("^([-+]?)0(?=[0-7])", re.ASCII)
+_WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
-    **dict.fromkeys(("true", "True", "TRUE"), True),
-    **dict.fromkeys(("false", "False", "FALSE"), False),
-    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), float("inf")),
-    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
-    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
+    **{word: True for lower in ("true", "yes", "on") for word in (lower, lower.capitalize(), lower.upper())},
+    **{word: False for lower in ("false", "no", "off") for word in (lower, lower.capitalize(), lower.upper())},
 }
 _TAG = "tag:yaml.org,2002:"
 _REMEDIES = (
     ("\\t", "indent with spaces"),
     ("tab character", "indent with spaces"),
-    ("mapping values are not allowed", "put the value in quotes or mend the indentation"),
+    ("mapping values are not allowed", "put the value in quotes or fix the indentation"),
     ("cannot start any token", "put the value in quotes"),
     ("unexpected end of stream", "close the quotes"),
     ("expected ',' or", "close the bracket or add the comma"),
-    ("did not find expected", "mend the indentation of this line or of the one above"),
-    ("could not find expected ':'", "add the colon after the key, or mend the indentation"),
+    ("did not find expected", "fix the indentation of this line or of the one above"),
+    ("could not find expected ':'", "add the colon after the key, or fix the indentation"),
     ("escape", "use single quotes, in which a backslash is a backslash"),
 )
 
@@ -59,51 +56,80 @@ class YamlDocument:
     data: Any
 
 
-def parse_yaml(text: str | bytes, source: str) -> list[YamlDocument]:
+Scalar = Callable[[str, bool], Any]
+"""Makes a value of a scalar: its text, and whether the author made it a text by quotes, a tag or a block."""
+
+
+def parse_yaml(text: str | bytes, source: str, scalar: Scalar | None = None) -> list[YamlDocument]:
     """Return the documents of a text, without empty ones.
 
     Args:
         text: YAML or JSON; bytes are UTF-8.
         source: Name of the file, shown in errors.
+        scalar: What to make of scalars that are not keys; by default what they mean.
 
     Raises:
-        InvalidError: It is no YAML, repeats a key or exceeds a bound; one error with file, line and column.
+        InvalidError: It is not YAML, repeats a key or exceeds a bound; one error with file, line and column.
     """
     decoded = _decode(text, source)
-    if decoded.lstrip()[:1] == "{":
+    if scalar is None and decoded.lstrip()[:1] == "{":
         fast = _parse_json(decoded)
         if fast is not None:
             return [fast]
     loader = yaml.CSafeLoader(decoded)
     try:
-        return [document for document in _Reader(loader, source).documents() if document.data is not None]
+        reader = _Reader(loader, source, scalar or _meaning)
+        return [document for document in reader.documents() if document.data is not None]
     except yaml.MarkedYAMLError as error:
         raise _syntax_error(error, source, decoded) from error
     except yaml.YAMLError as error:
-        raise _invalid(source, _one_line(error), "write YAML", "file-syntax") from error
+        raise invalid(source, one_line(error), "write YAML", "file-syntax") from error
     finally:
         loader.dispose()
 
 
+def parse_one(text: str | bytes, source: str, scalar: Scalar | None = None) -> Any:
+    """Return the data of a text that holds one document, None when it is empty; see `parse_yaml`."""
+    documents = parse_yaml(text, source, scalar)
+    if len(documents) > 1:
+        cause = f"it holds {len(documents)} documents"
+        raise invalid(source, cause, "keep one of them", "document-count")
+    return documents[0].data if documents else None
+
+
+def plain_value(text: str) -> Any:
+    """Return what an unquoted scalar means."""
+    if text in _WORDS:
+        return _WORDS[text]
+    digits = text.replace("_", "") if text[0] != "_" else text
+    if _INT.fullmatch(digits):
+        return int(_OCTAL.sub(r"\g<1>0o", digits), 0)
+    if _FLOAT.fullmatch(digits) and math.isfinite(number := float(digits)):
+        return number
+    return text
+
+
+def _meaning(text: str, is_text: bool) -> Any:
+    return text if is_text else plain_value(text)
+
+
 def _decode(text: str | bytes, source: str) -> str:
     if len(text) > MAX_BYTES:
-        raise _invalid(
+        raise invalid(
             source, f"it has {len(text)} bytes, the limit is {MAX_BYTES}", "give an experiment file", "file-size"
         )
     if isinstance(text, bytes):
         try:
             text = text.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise _invalid(
+            raise invalid(
                 source, f"byte {error.start} is not UTF-8", "give a YAML or JSON file in UTF-8", "file-not-text"
             ) from error
     text = text.removeprefix("\ufeff")
     if (junk := _NOT_TEXT.search(text)) is not None:
         place = f"{source}:{text.count(chr(10), 0, junk.start()) + 1}"
         code = f"U+{ord(junk.group()):04X}"
-        raise _invalid(
-            place, f"it holds the control character {code}", "give a YAML or JSON text file", "file-not-text"
-        )
+        raise invalid(place, f"it holds the control character {code}", "give a YAML or JSON text file", "file-not-text")
     return text
 
 
@@ -133,6 +159,7 @@ class _Reader:
 
     loader: Any
     source: str
+    make: Scalar
     nodes: int = 0
     anchors: dict[str, tuple[Any, int]] = field(default_factory=dict)
 
@@ -221,32 +248,13 @@ class _Reader:
             raise self.tag_error(event)
 
     def scalar(self, event: Any) -> Any:
-        text = event.value
         if event.tag is None:
-            return self.plain(text, event) if event.implicit[0] else text
+            return self.make(event.value, not event.implicit[0])
         if event.tag in {"!", _TAG + "str"}:
-            return text
+            return self.make(event.value, True)
         if event.tag.removeprefix(_TAG) not in {"int", "float", "bool", "null"}:
             raise self.tag_error(event)
-        return self.plain(text, event)
-
-    def plain(self, text: str, event: Any) -> Any:
-        if text in _WORDS:
-            return _WORDS[text]
-        if _INT.fullmatch(text):
-            return self.whole_number(text.replace("_", ""), event)
-        return float(text) if _FLOAT.fullmatch(text) else text
-
-    def whole_number(self, text: str, event: Any) -> int:
-        sign, digits = (text[0], text[1:]) if text[0] in "+-" else ("", text)
-        if len(digits) > 1 and digits[0] == "0" and digits[1].isdigit():
-            digits = f"0o{digits[1:]}"  # as in `defaultMode: 0644`
-        try:
-            return int(sign + digits, 0)
-        except ValueError as error:
-            raise self.error(
-                event, f"{shown(text)} is no usable number", "put the value in quotes", "file-syntax"
-            ) from error
+        return self.make(event.value, False)
 
     def tag_error(self, event: Any) -> InvalidError:
         tag = shown(event.tag)
@@ -254,7 +262,7 @@ class _Reader:
 
     def error(self, event: Any, cause: str, remedy: str, origin: str) -> InvalidError:
         mark = event.start_mark
-        return _invalid(f"{self.source}:{mark.line + 1}:{mark.column + 1}", cause, remedy, origin)
+        return invalid(f"{self.source}:{mark.line + 1}:{mark.column + 1}", cause, remedy, origin)
 
 
 def _syntax_error(error: yaml.MarkedYAMLError, source: str, text: str) -> InvalidError:
@@ -263,13 +271,5 @@ def _syntax_error(error: yaml.MarkedYAMLError, source: str, text: str) -> Invali
     problem = " ".join(str(error.problem or error.context or "not YAML").split())
     if "cannot start any token" in problem and mark and text.splitlines()[mark.line][mark.column :].startswith("\t"):
         problem = "a tab character indents this line"
-    remedy = next((remedy for words, remedy in _REMEDIES if words in problem), "mend the YAML syntax here")
-    return _invalid(place, problem, remedy, "file-syntax")
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:200]
-
-
-def _invalid(path: str, cause: str, remedy: str, origin: str) -> InvalidError:
-    return InvalidError([FieldError(path, cause, remedy, origin)])
+    remedy = next((remedy for words, remedy in _REMEDIES if words in problem), "fix the YAML syntax here")
+    return invalid(place, problem, remedy, "file-syntax")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
+from pydantic import TypeAdapter
 
 from katib.api.algorithms import AlgorithmInfo, SettingSpec
 from katib.cli import options
@@ -14,7 +15,6 @@ from katib.errors import NotFoundError
 
 
 @click.command(
-    short_help="List the algorithms and their settings.",
     epilog=options.examples(
         "katib algorithms",
         "katib algorithms tpe",
@@ -23,9 +23,9 @@ from katib.errors import NotFoundError
 @click.argument("name", required=False)
 @options.config
 @options.output("json", "yaml", "name")
-def command(name: str | None, config: Path | None, form: str | None) -> None:
+def algorithms(name: str | None, config: Path | None, form: str | None) -> None:
     """List the algorithms of this installation and their settings, or show one of them."""
-    from katib.engine import open_catalog
+    from katib.local import open_catalog
 
     offered = open_catalog(config=config).all()
     chosen = [info for info in offered if name in (None, info.name)]
@@ -36,9 +36,7 @@ def command(name: str | None, config: Path | None, form: str | None) -> None:
         for info in chosen:
             click.echo(info.name)
     elif form:
-        from katib.rest.bodies import AlgorithmBody
-
-        print_data([AlgorithmBody.model_validate(i).model_dump(mode="json", by_alias=True) for i in chosen], form)
+        print_data(TypeAdapter(list[AlgorithmInfo]).dump_python(chosen, mode="json", by_alias=True), form)
     else:
         click.echo("\n".join(_listing(chosen)))
 
@@ -53,6 +51,8 @@ def _listing(infos: Sequence[AlgorithmInfo]) -> Iterator[str]:
             needs = f" (needs `pip install 'katib[{info.extra}]'`)" if info.extra else ""
             yield ""
             yield f"  {info.name}: {info.summary}{needs}"
+            if info.features:
+                yield f"    knows {', '.join(info.features)}"
             yield from _settings(info)
         yield ""
 
@@ -76,6 +76,8 @@ def _values(setting: SettingSpec) -> str:
     )
     parts = [" | ".join(setting.choices) or setting.type]
     parts += [f"{words} {bound:g}" for words, bound in bounds if bound is not None]
+    if setting.is_required:
+        parts.append("required")
     if setting.default:
         parts.append(f"default {setting.default}")
     return ", ".join(parts)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
 from katib.cli import failures
 
@@ -18,7 +19,7 @@ _BROKEN_PIPE = 141
 
 
 class _Entry(NamedTuple):
-    """Where a command is, and its line in the list of commands: known without importing it."""
+    """The module of a command, and its line in the list of commands: known without importing it."""
 
     module: str
     summary: str
@@ -28,27 +29,33 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
     "On this machine": {
         "run": _Entry("katib.cli.run.command", "Run an experiment here, to its end."),
         "serve": _Entry("katib.cli.serve", "Run experiments here as a server."),
-        "validate": _Entry("katib.cli.validate", "Check experiment files and store nothing."),
+        "validate": _Entry("katib.cli.submitting", "Check experiment files and store nothing."),
         "algorithms": _Entry("katib.cli.algorithms", "List the algorithms and their settings."),
     },
     "Experiments of a server, a data directory or a cluster": {
-        "apply": _Entry("katib.cli.apply", "Submit experiments, or resume or update them."),
+        "apply": _Entry("katib.cli.submitting", "Submit experiments, or resume or update them."),
         "get": _Entry("katib.cli.get", "List experiments, trials or suggestions, or show one."),
-        "describe": _Entry("katib.cli.describe", "Show an experiment or a trial in detail."),
-        "why": _Entry("katib.cli.why", "Explain why something does not progress, or how it ended."),
-        "best": _Entry("katib.cli.best", "Show the best trial of an experiment."),
-        "trials": _Entry("katib.cli.trials", "List the trials of an experiment."),
+        "describe": _Entry("katib.cli.explaining", "Show an experiment or a trial in detail."),
+        "why": _Entry("katib.cli.explaining", "Explain why something does not progress, or how it ended."),
+        "best": _Entry("katib.cli.results", "Show the best trial of an experiment."),
+        "trials": _Entry("katib.cli.results", "List the trials of an experiment."),
         "metrics": _Entry("katib.cli.metrics", "Show the metrics that a trial reported."),
-        "logs": _Entry("katib.cli.logs", "Print the output of a trial."),
-        "delete": _Entry("katib.cli.delete", "Delete experiments with everything that belongs to them."),
+        "replay": _Entry("katib.cli.replay", "Show what early stopping would have saved."),
+        "logs": _Entry("katib.cli.results", "Print the output of a trial."),
+        "trial": _Entry("katib.cli.trial", "Add a trial by hand."),
+        "delete": _Entry("katib.cli.submitting", "Delete experiments with everything that belongs to them."),
     },
     "On Kubernetes": {
         "controller": _Entry("katib.cli.controller", "Run the controller of a cluster."),
         "db-manager": _Entry("katib.cli.db_manager", "Serve the metrics that trials report from a database."),
+        "db-manager-key": _Entry("katib.cli.installation", "Fetch the key of the tokens that the log asks for."),
+        "release-finalizers": _Entry(
+            "katib.cli.installation", "Let deleted experiments go when the controller is gone."
+        ),
     },
     "Other": {
-        "completion": _Entry("katib.cli.completion", "Print a script that completes commands in your shell."),
-        "version": _Entry("katib.cli.version", "Print the version."),
+        "completion": _Entry("katib.cli.about", "Print a script that completes commands in your shell."),
+        "version": _Entry("katib.cli.about", "Print the version."),
     },
 }
 
@@ -68,10 +75,11 @@ class _Commands(click.Group):
         return [name for section in COMMANDS.values() for name in section]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
-        """Import a command."""
+        """Import a command: the function of its name in its module."""
         for section in COMMANDS.values():
             if cmd_name in section:
-                command: click.Command = importlib.import_module(section[cmd_name].module).command
+                module = importlib.import_module(section[cmd_name].module)
+                command: click.Command = getattr(module, cmd_name.replace("-", "_"))
                 return command
         return None
 
@@ -86,11 +94,17 @@ class _Commands(click.Group):
             raise click.UsageError(f'there is no command "{name}"; {remedy}')
         return super().resolve_command(ctx, args)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the names of commands without importing any."""
+        entries = {name: entry for section in COMMANDS.values() for name, entry in section.items()}
+        names = [CompletionItem(name, help=entries[name].summary) for name in entries if name.startswith(incomplete)]
+        return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
         """Write the list of commands without importing any."""
         for title, section in COMMANDS.items():
             with formatter.section(title):
-                formatter.write_dl([(name, entry.summary) for name, entry in section.items()], col_max=14)
+                formatter.write_dl([(name, entry.summary) for name, entry in section.items()], col_max=18)
 
 
 @click.group(

@@ -6,15 +6,21 @@ from datetime import UTC, datetime
 
 from katib.tuning.reading import (
     Json,
-    assignments_of,
+    best_value,
     completed_count,
+    duration_of,
     format_duration,
+    has_several_objectives,
     last_condition,
-    metric_value,
+    metric_values,
     name_of,
     namespace_of,
     objective_of,
+    objective_text,
     objective_value,
+    parameters_of,
+    pareto_set_of,
+    short,
     state_of,
     status_of,
     time_of,
@@ -26,9 +32,6 @@ TRIAL = ("NAME", "STATE", "OBJECTIVE", "DURATION", "AGE", "PARAMETERS")
 TRIAL_WIDE = (*TRIAL, "METRICS", "MESSAGE")
 SUGGESTION = ("NAME", "STATE", "ALGORITHM", "REQUESTED", "ASSIGNED", "AGE")
 SUGGESTION_WIDE = (*SUGGESTION, "MESSAGE")
-
-_LONG_NUMBER = 8
-"""Numbers up to this length are shown as they were written."""
 
 HEADINGS = {
     "Experiment": (EXPERIMENT, EXPERIMENT_WIDE),
@@ -55,43 +58,19 @@ def age_of(obj: Json) -> str:
     return format_duration((datetime.now(UTC) - created).total_seconds()) if created else ""
 
 
-def duration_of(obj: Json) -> str:
-    """Return how long an object has been running, or ran."""
-    status = status_of(obj)
-    start = time_of(status.get("startTime"))
-    if start is None:
-        return ""
-    end = time_of(status.get("completionTime")) or datetime.now(UTC)
-    return format_duration((end - start).total_seconds())
-
-
-def short(text: str) -> str:
-    """Return a number with the digits that a person compares; everything else as it is."""
-    if len(text) <= _LONG_NUMBER:
-        return text
-    try:
-        return f"{float(text):.6g}"
-    except ValueError:
-        return text
-
-
-def parameters_of(trial: Json, *, whole: bool = False) -> str:
-    """Return the assignments of a trial in one line, with every digit or with those that matter."""
-    show = str if whole else short
-    return " ".join(f"{name}={show(value)}" for name, value in assignments_of(trial).items())
-
-
 def progress_of(experiment: Json) -> str:
     """Return trials done of all: `3/12`."""
     limit = experiment.get("spec", {}).get("maxTrialCount")
     return f"{completed_count(experiment)}/{limit if limit is not None else '∞'}"
 
 
-def best_value(experiment: Json) -> str:
-    """Return the best objective value so far with the metric's name; empty while there is none."""
-    objective, best = objective_of(experiment), status_of(experiment).get("currentOptimalTrial") or {}
-    value = metric_value(objective, (best.get("observation") or {}).get("metrics") or ())
-    return f"{objective.get('objectiveMetricName', '')}={short(value)}" if value is not None else ""
+def best_cell(experiment: Json) -> str:
+    """Return the best objective value so far with the metric's name, or the hypervolume; empty while there is none."""
+    if has_several_objectives(experiment):
+        volume = pareto_set_of(experiment).get("hypervolume")
+        return f"hypervolume={volume:.6g}" if volume is not None else ""
+    value = best_value(experiment)
+    return f"{objective_of(experiment).get('objectiveMetricName', '')}={short(value)}" if value is not None else ""
 
 
 def _experiment(obj: Json) -> tuple[str, ...]:
@@ -101,7 +80,7 @@ def _experiment(obj: Json) -> tuple[str, ...]:
         name_of(obj),
         state_of(obj),
         progress_of(obj),
-        best_value(obj),
+        best_cell(obj),
         age_of(obj),
         str(obj.get("spec", {}).get("algorithm", {}).get("algorithmName", "")),
         str(status.get("trialsRunning") or 0),
@@ -112,17 +91,14 @@ def _experiment(obj: Json) -> tuple[str, ...]:
 
 
 def _trial(obj: Json) -> tuple[str, ...]:
-    metrics = (status_of(obj).get("observation") or {}).get("metrics") or ()
-    objective = objective_of(obj)
-    values = (f"{m['name']}={metric_value(objective, metrics, m['name']) or 'unavailable'}" for m in metrics)
     return (
         name_of(obj),
         state_of(obj),
-        short(objective_value(obj) or ""),
+        (objective_text(obj) or "") if has_several_objectives(obj) else short(objective_value(obj) or ""),
         duration_of(obj),
         age_of(obj),
         parameters_of(obj),
-        " ".join(values),
+        " ".join(f"{name}={value}" for name, value in metric_values(obj)),
         " ".join(str(last_condition(obj).get("message", "")).split()),
     )
 

@@ -12,11 +12,13 @@ from urllib.parse import urlsplit
 import click
 
 from katib.cli.options import DEFAULT_NAMESPACE, DEFAULT_SERVER, Cluster, Target, default_data_dir
-from katib.errors import FieldError, InvalidError, UnavailableError
+from katib.errors import UnavailableError, invalid
+from katib.rest.notes import account_directory, note_of
 from katib.tuning.service import TuningService
 
 if TYPE_CHECKING:
     from katib.cluster.access.tuning_service import OpenCluster
+    from katib.cluster.access.users import OpenUsers
 
 _PROBE_SECONDS = 1.0
 
@@ -33,8 +35,8 @@ def connect(target: Target, *, read_only: bool) -> Iterator[Connected]:
     """Open the service that the options name.
 
     A cluster or a server that was named is asked and nothing else. Without one, a data directory that was named is
-    opened; without any, the default server is asked, and when none runs, a command that only reads opens the default
-    data directory.
+    opened; without any, the default server is asked, and when none of ours runs, a command that only reads opens the
+    default data directory.
 
     Raises:
         InvalidError: The URL is none, the cluster is unknown, or what is needed to speak to it is not installed.
@@ -54,30 +56,40 @@ def open_cluster(cluster: Cluster) -> AbstractContextManager[OpenCluster]:
     Raises:
         InvalidError: They are not installed.
     """
-    try:
+    with _explained():
         from katib.cluster.access.tuning_service import open_cluster as open_
+    return open_(cluster.kubeconfig, cluster.context, db_manager=cluster.db_manager)
+
+
+def open_users(cluster: Cluster) -> AbstractContextManager[OpenUsers]:
+    """Return the tuning services of a cluster's users, to be entered; otherwise as `open_cluster`."""
+    with _explained():
+        from katib.cluster.access.users import open_users as open_
+    return open_(cluster.kubeconfig, cluster.context, db_manager=cluster.db_manager)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Say how to install what an import misses."""
+    try:
+        yield
     except ModuleNotFoundError as error:
         if (error.name or "katib").partition(".")[0] in ("katib", "metrics_collector", "suggestion_services"):
             raise
-        raise InvalidError(
-            [
-                FieldError(
-                    "--context",
-                    f"speaking to a cluster needs the package {error.name}, which is not installed",
-                    "pip install 'katib[cluster]'",
-                    "extra-missing",
-                )
-            ]
+        raise invalid(
+            "--context",
+            f"speaking to a cluster needs the package {error.name}, which is not installed",
+            "pip install 'katib[cluster]'",
+            "extra-missing",
         ) from error
-    return open_(cluster.kubeconfig, cluster.context, db_manager=cluster.db_manager)
 
 
 @contextmanager
 def _open_service(target: Target, *, read_only: bool) -> Iterator[TuningService]:
     server, data_dir = target.server, target.data_dir
+    directory = data_dir or default_data_dir()
     if server is None and read_only:
-        directory = data_dir or default_data_dir()
-        if (data_dir is not None or not _listens(DEFAULT_SERVER)) and directory.is_dir():
+        if (data_dir is not None or not _is_ours(DEFAULT_SERVER, target)) and directory.is_dir():
             yield _open_offline(directory, target.verbose)
             return
         if data_dir is not None:
@@ -88,20 +100,29 @@ def _open_service(target: Target, *, read_only: bool) -> Iterator[TuningService]
         raise UnavailableError(_nobody(url, named=server is not None, read_only=read_only))
     from katib.rest.client import HttpTuningService
 
-    with HttpTuningService(url, target.token) as service:
+    token = target.token
+    if token is None and (note := note_of(url, directory, account_directory())) is not None:
+        url, token = note.url, note.token
+    with HttpTuningService(url, token) as service:
         yield service
 
 
 def _open_offline(directory: Path, verbose: int) -> TuningService:
     if verbose:
         click.echo(f"no server is asked; reading {directory}", err=True)
-    from katib.engine import open_offline
+    from katib.local import open_offline
 
     return open_offline(directory)
 
 
+def _is_ours(url: str, target: Target) -> bool:
+    """Return whether a server listens there that is to be asked: one of this account, or one whose token we have."""
+    directories = (target.data_dir or default_data_dir(), account_directory())
+    return (target.token is not None or note_of(url, *directories) is not None) and _listens(url)
+
+
 def _listens(url: str) -> bool:
-    """Tell whether anything listens there; the HTTP client is not even imported when nothing does."""
+    """Return whether anything listens there; the HTTP client is not even imported when nothing does."""
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
@@ -118,9 +139,7 @@ def _check_url(url: str) -> None:
     except ValueError:
         valid = False
     if not valid:
-        raise InvalidError(
-            [FieldError("--server", f'"{url}" is no URL', f"write it like {DEFAULT_SERVER}", "server-url")]
-        )
+        raise invalid("--server", f'"{url}" is not a URL', f"write it like {DEFAULT_SERVER}", "server-url")
 
 
 def _nobody(url: str, *, named: bool, read_only: bool) -> str:

@@ -12,7 +12,6 @@ from katib.cli.signals import stop_on_signal
 
 
 @click.command(
-    short_help="Run the controller of a cluster.",
     epilog=options.examples(
         "katib controller --katib-config /etc/katib/katib-config.yaml",
         "katib controller --context kind-katib",
@@ -37,14 +36,28 @@ from katib.cli.signals import stop_on_signal
     metavar="HOST:PORT",
     help="Where this process reaches the DB manager.  [default: as pods do]",
 )
+@click.option(
+    "--db-manager-ca",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Certificates (PEM) of those who sign that of the DB manager.  [default: plain text]",
+)
+@click.option(
+    "--shutdown-delay",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="How long webhooks are answered after the end was asked for.  [default: 0]",
+)
 @options.verbose
-def command(
+def controller(
     katib_config: Path | None,
     kubeconfig: Path | None,
     context: str | None,
     cert_dir: Path | None,
     webhook_names: tuple[str, ...],
     db_manager_address: str | None,
+    db_manager_ca: Path | None,
+    shutdown_delay: float,
     verbose: int,
 ) -> int:
     """Run the controllers and webhooks of a Kubernetes cluster until stopped.
@@ -52,16 +65,20 @@ def command(
     Several replicas may run; with leader election one of them works and the others wait. Environment variables are
     Katib's: KATIB_CORE_NAMESPACE, KATIB_DB_MANAGER_SERVICE_IP, _NAMESPACE and _PORT.
     """
+    from katib.api.configuration import read_configuration
+    from katib.cluster.client import open_connection
+    from katib.cluster.configuration.models import KatibConfig
     from katib.cluster.controller import ClusterController, ControllerOptions
     from katib.cluster.environment import core_namespace
     from katib.cluster.environment import db_manager_address as address_for_pods
     from katib.cluster.monitoring.log_records import log_json
-    from katib.configuration.models import KatibConfig
-    from katib.configuration.reading import read_katib_config
-    from katib.kube import open_connection
 
     log_json((logging.INFO, logging.DEBUG)[min(verbose, 1)])
-    config = KatibConfig() if katib_config is None else read_katib_config(katib_config.read_text(), str(katib_config))
+    config = (
+        KatibConfig()
+        if katib_config is None
+        else read_configuration(KatibConfig, katib_config.read_text(), str(katib_config))
+    )
     connection = open_connection(kubeconfig, context)
     controller = ClusterController(
         connection,
@@ -70,8 +87,10 @@ def command(
             core_namespace=core_namespace(),
             db_manager_address=address_for_pods(),
             own_db_manager_address=db_manager_address or "",
+            db_manager_authority=db_manager_ca,
             certificates=cert_dir,
             webhook_names=webhook_names,
+            shutdown_delay_seconds=shutdown_delay,
         ),
     )
     stop_on_signal(lambda _number: controller.stop())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from pathlib import Path
 
 import click
 
@@ -23,12 +24,11 @@ class _Duration(click.ParamType[float]):
         """Return the seconds."""
         text = f"{value}s" if value.isascii() and value.isdecimal() else value
         if not re.fullmatch(f"(?:{_PART.pattern})+", text):
-            self.fail(f'"{value}" is no duration; write it like 60s or 1m30s', param, ctx)
+            self.fail(f'"{value}" is not a duration; write it like 60s or 1m30s', param, ctx)
         return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 
 @click.command(
-    short_help="Serve the metrics that trials report from a database.",
     epilog=options.examples(
         "katib db-manager --url postgresql://katib:secret@localhost/katib",
         "DB_NAME=mysql DB_USER=katib DB_PASSWORD=secret KATIB_MYSQL_DB_HOST=localhost katib db-manager",
@@ -52,8 +52,35 @@ class _Duration(click.ParamType[float]):
     show_default=True,
     help="How long to wait for the database at the start.",
 )
+@click.option(
+    "--key-file",
+    envvar="KATIB_DB_MANAGER_KEY_FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keys of the tokens that callers must send (`katib db-manager-key` writes it).  [default: ask for none]",
+)
+@click.option(
+    "--tls-dir",
+    envvar="KATIB_DB_MANAGER_TLS_DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Certificate to serve with (tls.crt, tls.key); read again when it changes.  [default: plain text]",
+)
+@click.option(
+    "--plain-address",
+    envvar="KATIB_DB_MANAGER_PLAIN_ADDRESS",
+    metavar="HOST:PORT",
+    default="",
+    help="Where to serve plain text beside that, such as 127.0.0.1:6790 for forwarded ports.  [default: nowhere]",
+)
 @options.verbose
-def command(url: str | None, listen_address: str, connect_seconds: float, verbose: int) -> int:
+def db_manager(
+    url: str | None,
+    listen_address: str,
+    connect_seconds: float,
+    key_file: Path | None,
+    tls_dir: Path | None,
+    plain_address: str,
+    verbose: int,
+) -> int:
     """Serve the observation log of a PostgreSQL, MySQL, MariaDB or SQLite database over gRPC until stopped.
 
     Takes the place of Katib's DB manager and goes on with its table. When the database goes away later, calls fail as
@@ -65,7 +92,16 @@ def command(url: str | None, listen_address: str, connect_seconds: float, verbos
     log_json((logging.INFO, logging.DEBUG)[min(verbose, 1)])
     # It tells of each broken connection with a traceback; what matters about them is logged by the manager.
     logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
-    manager = DbManager(read_options(url=url, listen_address=listen_address, connect_seconds=connect_seconds))
+    manager = DbManager(
+        read_options(
+            url=url,
+            listen_address=listen_address,
+            connect_seconds=connect_seconds,
+            key_file=key_file,
+            tls_directory=tls_dir,
+            plain_address=plain_address,
+        )
+    )
     stop_on_signal(lambda _number: manager.stop())
     manager.run()
     return 0

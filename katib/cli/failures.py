@@ -10,7 +10,8 @@ from pathlib import Path
 
 import click
 
-from katib.errors import InvalidError, KatibError, code_of
+from katib.cli import experiment_files
+from katib.errors import InvalidError, KatibError, code_of, one_line
 
 BAD_INPUT = 2
 
@@ -23,7 +24,7 @@ def error_lines(error: KatibError, source: str = "") -> list[str]:
         source: The file; an error whose path already is the file does not repeat it.
     """
     if not isinstance(error, InvalidError):
-        return [" ".join(str(error).split())]
+        return [one_line(error)]
     return [
         str(field) if not source or field.path.startswith(source) else f"{source}: {field}" for field in error.errors
     ]
@@ -37,19 +38,30 @@ def show(error: Exception) -> int:
     else:
         where = _write_traceback(error)
         click.echo(
-            f"error: {type(error).__name__}: {' '.join(str(error).split())}; this is a bug, please report it with "
-            f"{where}",
+            f"error: {type(error).__name__}: {one_line(error)}; this is a bug, please report it with {where}",
             err=True,
         )
     return code_of(error).exit_code
 
 
 def show_usage(error: click.UsageError) -> int:
-    """Print what is wrong with the arguments."""
+    """Print what is wrong with the arguments; without any, what there is to choose from."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError) and error.ctx is not None:
+        click.echo(error.ctx.get_help())
+        return 0
+    if isinstance(error, click.MissingParameter) and error.ctx is not None and _is_experiment_file(error.param):
+        command = error.ctx.command_path
+        step = experiment_files.next_step(Path(), command) or f"write `{command} FILE` with its path"
+        click.echo(f"error: no experiment file was named; {step}", err=True)
+        return BAD_INPUT
     message = error.format_message().rstrip(".")
     hint = f"; see `{error.ctx.command_path} --help`" if error.ctx is not None and ";" not in message else ""
     click.echo(f"error: {message[:1].lower()}{message[1:]}{hint}", err=True)
     return BAD_INPUT
+
+
+def _is_experiment_file(parameter: click.Parameter | None) -> bool:
+    return parameter is not None and parameter.name in ("file", "files")
 
 
 def _write_traceback(error: Exception) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 
 import click
 
@@ -11,7 +13,7 @@ from katib.cli import columns, options
 from katib.cli.printing import Table, print_object, print_objects
 from katib.errors import NotFoundError
 from katib.tuning.reading import Json, name_of, namespace_of
-from katib.tuning.service import TuningService
+from katib.tuning.service import TrialOrder, TuningService
 
 _KINDS = {
     "experiments": "Experiment",
@@ -22,12 +24,11 @@ _KINDS = {
     "suggestions": "Suggestion",
     "suggestion": "Suggestion",
 }
-_PAGE = 1000
+_PAGE = 500
 _WATCH_SECONDS = 1.0
 
 
 @click.command(
-    short_help="List experiments, trials or suggestions, or show one.",
     epilog=options.examples(
         "katib get                          all experiments",
         "katib get my-experiment -o yaml    one, with everything",
@@ -41,7 +42,7 @@ _WATCH_SECONDS = 1.0
 @click.option("-w", "--watch", is_flag=True, help="Go on and print every row that changes.")
 @options.output("wide", "json", "yaml", "name")
 @options.connection
-def command(
+def get(
     kind: str,
     name: str | None,
     all_namespaces: bool,
@@ -57,42 +58,44 @@ def command(
     elif kind.lower() not in _KINDS and name is None:
         kind, name = "experiments", kind
     if kind.lower() not in _KINDS:
-        raise click.UsageError(f'"{kind}" is no kind; use experiments, trials or suggestions')
+        raise click.UsageError(f'"{kind}" is not a kind; use experiments, trials or suggestions')
     wanted = _KINDS[kind.lower()]
     with connect(target, read_only=True) as (service, namespace):
         scope = None if all_namespaces else namespace
 
-        def read() -> Sequence[Json]:
+        def read() -> Iterable[Json]:
             if name is not None:
                 return [service.get(wanted, namespace, name)]
             return _LISTINGS[wanted](service, scope)
 
-        if form in ("json", "yaml", "name"):
-            _print_once(read(), form, single=name is not None)
+        if form in ("json", "yaml", "name") and name is not None:
+            print_object(service.get(wanted, namespace, name), form)
+        elif form in ("json", "yaml", "name"):
+            print_objects(read(), form)
         else:
             _print_table(read, wanted, wide=form == "wide", namespaces=all_namespaces, watch=watch)
 
 
-def _print_once(objects: Sequence[Json], form: str, *, single: bool) -> None:
-    if single:
-        print_object(objects[0], form)
-    else:
-        print_objects(objects, form)
+def _print_table(read: Callable[[], Iterable[Json]], kind: str, *, wide: bool, namespaces: bool, watch: bool) -> None:
+    table = Table(columns.headings(kind, wide=wide, namespaces=namespaces))
+    seen: dict[tuple[str, str], str] = {}
 
+    def changed() -> list[tuple[str, ...]]:
+        rows = []
+        for obj in read():
+            if seen.get(_identity(obj)) != _version(obj):
+                seen[_identity(obj)] = _version(obj)
+                rows.append(columns.row(obj, wide=wide, namespaces=namespaces))
+        return rows
 
-def _print_table(read: Callable[[], Sequence[Json]], kind: str, *, wide: bool, namespaces: bool, watch: bool) -> None:
-    objects = read()
-    if not objects and not watch:
+    rows = changed()
+    if not rows and not watch:
         click.echo(f"no {kind.lower()}s found", err=True)
         return
-    table = Table(columns.headings(kind, wide=wide, namespaces=namespaces))
-    table.print(columns.row(obj, wide=wide, namespaces=namespaces) for obj in objects)
-    seen = {_identity(obj): _version(obj) for obj in objects}
+    table.print(rows)
     while watch:
         time.sleep(_WATCH_SECONDS)
-        changed = [obj for obj in read() if seen.get(_identity(obj)) != _version(obj)]
-        seen.update((_identity(obj), _version(obj)) for obj in changed)
-        table.print(columns.row(obj, wide=wide, namespaces=namespaces) for obj in changed)
+        table.print(changed())
 
 
 def _identity(obj: Json) -> tuple[str, str]:
@@ -103,39 +106,41 @@ def _version(obj: Json) -> str:
     return str(obj.get("metadata", {}).get("resourceVersion", ""))
 
 
-def _experiments(service: TuningService, namespace: str | None) -> Sequence[Json]:
-    return service.experiments(namespace)
+def _experiments(service: TuningService, namespace: str | None) -> Iterator[Json]:
+    yield from service.experiments(namespace)
 
 
-def _trials(service: TuningService, namespace: str | None) -> Sequence[Json]:
-    return [
-        trial
-        for experiment in service.experiments(namespace)
-        for trial in all_trials(service, namespace_of(experiment), name_of(experiment))
-    ]
+def _trials(service: TuningService, namespace: str | None) -> Iterator[Json]:
+    for experiment in service.experiments(namespace):
+        yield from each_trial(service, namespace_of(experiment), name_of(experiment))
 
 
-def all_trials(service: TuningService, namespace: str, experiment: str, states: Sequence[str] = ()) -> list[Json]:
-    """Return all trials of an experiment, page by page."""
-    found: list[Json] = []
-    cursor = ""
-    while True:
-        page = service.trials(namespace, experiment, states=states, limit=_PAGE, cursor=cursor)
-        found.extend(page.items)
+def each_trial(
+    service: TuningService,
+    namespace: str,
+    experiment: str,
+    *,
+    states: Sequence[str] = (),
+    order: TrialOrder = "age",
+    limit: int | None = None,
+) -> Iterator[Json]:
+    """Yield the trials of an experiment, of which one page is held at a time."""
+    cursor, left = "", math.inf if limit is None else limit
+    while left > 0:
+        size = int(min(left, _PAGE))
+        page = service.trials(namespace, experiment, states=states, order=order, limit=size, cursor=cursor)
+        yield from page.items
+        left -= len(page.items)
         cursor = page.cursor
         if not cursor:
-            return found
+            return
 
 
-def _suggestions(service: TuningService, namespace: str | None) -> Sequence[Json]:
-    """Return the suggestion of each experiment that has one: it bears the experiment's name."""
-    found = []
+def _suggestions(service: TuningService, namespace: str | None) -> Iterator[Json]:
+    """Yield the suggestion of each experiment that has one: it bears the experiment's name."""
     for experiment in service.experiments(namespace):
-        try:
-            found.append(service.get("Suggestion", namespace_of(experiment), name_of(experiment)))
-        except NotFoundError:
-            continue
-    return found
+        with suppress(NotFoundError):
+            yield service.get("Suggestion", namespace_of(experiment), name_of(experiment))
 
 
 _LISTINGS = {"Experiment": _experiments, "Trial": _trials, "Suggestion": _suggestions}

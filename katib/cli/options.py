@@ -14,7 +14,8 @@ from typing import Any, TextIO, TypeVar
 import click
 from click.core import ParameterSource
 
-from katib.errors import FieldError, InvalidError
+from katib.cli.experiment_files import next_step
+from katib.errors import InvalidError, invalid
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -212,7 +213,7 @@ def read_file(path: str) -> tuple[str, str]:
         data = sys.stdin.buffer.read(MAX_BYTES + 1) if path == "-" else _read_bytes(Path(path), MAX_BYTES + 1)
         text = data.decode("utf-8-sig")
     except OSError as error:
-        raise _unreadable(source, (error.strerror or str(error)).lower(), "check the path") from error
+        raise _unreadable(source, (error.strerror or str(error)).lower(), _remedy(Path(path))) from error
     except UnicodeDecodeError as error:
         raise _unreadable(source, f"byte {error.start} is not UTF-8", "save it as UTF-8 text") from error
     if len(data) > MAX_BYTES:
@@ -225,8 +226,19 @@ def _read_bytes(path: Path, limit: int) -> bytes:
         return file.read(limit)
 
 
+def _remedy(path: Path) -> str:
+    """Return what to type instead of a path that cannot be read."""
+    directory = path if path.is_dir() else path.parent
+    if path.exists() and not path.is_dir():
+        return "check the path"
+    context = click.get_current_context(silent=True)
+    command = context.command_path if context is not None else "katib run"
+    fallback = "name the experiment file in it" if path.is_dir() else "check the path"
+    return next_step(directory, command, path.name) or fallback
+
+
 def _unreadable(source: str, cause: str, remedy: str, origin: str = "file-unreadable") -> InvalidError:
-    return InvalidError([FieldError(source, cause, remedy, origin)])
+    return invalid(source, cause, remedy, origin)
 
 
 _PLAIN_RECORD = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})

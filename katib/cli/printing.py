@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -33,6 +33,13 @@ class Table:
             click.echo(_GAP.join(cells).rstrip())
 
 
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield rows of cells as lines with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield _GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
 def print_data(data: Any, form: str) -> None:
     """Print plain data as `json` or `yaml`."""
     click.echo(to_text(data, form))
@@ -56,13 +63,22 @@ def print_object(obj: Json, form: str) -> None:
         print_data(obj, form)
 
 
-def print_objects(objects: Sequence[Json], form: str) -> None:
-    """Print a listing as `json`, `yaml` or `name`."""
+def print_objects(objects: Iterable[Json], form: str) -> None:
+    """Print a listing as `json`, `yaml` or `name`, each object as soon as it is there."""
     if form == "name":
         for obj in objects:
             click.echo(full_name(obj))
-    else:
-        print_data({"apiVersion": "v1", "kind": "List", "items": list(objects)}, form)
+        return
+    whole = to_text({"apiVersion": "v1", "kind": "List", "items": []}, form)
+    head, _, tail = whole.rpartition("[]")
+    before, between, after = ("[\n", ",\n", "\n  ]") if form == "json" else ("\n", "\n", "")
+    empty = True
+    for obj in objects:
+        click.echo(f"{head.rstrip(' ') if form == 'yaml' else head}{before}" if empty else between, nl=False)
+        text = "    " + to_text(obj, form).replace("\n", "\n    ") if form == "json" else to_text([obj], form)
+        click.echo(text, nl=False)
+        empty = False
+    click.echo(whole if empty else f"{after}{tail}")
 
 
 def full_name(obj: Json) -> str:

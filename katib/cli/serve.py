@@ -2,104 +2,257 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import signal
 import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from katib.cli import options
 from katib.cli.app import INTERRUPTED
 from katib.cli.signals import stop_on_signal
+from katib.errors import invalid
+from katib.rest.notes import TOKEN_FILE, account_directory, kept_token, noted
+
+if TYPE_CHECKING:
+    from katib.monitoring import Page
+    from katib.rest.server import Server
+    from katib.rest.users import Gateway, UserHeaders
+    from katib.tuning.service import TuningService
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_GATEWAY = (
+    click.option(
+        "--gateway",
+        is_flag=True,
+        help="With --cluster: believe the header in which a gateway names the user, and let that user do what the "
+        "cluster allows. Nobody but the gateway may reach the server.",
+    ),
+    click.option(
+        "--user-header",
+        envvar="USERID_HEADER",
+        metavar="NAME",
+        default="kubeflow-userid",
+        help="The header that names the user.  [env: USERID_HEADER; default: kubeflow-userid]",
+    ),
+    click.option(
+        "--user-prefix",
+        envvar="USERID_PREFIX",
+        metavar="TEXT",
+        default="",
+        help="What stands before the name in it.  [env: USERID_PREFIX]",
+    ),
+    click.option(
+        "--groups-header",
+        metavar="NAME",
+        default="",
+        help="The header with the user's groups, such as kubeflow-groups.  [default: none is read]",
+    ),
+)
+
+
+def _gateway_options(function: F) -> F:
+    for option in reversed(_GATEWAY):
+        function = option(function)
+    return function
 
 
 @click.command(
-    short_help="Run experiments here as a server.",
     epilog=options.examples(
         "katib serve",
         "KATIB_TOKEN=$(openssl rand -hex 16) katib serve --host 0.0.0.0",
         "katib serve --cluster --context production",
+        "katib serve --cluster --gateway",
     ),
 )
 @click.option("--host", default=options.DEFAULT_HOST, show_default=True, help="Address to listen on.")
 @click.option("--port", default=options.DEFAULT_PORT, show_default=True, type=click.IntRange(0, 65535), help="Port.")
 @options.token
+@click.option("--no-token", is_flag=True, help="Ask for no token: every account of this machine may run commands here.")
 @options.data_dir
 @options.config
 @click.option("--cluster", "on_cluster", is_flag=True, help="Answer for a Kubernetes cluster and run nothing here.")
 @options.cluster
+@_gateway_options
 @options.quiet
 @options.verbose
-def command(
+def serve(
     host: str,
     port: int,
     token: str | None,
+    no_token: bool,
     data_dir: Path | None,
     config: Path | None,
     on_cluster: bool,
     cluster: options.Cluster,
+    gateway: bool,
+    user_header: str,
+    user_prefix: str,
+    groups_header: str,
     quiet: bool,
     verbose: int,
 ) -> int:
     """Run experiments on this machine until stopped, and answer over HTTP.
 
-    Whoever reaches the server can run commands here. It therefore listens on this machine only, and beyond it only with
-    a token that every request must carry. Unfinished experiments of the data directory go on.
+    Anyone who reaches the server can run commands here. Every request therefore needs a token. The first start makes
+    one and keeps it in the data directory, where only you can read it; katib finds it there by itself. Beyond this
+    machine the server listens only with a token that you give it. Unfinished experiments of the data directory go on.
 
     With --cluster, the experiments are those of a Kubernetes cluster, where they run; every request is made with the
-    rights of the context, or in a pod with those of its service account.
+    rights of the context, or in a pod with those of its service account. With --gateway as well, the cluster is asked
+    for every request whether its user may; beyond this machine the gateway has to send the token.
     """
     if cluster and not on_cluster:
         raise click.UsageError("--context and --kubeconfig need --cluster", click.get_current_context())
+    _check_gateway(gateway=gateway, on_cluster=on_cluster)
+    if no_token and token:
+        raise click.UsageError("--no-token contradicts --token and KATIB_TOKEN", click.get_current_context())
     options.set_up_logging(verbose, quiet=quiet)
     if on_cluster:
         options.refuse_beside("--cluster", "data_dir", "config")
-        return _serve_cluster(host, port, token, cluster, quiet=quiet)
-    return _serve_here(host, port, token, data_dir, config, quiet=quiet)
+        headers = _headers(user_header, user_prefix, groups_header) if gateway else None
+        no_token = no_token or gateway or not (cluster or "KUBERNETES_SERVICE_HOST" not in os.environ)
+        access = _access(host, token, account_directory(), no_token=no_token)
+        return _serve_cluster(host, port, access, cluster, headers, quiet=quiet)
+    directory = data_dir or options.default_data_dir()
+    access = _access(host, token, directory, no_token=no_token)
+    return _serve_here(host, port, access, directory, config, quiet=quiet)
 
 
-def _serve_cluster(host: str, port: int, token: str | None, cluster: options.Cluster, *, quiet: bool) -> int:
-    from katib.cli.connection import open_cluster
+def _check_gateway(*, gateway: bool, on_cluster: bool) -> None:
+    """Refuse options that would be without effect: a header is believed only where that was asked for."""
+    context = click.get_current_context()
+    if gateway and not on_cluster:
+        raise click.UsageError("--gateway needs --cluster: one machine has one user", context)
+    for name in ("user_header", "user_prefix", "groups_header"):
+        if not gateway and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name.replace('_', '-')} needs --gateway", context)
+
+
+def _headers(user: str, prefix: str, groups: str) -> UserHeaders:
+    from katib.rest.users import UserHeaders
+
+    return UserHeaders(user, prefix, groups)
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """What the server asks of a request: a token that was given, the one that a directory keeps, or none."""
+
+    given: str | None = None
+    directory: Path | None = None
+
+    def token(self) -> str | None:
+        """Return the token. Where one is to be kept it is made now."""
+        return self.given if self.directory is None else kept_token(self.directory)
+
+    @property
+    def file(self) -> Path | None:
+        """Where the token is kept."""
+        return None if self.directory is None else self.directory / TOKEN_FILE
+
+
+def _access(host: str, token: str | None, directory: Path | None, *, no_token: bool) -> _Access:
+    """Return who may ask. Beyond this machine the server itself wants a token that somebody chose."""
+    from katib.rest.server import is_loopback
+
+    kept = not token and not no_token and is_loopback(host)
+    if kept and directory is None:
+        raise invalid("--token", "this account has no directory to keep one in", "give one", "token")
+    return _Access(token, directory if kept else None)
+
+
+@contextmanager
+def _listening(
+    service: TuningService | Gateway,
+    host: str,
+    port: int,
+    access: _Access,
+    *,
+    pages: Mapping[str, Page] = MappingProxyType({}),
+    data_dir: Path | None = None,
+) -> Iterator[Server]:
+    """Give a server that the commands of this account find; its note goes before it does."""
     from katib.rest.server import Server
 
+    with (
+        Server(service, host=host, port=port, token=access.token(), pages=pages) as server,
+        noted(server.address, access.file, data_dir, account_directory()),
+    ):
+        yield server
+
+
+def _announce(server: Server, access: _Access, about: str) -> None:
+    """Say where the server listens, and how others than katib get in: the token is shown to anyone who started it."""
+    click.echo(f"katib listens on {server.url} ({about}, API at {server.url}/docs); Ctrl-C stops it")
+    if access.file is not None:
+        token, (scheme, _, place) = access.token(), server.url.partition("//")
+        click.echo(f"in a browser: {scheme}//katib:{token}@{place}/docs")
+        click.echo(f'elsewhere:    curl -u "katib:$(cat {access.file})" {server.url}/api/v1/experiments')
+
+
+def _serve_cluster(
+    host: str, port: int, access: _Access, cluster: options.Cluster, headers: UserHeaders | None, *, quiet: bool
+) -> int:
     stop = _Stop()
     with (
-        open_cluster(cluster) as opened,
-        Server(opened.service, host=host, port=port, token=token) as server,
+        _answering(cluster, headers) as (service, api_server),
+        _listening(service, host, port, access) as server,
     ):
         if not quiet:
-            click.echo(
-                f"katib listens on {server.url} (cluster {opened.host}, API at {server.url}/docs); Ctrl-C stops it"
-            )
+            users = f", for the users that {headers.user} names" if headers else ""
+            _announce(server, access, f"cluster {api_server}{users}")
         stop.wait()
         if not quiet:
             click.echo("stopping: the experiments of the cluster go on", err=True)
     return stop.exit_code
 
 
-def _serve_here(
-    host: str, port: int, token: str | None, data_dir: Path | None, config: Path | None, *, quiet: bool
-) -> int:
-    from katib.engine import open_engine
-    from katib.rest.server import Server
+@contextmanager
+def _answering(cluster: options.Cluster, headers: UserHeaders | None) -> Iterator[tuple[TuningService | Gateway, str]]:
+    """Give what answers for a cluster, and the address of its API server."""
+    from katib.cli.connection import open_cluster, open_users
 
-    stop = _Stop()
-    directory = data_dir or options.default_data_dir()
-    with (
-        open_engine(data_dir=directory, config=config) as engine,
-        Server(engine.service, host=host, port=port, token=token) as server,
-    ):
-        engine.start()
-        if not quiet:
-            click.echo(
-                f"katib listens on {server.url} (data in {directory}, API at {server.url}/docs); Ctrl-C stops it"
-            )
-        stop.wait()
-        if not quiet:
-            click.echo("stopping: running trials end and start again next time", err=True)
-        server.close()
+    if headers is None:
+        with open_cluster(cluster) as opened:
+            yield opened.service, opened.host
+        return
+    from katib.rest.users import Gateway
+
+    logging.getLogger("katib.audit").setLevel(logging.INFO)  # who wrote what is told however little else is
+    with open_users(cluster) as users:
+        yield Gateway(headers, users.service_of), users.host
+
+
+def _serve_here(host: str, port: int, access: _Access, directory: Path, config: Path | None, *, quiet: bool) -> int:
+    from katib.local import open_engine
+    from katib.monitoring import ControllerMetrics, check_page
+
+    stop, metrics = _Stop(), ControllerMetrics()
+    with open_engine(data_dir=directory, config=config, metrics=metrics) as engine:
+        pages = {"/readyz": check_page(engine.readiness), "/metrics": metrics.page}
+        with _listening(engine.service, host, port, access, pages=pages, data_dir=directory) as server:
+            engine.start()
+            if not quiet:
+                _announce(server, access, f"data in {directory}")
+            stop.wait()
+            if not quiet:
+                click.echo("stopping: running trials end and start again next time", err=True)
         engine.stop()
     return stop.exit_code
+
+
+_LOOK_SECONDS = 0.2
+"""Python handles a signal that comes just before the main thread waits only after the wait."""
 
 
 class _Stop:
@@ -112,7 +265,8 @@ class _Stop:
 
     def wait(self) -> None:
         """Return when somebody asked to stop."""
-        self._event.wait()
+        while not self._event.wait(_LOOK_SECONDS):
+            pass
 
     def _stop(self, number: int) -> None:
         self.exit_code = _exit_code(number)

@@ -1,7 +1,7 @@
 """One controller process: what every replica does, and when it begins to lead.
 
 Every replica answers webhooks, probes and Prometheus. One of them leads (`leading.py`). A leader that loses its Lease
-ends; whoever keeps processes alive starts it again, and it contends anew.
+ends; what keeps processes alive starts it again, and it contends anew.
 """
 
 from __future__ import annotations
@@ -10,49 +10,56 @@ import logging
 import socket
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from katib.admission.ca_bundle import CaBundle
-from katib.admission.certificate_files import CertificateFiles
-from katib.admission.certificate_secret import CertificateSecret, Terms
-from katib.admission.certificates import CertificateSource, dns_names
-from katib.admission.reviews import Handler, Review, Verdict
-from katib.admission.server import AdmissionServer
-from katib.api.names import TRIAL_LABEL
-from katib.api.types import Experiment
+from katib.api.names import JOB_LABEL, TRIAL_LABEL
+from katib.api.types import Experiment, Trial
+from katib.cluster.access.events import server_events
+from katib.cluster.admission.ca_bundle import CaBundle
+from katib.cluster.admission.certificate_files import CertificateFiles
+from katib.cluster.admission.certificate_secret import CertificateSecret, Terms
+from katib.cluster.admission.certificates import CertificateSource, dns_names
+from katib.cluster.admission.reviews import Handler, Review, Verdict
+from katib.cluster.admission.server import AdmissionServer
+from katib.cluster.client import Connection, RequestInfo
+from katib.cluster.configuration.models import KatibConfig
 from katib.cluster.environment import DEFAULT_CORE_NAMESPACE
-from katib.cluster.leader.fencing import FencedLog, FencedStore
-from katib.cluster.leader.leading import CLUSTER_SETTINGS, Leading, Surroundings
+from katib.cluster.installation_key import SECRET_NAME, InstallationTokens
+from katib.cluster.leader.fencing import FencedStore
+from katib.cluster.leader.leading import CLUSTER_SETTINGS, Dependencies, Leading
 from katib.cluster.leader.lease import Leadership, LeaseTimes
-from katib.cluster.monitoring.health import Pages, check_page, metrics_page
-from katib.cluster.monitoring.metrics import ControllerMetrics
+from katib.cluster.monitoring.health import ClusterMetrics, Pages
+from katib.cluster.nodes import NativeSidecars
+from katib.cluster.pods.missed import MISSED_SELECTOR
 from katib.cluster.pods.reading import POD
+from katib.cluster.services.catalog import ClusterCatalog
+from katib.cluster.services.config_map import config_source
+from katib.cluster.services.kinds import DEPLOYMENT, SERVICE, SERVICE_SELECTORS
+from katib.cluster.store import KubernetesEvents, KubernetesStore
 from katib.cluster.version import ClusterVersion
 from katib.cluster.webhooks.experiments import ExperimentAdmission
 from katib.cluster.webhooks.pods import PodAdmission
-from katib.cluster.webhooks.surroundings import TrialSurroundings
-from katib.configuration.models import KatibConfig
-from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
+from katib.cluster.webhooks.trial_settings import TrialSettings
+from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.settings import ControllerSettings
-from katib.errors import FieldError, InvalidError
-from katib.kube import Connection, RequestInfo
+from katib.errors import FieldError, InvalidError, UnavailableError, invalid
+from katib.monitoring import check_page
+from katib.rpc.credentials import Credentials
 from katib.rpc.db_manager_client import DbManagerClient
+from katib.rpc.tokens import Claims, Role
 from katib.runtime.clock import SystemClock
 from katib.runtime.interpreter import tune_interpreter
 from katib.runtime.objects import Key, Kind
-from katib.services.cluster.catalog import ClusterCatalog
-from katib.services.cluster.config_map import config_source
-from katib.services.cluster.kinds import DEPLOYMENT, SERVICE, SERVICE_SELECTORS
-from katib.stores.kubernetes import KubernetesEvents, KubernetesStore
+from katib.templates.source import OFFERED, OFFERED_LABEL
 
 COMPONENT = "katib-controller"
 WEBHOOK_CONFIGURATION = "katib.kubeflow.org"
 
-DB_MANAGER_SECONDS = 5.0
-"""How long a worker waits for the DB manager: one that is away must not keep the workers from everything else."""
+DB_MANAGER_SECONDS = 60.0
+"""How long a call of the DB manager may take. No worker waits for it."""
 
 _BACKGROUND = frozenset({EXPERIMENT, SUGGESTION, TRIAL, DEPLOYMENT, SERVICE})
 """Kinds that go at once when they are deleted. Everything else is a job: it stays until its pods are gone, so that a
@@ -70,22 +77,37 @@ class ControllerOptions:
         core_namespace: Where the product is installed.
         db_manager_address: Where pods reach the DB manager, and so do we unless `own_db_manager_address` is set.
         own_db_manager_address: Where we reach the DB manager, when that is elsewhere.
-        certificates: Directory of the webhooks' certificate when somebody else makes it.
+        db_manager_authority: File with the certificates (PEM) of those who sign the DB manager's; None: plain text.
+        certificates: Directory of the webhooks' certificate when somebody else makes it; then we make none, whatever
+            the configuration says.
         webhook_names: Further names and addresses that the webhooks are reached by.
         identity: Who we are to other contenders for the Lease.
         lease_times: How long the Lease lasts.
+        shutdown_delay_seconds: How long webhooks are answered after the end was asked for: until then somebody may not
+            have learned that this replica goes. It is not ready meanwhile, and another one leads.
         settings: Knobs of the controllers.
+
+    Raises:
+        InvalidError: The configuration says that somebody else makes the certificate, and nothing says where it is.
     """
 
     config: KatibConfig = field(default_factory=KatibConfig)
     core_namespace: str = DEFAULT_CORE_NAMESPACE
     db_manager_address: str = ""
     own_db_manager_address: str = ""
+    db_manager_authority: Path | None = None
     certificates: Path | None = None
     webhook_names: Sequence[str] = ()
     identity: str = field(default_factory=lambda: f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}")
     lease_times: LeaseTimes = field(default_factory=LeaseTimes)
+    shutdown_delay_seconds: float = 0.0
     settings: ControllerSettings = CLUSTER_SETTINGS
+
+    def __post_init__(self) -> None:
+        if self.certificates is None and self.config.init.cert_generator.enable is False:
+            cause = "it is false, and nothing says where the certificate of the webhooks is"
+            remedy = "give its directory with --cert-dir, or set it to true"
+            raise invalid("init.certGenerator.enable", cause, remedy, "certificate-missing")
 
 
 class ClusterController:
@@ -95,11 +117,13 @@ class ClusterController:
         self._connection = connection
         self._options = options
         self._clock = SystemClock()
-        self._metrics = ControllerMetrics()
+        self._metrics = ClusterMetrics()
         self._store = KubernetesStore(connection, foreground=_waits_for_pods)
         self._config = config_source(self._store, options.core_namespace, self._clock, on_trouble=_log.warning)
         self._version = ClusterVersion.of(connection)
+        self._native_sidecars = NativeSidecars(connection, self._clock)
         self._events = KubernetesEvents(connection, COMPONENT, self._clock)
+        self._tokens = InstallationTokens(self._store, Key(options.core_namespace, SECRET_NAME))
         self._experiments = self._experiment_admission()
         self._pods = self._pod_admission()
         self._stop = threading.Event()
@@ -121,15 +145,19 @@ class ClusterController:
         with ExitStack() as stack:
             self._events.start()
             stack.callback(self._events.stop)
+            self._native_sidecars.start()
+            stack.callback(self._native_sidecars.stop)
             port = self._options.config.init.controller.webhook_port
+            certificates = self._certificates()
             webhooks = stack.enter_context(
-                AdmissionServer(self._handlers(), self._certificates(), port=port, clock=self._clock)
+                AdmissionServer(self._handlers(), certificates, port=port, clock=self._clock)
             )
-            self._serve_pages(stack, webhooks)
+            self._serve_pages(stack, webhooks, certificates)
+            stack.callback(self._serve_on)
             leadership = self._contend(stack)
             self._await_leadership(leadership)
             if not self._is_over():
-                with Leading(self._surroundings(stack, leadership)):
+                with Leading(self._dependencies(stack, leadership)):
                     _log.info("Controllers work", extra={"identity": self._options.identity})
                     self._await_end()
                     if self._lost.is_set():
@@ -166,14 +194,33 @@ class ClusterController:
 
     def _pod_admission(self) -> PodAdmission:
         options = self._options
-        surroundings = TrialSurroundings(
+        trial_settings = TrialSettings(
             self._store,
             self._config,
             db_manager_address=options.db_manager_address,
-            native_sidecars=self._version.has_native_sidecars,
+            native_sidecars=self._native_sidecars,
             inject_security_context=options.config.init.controller.inject_security_context,
+            db_manager_variables=self._trial_variables,
         )
-        return PodAdmission(self._store, surroundings.settings_for, events=self._events, clock=self._clock)
+        return PodAdmission(self._store, trial_settings.settings_for, events=self._events, clock=self._clock)
+
+    def _trial_variables(self, trial: Trial) -> Mapping[str, str]:
+        return self._credentials(Claims(Role.TRIAL, trial.namespace, trial.name)).variables
+
+    def _reader_variables(self, namespace: str) -> Mapping[str, str]:
+        return self._credentials(Claims(Role.READER, namespace)).variables
+
+    def _credentials(self, claims: Claims) -> Credentials:
+        return Credentials(self._tokens().token_of(claims), self._authority())
+
+    def _authority(self) -> str:
+        path = self._options.db_manager_authority
+        try:
+            return "" if path is None else path.read_text()
+        except OSError as error:
+            raise UnavailableError(
+                f"{path}: {error.strerror}; mount the Secret with the DB manager's ca.crt"
+            ) from error
 
     def _certificates(self) -> CertificateSource:
         options = self._options
@@ -188,18 +235,28 @@ class ClusterController:
         bundle = CaBundle(self._store, WEBHOOK_CONFIGURATION)
         return CertificateSecret(self._store, key, Terms(names), bundle, self._clock)
 
-    def _serve_pages(self, stack: ExitStack, webhooks: AdmissionServer) -> None:
+    def _serve_pages(self, stack: ExitStack, webhooks: AdmissionServer, certificates: CertificateSource) -> None:
         addresses = self._options.config.init.controller
-        checks = {
-            "/healthz": check_page(dict),
-            "/readyz": check_page(lambda: {"webhooks": webhooks.is_ready}),
-        }
+
+        def readiness() -> dict[str, bool]:
+            return {
+                "stays": not self._is_over(),
+                "webhooks": webhooks.is_ready,
+                "certificate-published": certificates.is_published,
+            }
+
+        checks = {"/healthz": check_page(dict), "/readyz": check_page(readiness)}
         stack.enter_context(Pages(addresses.healthz_addr, checks))
-        stack.enter_context(Pages(addresses.metrics_addr, {"/metrics": metrics_page(self._metrics.registry)}))
+        stack.enter_context(Pages(addresses.metrics_addr, {"/metrics": self._metrics.page}))
 
     def _count(self, request: RequestInfo, status: int) -> None:
         resource = "/".join(filter(None, (request.resource, request.subresource)))
         self._metrics.requests.labels(request.verb, request.api_group, resource, str(status)).inc()
+
+    def _serve_on(self) -> None:
+        """Go on answering webhooks for a while after the end was asked for."""
+        if self._stop.is_set() and not self._lost.is_set():
+            self._lost.wait(self._options.shutdown_delay_seconds)
 
     # --- leading ------------------------------------------------------------------------------------------------------
 
@@ -230,22 +287,36 @@ class ClusterController:
     def _is_over(self) -> bool:
         return self._stop.is_set() or self._lost.is_set()
 
-    def _surroundings(self, stack: ExitStack, leadership: Leadership | None) -> Surroundings:
+    def _dependencies(self, stack: ExitStack, leadership: Leadership | None) -> Dependencies:
         options = self._options
         selectors = {POD: TRIAL_LABEL, **SERVICE_SELECTORS}
         selecting = KubernetesStore(self._connection, selectors=selectors, foreground=_waits_for_pods)
-        observations = DbManagerClient(
-            options.own_db_manager_address or options.db_manager_address, timeout_seconds=DB_MANAGER_SECONDS
+        db_manager = DbManagerClient(
+            options.own_db_manager_address or options.db_manager_address,
+            timeout_seconds=DB_MANAGER_SECONDS,
+            credentials=Credentials(authority=self._authority()),
         )
-        stack.callback(observations.close)
+        stack.callback(db_manager.close)
 
         def leads() -> bool:
             return leadership is None or leadership.is_leading
 
-        return Surroundings(
+        return Dependencies(
             store=FencedStore(selecting, leads),
+            offered=KubernetesStore(
+                self._connection,
+                selectors={CONFIG_MAP: f"{OFFERED_LABEL}={OFFERED}"},
+                namespace=options.core_namespace,
+            ),
+            jobs=FencedStore(KubernetesStore(self._connection, selector=JOB_LABEL), leads),
+            unlabelled_jobs=KubernetesStore(self._connection, selector=f"!{JOB_LABEL}").metadata_pages,
             all_pods=FencedStore(KubernetesStore(self._connection), leads),
-            observations=FencedLog(observations, leads),
+            missed_pods=KubernetesStore(self._connection, selectors={POD: MISSED_SELECTOR}),
+            list_events=server_events(self._connection),
+            db_manager=db_manager,
+            tokens=self._tokens,
+            may_write=leads,
+            reader_variables=self._reader_variables,
             config=self._config,
             events=self._events,
             check=lambda experiment: _errors_of(self._experiments, experiment),
@@ -255,8 +326,13 @@ class ClusterController:
             db_manager_address=options.db_manager_address,
             grpc_probes=self._version.has_grpc_probes
             and options.config.init.controller.enable_grpc_probe_in_suggestion,
-            settings=options.settings,
+            validation_rules=self._version.has_validation_rules,
+            settings=self._settings(),
         )
+
+    def _settings(self) -> ControllerSettings:
+        patience = self._options.config.init.controller.refused_pod_patience_seconds
+        return replace(self._options.settings, refusal_patience_seconds=patience)
 
 
 def _waits_for_pods(kind: Kind) -> bool:

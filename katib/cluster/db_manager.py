@@ -8,23 +8,24 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
 
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
-from katib.api.metrics import MetricLog
-from katib.database import Database, open_database
-from katib.errors import FieldError, InvalidError, TerminalError, UnavailableError
-from katib.observations import SqlObservationLog
+from katib.cluster.installation_key import read_keys
+from katib.databases import SqlServer, address_from_environment, address_of, open_sql_server
+from katib.databases.sqlite import Database, open_database
+from katib.errors import InternalError, KatibError, TerminalError, UnavailableError, invalid
+from katib.observations import SqlObservationLog, access_list
 from katib.rpc.db_manager import DEFAULT_PORT, serve_db_manager
+from katib.rpc.log_guard import AccessList, LogGuard
+from katib.rpc.server_credentials import server_credentials
+from katib.rpc.tokens import Tokens
 from katib.runtime.clock import Clock, SystemClock
-from katib.sql_server import SqlServer, address_from_environment, address_of, open_sql_server
 
 DEFAULT_LISTEN_ADDRESS = f"0.0.0.0:{DEFAULT_PORT}"
 DEFAULT_CONNECT_SECONDS = 60.0
@@ -32,11 +33,12 @@ RETRY_SECONDS = 5.0
 GRACE_SECONDS = 10.0
 """For calls under way when it is stopped: as long as the database has to answer one."""
 
+_LOOK_SECONDS = 0.2
+"""Python handles a signal that comes just before the main thread waits only after the wait."""
+
 _SQLITE = "sqlite:"
 
 _log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,9 @@ class DbManagerOptions:
         initialize: Make the table, or bring it up to date; False: use the one that is there.
         listen_address: `host:port`.
         connect_seconds: How long to wait for the database.
+        key_file: Holds the keys that tokens are signed with; None: callers are asked for no token.
+        tls_directory: Holds the certificate to serve with (`tls.crt`, `tls.key`); None: plain text.
+        plain_address: Where to serve plain text beside that, for callers who come through a forwarded port.
     """
 
     open: Callable[[], Database | SqlServer]
@@ -56,6 +61,9 @@ class DbManagerOptions:
     initialize: bool = True
     listen_address: str = DEFAULT_LISTEN_ADDRESS
     connect_seconds: float = DEFAULT_CONNECT_SECONDS
+    key_file: Path | None = None
+    tls_directory: Path | None = None
+    plain_address: str = ""
 
 
 def read_options(
@@ -63,6 +71,9 @@ def read_options(
     url: str | None,
     listen_address: str = DEFAULT_LISTEN_ADDRESS,
     connect_seconds: float = DEFAULT_CONNECT_SECONDS,
+    key_file: Path | None = None,
+    tls_directory: Path | None = None,
+    plain_address: str = "",
     environment: Mapping[str, str] = os.environ,
 ) -> DbManagerOptions:
     """Return the options that a URL, or without one Katib's variables, stand for.
@@ -77,6 +88,9 @@ def read_options(
         initialize=(environment.get("SKIP_DB_INITIALIZATION") or "false") == "false",
         listen_address=_listenable(listen_address),
         connect_seconds=connect_seconds,
+        key_file=key_file,
+        tls_directory=tls_directory,
+        plain_address=plain_address and _listenable(plain_address, "--plain-address", host="127.0.0.1"),
     )
 
 
@@ -95,12 +109,24 @@ class DbManager:
         Raises:
             UnavailableError: The database did not answer in time, or the port is taken.
             TerminalError: The database cannot be used.
+            InvalidError: The key or the certificate cannot be used.
         """
+        options = self._options
+        tokens = None if options.key_file is None else Tokens(read_keys(options.key_file))
+        credentials = None if options.tls_directory is None else server_credentials(options.tls_directory)
         with ExitStack() as stack:
-            log = self._wait_for_database(stack)
-            if log is None:
+            opened = self._wait_for_database(stack)
+            if opened is None:
                 return
-            server = serve_db_manager(log, self._options.listen_address)
+            log, access = opened
+            server = serve_db_manager(
+                log,
+                options.listen_address,
+                guard=_guard(tokens, access),
+                credentials=credentials,
+                plain_address=options.plain_address,
+                told=_Outages().note,
+            )
             stack.callback(server.stop, GRACE_SECONDS)
             _log.info("serving", extra={"address": server.address, "database": self._options.database_name})
             self._pause(None)
@@ -112,8 +138,8 @@ class DbManager:
             self._stopping = True
             self._changed.notify_all()
 
-    def _wait_for_database(self, stack: ExitStack) -> _WatchedLog | None:
-        """Return the log, open until the stack ends; None when stopped before."""
+    def _wait_for_database(self, stack: ExitStack) -> tuple[SqlObservationLog, AccessList] | None:
+        """Return the log and whose logs are whose, open until the stack ends; None when stopped before."""
         give_up = self._clock.monotonic() + self._options.connect_seconds
         while not self._stopping:
             try:
@@ -127,13 +153,14 @@ class DbManager:
             self._pause(min(RETRY_SECONDS, left))
         return None
 
-    def _open_log(self, stack: ExitStack) -> _WatchedLog:
+    def _open_log(self, stack: ExitStack) -> tuple[SqlObservationLog, AccessList]:
         with ExitStack() as attempt:
             database = self._options.open()
             attempt.enter_context(database)
             log = SqlObservationLog(database, initialize=self._options.initialize)
+            access = access_list(database)
             stack.push(attempt.pop_all())
-        return _WatchedLog(log)
+        return log, access
 
     def _pause(self, seconds: float | None) -> None:
         """Return when stopped, or when the time is up."""
@@ -143,54 +170,37 @@ class DbManager:
                 left = None if until is None else until - self._clock.monotonic()
                 if left is not None and left <= 0:
                     return
-                self._clock.wait(self._changed, left)
+                self._clock.wait(self._changed, _LOOK_SECONDS if left is None else min(left, _LOOK_SECONDS))
 
 
-class _WatchedLog:
-    """A log that writes to the process's own log when the database goes away, and when it is back."""
+def _guard(tokens: Tokens | None, access: AccessList) -> LogGuard | None:
+    if tokens is None:
+        _log.warning("callers are asked for no token: anyone who reaches this port reads, forges and deletes readings")
+        return None
+    return LogGuard(tokens, access)
 
-    def __init__(self, log: SqlObservationLog) -> None:
-        self._inner = log
+
+class _Outages:
+    """Writes to the process's own log when the database goes away, and when it is back."""
+
+    def __init__(self) -> None:
         self._away = False
 
-    def report(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
-        with self._watched():
-            self._inner.report(trial_name, logs)
-
-    def read(
-        self, trial_name: str, *, metric_name: str = "", start: datetime | None = None, end: datetime | None = None
-    ) -> tuple[Sequence[MetricLog], str]:
-        with self._watched():
-            return self._inner.read(trial_name, metric_name=metric_name, start=start, end=end)
-
-    def delete(self, trial_name: str) -> None:
-        with self._watched():
-            self._inner.delete(trial_name)
-
-    def check(self) -> None:
-        with self._watched():
-            self._inner.check()
-
-    @contextmanager
-    def _watched(self) -> Iterator[None]:
-        try:
-            yield
-        except UnavailableError as error:
-            if not self._away:
-                _log.warning("the database is away; calls fail until it is back", extra={"error": str(error)})
-            self._away = True
-            raise
-        except TerminalError as error:
-            _log.error("the database cannot be used", extra={"error": str(error)})
-            raise
-        except InvalidError:
-            raise
-        except Exception as error:
-            _log.exception("a call failed; this is a bug, please report it", extra={"error": str(error)})
-            raise
-        if self._away:
-            _log.info("the database is back")
-        self._away = False
+    def note(self, error: Exception | None) -> None:
+        """Take how a call ended."""
+        match error:
+            case None:
+                if self._away:
+                    _log.info("the database is back")
+                self._away = False
+            case UnavailableError():
+                if not self._away:
+                    _log.warning("the database is away; calls fail until it is back", extra={"error": str(error)})
+                self._away = True
+            case TerminalError():
+                _log.error("the database cannot be used", extra={"error": str(error)})
+            case _ if isinstance(error, InternalError) or not isinstance(error, KatibError):
+                _log.error("a call failed; this is a bug, please report it", exc_info=error)
 
 
 def _server(url: str | None, environment: Mapping[str, str]) -> tuple[Callable[[], SqlServer], str]:
@@ -206,16 +216,16 @@ def _sqlite(url: str) -> tuple[Callable[[], Database], str]:
     if parsed is None or not parsed.database or parsed.database == ":memory:" or parsed.host or parsed.query:
         cause = f'"{url}" names no file'
         remedy = "write it like sqlite:////var/lib/katib/katib.db, with four slashes before an absolute path"
-        raise InvalidError([FieldError("--url", cause, remedy, "database-url")])
+        raise invalid("--url", cause, remedy, "database-url")
     path = Path(parsed.database)
     return lambda: open_database(path), f"sqlite:///{path}"
 
 
-def _listenable(address: str) -> str:
+def _listenable(address: str, option: str = "--listen-address", *, host: str = "0.0.0.0") -> str:  # noqa: S104 - the caller asks for all interfaces
     """Return an address with a host: Katib's flag takes `:6789` for all interfaces."""
-    host, colon, port = address.rpartition(":")
+    given, colon, port = address.rpartition(":")
     if not colon or not (port.isascii() and port.isdecimal() and int(port) < 1 << 16):
-        cause = f'"{address}" is no address'
+        cause = f'"{address}" is not an address'
         remedy = f"write it like {DEFAULT_LISTEN_ADDRESS}"
-        raise InvalidError([FieldError("--listen-address", cause, remedy, "listen-address")])
-    return f"{host or '0.0.0.0'}:{port}"  # noqa: S104 - the caller asked for all interfaces
+        raise invalid(option, cause, remedy, "listen-address")
+    return f"{given or host}:{port}"

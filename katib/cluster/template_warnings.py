@@ -1,22 +1,27 @@
 """What will surprise about a trial's object on a cluster, said when its experiment is created. Pure.
 
-Each finding is a warning, not an error: the object may be right, and only its author can tell. What no object can be
-accepted with is checked by `katib.templates` and `katib.workloads.job_schema`.
+Most findings are warnings: the object may be right, and only its author can tell. An error is what the webhook of pods
+is sure to refuse later, where the pods of the kind are known to be as the object says. What no object can be accepted
+with anywhere is checked by `katib.templates` and `katib.templates.job_schema`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from katib.api.types import CollectorKind, ExperimentSpec
 from katib.api.wording import path_to, shown
+from katib.errors import FieldError
 from katib.runtime.objects import Kind
 from katib.templates import has_placeholder
 
 _WRAPPED = (CollectorKind.STDOUT, CollectorKind.FILE, CollectorKind.TENSORFLOW_EVENT)
 """Collectors that wrap the command of the primary container."""
 
+_NEEDS_COMMAND = "the {} collector has to know it, which the image's entrypoint is not"
+
+_JOB = Kind("batch/v1", "Job")
 _ON_FAILURE = "OnFailure"
 _TRAINING = "kubeflow.org/v1"
 _REPLICAS = {
@@ -29,10 +34,56 @@ _REPLICAS = {
 }
 """Training kinds: the field with their replicas, and the restart policy of a replica that names none."""
 
-_NO_PRIMARY_LABELS = ("PaddleJob", "JAXJob", "JobSet")
+_NO_PRIMARY_LABELS = ("JobSet",)
 """Kinds of several pods for which no labels of the primary one are known."""
 
 _TTL = "ttlSecondsAfterFinished"
+
+
+def template_errors(source: Mapping[str, Any], path: str, spec: ExperimentSpec) -> list[FieldError]:
+    """Return what keeps every pod of the object from being collected from.
+
+    A training job has pods of several roles, and some kinds may be given a command by somebody else. So it is an error
+    only if no container that may be the primary one has a command, and the kind takes its pods as they are written.
+
+    Args:
+        source: The object, with placeholders in it.
+        path: Where it stands in the experiment.
+        spec: With defaults.
+    """
+    if not _is_taken_as_written(Kind.of(source)):
+        return []
+    found = _primary_containers(source, path, spec)
+    missing = list(_without_command(found, spec))
+    if len(missing) < len(found):
+        return []
+    remedy = "write the entrypoint of the image as command"
+    return [
+        FieldError(f"{where}.command", f"it is missing; {_NEEDS_COMMAND.format(kind)}", remedy, "command-missing")
+        for where, kind in missing
+    ]
+
+
+def _is_taken_as_written(kind: Kind) -> bool:
+    return kind == _JOB or (kind.api_version == _TRAINING and kind.kind in _REPLICAS)
+
+
+def _primary_containers(
+    source: Mapping[str, Any], path: str, spec: ExperimentSpec
+) -> list[tuple[str, Mapping[str, Any]]]:
+    name = spec.trial_template.primary_container_name if spec.trial_template else ""
+    return [(where, entry) for where, found, entry in _containers(source, path) if name and found == name]
+
+
+def _without_command(
+    containers: Iterable[tuple[str, Mapping[str, Any]]], spec: ExperimentSpec
+) -> Iterator[tuple[str, str]]:
+    """Yield the containers whose command a collector has to know and does not, with the kind of the collector."""
+    metrics = spec.metrics_collector_spec
+    kind = metrics.collector.kind if metrics and metrics.collector else ""
+    for where, entry in containers:
+        if kind in _WRAPPED and not entry.get("command") and not entry.get("script"):
+            yield where, kind
 
 
 def template_warnings(source: Mapping[str, Any], path: str, spec: ExperimentSpec) -> list[str]:
@@ -52,24 +103,20 @@ def template_warnings(source: Mapping[str, Any], path: str, spec: ExperimentSpec
 
 
 def _primary_container(source: Mapping[str, Any], path: str, spec: ExperimentSpec) -> Iterator[str]:
-    template, metrics = spec.trial_template, spec.metrics_collector_spec
+    template = spec.trial_template
     if template is None or not template.primary_container_name:
         return
     containers = list(_containers(source, path))
-    found = [(where, entry) for where, name, entry in containers if name == template.primary_container_name]
+    found = _primary_containers(source, path, spec)
     if containers and not found and not any(has_placeholder(name) for _, name, _ in containers):
         names = ", ".join(dict.fromkeys(name for _, name, _ in containers))
         yield (
             f"spec.trialTemplate.primaryContainerName: no container of the object is named "
             f"{shown(template.primary_container_name)}; use one of {names}, unless an operator adds it"
         )
-    kind = metrics.collector.kind if metrics and metrics.collector else ""
-    for where, entry in found:
-        if kind in _WRAPPED and not entry.get("command") and not entry.get("script"):
-            yield (
-                f"{where}.command: it is missing, and the {kind} collector has to know it, "
-                "which the image's entrypoint is not; write the entrypoint as command"
-            )
+    if not template_errors(source, path, spec):
+        for where, kind in _without_command(found, spec):
+            yield f"{where}.command: it is missing; {_NEEDS_COMMAND.format(kind)}; write the entrypoint as command"
 
 
 def _primary_pods(source: Mapping[str, Any], spec: ExperimentSpec) -> Iterator[str]:
@@ -81,7 +128,7 @@ def _primary_pods(source: Mapping[str, Any], spec: ExperimentSpec) -> Iterator[s
 
 
 def _restarts(source: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Say which training replicas are restarted for ever: nothing then ever ends a trial whose program crashes."""
+    """Say which training replicas are restarted forever: nothing then ever ends a trial whose program crashes."""
     kind = Kind.of(source)
     if kind.api_version != _TRAINING or kind.kind not in _REPLICAS:
         return
@@ -94,7 +141,7 @@ def _restarts(source: Mapping[str, Any], path: str) -> Iterator[str]:
         if (_mapping(replica).get("restartPolicy") or default) == _ON_FAILURE:
             yield (
                 f"{path}.spec.{field}.{name}.restartPolicy: OnFailure without runPolicy.backoffLimit restarts a "
-                "failing program for ever; set backoffLimit, or restartPolicy Never"
+                "failing program forever; set backoffLimit, or restartPolicy Never"
             )
             return
 

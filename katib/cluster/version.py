@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from katib.kube import Connection
+from katib.cluster.client import Connection
 
 _GRPC_PROBES = (1, 24)
-_NATIVE_SIDECARS = (1, 29)
+_VALIDATION_RULES = (1, 25)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,15 @@ class ClusterVersion:
         return self.number >= _GRPC_PROBES
 
     @property
-    def has_native_sidecars(self) -> bool:
-        """Whether an init container may go on beside the others."""
-        return self.number >= _NATIVE_SIDECARS
+    def has_validation_rules(self) -> bool:
+        """Whether a definition may carry rules in CEL, about changes too."""
+        return self.number >= _VALIDATION_RULES
+
+
+def number_of(text: str) -> tuple[int, int]:
+    """Return the number of a version as kubelets write theirs, such as `v1.29.3-gke.100`; zeros when there is none."""
+    match = re.match(r"v?(\d+)\.(\d+)", text)
+    return (int(match.group(1)), int(match.group(2))) if match else (0, 0)
 
 
 def _number(text: str) -> int:

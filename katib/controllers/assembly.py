@@ -1,32 +1,41 @@
-"""The three controllers with their caches, queues and the arrows between them; the same in both homes.
+"""The controllers with their caches, queues and the arrows between them; the same in both homes.
 
-Which change wakes whom: an Experiment wakes its own controller and its Suggestion's; a Suggestion wakes both; a Trial
-wakes its own controller and its experiment's; a job wakes its trial's.
+Which change wakes whom: an Experiment wakes its own controller and, unless only its status changed, its Suggestion's; a
+Suggestion wakes both, its experiment's with some delay where only what was asked of it changed; a Trial wakes its own
+controller and its experiment's, and once it has ended its Suggestion's; a job wakes its trial's; a ConfigMap wakes the
+experiments whose trial template it holds. Experiments and Trials wake their early stopping, whose verdicts wake the
+Trial controller.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TypeVar
 
+from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Experiment, Resource, Suggestion, Trial
 from katib.controllers.cached_trial import TrialDecoder
+from katib.controllers.early_stopping.reconciler import EarlyStoppingReconciler
+from katib.controllers.early_stopping.verdicts import Verdicts
+from katib.controllers.experiment.config_maps import TemplateConfigMaps
 from katib.controllers.experiment.ledger import OrderOf, TrialLedger, experiment_of
 from katib.controllers.experiment.reconciler import ExperimentCheck, ExperimentReconciler, accept_all
-from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
-from katib.controllers.ports import EventRecorder, ObservationLog, PodWatcher, ServiceDirectory
+from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, SUGGESTION, TRIAL, key_of
+from katib.controllers.ports import EventRecorder, GivenRules, PodWatcher, ServiceDirectory, TrialLogs
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion.reconciler import TRIALS_BY_EXPERIMENT, SuggestionReconciler
-from katib.controllers.trial.job_caches import JobCaches, as_it_is
-from katib.controllers.trial.reconciler import TrialReconciler
-from katib.controllers.trial_states import ACTIVE, state_of
+from katib.controllers.trial.job_caches import JobCaches, identity
+from katib.controllers.trial.observing import ObservationCalls
+from katib.controllers.trial.reconciler import TrialReconciler, nothing_ends
 from katib.errors import KatibError
 from katib.runtime.clock import Clock
 from katib.runtime.controller import Controller, Reconcile
 from katib.runtime.informer import Informer, InformerEvent
 from katib.runtime.manager import Manager
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.runtime.shared_thread import SharedThread
 from katib.runtime.work_queue import WorkQueue
 
 R = TypeVar("R", bound=Resource)
@@ -34,13 +43,14 @@ R = TypeVar("R", bound=Resource)
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """The informers, for whoever else wants to read what the controllers read."""
+    """The informers, for others that want to read what the controllers read."""
 
     experiments: Informer[Experiment]
     suggestions: Informer[Suggestion]
     trials: Informer[Trial]
     jobs: JobCaches
     ledger: TrialLedger
+    config_maps: Informer[Object]
 
     @classmethod
     def of(
@@ -50,9 +60,12 @@ class Caches:
         clock: Clock,
         *,
         decode_experiment: Callable[[Object], Experiment] = Experiment.decode,
-        decode_job: Callable[[Object], Object] = as_it_is,
+        decode_job: Callable[[Object], Object] = identity,
         follows_new_jobs: bool = False,
+        job_store: ObjectStore | None = None,
         order_of: OrderOf | None = None,
+        offered: ObjectStore | None = None,
+        thread: SharedThread | None = None,
     ) -> Caches:
         """Return caches of a store, not started.
 
@@ -63,28 +76,37 @@ class Caches:
             decode_experiment: Where experiments may come without defaults, this adds them.
             decode_job: Turns a job into what is remembered of it.
             follows_new_jobs: Whether trials may run as other kinds, too.
+            job_store: Where jobs are followed, if not in `store`; it may leave out those without their label.
             order_of: Where a trial stands among the others, if not where it came.
+            offered: Shows those ConfigMaps that are worth watching for trial templates; all of the store by default.
+            thread: Where the informers take turns; None: each has a thread of its own.
         """
+        decoder = TrialDecoder()
         trials = Informer(
             store,
             TRIAL,
-            TrialDecoder(),
+            decoder,
             {TRIALS_BY_EXPERIMENT: lambda trial: (str(experiment_of(trial)),)},
+            pack=decoder.pack,
             clock=clock,
+            thread=thread,
         )
-        ledger = TrialLedger(order_of)
+        ledger = TrialLedger(trials.get, order_of)
         trials.add_view(ledger)
         return cls(
-            experiments=Informer(store, EXPERIMENT, decode_experiment, {}, clock=clock),
-            suggestions=Informer(store, SUGGESTION, Suggestion.decode, {}, clock=clock),
+            experiments=Informer(store, EXPERIMENT, decode_experiment, {}, clock=clock, thread=thread),
+            suggestions=Informer(store, SUGGESTION, Suggestion.decode, {}, clock=clock, thread=thread),
             trials=trials,
-            jobs=JobCaches(store, job_kinds, clock, decode=decode_job, follows_new=follows_new_jobs),
+            jobs=JobCaches(
+                job_store or store, job_kinds, clock, decode=decode_job, follows_new=follows_new_jobs, thread=thread
+            ),
             ledger=ledger,
+            config_maps=Informer(offered or store, CONFIG_MAP, identity, {}, clock=clock, thread=thread),
         )
 
     @property
     def all(self) -> tuple[Informer[Experiment] | Informer[Suggestion] | Informer[Trial] | Informer[Object], ...]:
-        """Every informer that is there from the start."""
+        """Every informer that controllers wait for before they start."""
         return (self.experiments, self.suggestions, self.trials, *self.jobs.known)
 
 
@@ -110,17 +132,29 @@ def assemble(
     store: ObjectStore,
     caches: Caches,
     services: ServiceDirectory,
-    observations: ObservationLog,
+    observations: TrialLogs,
+    observation_pool: Executor | None = None,
     events: EventRecorder,
     clock: Clock,
     settings: ControllerSettings | None = None,
     check: ExperimentCheck = accept_all,
     pods: PodWatcher | None = None,
+    given_rules: GivenRules | None = None,
+    is_ending: Callable[[Trial], bool] = nothing_ends,
+    thread: SharedThread | None = None,
 ) -> Assembly:
-    """Return the controllers of a store, wired and not started."""
+    """Return the controllers of a store, wired and not started.
+
+    Logs that are not at hand are given with a pool in which they are asked: a worker never waits for them.
+    Where the store and the logs are at hand, all controllers can share a thread.
+    """
     settings = settings or ControllerSettings()
-    experiments, suggestions, trials = (WorkQueue[Key](clock=clock) for _ in range(3))
+    experiments, suggestions, trials, stopping = (WorkQueue[Key](clock=clock) for _ in range(4))
+    verdicts = Verdicts()
+    config_maps = TemplateConfigMaps(store, caches.config_maps, clock)
     _connect(caches, experiments, suggestions, trials, settings.summary_interval_seconds)
+    _connect_early_stopping(caches, stopping, verdicts)
+    caches.config_maps.add_handler(lambda event: _wake_users_of(event.key, caches, config_maps, experiments))
     experiment = ExperimentReconciler(
         store=store,
         experiments=caches.experiments,
@@ -131,12 +165,14 @@ def assemble(
         clock=clock,
         settings=settings,
         check=check,
+        config_maps=config_maps,
     )
     suggestion = SuggestionReconciler(
         store=store,
         suggestions=caches.suggestions,
         experiments=caches.experiments,
         trials=caches.trials,
+        ledger=caches.ledger,
         services=services,
         events=events,
         clock=clock,
@@ -147,16 +183,42 @@ def assemble(
         store=store,
         trials=caches.trials,
         jobs=caches.jobs,
-        observations=observations,
+        observations=ObservationCalls(
+            observations,
+            observation_pool,
+            trials.add,
+            clock,
+        ),
         events=events,
         clock=clock,
         settings=settings,
         pods=pods,
+        verdict_of=verdicts.of,
+        is_ending=is_ending,
+    )
+    early_stopping = EarlyStoppingReconciler(
+        experiments=caches.experiments,
+        suggestions=caches.suggestions,
+        trials=caches.trials,
+        ledger=caches.ledger,
+        services=services,
+        given_rules=given_rules,
+        verdicts=verdicts,
+        events=events,
+        clock=clock,
+        wake=stopping.add,
+        wake_trial=trials.add,
     )
     controllers = (
-        _controller("experiment", experiment.reconcile, experiments, caches.experiments, events, settings.workers),
-        _controller("suggestion", suggestion.reconcile, suggestions, caches.suggestions, events, settings.workers),
-        _controller("trial", trial.reconcile, trials, caches.trials, events, settings.workers),
+        caches.config_maps,  # not waited for, as it may lack the right: what it does not show is read
+        _controller(
+            "experiment", experiment.reconcile, experiments, caches.experiments, events, settings.workers, thread
+        ),
+        _controller(
+            "suggestion", suggestion.reconcile, suggestions, caches.suggestions, events, settings.workers, thread
+        ),
+        _controller("trial", trial.reconcile, trials, caches.trials, events, settings.workers, thread),
+        _controller("early-stopping", early_stopping.reconcile, stopping, caches.experiments, events, 1, thread),
         caches.jobs,
     )
     return Assembly(Manager(caches.all, controllers), suggestions, trials)
@@ -171,22 +233,28 @@ def _connect(
 ) -> None:
     def experiment_changed(event: InformerEvent[Experiment]) -> None:
         experiments.add(event.key)
-        suggestions.add(event.key)
+        if not _only_status_changed(event):
+            suggestions.add(event.key)
 
     def suggestion_changed(event: InformerEvent[Suggestion]) -> None:
         suggestions.add(event.key)
-        experiments.add(event.key)
+        if event.old is None or event.new is None or event.old.status != event.new.status:
+            experiments.add(event.key)
+        else:
+            # The experiment's own request, as a rule: nothing follows for it until there is an answer.
+            experiments.add_after(event.key, summary_interval_seconds)
 
     def trial_changed(event: InformerEvent[Trial]) -> None:
         trials.add(event.key)
         trial = event.new or event.old
         if trial is None:
             return
-        if event.new is not None and state_of(event.new) in ACTIVE:
+        if event.new is not None and trial_state(event.new) in ACTIVE:
             # That a trial is there or runs changes what is counted, not what is to be done: it can wait for company.
             experiments.add_after(experiment_of(trial), summary_interval_seconds)
         else:
             experiments.add(experiment_of(trial))
+            suggestions.add(experiment_of(trial))  # its service may have waited for the end of this trial
 
     def job_changed(event: InformerEvent[Object]) -> None:
         trials.add(event.key)  # a job bears its trial's name; a foreign one is no trial's key and costs nothing
@@ -197,6 +265,46 @@ def _connect(
     caches.jobs.add_handler(job_changed)
 
 
+def _connect_early_stopping(caches: Caches, stopping: WorkQueue[Key], verdicts: Verdicts) -> None:
+    def experiment_changed(event: InformerEvent[Experiment]) -> None:
+        if event.new is None or event.new.spec.early_stopping is not None:
+            stopping.add(event.key)
+
+    def trial_changed(event: InformerEvent[Trial]) -> None:
+        trial = event.new or event.old
+        if trial is None:
+            return
+        if event.new is None or trial_state(trial) not in ACTIVE:
+            verdicts.forget(trial)
+            return
+        experiment = caches.experiments.get(experiment_of(trial))
+        if experiment is not None and experiment.spec.early_stopping is not None:
+            stopping.add(key_of(experiment))
+
+    caches.experiments.add_handler(experiment_changed)
+    caches.trials.add_handler(trial_changed)
+
+
+def _only_status_changed(event: InformerEvent[Experiment]) -> bool:
+    """Return whether all else is as it was; the Suggestion controller reads nothing of an experiment's status."""
+    old, new = event.old, event.new
+    if old is None or new is None:
+        return False
+    before = old.metadata.model_copy(update={"resource_version": new.metadata.resource_version})
+    return before == new.metadata and old.spec == new.spec
+
+
+def _wake_users_of(
+    config_map: Key, caches: Caches, config_maps: TemplateConfigMaps, experiments: WorkQueue[Key]
+) -> None:
+    """Have the experiments looked at whose trial template is in a ConfigMap that changed."""
+    config_maps.forget(config_map)
+    for experiment in caches.experiments.all():
+        source = experiment.spec.trial_template and experiment.spec.trial_template.config_map
+        if source and (source.config_map_namespace, source.config_map_name) == config_map:
+            experiments.add(key_of(experiment))
+
+
 def _controller(
     name: str,
     reconcile: Reconcile,
@@ -204,6 +312,7 @@ def _controller(
     informer: Informer[R],
     events: EventRecorder,
     workers: int,
+    thread: SharedThread | None,
 ) -> Controller:
     def report(key: Key, error: Exception) -> None:
         obj = informer.get(key)
@@ -211,4 +320,4 @@ def _controller(
             words = str(error) if isinstance(error, KatibError) else f"{type(error).__name__}: {error}"
             events.record(obj, warning=True, reason="ReconcileError", message=f"Failed to reconcile: {words}")
 
-    return Controller(f"{name}-controller", reconcile, queue, workers=workers, on_error=report)
+    return Controller(f"{name}-controller", reconcile, queue, workers=workers, thread=thread, on_error=report)

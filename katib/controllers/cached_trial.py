@@ -1,22 +1,49 @@
-"""Trials as the cache keeps them: ten thousand of them have to fit into memory.
+"""Trials as the cache keeps them: a hundred thousand of them have to fit into memory.
 
-What the trials of an experiment have in common is kept once. The rendered job of a trial that has ended is dropped but
-for its kind, for it will not be created again. A cached trial is therefore for reading and for writing its status;
-whoever writes anything else reads the stored object first.
+What the trials of an experiment have in common is kept once. The rendered job, most of a trial, is kept only until it
+has been created; what remains is its kind. A cached trial is therefore for reading, for writing its status, and for
+patching; code that creates its job again reads the stored object first. A trial that has ended can be packed.
 """
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections import OrderedDict
+from typing import Any, TypeVar
 
+from pydantic import BaseModel
+
+from katib.api.trials import ACTIVE, TrialState, trial_state
 from katib.api.types import Trial
-from katib.controllers.trial_states import ACTIVE, state_of
-from katib.runtime.objects import Object
+from katib.runtime.informer import Informer
+from katib.runtime.objects import Key, Object
+
+V = TypeVar("V")
 
 _SHARED_FIELDS = ("objective", "metrics_collector", "early_stopping_rules")
 _KIND_FIELDS = ("apiVersion", "kind")
 _REMEMBERED_EXPERIMENTS = 500
-"""More than run at once; those that are gone must not be kept for ever."""
+"""More than run at once; those that are gone must not be kept forever."""
+
+_FAST, _RAW, _MEMORY = 1, -13, 5
+"""How to compress: texts of 2 KB that are mostly alike, without a checksum. Twice the effort saves no tenth."""
+
+
+class PackedTrial:
+    """A trial as compressed text: a few hundred bytes, as most of it is in a trial of the same experiment, too."""
+
+    __slots__ = ("_data", "_sample")
+
+    def __init__(self, text: bytes, sample: bytes) -> None:
+        compressor = zlib.compressobj(_FAST, zlib.DEFLATED, _RAW, _MEMORY, zdict=sample)
+        self._data = compressor.compress(text) + compressor.flush()
+        self._sample = sample
+
+    def __call__(self) -> Trial:
+        """Return the trial."""
+        text = zlib.decompressobj(_RAW, zdict=self._sample).decompress(self._data)
+        return Trial.decode(json.loads(text))
 
 
 class TrialDecoder:
@@ -24,27 +51,67 @@ class TrialDecoder:
 
     def __init__(self) -> None:
         self._last: OrderedDict[str, Trial] = OrderedDict()
+        self._samples: OrderedDict[str, bytes] = OrderedDict()
 
     def __call__(self, obj: Object) -> Trial:
         """Return the trial, sharing with the last one of its experiment what is equal."""
         trial = Trial.decode(obj)
-        owner = trial.metadata.owner_references[0].uid if trial.metadata.owner_references else ""
-        last = self._last.get(owner)
-        update = {}
+        last = _exchange_last(self._last, _owner_of(trial), trial)
         if last is not None:
-            update = {
-                name: getattr(last.spec, name)
-                for name in _SHARED_FIELDS
-                if getattr(last.spec, name) == getattr(trial.spec, name)
-            }
-        if state_of(trial) not in ACTIVE:
-            update["run_spec"] = {key: (trial.spec.run_spec or {}).get(key, "") for key in _KIND_FIELDS}
-        slim = trial.model_copy(update={"spec": trial.spec.model_copy(update=update)}) if update else trial
-        self._remember(owner, slim)
-        return slim
+            self._share(trial, last)
+        if trial_state(trial) is not TrialState.PENDING:
+            _exchange(trial.spec, "run_spec", _kind_of_job(trial.spec.run_spec or {}))
+        return trial
 
-    def _remember(self, owner: str, trial: Trial) -> None:
-        self._last[owner] = trial
-        self._last.move_to_end(owner)
-        if len(self._last) > _REMEMBERED_EXPERIMENTS:
-            self._last.popitem(last=False)
+    def pack(self, obj: Object, trial: Trial) -> PackedTrial | None:
+        """Return what makes a trial anew that has ended; None of one that is still read and changed."""
+        if trial_state(trial) in ACTIVE:
+            return None
+        spec = obj.get("spec", {})
+        short = {**obj, "spec": {**spec, "runSpec": _kind_of_job(spec.get("runSpec") or {})}}
+        text = json.dumps(short, separators=(",", ":")).encode()
+        return PackedTrial(text, self._samples.get(owner := _owner_of(trial)) or self._sample(owner, text))
+
+    def _sample(self, owner: str, text: bytes) -> bytes:
+        _exchange_last(self._samples, owner, text)
+        return text
+
+    def _share(self, trial: Trial, last: Trial) -> None:
+        for name in _SHARED_FIELDS:
+            if getattr(last.spec, name) == getattr(trial.spec, name):
+                _exchange(trial.spec, name, getattr(last.spec, name))
+        if last.metadata.owner_references == trial.metadata.owner_references:
+            _exchange(trial.metadata, "owner_references", last.metadata.owner_references)
+
+
+def _owner_of(trial: Trial) -> str:
+    return trial.metadata.owner_references[0].uid if trial.metadata.owner_references else ""
+
+
+def _kind_of_job(job: Object) -> dict[str, Any]:
+    return {key: job.get(key, "") for key in _KIND_FIELDS}
+
+
+def _exchange_last(kept: OrderedDict[str, V], owner: str, value: V) -> V | None:
+    """Put in a value for an experiment and return the one before it; forget experiments that were not seen for long."""
+    last = kept.pop(owner, None)
+    kept[owner] = value
+    if len(kept) > _REMEMBERED_EXPERIMENTS:
+        kept.popitem(last=False)
+    return last
+
+
+def _exchange(model: BaseModel, name: str, value: Any) -> None:
+    """Put an equal or smaller part into a model that nobody else has seen yet: a copy would cost as much again."""
+    model.__dict__[name] = value
+
+
+class TakenNames:
+    """The names of the trials of a namespace, looked up in the cache one by one."""
+
+    def __init__(self, trials: Informer[Trial], namespace: str) -> None:
+        self._trials = trials
+        self._namespace = namespace
+
+    def __contains__(self, name: object) -> bool:
+        return self._trials.has(Key(self._namespace, str(name)))

@@ -18,7 +18,7 @@ class Freshness:
         self._replaced: dict[str, str] = {}
 
     def is_stale(self, obj: Resource) -> bool:
-        """Tell whether this is the object as it was before our last write."""
+        """Return whether this is the object as it was before our last write."""
         replaced = self._replaced.get(obj.metadata.uid)
         if replaced is None or replaced == obj.metadata.resource_version:
             return replaced is not None

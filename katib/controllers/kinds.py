@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from katib.api.types import API_VERSION, OwnerReference, Resource
+from katib.api import types
+from katib.api.types import API_VERSION
 from katib.runtime.objects import Key, Kind
+
+if TYPE_CHECKING:
+    from katib.api.types import Model, OwnerReference, Resource
 
 EXPERIMENT = Kind(API_VERSION, "Experiment")
 SUGGESTION = Kind(API_VERSION, "Suggestion")
@@ -20,7 +24,7 @@ def key_of(obj: Resource) -> Key:
 
 def owned_by(owner: Resource) -> OwnerReference:
     """Return the reference that makes `owner` the controller of another object."""
-    return OwnerReference(
+    return types.OwnerReference(
         api_version=API_VERSION,
         kind=type(owner).__name__,
         name=owner.name,
@@ -31,15 +35,35 @@ def owned_by(owner: Resource) -> OwnerReference:
 
 
 def is_owned_by(obj: Resource, owner: Resource) -> bool:
-    """Tell whether an object is controlled by this very owner, and not by an earlier one of the same name."""
+    """Return whether an object is controlled by this very owner, and not by an earlier one of the same name."""
     return any(o.controller and o.uid == owner.metadata.uid for o in obj.metadata.owner_references)
 
 
-def with_status(obj: Resource, status: Any) -> dict[str, Any]:
-    """Return the JSON form of an object with another status, to be written."""
-    return obj.model_copy(update={"status": status}).encode()
+def with_status(obj: Resource, status: Model) -> dict[str, Any]:
+    """Return what `ObjectStore.update_status` looks at: which object this is, and its new status."""
+    return {**as_read(obj), "status": status.encode()}
 
 
-def with_metadata(obj: Resource, **changes: Any) -> dict[str, Any]:
-    """Return the JSON form of an object with other metadata, to be written."""
-    return obj.model_copy(update={"metadata": obj.metadata.model_copy(update=changes)}).encode()
+def as_read(obj: Resource) -> dict[str, Any]:
+    """Return which object this is and of which revision: all that `ObjectStore.patch` looks at."""
+    metadata = obj.metadata
+    return {
+        "apiVersion": API_VERSION,
+        "kind": type(obj).__name__,
+        "metadata": {
+            "name": metadata.name,
+            "namespace": metadata.namespace,
+            "uid": metadata.uid,
+            "resourceVersion": metadata.resource_version,
+        },
+    }
+
+
+def with_finalizer(obj: Resource, name: str) -> dict[str, Any]:
+    """Return the patch that adds a finalizer."""
+    return {"metadata": {"finalizers": [*(other for other in obj.metadata.finalizers if other != name), name]}}
+
+
+def without_finalizer(obj: Resource, name: str) -> dict[str, Any]:
+    """Return the patch that removes a finalizer."""
+    return {"metadata": {"finalizers": [other for other in obj.metadata.finalizers if other != name]}}

@@ -5,39 +5,64 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
-from katib.api.metrics import MetricLog
-from katib.api.suggestions import SuggestedAssignment, SuggestionsReply
+from katib.api.algorithms import StopVerdict, SuggestedAssignment, SuggestionsReply
 from katib.api.types import EarlyStoppingRule, Experiment, Observation, Resource, Trial
 
 __all__ = [
-    "NO_NEWS",
+    "NO_UPDATE",
     "EventRecorder",
-    "ObservationLog",
-    "PodNews",
+    "GivenRules",
+    "PodRefusal",
+    "PodUpdate",
     "PodWatcher",
     "ServiceDirectory",
+    "StopVerdict",
     "SuggestedAssignment",
     "SuggestionService",
     "SuggestionsReply",
+    "TrialLogs",
+    "TrialReport",
+    "UncollectedPod",
 ]
 
 
-class ObservationLog(Protocol):
-    """The time series of metrics, by trial name. Thread-safe. Raises UnavailableError when it cannot be reached."""
+@dataclass(frozen=True, slots=True)
+class TrialReport:
+    """What the log of a trial says of it.
 
-    def report(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
-        """Append readings; all or none."""
+    Attributes:
+        observation: Its metrics; None without a reading of the objective.
+        refusal: Why reports of it were refused; empty when none was.
+    """
 
-    def summarize(self, trial_name: str, metrics: Sequence[str]) -> Observation | None:
-        """Return min, max and latest of these metrics, in this order; None when the first one has no reading.
+    observation: Observation | None = None
+    refusal: str = ""
 
-        A metric without usable number has `unavailable` as min and max; latest is the last text.
+
+class TrialLogs(Protocol):
+    """The logs of trials, told apart by more than the name. Thread-safe.
+
+    Every call raises UnavailableError when the logs cannot be reached.
+    """
+
+    def begin(self, trial: Trial) -> None:
+        """Make the log of a trial empty, before its job is created.
+
+        Raises:
+            InvalidError: The trial cannot have a log under its name.
         """
 
-    def delete(self, trial_name: str) -> None:
-        """Remove the log of a trial; an unknown trial is fine."""
+    def summarize(self, trial: Trial) -> TrialReport:
+        """Return what was observed."""
+
+    def end(self, trial: Trial) -> None:
+        """Take no more readings of a trial: it has ended, and its observation is made. Repeating it is fine."""
+
+    def delete(self, trial: Trial) -> None:
+        """Remove the log of a trial."""
 
 
 class SuggestionService(Protocol):
@@ -54,14 +79,31 @@ class SuggestionService(Protocol):
         """Ask the suggestion service, and the early stopping service if any, whether they accept the experiment."""
 
     def get_suggestions(
-        self, experiment: Experiment, trials: Sequence[Trial], *, current_request: int, total_request: int
+        self,
+        experiment: Experiment,
+        trials: Sequence[Trial],
+        *,
+        current_request: int,
+        total_request: int,
+        earlier: Sequence[Trial] = (),
     ) -> Future[SuggestionsReply]:
-        """Ask for assignments."""
+        """Ask for assignments, given the experiment's own trials and earlier ones to learn from."""
 
     def get_early_stopping_rules(
         self, experiment: Experiment, trials: Sequence[Trial]
     ) -> Future[tuple[EarlyStoppingRule, ...]]:
         """Ask for the rules that the next trials start with."""
+
+    def judges(self, experiment: Experiment) -> Future[bool]:
+        """Ask whether the early stopping service judges trials while they run; no where there is no such service."""
+
+    def judge(self, experiment: Experiment, trials: Sequence[Trial]) -> Future[tuple[StopVerdict, ...] | None]:
+        """Ask which running trials should be stopped by what is known now; None where the service does not judge.
+
+        Args:
+            experiment: Whose they are.
+            trials: All trials whose curves count: running, succeeded, stopped early.
+        """
 
 
 class ServiceDirectory(Protocol):
@@ -81,6 +123,22 @@ class ServiceDirectory(Protocol):
         """Say that the experiment asks no more for now, so that idle services may stop. Releasing twice is fine."""
 
 
+class GivenRules(Protocol):
+    """Evaluates the rules that trials were given when they were suggested, where no collector of ours does it."""
+
+    def verdicts(self, trials: Sequence[Trial]) -> tuple[StopVerdict, ...]:
+        """Return which of the trials meet all their rules; it may wait for the observation log.
+
+        What it remembers between two calls is a cache; trials that are not named any more are forgotten.
+
+        Args:
+            trials: All running trials with rules of one experiment.
+
+        Raises:
+            UnavailableError: The log cannot be reached.
+        """
+
+
 class EventRecorder(Protocol):
     """Keeps the notable moments of an object for `katib describe`. Never fails, may drop."""
 
@@ -89,25 +147,63 @@ class EventRecorder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class PodNews:
+class PodRefusal:
+    """Why a job gets no pod: what decides about new pods refuses it.
+
+    Attributes:
+        message: Their words.
+        since: When they said so first.
+        is_final: Whether the same pod will be refused forever.
+    """
+
+    message: str
+    since: datetime
+    is_final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class UncollectedPod:
+    """A pod whose metrics nobody collects.
+
+    Attributes:
+        message: Which one, and why.
+        is_final: Whether nothing is done about it any more; otherwise it is about to be replaced.
+    """
+
+    message: str
+    is_final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PodUpdate:
     """What the pods of a trial say beyond what its job says. Parts of sentences; empty where there is nothing to tell.
 
     Attributes:
         waiting: Why no pod gets to run, such as an image that cannot be pulled.
         last_failure: How a container ended that failed last, such as out of memory.
         metrics_report: Why the collector found no objective metric.
+        collecting: Which collector may still store readings, or is not known to have ended.
+        incomplete: Why readings of a pod that ended well are not stored.
+        lost: The same of a pod that failed for nothing but its collector.
+        uncollected: A pod that runs, or ran, without a collector; None where all have one.
+        refusal: Why there is no pod at all; None where there is one, or nobody refuses it.
     """
 
     waiting: str = ""
     last_failure: str = ""
     metrics_report: str = ""
+    collecting: str = ""
+    incomplete: str = ""
+    lost: str = ""
+    uncollected: UncollectedPod | None = None
+    refusal: PodRefusal | None = None
 
 
-NO_NEWS = PodNews()
+NO_UPDATE = PodUpdate()
 
 
 class PodWatcher(Protocol):
     """Follows the pods of trials, where there are any. Answers from memory."""
 
-    def news_of(self, trial: Trial) -> PodNews:
+    def update_of(self, trial: Trial) -> PodUpdate:
         """Return what the pods of a trial say."""

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import PurePath
 
-from katib.tuning.reading import format_duration
-from katib.tuning.service import Diagnosis, RecordedEvent
+from katib.diagnosis.evidence import Evidence, JobFacts
+from katib.diagnosis.place import Place
+from katib.tuning.reading import (
+    assignments_of,
+    completed_count,
+    format_duration,
+    has_several_objectives,
+    infeasible_words,
+    name_of,
+    objective_values,
+    pareto_words,
+    status_of,
+)
+from katib.tuning.service import Diagnosis, Json, RecordedEvent
 
 _SHOWN_WARNINGS = 3
 _SHOWN_LINES = 10
@@ -54,3 +68,58 @@ def finding_of_event(event: RecordedEvent) -> str:
     """Return a warning as a sentence."""
     times = f" ({event.count} times)" if event.count > 1 else ""
     return f"Warning {event.reason}: {event.message.rstrip('.')}{times}."
+
+
+def progress_sentence(experiment: Json) -> str:
+    """Return how many trials are done, running and waiting."""
+    status, limit = status_of(experiment), experiment.get("spec", {}).get("maxTrialCount")
+    of = f" of {limit}" if limit is not None else ""
+    running, pending = int(status.get("trialsRunning") or 0), int(status.get("trialsPending") or 0)
+    return f"{completed_count(experiment)}{of} trials are done, {running} running, {pending} waiting."
+
+
+def best_sentences(experiment: Json, evidence: Evidence) -> list[str]:
+    """Return which trial is the best so far, or that there is none."""
+    best = evidence.best
+    if best is None and (infeasible := infeasible_words(experiment)):
+        count = int(status_of(experiment).get("trialsInfeasible") or 0)
+        return [f"{infeasible[0].upper()}{infeasible[1:]}: all {count} that were measured are outside."]
+    if best is None:
+        return ["No trial has a usable objective value so far."]
+    values = ", ".join(f"{key}={value}" for key, value in assignments_of(best).items())
+    reached = ", ".join(f"{metric}={value}" for metric, value in objective_values(best))
+    if has_several_objectives(experiment):
+        first = f"The best of them in the first objective: {name_of(best)} with {reached} ({values})."
+        return [f"Pareto set so far: {pareto_words(experiment)}.", first]
+    return [f"Best trial so far: {name_of(best)} with {reached} ({values})."]
+
+
+def condition_words(condition: Json) -> str:
+    """Return what a condition says, without a full stop."""
+    return str(condition.get("message") or condition.get("reason") or "no reason was recorded").rstrip(".")
+
+
+_MODULE_MISSING = re.compile(r"\bNo module named '?[\w.-]+|\bcannot import name\b")
+_FILE_MISSING = re.compile(r"\bNo such file or directory\b", re.IGNORECASE)
+_FORBIDDEN = re.compile(r"\bPermission denied\b|\bOperation not permitted\b", re.IGNORECASE)
+_PYTHON = re.compile(r"^python[\d.]*$")
+
+
+def known_remedy(cause: str, facts: JobFacts, place: Place, workspace: str = "") -> str:
+    """Return what to do about a failure, a sentence; empty when its cause is none of those that everybody meets.
+
+    Args:
+        cause: As it is told.
+        facts: What is known of the job; its program matters here.
+        place: What can be done where it ran.
+        workspace: Where relative paths of its commands start; empty where nobody knows.
+    """
+    if _MODULE_MISSING.search(cause):
+        python = facts.program if _PYTHON.match(PurePath(facts.program).name) else ""
+        return place.module if not python else f"It ran with {python}. {place.module}"
+    if _FILE_MISSING.search(cause):
+        start = place.workspace.format(workspace) if workspace else ""
+        return f"{start} {place.file}".lstrip()
+    if _FORBIDDEN.search(cause):
+        return place.permission
+    return ""

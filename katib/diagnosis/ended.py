@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
-from katib.diagnosis.answer import Answer
+from katib.api.names import METRICS_INCOMPLETE
+from katib.diagnosis.answer import Answer, best_sentences, condition_words, progress_sentence
 from katib.diagnosis.evidence import Evidence, JobFacts
-from katib.diagnosis.sentences import best_sentences, condition_words, progress_sentence
-from katib.diagnosis.trial import diagnose_trial, failure_cause
-from katib.tuning.reading import condition_of, name_of, objective_of, objective_value, state_of, status_of
+from katib.diagnosis.trial import diagnose_trial, failure_cause, metrics_loss
+from katib.tuning.reading import (
+    condition_of,
+    has_several_objectives,
+    name_of,
+    objective_of,
+    objective_value,
+    objective_words,
+    state_of,
+    status_of,
+)
 from katib.tuning.service import Json
 
 _SHOWN_TRIALS = 3
@@ -37,15 +47,29 @@ def _succeeded(experiment: Json, condition: Json, evidence: Evidence) -> Answer:
             remedies=_resume_remedies(experiment),
         )
     if "Exhausted" in reason or "EndReached" in reason:
+        return _search_is_complete(experiment, evidence)
+    return Answer(f"{name} succeeded: {condition_words(condition)}.")
+
+
+def _search_is_complete(experiment: Json, evidence: Evidence) -> Answer:
+    algorithm = experiment.get("spec", {}).get("algorithm", {}).get("algorithmName", "")
+    explanation = str(status_of(evidence.suggestion or {}).get("explanation") or "").rstrip(".")
+    if not explanation:
         return Answer(
-            f"{name} succeeded: every point of its search space was tried.",
+            f"{name_of(experiment)} succeeded: every point of its search space was tried.",
             remedies=["Widen the search space under a new name if you want more trials."],
         )
-    return Answer(f"{name} succeeded: {condition_words(condition)}.")
+    return Answer(
+        f"{name_of(experiment)} succeeded: {algorithm} has nothing more to try.",
+        findings=[f"What it said last: {explanation}."],
+        remedies=["Change its settings or the search space under a new name if you want more trials."],
+    )
 
 
 def _goal_sentence(experiment: Json, evidence: Evidence) -> str:
     objective = objective_of(experiment)
+    if has_several_objectives(experiment):
+        return f"one trial reached all goals ({objective_words(experiment)})."
     metric, goal = objective.get("objectiveMetricName", ""), objective.get("goal")
     best = evidence.best
     if best is None:
@@ -66,7 +90,7 @@ def _failed(experiment: Json, condition: Json, evidence: Evidence) -> Answer:
     if suggestion is not None:
         return Answer(
             f"{name} failed because its suggestion failed: {condition_words(suggestion)}.",
-            remedies=["Mend spec.algorithm or the search space as the message says, and submit it again."],
+            remedies=["Fix spec.algorithm or the search space as the message says, and submit it again."],
         )
     lost = int(status.get("trialsFailed") or 0) + int(status.get("trialMetricsUnavailable") or 0)
     budget = experiment.get("spec", {}).get("maxFailedTrialCount")
@@ -83,11 +107,10 @@ def _failure_budget(experiment: Json, lost: int, budget: int, evidence: Evidence
     )
     if not failed:
         return answer
-    causes = Counter(_cause(trial, evidence) for trial in failed)
-    cause, count = causes.most_common(1)[0]
+    cause, _ = _commonest(failed, evidence)
     names = [name_of(trial) for trial in failed]
     shown = ", ".join(names[:_SHOWN_TRIALS]) + (", ..." if len(names) > _SHOWN_TRIALS else "")
-    answer.findings.append(f"Most common cause, {count} of {len(failed)} looked at: {cause}.")
+    answer.findings.append(common_cause(failed, evidence))
     answer.findings.append(f"These trials were lost: {shown}.")
     example = next(trial for trial in failed if _cause(trial, evidence) == cause)
     details = diagnose_trial(example, evidence)
@@ -98,8 +121,26 @@ def _failure_budget(experiment: Json, lost: int, budget: int, evidence: Evidence
     return answer
 
 
+def common_cause(lost: Sequence[Json], evidence: Evidence) -> str:
+    """Return why most of some lost trials were lost, a sentence.
+
+    Args:
+        lost: One trial at least.
+        evidence: What is known of their jobs.
+    """
+    cause, count = _commonest(lost, evidence)
+    return f"Most common cause, {count} of {len(lost)} looked at: {cause}."
+
+
+def _commonest(lost: Sequence[Json], evidence: Evidence) -> tuple[str, int]:
+    return Counter(_cause(trial, evidence) for trial in lost).most_common(1)[0]
+
+
 def _cause(trial: Json, evidence: Evidence) -> str:
     if state_of(trial) == "MetricsUnavailable":
+        if (condition_of(trial, "MetricsUnavailable") or {}).get("reason") == METRICS_INCOMPLETE:
+            return "not all metrics could be stored"
         metric = objective_of(trial).get("objectiveMetricName", "the objective metric")
-        return f"{metric} was not found in the output"
+        lost = metrics_loss(condition_of(trial, "MetricsUnavailable") or {})
+        return lost or f"{metric} was not found in the output"
     return failure_cause(trial, evidence.jobs.get(name_of(trial), JobFacts()))

@@ -13,7 +13,7 @@ from katib.tuning.service import Json, RecordedEvent
 
 @dataclass(frozen=True, slots=True)
 class ServiceFacts:
-    """One suggestion or early stopping service, as whoever starts it sees it.
+    """One suggestion or early stopping service, as its starter sees it.
 
     Attributes:
         algorithm: Name of the algorithm.
@@ -34,7 +34,7 @@ class ServiceFacts:
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What is known of a trial's job: the object, and what whoever runs it says.
+    """What is known of a trial's job: the object, and what its runner says.
 
     Attributes:
         job: The stored object; None when there is none.
@@ -46,6 +46,7 @@ class JobFacts:
         signal: Name of the signal that ended it, such as `SIGKILL`.
         out_of_memory: Whether it was ended because it took more memory than its limit.
         log_tail: Last lines of its output.
+        program: Full path of the program that the primary container ran; empty where that is not known.
     """
 
     job: Json | None = None
@@ -56,6 +57,7 @@ class JobFacts:
     signal: str = ""
     out_of_memory: bool = False
     log_tail: tuple[str, ...] = ()
+    program: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from katib.api.names import TEMPLATE_MISSING
 from katib.diagnosis.answer import finding_of_event, pick_warnings
 from katib.diagnosis.ended import explain_ended
 from katib.diagnosis.evidence import Evidence
 from katib.diagnosis.unfinished import explain_unfinished
-from katib.tuning.reading import is_completed, name_of, state_of
+from katib.tuning.reading import is_completed, name_of, state_of, status_of
 from katib.tuning.service import Diagnosis, Json
 
 _TOLD_BY_THE_END = frozenset({"ExperimentFailed", "MetricsUnavailable", "SuggestionFailed"})
@@ -22,7 +23,9 @@ def diagnose_experiment(experiment: Json, evidence: Evidence) -> Diagnosis:
     """
     ended = is_completed(experiment)
     answer = explain_ended(experiment, evidence) if ended else explain_unfinished(experiment, evidence)
-    told = _TOLD_BY_THE_END if ended else frozenset()
+    explanation = status_of(evidence.suggestion or {}).get("explanation")
+    answer.findings.extend([str(explanation)] if explanation else ())
+    told = {TEMPLATE_MISSING, *(_TOLD_BY_THE_END if ended else ())}  # a condition says it while it lasts
     events = [event for event in evidence.events if event.reason not in told]
     answer.findings.extend(map(finding_of_event, pick_warnings(events)))
     return answer.diagnosis("Experiment", name_of(experiment), state_of(experiment))

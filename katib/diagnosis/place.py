@@ -19,6 +19,10 @@ class Place:
         silence: What to look at when no cause is known.
         command: Where a command that was not found has to be.
         capacity: How a job that waits for room gets it.
+        module: What to do about a Python module that a trial did not find.
+        file: What to do about a file that it did not find.
+        workspace: Where relative paths of a command start, with `{}` for the directory; empty where it is the image's.
+        permission: What to do about something that it was not allowed to do.
         default_namespace: The namespace that a command means which names none; empty when that depends on the caller.
     """
 
@@ -29,6 +33,10 @@ class Place:
     silence: str
     command: str
     capacity: str
+    module: str = "Install the module in the image that the template names, or name another image."
+    file: str = "Put the file into the image or a volume of the template, or name it by its full path."
+    workspace: str = ""
+    permission: str = "Give the container of the template the right to it, by runAsUser or fsGroup for example."
     default_namespace: str = ""
 
 
@@ -40,6 +48,13 @@ LOCAL = Place(
     silence="If this lasts longer than a minute, restart with -v and look at the messages.",
     command="Install the command on this machine, or give its full path in the template.",
     capacity="Wait for running trials to end, or lower resources.requests in the template.",
+    module=(
+        "Install the module there, or choose another Python: activate its environment before you start katib, or "
+        "write its full path in the template's command."
+    ),
+    file="Put the file there, or write its full path in the template.",
+    workspace="Relative paths start in {}, the directory of the experiment's file.",
+    permission="Give your account the right to it: trials run with the rights of the user who runs katib.",
     default_namespace=DEFAULT_NAMESPACE,
 )
 """One machine with a data directory."""

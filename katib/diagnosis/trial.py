@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from katib.api.failure_text import EXIT_WITHOUT_OUTPUT, trial_failure
 from katib.api.metrics import ZERO_TIME
-from katib.api.names import METRICS_REPORT_ANNOTATION
-from katib.diagnosis.answer import Answer, finding_of_event, pick_warnings, since
+from katib.api.names import METRICS_INCOMPLETE, METRICS_REPORT_ANNOTATION, WORKSPACE_ANNOTATION
+from katib.diagnosis.answer import Answer, finding_of_event, known_remedy, pick_warnings, since
 from katib.diagnosis.evidence import Evidence, JobFacts
 from katib.tuning.reading import (
     assignments_of,
     condition_of,
+    early_stop_reason,
+    failure_of,
     format_duration,
     is_completed,
     name_of,
@@ -23,6 +26,12 @@ from katib.tuning.service import Diagnosis, Json
 
 _COMMAND_NOT_FOUND = 127
 _COMMAND_NOT_EXECUTABLE = 126
+
+_PODS_REFUSED = "TrialPodsRefused"
+"""Reason of a trial that failed because no pod of its job could be created."""
+
+_UNCOLLECTED = "PodWithoutCollector"
+"""Reason of a trial without metrics that lost them for another cause than its program's output."""
 
 
 def diagnose_trial(trial: Json, evidence: Evidence) -> Diagnosis:
@@ -110,6 +119,14 @@ def _running(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
             f"{name} has to wait: {str(fact.get('message', '')).removeprefix('Trial is running: ').rstrip('.')}.",
             remedies=[evidence.place.silence],
         )
+    if fact.get("reason") == "TrialStopping":
+        why = str(fact.get("message", "")).removeprefix("Trial is being stopped early: ").rstrip(".")
+        return Answer(
+            f"{name} is being stopped early, and its programs have their grace period to end: {why}.",
+            remedies=[
+                "Have the program end on SIGTERM, or lower terminationGracePeriodSeconds, to free its place sooner."
+            ],
+        )
     start = time_of(status_of(trial).get("startTime"))
     running = f" for {since(start, evidence.now)}" if start else ""
     answer = Answer(f"{name} has been running{running}." if running else f"{name} is running.")
@@ -170,9 +187,9 @@ def _succeeded(trial: Json, _condition: Json, _facts: JobFacts, evidence: Eviden
 def _failed(trial: Json, condition: Json, facts: JobFacts, evidence: Evidence) -> Answer:
     name = name_of(trial)
     answer = Answer(f"{name} failed: {failure_cause(trial, facts)}.", log_tail=facts.log_tail)
-    message = str(condition.get("message", ""))
-    if message and message not in answer.verdict:
-        answer.findings.append(message)
+    cause = trial_failure(str(condition.get("message", ""))).rstrip(".")
+    if cause and cause not in answer.verdict:
+        answer.findings.append(f"{cause}.")
     if facts.attempt > 1:
         answer.findings.append(f"Its job was tried {facts.attempt} times.")
     answer.remedies.append(_failure_remedy(trial, facts, evidence))
@@ -180,14 +197,21 @@ def _failed(trial: Json, condition: Json, facts: JobFacts, evidence: Evidence) -
 
 
 def failure_cause(trial: Json, facts: JobFacts) -> str:
-    """Return in a few words why a trial failed: the exit, else what the condition says."""
+    """Return in a few words why a trial failed: what ended its program, else the last line that it printed."""
     deadline = condition_of(facts.job or {}, "Failed") or {}
     if deadline.get("reason") == "DeadlineExceeded":
         return "its job ran longer than activeDeadlineSeconds"
-    if facts.exit_code is not None or facts.signal or facts.out_of_memory:
+    cause = failure_of(trial)
+    if facts.signal or facts.out_of_memory or (facts.exit_code is not None and not _is_explained(trial)):
         return _exit_words(facts)
-    condition = condition_of(trial, "Failed") or {}
-    return str(condition.get("message") or condition.get("reason") or "no reason was recorded").rstrip(".")
+    return cause or str((condition_of(trial, "Failed") or {}).get("reason") or "no reason was recorded")
+
+
+def _is_explained(trial: Json) -> bool:
+    """Return whether the message of a failed trial says more than its exit code."""
+    message = str((condition_of(trial, "Failed") or {}).get("message", ""))
+    cause = trial_failure(message)
+    return cause != message and not cause.startswith(EXIT_WITHOUT_OUTPUT)
 
 
 def _exit_words(facts: JobFacts) -> str:
@@ -209,22 +233,30 @@ def _look_at_output(trial: Json, evidence: Evidence) -> str:
 
 
 def _failure_remedy(trial: Json, facts: JobFacts, evidence: Evidence) -> str:
+    if (condition_of(trial, "Failed") or {}).get("reason") == _PODS_REFUSED:
+        return facts.remedy or "Fix the pod of the template as the message says, and run the file again."
     if facts.out_of_memory:
         return "Raise resources.limits.memory of the container in the template, or let it need less."
     if facts.signal == "SIGKILL":
         return "Run fewer trials at once (parallelTrialCount), or request the memory that one needs."
     if facts.exit_code == _COMMAND_NOT_FOUND:
         return evidence.place.command
+    return _remedy_of_output(trial, facts, evidence)
+
+
+def _remedy_of_output(trial: Json, facts: JobFacts, evidence: Evidence) -> str:
+    annotations = (evidence.experiment or {}).get("metadata", {}).get("annotations") or {}
+    workspace = str(annotations.get(WORKSPACE_ANNOTATION, ""))
+    if remedy := known_remedy(failure_of(trial), facts, evidence.place, workspace):
+        return remedy
     if not facts.log_tail:
         return _look_at_output(trial, evidence)
-    return "Mend the cause shown in the output below and run the file again."
+    return "Fix the cause shown in the output below and run the file again."
 
 
 def _early_stopped(trial: Json, condition: Json, _facts: JobFacts, _evidence: Evidence) -> Answer:
-    rule = str(condition.get("message", ""))
-    answer = Answer(f"{name_of(trial)} was stopped early by a rule of the early stopping algorithm.")
-    if rule:
-        answer.findings.append(rule)
+    why = early_stop_reason(str(condition.get("message", ""))).rstrip(".")
+    answer = Answer(f"{name_of(trial)} was stopped early: {why or 'its message says no reason'}.")
     rules = trial.get("spec", {}).get("earlyStoppingRules") or ()
     answer.findings.extend(
         f"Rule: stop when {r.get('name')} is {_COMPARISONS.get(str(r.get('comparison')), r.get('comparison'))} "
@@ -241,6 +273,10 @@ _COMPARISONS = {"less": "less than", "greater": "greater than", "equal": "equal 
 
 
 def _metrics_unavailable(trial: Json, condition: Json, facts: JobFacts, _evidence: Evidence) -> Answer:
+    if condition.get("reason") == METRICS_INCOMPLETE:
+        return _metrics_incomplete(trial, condition, facts)
+    if condition.get("reason") == _UNCOLLECTED:
+        return _uncollected(trial, condition)
     metric = objective_of(trial).get("objectiveMetricName", "the objective metric")
     answer = Answer(f"{name_of(trial)} ended, but {metric} was not found in what it wrote.", log_tail=facts.log_tail)
     annotations = (facts.job or {}).get("metadata", {}).get("annotations") or {}
@@ -252,6 +288,39 @@ def _metrics_unavailable(trial: Json, condition: Json, facts: JobFacts, _evidenc
         "spec.metricsCollectorSpec.source.filter.metricsFormat."
     )
     return answer
+
+
+def _metrics_incomplete(trial: Json, condition: Json, facts: JobFacts) -> Answer:
+    answer = Answer(
+        f"{name_of(trial)} ended well, but not all of its metrics are stored, so its value is not known.",
+        log_tail=facts.log_tail,
+    )
+    answer.findings.append(str(condition.get("message") or ""))
+    answer.remedies.append(
+        "The training program is not the cause: look at what kept the collector from storing, such as the DB manager "
+        "or the collector's memory limit, and run the trial again."
+    )
+    return answer
+
+
+def _uncollected(trial: Json, condition: Json) -> Answer:
+    return Answer(
+        f"{name_of(trial)} has no metrics: {metrics_loss(condition)}.",
+        remedies=[_RUN_AGAIN],
+    )
+
+
+_RUN_AGAIN = (
+    "Run it again. If it happens again, look whether the controller is ready, and whether the namespace still has the "
+    "label katib.kubeflow.org/metrics-collector-injection=enabled."
+)
+
+
+def metrics_loss(condition: Json) -> str:
+    """Return how a trial lost its metrics when it was not by what its program printed; empty when it was."""
+    if condition.get("reason") != _UNCOLLECTED:
+        return ""
+    return str(condition.get("message", "")).removeprefix("Metrics are not available: ").rstrip(".")
 
 
 def _killed(trial: Json, condition: Json, _facts: JobFacts, _evidence: Evidence) -> Answer:

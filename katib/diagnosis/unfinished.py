@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from katib.diagnosis.answer import Answer, since
+from katib.api.names import TEMPLATE_MISSING
+from katib.diagnosis.answer import Answer, best_sentences, condition_words, progress_sentence, since
 from katib.diagnosis.evidence import Evidence, JobFacts, ServiceFacts
-from katib.diagnosis.sentences import best_sentences, condition_words, progress_sentence
 from katib.diagnosis.trial import diagnose_trial
 from katib.tuning.reading import condition_of, is_completed, name_of, state_of, status_of
 from katib.tuning.service import Json
@@ -28,6 +28,7 @@ def explain_unfinished(experiment: Json, evidence: Evidence) -> Answer:
         _deleting,
         _nobody_works,
         _storage_fails,
+        _template_is_missing,
         _validation_refused,
         _service_fails,
         _all_trials_wait,
@@ -44,14 +45,29 @@ def explain_unfinished(experiment: Json, evidence: Evidence) -> Answer:
     answer.findings.insert(0, progress_sentence(experiment))
     if condition_of(experiment, "Restarting") is not None:
         answer.findings.append("It was finished, and runs again because its budget was raised.")
+    _add_failures(answer, evidence)
     answer.findings.extend(_restarts(evidence))
     return answer
 
 
-def _deleting(experiment: Json, _evidence: Evidence) -> Answer | None:
+def _add_failures(answer: Answer, evidence: Evidence) -> None:
+    """Say why the newest trial that failed did, whatever the experiment does now."""
+    failed = [trial for trial in evidence.trials if condition_of(trial, "Failed") is not None]
+    if not failed:
+        return
+    newest = diagnose_trial(failed[-1], evidence)
+    answer.findings.append(f"The newest trial that failed says why: {newest.verdict}")
+    answer.remedies.extend(newest.remedies)
+    answer.log_tail = answer.log_tail or newest.log_tail
+
+
+def _deleting(experiment: Json, evidence: Evidence) -> Answer | None:
     if not experiment.get("metadata", {}).get("deletionTimestamp"):
         return None
-    return Answer(f"{name_of(experiment)} is being deleted, together with its trials.")
+    if not evidence.controllers_running:
+        sentence = f"{name_of(experiment)} is being deleted, and {evidence.place.nobody_works}."
+        return Answer(sentence, remedies=[evidence.place.start])
+    return Answer(f"{name_of(experiment)} is being deleted; its trials go first.")
 
 
 def _nobody_works(experiment: Json, evidence: Evidence) -> Answer | None:
@@ -79,13 +95,32 @@ def _storage_fails(experiment: Json, evidence: Evidence) -> Answer | None:
     )
 
 
+def _template_is_missing(experiment: Json, _evidence: Evidence) -> Answer | None:
+    conditions = status_of(experiment).get("conditions") or ()
+    condition = next((c for c in conditions if c.get("reason") == TEMPLATE_MISSING), None)
+    if condition is None:
+        return None
+    runs = int(status_of(experiment).get("trialsRunning") or 0)
+    return Answer(
+        f"{name_of(experiment)} cannot make trials: {_cause_of(condition)}.",
+        findings=[f"{runs} trial{'s' * (runs != 1)} that were made before go on."] if runs else [],
+        remedies=["As soon as the template is there, the experiment goes on by itself."],
+    )
+
+
+def _cause_of(condition: Json) -> str:
+    """Return what a condition says after its first words, which the answer has already."""
+    message = str(condition.get("message", ""))
+    return (message.partition(": ")[2] or message).rstrip(".")
+
+
 def _validation_refused(experiment: Json, evidence: Evidence) -> Answer | None:
     condition = condition_of(evidence.suggestion or {}, "Failed")
     if condition is None:
         return None
     return Answer(
         f"{name_of(experiment)} has no assignments because its suggestion failed: {condition_words(condition)}.",
-        remedies=["Mend spec.algorithm or the search space as the message says, and run the file again."],
+        remedies=["Fix spec.algorithm or the search space as the message says, and run the file again."],
     )
 
 
@@ -108,7 +143,7 @@ def _service_remedy(service: ServiceFacts) -> str:
         return "Install what the service needs (`pip install 'katib[all]'`)."
     if service.address:
         return f"Try it by hand: {service.address}"
-    return f"Mend the cause, or choose another algorithm than {service.algorithm} (`katib algorithms` lists them)."
+    return f"Fix the cause, or choose another algorithm than {service.algorithm} (`katib algorithms` lists them)."
 
 
 def _all_trials_wait(experiment: Json, evidence: Evidence) -> Answer | None:
@@ -143,8 +178,16 @@ def _trials_run(experiment: Json, evidence: Evidence) -> Answer | None:
         details = diagnose_trial(trial, evidence)
         answer.findings.append(" ".join((details.verdict, *details.findings[:1])))
         answer.remedies = answer.remedies or [*details.remedies[:1]]
+    if waiting := _waiting_message(evidence):
+        answer.findings.append(f"No further trial starts until one of them has ended: {waiting}.")
     answer.findings.extend(best_sentences(experiment, evidence))
     return answer
+
+
+def _waiting_message(evidence: Evidence) -> str:
+    """Return what the suggestion service waits for; empty when it has something to give."""
+    condition = condition_of(evidence.suggestion or {}, "WaitingForTrials")
+    return str(condition.get("message", "")).rstrip(".") if condition is not None else ""
 
 
 def _service_starts(experiment: Json, evidence: Evidence) -> Answer | None:
@@ -168,6 +211,8 @@ def _waits_for_suggestions(experiment: Json, evidence: Evidence) -> Answer | Non
     wanted, got = suggestion.get("spec", {}).get("requests", 0), status_of(suggestion).get("suggestionCount", 0)
     if wanted <= got:
         return None
+    if waiting := _waiting_message(evidence):
+        return Answer(f"{name_of(experiment)} waits for a trial to end: {waiting}.")
     return Answer(
         f"{name_of(experiment)} waits for {wanted - got} assignment{'s' * (wanted - got != 1)} from the suggestion "
         f"service {algorithm}."

@@ -1,4 +1,4 @@
-"""The observation log: readings of metrics by trial, in SQL or in memory.
+"""The observation log: readings of metrics by trial, in a SQL database.
 
 Belongs here: tables, migrations and queries of the log. Does not belong here: collecting (`metrics_collector`), the
 wire (`katib.rpc.db_manager`), or any decision about a trial.
@@ -6,7 +6,7 @@ wire (`katib.rpc.db_manager`), or any decision about a trial.
 
 from __future__ import annotations
 
-from katib.observations.memory import MemoryObservationLog
+from katib.observations.access import access_list
 from katib.observations.sql import SqlObservationLog
 
-__all__ = ["MemoryObservationLog", "SqlObservationLog"]
+__all__ = ["SqlObservationLog", "access_list"]

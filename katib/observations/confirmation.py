@@ -3,8 +3,8 @@
 Each report leaves a receipt before its commit: on PostgreSQL the number of the transaction, of which the server knows
 how it ended; on MySQL the number of a row, which is there or not. A server that crashed may give both numbers away once
 more, so the readings are looked at, too. A report of unknown outcome is remembered with its
-receipt. When the same batch comes again, as it does from whoever keeps what could not be stored, the receipt decides
-whether it is still to be stored.
+receipt. When the same batch comes again, as it does from a reporter that keeps what could not be stored, the receipt
+decides whether it is still to be stored.
 
 It costs one short question for each report. What it does not cover: the memory ends with the process, and a caller who
 gives up waiting while the report goes through cannot know either.
@@ -23,7 +23,7 @@ from sqlalchemy.types import BigInteger
 
 from katib.api.metrics import MetricLog
 from katib.errors import UnavailableError
-from katib.observations.schema import Transactions
+from katib.observations.tables import Transactions
 from katib.observations.tables import observation_logs as table
 
 MAX_REMEMBERED = 10_000
@@ -64,7 +64,7 @@ class Unconfirmed:
                     self._receipts.popitem(last=False)
 
     def turned_out_stored(self, batch: Batch) -> bool:
-        """Tell whether this very batch is remembered and was stored; then, and if it was not, it is forgotten.
+        """Return whether this very batch is remembered and was stored; then, and if it was not, it is forgotten.
 
         Raises:
             UnavailableError: The database does not say yet.
@@ -103,7 +103,7 @@ def _took_effect(connection: Connection, receipt: Receipt, batch: Batch) -> bool
         return connection.execute(readings.where(*row, table.c.value == log.value).limit(1)).first() is not None
     # The lock makes the answer wait for a transaction that is not yet undone or committed.
     found = connection.execute(readings.where(table.c.id == receipt.number).with_for_update()).first()
-    return found is not None and MetricLog(*found[1:]) in batch.get(found[0], ())
+    return found is not None and tuple(found[1:]) in (log[:3] for log in batch.get(found[0], ()))
 
 
 def _digest(batch: Batch) -> bytes:

@@ -2,33 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from io import BytesIO
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Executable, TextClause, delete, literal_column, select, text
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Executable,
+    Select,
+    Text,
+    TextClause,
+    cast,
+    delete,
+    func,
+    literal_column,
+    select,
+    text,
+)
 
 from katib.observations.tables import observation_logs as table
 
 _DELETE_MYSQL = text("DELETE FROM observation_logs WHERE trial_name = :trial_name LIMIT :count")
 
-_COPY = "COPY observation_logs (trial_name, time, metric_name, value) FROM STDIN"
+Row = tuple[str, datetime, str, str, int]
+"""A reading as it is stored: trial, time, metric, value, step."""
+
+_COLUMNS = ("trial_name", "time", "metric_name", "value", "step")
 _COPY_ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
 
-def insert(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Append rows in as few statements as the database takes.
+def insert(connection: Connection, rows: Sequence[Row], *, has_steps: bool = True) -> None:
+    """Append rows in as few statements as the database takes; without their steps where there is no column for them.
 
     SQLite's driver runs its prepared statement for each row, and MySQL's makes one statement of many rows. PostgreSQL's
     would wait for an answer to each row, so they are copied.
     """
+    columns = _COLUMNS if has_steps else _COLUMNS[:-1]
     if connection.dialect.name == "postgresql":
-        cursor: Any = connection.connection.cursor()
-        cursor.execute(_COPY, stream=BytesIO("".join(map(_copied, rows)).encode()))
-        cursor.close()
+        statement = f"COPY {table.name} ({', '.join(columns)}) FROM STDIN"
+        text_of = _copied if has_steps else _copied_without_step
+        _with_cursor(connection, "execute", statement, stream=BytesIO("".join(map(text_of, rows)).encode()))
+    elif connection.dialect.name == "sqlite":
+        marks = ", ".join("?" * len(columns))
+        statement = f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({marks})"  # noqa: S608 - constants
+        _with_cursor(connection, "executemany", statement, [_bound(row)[: len(columns)] for row in rows])
     else:
-        connection.execute(table.insert(), rows)
+        connection.execute(table.insert(), [dict(zip(columns, row, strict=False)) for row in rows])
+
+
+def fetch_readings(connection: Connection, query: Select[Any]) -> list[Sequence[Any]]:
+    """Return the rows of a query of readings: time, metric, value, step, id.
+
+    PostgreSQL's driver decodes each column of each row in Python. There the rows come as one text of JSON, which takes
+    half the time; it is held whole, so this is for as many readings as a caller wants at once.
+    """
+    if connection.dialect.name != "postgresql":
+        return list(connection.execute(query).all())
+    rows = query.subquery()
+    row = func.json_build_array(*rows.c)
+    whole = connection.execute(select(cast(func.json_agg(row), Text))).scalar()
+    found: list[list[Any]] = [] if whole is None else json.loads(whole)
+    return [(datetime.fromisoformat(time).replace(tzinfo=UTC), *others) for time, *others in found]
+
+
+def _with_cursor(connection: Connection, call: str, *arguments: Any, **keywords: Any) -> None:
+    """Call the driver itself: what SQLAlchemy does for each row takes longer than the database."""
+    cursor: Any = connection.connection.cursor()
+    try:
+        getattr(cursor, call)(*arguments, **keywords)
+    finally:
+        cursor.close()
+
+
+def _bound(row: Row) -> tuple[Any, ...]:
+    """Return a row as `katib.observations.tables.UtcTime` has SQLite store it."""
+    trial_name, time, *rest = row
+    return (trial_name, _plain(time).isoformat(" ", "microseconds"), *rest)
+
+
+def _plain(time: datetime) -> datetime:
+    """Return a time in UTC, without its zone."""
+    return (time if time.tzinfo is UTC else time.astimezone(UTC)).replace(tzinfo=None)
 
 
 def delete_some(dialect: str, trial_name: str, count: int) -> Executable:
@@ -41,7 +98,7 @@ def delete_some(dialect: str, trial_name: str, count: int) -> Executable:
     return delete(table).where(table.c.id.in_(some))
 
 
-def metric_is(dialect: str, name: str) -> Iterator[ColumnElement[bool]]:
+def metric_is(dialect: str, name: str | ColumnElement[str]) -> Iterator[ColumnElement[bool]]:
     """Yield the conditions under which a reading is one of this metric.
 
     A table that Katib's DB manager made on MySQL takes `Loss` for `loss` when it compares; its index finds both.
@@ -51,10 +108,14 @@ def metric_is(dialect: str, name: str) -> Iterator[ColumnElement[bool]]:
         yield literal_column("CONVERT(metric_name USING utf8mb4) COLLATE utf8mb4_bin") == name
 
 
-def _copied(row: Mapping[str, Any]) -> str:
+def _copied(row: Row) -> str:
     """Return a row in PostgreSQL's text format."""
-    time = row["time"].astimezone(UTC).replace(tzinfo=None).isoformat(" ")
-    trial_name, metric_name, value = (
-        row[column].translate(_COPY_ESCAPES) for column in ("trial_name", "metric_name", "value")
+    return f"{_copied_without_step(row)[:-1]}\t{row[4]}\n"
+
+
+def _copied_without_step(row: Row) -> str:
+    trial_name, time, metric_name, value, _ = row
+    names = (
+        f"{trial_name.translate(_COPY_ESCAPES)}\t{_plain(time).isoformat(' ')}\t{metric_name.translate(_COPY_ESCAPES)}"
     )
-    return f"{trial_name}\t{time}\t{metric_name}\t{value}\n"
+    return f"{names}\t{value.translate(_COPY_ESCAPES)}\n"

@@ -3,41 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
-from typing import Any
+from typing import Self
 
-from sqlalchemy import ColumnElement, bindparam, select, text, tuple_
+from sqlalchemy import Connection, func, select
 
-from katib.api.metrics import MetricLog
-from katib.api.summary import observation_of
-from katib.api.timestamps import format_timestamp, parse_time
-from katib.api.types import Observation
-from katib.errors import FieldError, InvalidError, OutcomeUnknownError
+from katib.api.metrics import BatchId, BestTrial, Change, MetricLog
+from katib.api.summary import observation_of, observation_with
+from katib.api.thinning import thinned
+from katib.api.types import Metric, Observation
+from katib.errors import OutcomeUnknownError
+from katib.observations import extremes, reporting
+from katib.observations.best import best_of
 from katib.observations.confirmation import Unconfirmed, receipt_of
-from katib.observations.dialects import delete_some, insert, metric_is
-from katib.observations.schema import Transactions, prepare, probe
+from katib.observations.curves import thinned_curve
+from katib.observations.dialects import Row, delete_some, fetch_readings, insert, metric_is
+from katib.observations.statements import Statements, reading_of
+from katib.observations.summaries import NotComputableError, metric_summary
+from katib.observations.tables import COMPANIONS, NO_STEP, Transactions, prepare, probe
 from katib.observations.tables import observation_logs as table
 
 INSERT_ROWS = 10_000
 """Rows handed to the driver at once; bounds memory, while the transaction is one."""
 
-FETCH_ROWS = 10_000
 DELETE_ROWS = 50_000
 """Rows removed in one transaction: a log of millions must not hold the writers' lock for seconds."""
 
 
-# Built once: a trial of one reading costs more to ask about than to read.
-_VALUES = (
-    select(table.c.metric_name, table.c.value)
-    .where(table.c.trial_name == bindparam("trial_name"), table.c.metric_name.in_(bindparam("metrics", expanding=True)))
-    .order_by(table.c.metric_name, table.c.time, table.c.id)
-    .execution_options(yield_per=FETCH_ROWS)
-)
+FOLDED_ROWS = 10_000
+"""Readings up to which a log is folded or thinned here: for less, the database's answer would take longer."""
 
 
 class SqlObservationLog:
-    """Fits the log that controllers, collectors and readers ask for. Thread-safe as its database is.
+    """Fits `katib.api.metrics.ObservationLog`. Thread-safe as its database is.
 
     Args:
         database: Where the tables live or are made; stays open and is closed by its owner.
@@ -51,14 +50,21 @@ class SqlObservationLog:
     def __init__(self, database: Transactions, *, initialize: bool = True) -> None:
         self._database = database
         self._unconfirmed = Unconfirmed(database)
-        if initialize:
-            prepare(database)
-        else:
-            probe(database)
+        self._layout = prepare(database) if initialize else probe(database)
+        self._statements = Statements(self._layout)
 
-    def report(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
-        """Append readings; all or none."""
-        self.report_all({trial_name: logs})
+    def report(self, trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
+        """Append readings, those of a numbered batch once; all or none."""
+        if batch is None or not self._layout.has_companions:
+            self.report_all({trial_name: logs})
+            return
+        if not logs:
+            return
+        with self._database.write() as connection:
+            reporting.lock(connection, [trial_name])
+            known = reporting.take(connection, trial_name, batch, len(logs))
+            if known < len(logs):
+                self._append(connection, {trial_name: logs[known:] if known else logs})
 
     def report_all(self, batch: Mapping[str, Sequence[MetricLog]]) -> None:
         """Append readings by trial name in one transaction; all or none.
@@ -66,27 +72,66 @@ class SqlObservationLog:
         When the answer of the commit is lost, the database is asked what became of it: at once, and if that fails when
         the same batch is reported again.
         """
-        rows = _rows(batch)
-        chunk = list(islice(rows, INSERT_ROWS))
-        if not chunk or self._unconfirmed.turned_out_stored(batch):
+        batch = {trial_name: logs for trial_name, logs in batch.items() if logs}
+        if not batch or self._unconfirmed.turned_out_stored(batch):
             return
         receipt = None
         try:
             with self._database.write() as connection:
-                while chunk:
-                    insert(connection, chunk)
-                    chunk = list(islice(rows, INSERT_ROWS))
+                if self._layout.has_companions:
+                    reporting.lock(connection, batch)
+                self._append(connection, batch)
                 receipt = receipt_of(connection)
         except OutcomeUnknownError:
             self._unconfirmed.remember(batch, receipt)
             if not self._unconfirmed.turned_out_stored(batch):
                 raise
 
+    def _append(self, connection: Connection, batch: Mapping[str, Sequence[MetricLog]]) -> None:
+        if self._layout.has_companions:
+            extremes.keep(connection, batch, self._summary)
+        rows = _rows(batch)
+        while chunk := list(islice(rows, INSERT_ROWS)):
+            insert(connection, chunk, has_steps=self._layout.has_steps)
+
     def summarize(self, trial_name: str, metrics: Sequence[str]) -> Observation | None:
         """Return min, max and latest of these metrics; None when there is no reading of the first one."""
-        wanted = {"trial_name": trial_name, "metrics": list(metrics)}
         with self._database.read() as connection:
-            return observation_of(metrics, connection.execute(_VALUES, wanted))
+            return self._summarize(connection, trial_name, metrics)
+
+    def _summarize(self, connection: Connection, trial_name: str, metrics: Sequence[str]) -> Observation | None:
+        wanted = {"trial_name": trial_name, "metrics": list(metrics)}
+        some = connection.execute(self._statements.some_values, {**wanted, "count": FOLDED_ROWS + 1}).all()
+        if len(some) <= FOLDED_ROWS:
+            return observation_of(metrics, map(tuple, some))
+        try:
+            curve = self._statements.curve
+            found = [metric_summary(connection, trial_name, name, curve) for name in dict.fromkeys(metrics)]
+        except NotComputableError:
+            return observation_of(metrics, map(tuple, connection.execute(self._statements.values, wanted)))
+        return observation_with(metrics, filter(None, found))
+
+    def _summary(self, connection: Connection, trial_name: str, metric: str) -> Metric | None:
+        found = self._summarize(connection, trial_name, [metric])
+        return None if found is None else found.metrics[0]
+
+    def best(self, trial_names: Sequence[str], metric_name: str, *, maximize: bool) -> BestTrial | None:
+        """Return which of these trials has the best reading."""
+        with self._database.read() as connection:
+            kept = self._layout.has_companions
+            return best_of(connection, trial_names, metric_name, self._summary, maximize=maximize, is_kept=kept)
+
+    def curve(self, trial_name: str, metric_name: str, max_points: int) -> list[MetricLog]:
+        """Return a curve of at most so many readings."""
+        with self._database.read() as connection:
+            of_metric = [table.c.trial_name == trial_name, *metric_is(connection.dialect.name, metric_name)]
+            query = self._statements.readings.where(*of_metric).order_by(*self._statements.curve)
+            few = max(max_points, FOLDED_ROWS)
+            rows = fetch_readings(connection, query.limit(few + 1))
+            if len(rows) <= few:
+                return thinned(list(map(reading_of, rows)), max_points)
+            query = thinned_curve(self._statements, connection.dialect.name, of_metric, max_points)
+            return list(map(reading_of, fetch_readings(connection, query)))
 
     def delete(self, trial_name: str) -> None:
         """Remove the log of a trial; an unknown trial is fine."""
@@ -94,6 +139,9 @@ class SqlObservationLog:
         while removed == DELETE_ROWS:
             with self._database.write() as connection:
                 removed = connection.execute(delete_some(connection.dialect.name, trial_name, DELETE_ROWS)).rowcount
+                if removed < DELETE_ROWS and self._layout.has_companions:
+                    for companion in COMPANIONS:
+                        connection.execute(companion.delete().where(companion.c.trial_name == trial_name))
 
     def read(
         self,
@@ -102,55 +150,66 @@ class SqlObservationLog:
         metric_name: str = "",
         start: datetime | None = None,
         end: datetime | None = None,
-        limit: int | None = None,
-        cursor: str = "",
-    ) -> tuple[list[MetricLog], str]:
-        """Return readings in order of time and a cursor to go on from."""
-        query = (
-            select(table.c.time, table.c.metric_name, table.c.value, table.c.id)
-            .where(table.c.trial_name == trial_name, *_narrowed(start, end, cursor))
-            .order_by(table.c.time, table.c.id)
-            .limit(None if limit is None else limit + 1)
-        )
+    ) -> list[MetricLog]:
+        """Return readings in the order of their curve."""
+        query = self._statements.readings.where(table.c.trial_name == trial_name).order_by(*self._statements.curve)
+        if start is not None:
+            query = query.where(table.c.time >= start)
+        if end is not None:
+            query = query.where(table.c.time <= end)
         with self._database.read() as connection:
             if metric_name:
                 query = query.where(*metric_is(connection.dialect.name, metric_name))
-            rows = connection.execute(query).all()
-        more = limit is not None and len(rows) > limit
-        rows = rows[:limit]
-        found = [MetricLog(time, name, value) for time, name, value, _ in rows]
-        return found, f"{format_timestamp(rows[-1].time)}/{rows[-1].id}" if more and rows else ""
+            return list(map(reading_of, connection.execute(query)))
 
-    def check(self) -> None:
-        """Ask the database for a sign of life.
+    def newest(self, trial_name: str, *, limit: int, metric_name: str = "") -> list[MetricLog]:
+        """Return the last so many readings of the curve, in its order.
 
-        Raises:
-            UnavailableError: There is none.
+        The index holds the readings of a trial by metric. So those of all metrics are the newest of each, merged: one
+        more index, without the metric, would cost every report.
         """
+        newest = self._statements.newest(limit).where(table.c.trial_name == trial_name)
         with self._database.read() as connection:
-            connection.execute(text("SELECT 1"))
+            if metric_name:
+                rows = list(connection.execute(newest.where(*metric_is(connection.dialect.name, metric_name))))
+            else:
+                rows = []
+                for name in _metric_names(connection, trial_name):
+                    rows += connection.execute(newest.where(table.c.metric_name == name))
+        rows.sort(key=lambda row: (row.step, row.time, row.id))
+        return list(map(reading_of, rows[-limit:]))
+
+    def count(self, trial_name: str, *, metric_name: str = "") -> int:
+        """Return the number of readings."""
+        query = select(func.count()).select_from(table).where(table.c.trial_name == trial_name)
+        with self._database.read() as connection:
+            if metric_name:
+                query = query.where(*metric_is(connection.dialect.name, metric_name))
+            return int(connection.execute(query).scalar_one())
+
+    def changes(self, cursors: Mapping[str, int], metric_name: str) -> list[Change]:
+        """Return what arrived after these cursors."""
+        with self._database.read() as connection:
+            return list(self._statements.changes(connection, cursors, metric_name))
+
+    def within(self, _namespace: str) -> Self:
+        """Return the log of a namespace: the same, as trials are known by name alone."""
+        return self
 
 
-def _rows(batch: Mapping[str, Sequence[MetricLog]]) -> Iterator[dict[str, Any]]:
+def _rows(batch: Mapping[str, Sequence[MetricLog]]) -> Iterator[Row]:
     for trial_name, readings in batch.items():
-        for time, metric_name, value in readings:
-            yield {"trial_name": trial_name, "time": time, "metric_name": metric_name, "value": value}
+        for time, metric_name, value, step in readings:
+            yield trial_name, time, metric_name, value, NO_STEP if step is None else step
 
 
-def _narrowed(start: datetime | None, end: datetime | None, cursor: str) -> Iterator[ColumnElement[bool]]:
-    if start is not None:
-        yield table.c.time >= start
-    if end is not None:
-        yield table.c.time <= end
-    if cursor:
-        yield tuple_(table.c.time, table.c.id) > _position(cursor)
+def _metric_names(connection: Connection, trial_name: str) -> Iterator[str]:
+    """Yield the metrics of a trial from the index, one step each, whatever the number of readings.
 
-
-def _position(cursor: str) -> tuple[datetime, int]:
-    time_text, _, id_text = cursor.partition("/")
-    time = parse_time(time_text)
-    if time is None or not id_text.isdecimal():
-        raise InvalidError(
-            [FieldError("cursor", f"{cursor!r} is no cursor of this log", "pass one it returned", "cursor")]
-        )
-    return time.astimezone(UTC), int(id_text)
+    Names that the table takes for one, as Katib's on MySQL does with `Loss` and `loss`, are yielded once.
+    """
+    first = select(func.min(table.c.metric_name)).where(table.c.trial_name == trial_name)
+    name = connection.execute(first).scalar()
+    while name is not None:
+        yield name
+        name = connection.execute(first.where(table.c.metric_name > name)).scalar()

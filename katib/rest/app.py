@@ -2,48 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
+from pydantic import TypeAdapter
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
-from katib import __version__
-from katib.errors import FieldError, KatibError
-from katib.rest.bodies import AlgorithmBody, AlgorithmsBody, ChangeBody, ProblemBody
+from katib.api.algorithms import AlgorithmInfo
+from katib.errors import FieldError, KatibError, NotFoundError
+from katib.monitoring import Page
 from katib.rest.docs_page import HEADERS, render_page
 from katib.rest.experiment_routes import experiment_routes
 from katib.rest.guard import LOOPBACK_HOSTS, Guard
-from katib.rest.problems import MEDIA_TYPE, problem, problem_of, render
-from katib.rest.streams import Closing
+from katib.rest.problems import MEDIA_TYPE, Problem, problem, problem_of, render
+from katib.rest.routing import KIND_MARK, SCHEMAS, Health, Items, Service, answer_with, object_schemas
+from katib.rest.streams import ChangeData, Closing
 from katib.rest.trial_routes import trial_routes
+from katib.rest.users import Gateway
 from katib.tuning.service import TuningService
+from katib.version import __version__
+
+_LONGEST_QUOTE = 100
+"""Of what was sent is quoted so much: enough to recognize it."""
+
+_METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 _PROBLEM: dict[int | str, dict[str, Any]] = {
     "default": {
         "description": "An error, as RFC 9457 describes it.",
-        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemBody"}}},
+        "content": {MEDIA_TYPE: {"schema": {"$ref": f"{SCHEMAS}Problem"}}},
     }
 }
 
 
 def create_app(
-    service: TuningService,
+    service: TuningService | Gateway,
     *,
     token: str | None = None,
     allowed_hosts: Collection[str] | None = LOOPBACK_HOSTS,
     closing: Closing | None = None,
+    pages: Mapping[str, Page] = MappingProxyType({}),
 ) -> FastAPI:
     """Return the web application of a tuning service.
 
     Args:
-        service: What answers.
-        token: Bearer token that requests must carry; None only on loopback.
+        service: What answers: one service for all requests, or behind a gateway one for each user.
+        token: Token that requests must carry; None only on loopback.
         allowed_hosts: Names under which the server may be addressed; None: any.
         closing: Ends all streams when the server is about to stop.
+        pages: What monitoring reads: `/readyz` and `/metrics`. Without the first the server is ready when it answers,
+            without the second there is nothing to count.
     """
     closing = closing or Closing()
     app = _App(
@@ -51,15 +65,18 @@ def create_app(
         version=__version__,
         description="Hyperparameter tuning: submit experiments, follow their trials, read the best.",
         docs_url=None,
+        redirect_slashes=False,  # a gateway may show us under a path that we do not know
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name,
         responses=_PROBLEM,
     )
-    app.include_router(experiment_routes(service, closing))
-    app.include_router(trial_routes(service, closing))
-    _add_service_routes(app, service)
+    answer_with(app, service)
+    app.include_router(experiment_routes(closing))
+    app.include_router(trial_routes(closing))
+    _add_service_routes(app, pages)
     _add_error_handlers(app)
-    app.add_middleware(Guard, token=token, allowed_hosts=allowed_hosts)
+    headers = service.headers if isinstance(service, Gateway) else None
+    app.add_middleware(Guard, token=token, allowed_hosts=allowed_hosts, user_headers=headers)
     return app
 
 
@@ -73,16 +90,29 @@ class _App(FastAPI):
         return self.openapi_schema
 
 
-def _add_service_routes(app: FastAPI, service: TuningService) -> None:
+def _add_service_routes(app: FastAPI, pages: Mapping[str, Page]) -> None:
     @app.get("/api/v1/algorithms", tags=["algorithms"])
-    def list_algorithms() -> AlgorithmsBody:
+    def list_algorithms(service: Service) -> Items[AlgorithmInfo]:
         """List the algorithms offered, suggestion algorithms first."""
-        return AlgorithmsBody(items=tuple(map(AlgorithmBody.model_validate, service.algorithms())))
+        return {"items": list(service.algorithms())}
 
     @app.get("/healthz", tags=["service"])
-    def check_health() -> dict[str, str]:
-        """Tell that the server is up. Needs no token."""
+    def check_health() -> Health:
+        """Tell that the server is up. Needs no token and no user."""
         return {"status": "ok", "version": __version__}
+
+    @app.get("/readyz", tags=["service"], response_model=dict[str, bool], responses={503: {"description": "Not yet."}})
+    def check_readiness() -> Response:
+        """Return whether experiments go on: the checks that were made and their results. Needs no token and no user."""
+        return _page(pages, "/readyz") or JSONResponse({})
+
+    @app.get("/metrics", tags=["service"], response_class=PlainTextResponse)
+    def read_counts() -> Response:
+        """Return what Prometheus reads: experiments and trials by state, under the names of Katib's controller."""
+        page = _page(pages, "/metrics")
+        if page is None:
+            raise NotFoundError("this server counts nothing; in a cluster the controller does")
+        return page
 
     @app.get("/docs", include_in_schema=False)
     def docs() -> HTMLResponse:
@@ -90,11 +120,18 @@ def _add_service_routes(app: FastAPI, service: TuningService) -> None:
 
     @app.get("/", include_in_schema=False)
     def root() -> RedirectResponse:
-        return RedirectResponse("/docs")
+        return RedirectResponse("docs")
+
+
+def _page(pages: Mapping[str, Page], path: str) -> Response | None:
+    if path not in pages:
+        return None
+    status, content_type, body = pages[path]()
+    return Response(body, status, {"content-type": content_type, "cache-control": "no-store"})
 
 
 def _add_error_handlers(app: FastAPI) -> None:
-    def respond(body: dict[str, Any], extra: dict[str, str] | None = None) -> Response:
+    def respond(body: Problem, extra: dict[str, str] | None = None) -> Response:
         status, content, headers = render(body)
         return Response(content, status, {**headers, **(extra or {})})
 
@@ -113,31 +150,57 @@ def _add_error_handlers(app: FastAPI) -> None:
         detail = error.detail if error.detail != phrase else f"{request.method} {request.url.path}: see /docs"
         reason = "NoSuchRoute" if error.status_code == HTTPStatus.NOT_FOUND else phrase.title().replace(" ", "")
         body = problem(error.status_code, reason, detail, title=phrase)
-        return respond(body, dict(error.headers or {}))
+        headers = {name.lower(): value for name, value in (error.headers or {}).items()}
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers["allow"] = ", ".join(_methods_at(request))
+        return respond(body, headers)
 
     @app.exception_handler(Exception)
     async def on_bug(_request: Request, error: Exception) -> Response:
         return respond(problem_of(error))
 
 
+def _methods_at(request: Request) -> list[str]:
+    """Return the methods of all routes to a path; the framework names those of the first one."""
+
+    def is_known(method: str) -> bool:
+        scope = {**request.scope, "method": method}
+        return any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
+
+    return [method for method in _METHODS if is_known(method)]
+
+
 def _field_error(error: dict[str, Any]) -> FieldError:
     """Return a broken rule of a route's parameters in the form of all field errors."""
     path = ".".join(map(str, error["loc"]))
     message = str(error["msg"])
-    cause = f"{error.get('input')!r}: {message[:1].lower()}{message[1:]}"
+    given = repr(error.get("input"))
+    shown = given if len(given) <= _LONGEST_QUOTE else f"{given[:_LONGEST_QUOTE]}..."
+    cause = f"{shown}: {message[:1].lower()}{message[1:]}"
     return FieldError(path, cause, "see /docs for what it may be", str(error["type"]).replace("_", "-"))
 
 
 def _with_shared_models(openapi: dict[str, Any]) -> dict[str, Any]:
     """Add the models that no route names as its plain answer, and drop the framework's own error form."""
     schemas = openapi.setdefault("components", {}).setdefault("schemas", {})
-    for model in (ProblemBody, ChangeBody):
-        schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
-        schemas.update(schema.pop("$defs", {}))
-        schemas[model.__name__] = schema
+    schemas.update(object_schemas())
+    for name, model in (("Problem", Problem), ("ChangeData", ChangeData)):
+        schema = TypeAdapter(model).json_schema(ref_template=SCHEMAS + "{model}")
+        schemas |= schema.pop("$defs", {}) | {name: schema}
+    _refer_to_objects(openapi)
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     for methods in openapi["paths"].values():
         for operation in methods.values():
             operation["responses"].pop("422", None)
     return openapi
+
+
+def _refer_to_objects(schema: Any) -> None:
+    """Put a reference wherever an object of one of our kinds stands."""
+    if isinstance(schema, dict) and KIND_MARK in schema:
+        name = schema[KIND_MARK]
+        schema.clear()
+        schema["$ref"] = f"{SCHEMAS}{name}"
+    for inner in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        _refer_to_objects(inner)

@@ -3,41 +3,36 @@
 from __future__ import annotations
 
 import json
+import ssl
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from http import HTTPStatus
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 from urllib.parse import quote, urlsplit
 
 import httpx
+from pydantic import TypeAdapter
 
 from katib.api.algorithms import AlgorithmInfo
 from katib.api.metrics import MetricLog
-from katib.errors import InternalError, InvalidError, KatibError, NotFoundError, UnavailableError
-from katib.rest.bodies import (
-    AlgorithmsBody,
-    DiagnosisBody,
-    EventsBody,
-    NoticesBody,
-    ObjectsBody,
-    PageBody,
-    ReadingsBody,
-    SubmissionBody,
-)
+from katib.errors import ForbiddenError, InternalError, InvalidError, KatibError, NotFoundError, UnavailableError
 from katib.rest.guard import LOOPBACK_HOSTS
+from katib.rest.notes import account_directory, note_of
 from katib.rest.problems import error_of
-from katib.tuning.service import Change, Diagnosis, Json, Page, RecordedEvent, Submission
+from katib.tuning.service import BOOKMARK, Change, Diagnosis, Json, Page, RecordedEvent, Submission, TrialOrder
 
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 60.0
 _DELETE_SECONDS = 300.0
 _CLOCK_SLACK_SECONDS = 0.5
+_LOGIN_STATUSES = frozenset((HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN))
+_GATEWAY_STATUSES = frozenset((HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT))
 _KIND_PATHS = {"Experiment": "experiments", "Trial": "trials", "Suggestion": "suggestions"}
 
+T = TypeVar("T")
 Query = Mapping[str, str | int | bool | Sequence[str]]
 
 
@@ -46,10 +41,13 @@ class HttpTuningService:
 
     Args:
         url: Where the server listens, such as `http://127.0.0.1:8765`.
-        token: Bearer token, where the server asks for one.
+        token: Bearer token, where the server or a gateway before it asks for one. None: the one that a server of this
+            account keeps, if one listens there (`katib.rest.notes`).
     """
 
     def __init__(self, url: str, token: str | None = None) -> None:
+        note = note_of(url, account_directory()) if token is None else None
+        url, token = (url, token) if note is None else (note.url, note.token)
         self._url = url.rstrip("/")
         self._local = urlsplit(url).hostname in LOOPBACK_HOSTS
         self._http = httpx.Client(
@@ -57,6 +55,7 @@ class HttpTuningService:
             headers={b"authorization": f"Bearer {token}".encode()} if token else {},
             timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
             trust_env=False,  # a proxy of the environment has no business between us and loopback
+            verify=_trusted(url),
         )
 
     def close(self) -> None:
@@ -66,18 +65,16 @@ class HttpTuningService:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def submit(self, document: str, *, source: str, namespace: str | None = None) -> Submission:
         """Create an experiment, or resume or update the one of that name."""
-        return SubmissionBody.model_validate(self._post("experiments", document, source, namespace)).value()
+        return _read(Submission, self._post("experiments", document, source, namespace))
 
     def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
         """Check a document and store nothing."""
-        return NoticesBody.model_validate(self._post("validate", document, source, namespace)).notices
+        return tuple(self._post("validate", document, source, namespace)["notices"])
 
     def get(self, kind: str, namespace: str, name: str) -> Json:
         """Return an object."""
@@ -87,7 +84,7 @@ class HttpTuningService:
     def experiments(self, namespace: str | None = None) -> Sequence[Json]:
         """Return all experiments, oldest first."""
         path = "experiments" if namespace is None else _path(namespace, "experiments")
-        return ObjectsBody.model_validate(self._get(path)).items
+        return tuple(self._get(path)["items"])
 
     def trials(
         self,
@@ -95,12 +92,13 @@ class HttpTuningService:
         experiment: str,
         *,
         states: Sequence[str] = (),
+        order: TrialOrder = "age",
         limit: int = 500,
         cursor: str = "",
     ) -> Page:
         """Return trials of an experiment."""
-        query: Query = {"state": list(states), "limit": limit, "cursor": cursor}
-        return PageBody.model_validate(self._get(_path(namespace, "experiments", experiment, "trials"), query)).value()
+        query: Query = {"state": list(states), "order": order, "limit": limit, "cursor": cursor}
+        return _read(Page, self._get(_path(namespace, "experiments", experiment, "trials"), query))
 
     def best(self, namespace: str, experiment: str) -> Json | None:
         """Return the best Trial so far."""
@@ -110,8 +108,12 @@ class HttpTuningService:
     def metrics(self, namespace: str, trial: str, *, metric: str = "", limit: int = 100_000) -> Sequence[MetricLog]:
         """Return readings of a trial."""
         query: Query = {"metric": metric, "limit": limit}
-        body = ReadingsBody.model_validate(self._get(_path(namespace, "trials", trial, "metrics"), query))
-        return tuple(reading.to_log() for reading in body.items)
+        return _read_items(MetricLog, self._get(_path(namespace, "trials", trial, "metrics"), query))
+
+    def curve(self, namespace: str, trial: str, *, points: int, metric: str = "") -> Sequence[MetricLog]:
+        """Return the curve of a metric."""
+        query: Query = {"metric": metric, "points": points}
+        return _read_items(MetricLog, self._get(_path(namespace, "trials", trial, "metrics"), query))
 
     def logs(
         self, namespace: str, trial: str, *, follow: bool = False, tail_lines: int | None = None
@@ -125,8 +127,7 @@ class HttpTuningService:
 
     def events(self, kind: str, namespace: str, name: str) -> Sequence[RecordedEvent]:
         """Return the notable moments of an object."""
-        body = EventsBody.model_validate(self._get(_path(namespace, _KIND_PATHS[kind], name, "events")))
-        return tuple(event.to_event() for event in body.items)
+        return _read_items(RecordedEvent, self._get(_path(namespace, _KIND_PATHS[kind], name, "events")))
 
     def changes(
         self, namespace: str, experiment: str, *, timeout_seconds: float | None = None, since: str = ""
@@ -142,13 +143,19 @@ class HttpTuningService:
                     raise error_of(data, int(data.get("status", 0)))
                 if name == "end":
                     return
-                yield Change(data["type"], data["object"], cursor)
+                yield Change(data["type"], data["object"], cursor) if data else Change(BOOKMARK, {}, cursor)
         if deadline is None or time.monotonic() < deadline - _CLOCK_SLACK_SECONDS:
             raise UnavailableError(f"the server at {self._url} ended the stream; it was probably stopped")
 
     def why(self, namespace: str, name: str) -> Diagnosis:
         """Explain an experiment, or a trial of that name."""
-        return DiagnosisBody.model_validate(self._get(_path(namespace, "why", name))).to_diagnosis()
+        return _read(Diagnosis, self._get(_path(namespace, "why", name)))
+
+    def add_trial(self, namespace: str, experiment: str, assignments: Mapping[str, str]) -> int:
+        """Have a trial run next; return how many by hand come before it."""
+        body = {"parameterAssignments": [{"name": name, "value": value} for name, value in assignments.items()]}
+        answer = self._call("POST", f"{_path(namespace, 'experiments', experiment)}/trials", json=body)
+        return int(answer["before"])
 
     def delete(self, namespace: str, experiment: str) -> None:
         """Delete an experiment; returns when it is gone."""
@@ -156,7 +163,7 @@ class HttpTuningService:
 
     def algorithms(self) -> Sequence[AlgorithmInfo]:
         """Return the algorithms offered."""
-        return tuple(body.to_info() for body in AlgorithmsBody.model_validate(self._get("algorithms")).items)
+        return _read_items(AlgorithmInfo, self._get("algorithms"))
 
     # --- HTTP ---------------------------------------------------------------------------------------------------------
 
@@ -197,6 +204,11 @@ class HttpTuningService:
             raise self._foreign(response) from error
         if response.is_success:
             return body
+        if "Basic" in response.headers.get("www-authenticate", "") and "reason" in body:
+            raise ForbiddenError(
+                f"{self._url} asks for a token; give it with --token or in KATIB_TOKEN. A server that runs experiments "
+                "itself keeps it in the file `token` of its data directory"
+            )
         if not isinstance(body, dict) or "reason" not in body:
             raise self._foreign(response)
         raise error_of(body, response.status_code)
@@ -214,6 +226,11 @@ class HttpTuningService:
             raise self._unreachable(error) from error
 
     def _unreachable(self, error: httpx.HTTPError) -> UnavailableError:
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            return UnavailableError(
+                f"the certificate of {self._url} is not trusted ({error}); name the file of its authority in "
+                "SSL_CERT_FILE"
+            )
         if isinstance(error, httpx.ConnectError):
             return UnavailableError(f"no server answers at {self._url}; start one with `katib serve`, or give --server")
         if isinstance(error, httpx.TimeoutException):
@@ -221,14 +238,41 @@ class HttpTuningService:
         return UnavailableError(f"the connection to {self._url} was lost ({error}); try again")
 
     def _foreign(self, response: httpx.Response) -> KatibError:
-        """Return the error for an answer that no server of ours gives."""
-        if response.status_code == HTTPStatus.NOT_FOUND:
+        """Return the error for an answer that no server of ours gives: a gateway's, or another server's."""
+        status = response.status_code
+        if status in _LOGIN_STATUSES or response.has_redirect_location:
+            return ForbiddenError(
+                f"{self._url} answers {status}: a gateway wants a login; give a token that it accepts with --token or "
+                "in KATIB_TOKEN"
+            )
+        if status in _GATEWAY_STATUSES:
+            return UnavailableError(f"{self._url} answers {status}: a gateway does not reach the server; try again")
+        if status == HTTPStatus.NOT_FOUND:
             return NotFoundError(f"what listens at {self._url} is no katib server; check --server")
-        return InternalError(f"{self._url} answered {response.status_code} with something else than JSON")
+        return InternalError(f"{self._url} answered {status} with something else than JSON")
+
+
+def _read(kind: type[T], body: Any) -> T:
+    """Return the value of the tuning service that a body holds."""
+    return TypeAdapter(kind).validate_python(body)
+
+
+def _read_items(kind: type[T], body: Any) -> tuple[T, ...]:
+    return TypeAdapter(tuple[kind, ...]).validate_python(body["items"])  # type: ignore[valid-type]  # a type at run time
+
+
+def _trusted(url: str) -> ssl.SSLContext | bool:
+    """Return whose certificates count: those of this machine, or of $SSL_CERT_FILE. Reading them takes a moment."""
+    return ssl.create_default_context() if urlsplit(url).scheme == "https" else False
 
 
 def _path(namespace: str, *parts: str) -> str:
-    return "/".join(("namespaces", *(quote(part, safe="") for part in (namespace, *parts))))
+    return "/".join(("namespaces", *map(_quoted, (namespace, *parts))))
+
+
+def _quoted(part: str) -> str:
+    """Return one part of a path; `.` and `..` are names here like any other."""
+    return quote(part, safe="") if part.strip(".") else part.replace(".", "%2E")
 
 
 def _drop_empty(query: Query) -> dict[str, Any]:
@@ -236,13 +280,13 @@ def _drop_empty(query: Query) -> dict[str, Any]:
 
 
 def _server_sent_events(lines: Iterable[str]) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Yield name, data and id of each event; comments and other fields are skipped."""
+    """Yield name, data and id of each event that has data or an id; comments and other fields are skipped."""
     name, cursor = "", ""
     data: list[str] = []
     for line in lines:
         if not line:
-            if data:
-                yield name, json.loads("\n".join(data)), cursor
+            if data or cursor:
+                yield name, json.loads("\n".join(data) or "{}"), cursor
             name, data, cursor = "", [], ""
             continue
         field, _, value = line.partition(":")

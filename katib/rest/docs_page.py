@@ -35,7 +35,7 @@ def render_page(openapi: dict[str, Any]) -> str:
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(info["title"])}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>'
         f"<h1>{escape(info['title'])} {escape(info['version'])}</h1><p>{escape(info.get('description', ''))}</p>"
-        f'<p>For programs: <a href="/openapi.json">openapi.json</a></p>{body}</html>'
+        f'<p>For programs: <a href="openapi.json">openapi.json</a></p>{body}</html>'
     )
 
 

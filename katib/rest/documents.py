@@ -8,18 +8,26 @@ from typing import Any
 from fastapi import HTTPException, Request
 
 from katib.api.loading import load_documents
-from katib.errors import FieldError, InvalidError
+from katib.api.types import API_VERSION
+from katib.errors import FieldError, InvalidError, invalid
+from katib.rest.routing import SCHEMAS
 
 SOURCE = "request body"
+EXPERIMENT_KIND = "Experiment"
 
 MEDIA_TYPES = ("application/yaml", "application/json")
 _ACCEPTED = frozenset({"", *MEDIA_TYPES, "application/x-yaml", "text/yaml", "text/x-yaml"})
 
+_EXPERIMENT = {
+    "allOf": [{"$ref": f"{SCHEMAS}{EXPERIMENT_KIND}"}],
+    "required": ["apiVersion", "kind", "metadata", "spec"],
+    "properties": {"apiVersion": {"const": API_VERSION}, "kind": {"const": EXPERIMENT_KIND}},
+}
 REQUEST_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "An Experiment of kubeflow.org/v1beta1.",
-        "content": {media_type: {"schema": {"type": "object"}} for media_type in MEDIA_TYPES},
+        "description": "An Experiment of kubeflow.org/v1beta1. Rules beyond its form are in docs/errors.md.",
+        "content": {media_type: {"schema": _EXPERIMENT} for media_type in MEDIA_TYPES},
     }
 }
 
@@ -37,9 +45,7 @@ async def read_document(request: Request) -> str:
     try:
         return (await request.body()).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InvalidError(
-            [FieldError(SOURCE, f"byte {error.start} is not UTF-8", "send UTF-8 text", "document-encoding")]
-        ) from error
+        raise invalid(SOURCE, f"byte {error.start} is not UTF-8", "send UTF-8 text", "document-encoding") from error
 
 
 def check_namespace(document: str, namespace: str) -> None:
@@ -52,7 +58,7 @@ def check_namespace(document: str, namespace: str) -> None:
         documents = load_documents(document, SOURCE)
     except InvalidError:
         return
-    for named in (_namespace(loaded.data) for loaded in documents if loaded.kind == "Experiment"):
+    for named in (_namespace(loaded.data) for loaded in documents if loaded.kind == EXPERIMENT_KIND):
         if named not in ("", namespace):
             raise InvalidError([_mismatch(named, namespace)])
 

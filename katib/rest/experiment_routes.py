@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Response
+from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from katib.rest.bodies import (
-    DiagnosisBody,
-    EventBody,
-    EventsBody,
-    NoticesBody,
-    ObjectsBody,
-    PageBody,
-    SubmissionBody,
-)
+from katib.api.types import ParetoSet
 from katib.rest.documents import REQUEST_BODY, SOURCE, check_namespace, read_document
+from katib.rest.routing import (
+    LONGEST_NAME,
+    OBJECT_NAME,
+    SCHEMAS,
+    AddedTrial,
+    ChosenTrial,
+    ExperimentObject,
+    Items,
+    Name,
+    Namespace,
+    Notices,
+    Service,
+    SubmittedExperiment,
+    SuggestionObject,
+    TrialObject,
+    TrialPage,
+)
 from katib.rest.streams import Closing, change_stream
-from katib.tuning.service import DEFAULT_NAMESPACE, TuningService
+from katib.tuning.service import DEFAULT_NAMESPACE, Diagnosis, RecordedEvent, TrialOrder, TuningService
 
-Namespace = Annotated[str, Path(description="Namespace of the object.")]
-Name = Annotated[str, Path(description="Name of the object.")]
+OtherNamespace = Annotated[
+    str, Query(description="Used when the document names none.", pattern=OBJECT_NAME, max_length=LONGEST_NAME)
+]
 Document = Annotated[str, Depends(read_document)]
 Source = Annotated[
     str,
@@ -38,116 +49,141 @@ State = Literal["Pending", "Running", "Succeeded", "EarlyStopped", "Failed", "Ki
 MAX_PAGE = 5000
 
 
-def experiment_routes(service: TuningService, closing: Closing) -> APIRouter:
+def experiment_routes(closing: Closing) -> APIRouter:
     """Return the routes of experiments."""
     router = APIRouter(prefix="/api/v1", tags=["experiments"])
-    _add_submission(router, service)
-    _add_reading(router, service)
-    _add_history(router, service, closing)
+    _add_submission(router)
+    _add_reading(router)
+    _add_history(router, closing)
     return router
 
 
-def _add_submission(router: APIRouter, service: TuningService) -> None:
-    created: dict[int | str, dict[str, Any]] = {201: {"model": SubmissionBody, "description": "It was created."}}
+def _add_submission(router: APIRouter) -> None:
+    created: dict[int | str, dict[str, Any]] = {201: {"model": SubmittedExperiment, "description": "It was created."}}
 
-    def submitted(document: str, source: str, namespace: str) -> JSONResponse:
+    def submitted(
+        service: TuningService, document: str, source: str, namespace: str, *, inside: bool = False
+    ) -> JSONResponse:
+        """Submit, and answer with a place that is right under whatever path a gateway shows us."""
         submission = service.submit(document, source=source, namespace=namespace)
         metadata = submission.experiment["metadata"]
-        place = f"/api/v1/namespaces/{metadata['namespace']}/experiments/{metadata['name']}"
+        place = f"experiments/{metadata['name']}"
+        place = place if inside else f"namespaces/{metadata['namespace']}/{place}"
         return JSONResponse(
-            SubmissionBody.model_validate(submission).model_dump(mode="json", by_alias=True),
+            asdict(submission),
             HTTPStatus.CREATED if submission.outcome == "created" else HTTPStatus.OK,
             {"location": place},
         )
 
-    @router.post("/experiments", response_model=SubmissionBody, responses=created, openapi_extra=REQUEST_BODY)
+    @router.post("/experiments", response_model=SubmittedExperiment, responses=created, openapi_extra=REQUEST_BODY)
     async def submit_experiment(
+        service: Service,
         document: Document,
-        namespace: Annotated[str, Query(description="Used when the document names none.")] = DEFAULT_NAMESPACE,
+        namespace: OtherNamespace = DEFAULT_NAMESPACE,
         source: Source = SOURCE,
     ) -> JSONResponse:
         """Create an experiment, or resume or update the one of that name."""
-        return await run_in_threadpool(submitted, document, source, namespace)
+        return await run_in_threadpool(submitted, service, document, source, namespace)
 
     @router.post(
         "/namespaces/{namespace}/experiments",
-        response_model=SubmissionBody,
+        response_model=SubmittedExperiment,
         responses=created,
         openapi_extra=REQUEST_BODY,
     )
     async def submit_experiment_in_namespace(
-        namespace: Namespace, document: Document, source: Source = SOURCE
+        service: Service, namespace: Namespace, document: Document, source: Source = SOURCE
     ) -> JSONResponse:
         """Create an experiment in this namespace, or resume or update the one of that name."""
         await run_in_threadpool(check_namespace, document, namespace)
-        return await run_in_threadpool(submitted, document, source, namespace)
+        return await run_in_threadpool(submitted, service, document, source, namespace, inside=True)
 
     @router.post("/validate", openapi_extra=REQUEST_BODY)
     async def validate_experiment(
+        service: Service,
         document: Document,
-        namespace: Annotated[str, Query(description="Used when the document names none.")] = DEFAULT_NAMESPACE,
+        namespace: OtherNamespace = DEFAULT_NAMESPACE,
         source: Source = SOURCE,
-    ) -> NoticesBody:
+    ) -> Notices:
         """Check an experiment as submitting it would, and store nothing."""
         notices = await run_in_threadpool(service.validate, document, source=source, namespace=namespace)
-        return NoticesBody(notices=tuple(notices))
+        return {"notices": list(notices)}
 
 
-def _add_reading(router: APIRouter, service: TuningService) -> None:
+def _add_reading(router: APIRouter) -> None:
     @router.get("/experiments")
-    def list_experiments() -> ObjectsBody:
+    def list_experiments(service: Service) -> Items[ExperimentObject]:
         """List the experiments of all namespaces, oldest first."""
-        return ObjectsBody(items=tuple(service.experiments()))
+        return {"items": list(service.experiments())}
 
     @router.get("/namespaces/{namespace}/experiments")
-    def list_experiments_in_namespace(namespace: Namespace) -> ObjectsBody:
+    def list_experiments_in_namespace(service: Service, namespace: Namespace) -> Items[ExperimentObject]:
         """List the experiments of a namespace, oldest first."""
-        return ObjectsBody(items=tuple(service.experiments(namespace)))
+        return {"items": list(service.experiments(namespace))}
 
     @router.get("/namespaces/{namespace}/experiments/{name}")
-    def get_experiment(namespace: Namespace, name: Name) -> dict[str, Any]:
+    def get_experiment(service: Service, namespace: Namespace, name: Name) -> ExperimentObject:
         """Return an Experiment."""
         return service.get("Experiment", namespace, name)
 
     @router.delete("/namespaces/{namespace}/experiments/{name}", status_code=HTTPStatus.NO_CONTENT)
-    def delete_experiment(namespace: Namespace, name: Name) -> None:
+    def delete_experiment(service: Service, namespace: Namespace, name: Name) -> None:
         """Delete an experiment with its trials, their processes, metrics and files; answers when they are gone."""
         service.delete(namespace, name)
 
     @router.get(
         "/namespaces/{namespace}/experiments/{name}/best",
-        response_model=dict[str, Any],
+        response_model=TrialObject,
         responses={204: {"description": "No trial has a usable objective value yet."}},
     )
-    def get_best_trial(namespace: Namespace, name: Name) -> Any:
+    def get_best_trial(service: Service, namespace: Namespace, name: Name) -> Any:
         """Return the best Trial so far."""
         best = service.best(namespace, name)
         return Response(status_code=HTTPStatus.NO_CONTENT) if best is None else best
 
+    @router.post("/namespaces/{namespace}/experiments/{name}/trials", status_code=HTTPStatus.ACCEPTED)
+    def add_trial(service: Service, namespace: Namespace, name: Name, trial: ChosenTrial) -> AddedTrial:
+        """Have a trial run before those that the algorithm proposes next; it counts against the budget."""
+        chosen = {assignment["name"]: assignment["value"] for assignment in trial["parameterAssignments"]}
+        return {"before": service.add_trial(namespace, name, chosen)}
+
+    @router.get(
+        "/namespaces/{namespace}/experiments/{name}/pareto",
+        response_model=ParetoSet,
+        responses={204: {"description": "There is one objective, or no trial has a usable value of each yet."}},
+    )
+    def get_pareto_set(service: Service, namespace: Namespace, name: Name) -> Any:
+        """Return the trials of several objectives that no other one beats in all of them: a few, and their number."""
+        found = (service.get("Experiment", namespace, name).get("status") or {}).get("paretoSet")
+        return JSONResponse(found) if found else Response(status_code=HTTPStatus.NO_CONTENT)
+
     @router.get("/namespaces/{namespace}/experiments/{name}/trials")
     def list_trials(
+        service: Service,
         namespace: Namespace,
         name: Name,
         state: Annotated[list[State], Query(description="Only trials in one of these states.")] = [],  # noqa: B006 - FastAPI copies it
+        order: Annotated[
+            TrialOrder, Query(description="The oldest, the best, the longest, or the first by name on top.")
+        ] = "age",
         limit: Annotated[int, Query(ge=1, le=MAX_PAGE, description="Trials per page.")] = 500,
         cursor: Annotated[str, Query(description="From the page before.")] = "",
-    ) -> PageBody:
-        """List the trials of an experiment, oldest first, in pages."""
-        page = service.trials(namespace, name, states=tuple(state), limit=limit, cursor=cursor)
-        return PageBody.model_validate(page)
+    ) -> TrialPage:
+        """List the trials of an experiment in pages."""
+        page = service.trials(namespace, name, states=tuple(state), order=order, limit=limit, cursor=cursor)
+        return {"items": list(page.items), "cursor": page.cursor, "total": page.total}
 
     @router.get("/namespaces/{namespace}/suggestions/{name}", tags=["suggestions"])
-    def get_suggestion(namespace: Namespace, name: Name) -> dict[str, Any]:
+    def get_suggestion(service: Service, namespace: Namespace, name: Name) -> SuggestionObject:
         """Return the Suggestion of an experiment; it has the experiment's name."""
         return service.get("Suggestion", namespace, name)
 
 
-def _add_history(router: APIRouter, service: TuningService, closing: Closing) -> None:
+def _add_history(router: APIRouter, closing: Closing) -> None:
     @router.get("/namespaces/{namespace}/experiments/{name}/events")
-    def list_experiment_events(namespace: Namespace, name: Name) -> EventsBody:
+    def list_experiment_events(service: Service, namespace: Namespace, name: Name) -> Items[RecordedEvent]:
         """List the notable moments of an experiment and its trials, oldest first."""
-        events = service.events("Experiment", namespace, name)
-        return EventsBody(items=tuple(map(EventBody.model_validate, events)))
+        return {"items": list(service.events("Experiment", namespace, name))}
 
     @router.get(
         "/namespaces/{namespace}/experiments/{name}/changes",
@@ -156,11 +192,12 @@ def _add_history(router: APIRouter, service: TuningService, closing: Closing) ->
             200: {
                 "description": "Events named ADDED, MODIFIED and DELETED; their data is a type and an object. "
                 "`problem` and `end` close the stream.",
-                "content": {"text/event-stream": {"schema": {"$ref": "#/components/schemas/ChangeBody"}}},
+                "content": {"text/event-stream": {"schema": {"$ref": f"{SCHEMAS}ChangeData"}}},
             }
         },
     )
     def follow_changes(
+        service: Service,
         namespace: Namespace,
         name: Name,
         last_event_id: Annotated[str, Header(description="Go on behind the event of this id.")] = "",
@@ -177,6 +214,6 @@ def _add_history(router: APIRouter, service: TuningService, closing: Closing) ->
         )
 
     @router.get("/namespaces/{namespace}/why/{name}", tags=["why"])
-    def explain(namespace: Namespace, name: Name) -> DiagnosisBody:
+    def explain(service: Service, namespace: Namespace, name: Name) -> Diagnosis:
         """Explain why an experiment, or a trial of that name, does not progress or how it ended."""
-        return DiagnosisBody.model_validate(service.why(namespace, name))
+        return service.why(namespace, name)

@@ -8,7 +8,10 @@ from __future__ import annotations
 import json
 import re
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
+from typing_extensions import TypedDict  # pydantic wants this one below Python 3.12
 
 from katib.errors import (
     ERROR_CODES,
@@ -36,12 +39,30 @@ _TITLES = {
 }
 
 
-def problem(
-    status: int, reason: str, detail: str, errors: tuple[FieldError, ...] = (), *, title: str = ""
-) -> dict[str, Any]:
+class BrokenRule(TypedDict):
+    """One thing wrong with the input."""
+
+    path: str
+    cause: str
+    remedy: str
+    origin: str
+
+
+class Problem(TypedDict):
+    """An error, as RFC 9457 describes it."""
+
+    type: Annotated[str, Field(description="`urn:katib:problem:` and the reason in lower case.")]
+    title: str
+    status: int
+    detail: str
+    reason: Annotated[str, Field(description="Stable word for programs, such as `NotFound`.")]
+    errors: list[BrokenRule]
+
+
+def problem(status: int, reason: str, detail: str, errors: tuple[FieldError, ...] = (), *, title: str = "") -> Problem:
     """Return a problem body."""
     kebab = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", reason).lower()
-    body: dict[str, Any] = {
+    return {
         "type": TYPE_PREFIX + kebab,
         "title": title or _TITLES.get(reason, HTTPStatus(status).phrase),
         "status": status,
@@ -49,10 +70,9 @@ def problem(
         "reason": reason,
         "errors": [{"path": e.path, "cause": e.cause, "remedy": e.remedy, "origin": e.origin} for e in errors],
     }
-    return body
 
 
-def problem_of(error: BaseException) -> dict[str, Any]:
+def problem_of(error: BaseException) -> Problem:
     """Return the problem body of an error; a foreign exception shows nothing of itself."""
     code = code_of(error)
     if isinstance(error, InvalidError):
@@ -85,7 +105,7 @@ def error_of(body: dict[str, Any], status: int) -> KatibError:
     return KatibError(detail)
 
 
-def render(body: dict[str, Any]) -> tuple[int, bytes, dict[str, str]]:
+def render(body: Problem) -> tuple[int, bytes, dict[str, str]]:
     """Return status, bytes and headers of a problem's response."""
     headers = {"content-type": MEDIA_TYPE, "cache-control": "no-store"}
     status = int(body["status"])

@@ -6,15 +6,18 @@ import errno
 import ipaddress
 import socket
 import threading
-from types import TracebackType
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Self
 
 import uvicorn
 
 from katib.errors import FieldError, InvalidError
+from katib.monitoring import Page
 from katib.rest.app import create_app
 from katib.rest.guard import LOOPBACK_HOSTS
 from katib.rest.streams import Closing
+from katib.rest.users import Gateway
 from katib.tuning.service import TuningService
 
 _DRAIN_SECONDS = 5
@@ -24,33 +27,33 @@ class Server:
     """Serves a tuning service over HTTP from construction on until closed.
 
     Args:
-        service: What answers.
+        service: What answers: one service for all requests, or behind a gateway one for each user.
         host: Address or name to listen on.
         port: Port; 0 takes a free one.
-        token: Required when the host is not a loopback address.
+        token: Required when the host is not a loopback address; behind a gateway it is the gateway that carries it.
+        pages: What monitoring reads, by path (`create_app`).
 
     Raises:
         InvalidError: The port is in use or not ours to take, the host is unknown, or the token is missing.
     """
 
-    def __init__(self, service: TuningService, *, host: str, port: int, token: str | None = None) -> None:
-        loopback = is_loopback(host)
+    def __init__(
+        self,
+        service: TuningService | Gateway,
+        *,
+        host: str,
+        port: int,
+        token: str | None = None,
+        pages: Mapping[str, Page] = MappingProxyType({}),
+    ) -> None:
+        loopback, behind_gateway = is_loopback(host), isinstance(service, Gateway)
         if not loopback and not token:
-            raise InvalidError(
-                [
-                    FieldError(
-                        "--host",
-                        f"{host} can be reached from other machines, and an experiment runs commands on this one",
-                        "set a token with --token or KATIB_TOKEN, or listen on 127.0.0.1",
-                        "token-required",
-                    )
-                ]
-            )
+            raise InvalidError([_no_token(host, behind_gateway=behind_gateway)])
         self._socket = _listen(host, port)
         self._closing = Closing()
-        # Beyond loopback the names are not known, and the token keeps foreign pages out.
-        hosts = LOOPBACK_HOSTS | {host} if loopback else None
-        app = create_app(service, token=token, allowed_hosts=hosts, closing=self._closing)
+        # Beyond loopback and behind a gateway the names are not known: a token or a login keeps foreign pages out.
+        hosts = LOOPBACK_HOSTS | {host} if loopback and not behind_gateway else None
+        app = create_app(service, token=token, allowed_hosts=hosts, closing=self._closing, pages=pages)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app,
@@ -62,7 +65,9 @@ class Server:
             )
         )
         shown = f"[{host}]" if ":" in host else host
-        self.url = f"http://{shown}:{self._socket.getsockname()[1]}"
+        address, self.port = self._socket.getsockname()[:2]
+        self.url = f"http://{shown}:{self.port}"
+        self.address = f"http://[{address}]:{self.port}" if ":" in address else f"http://{address}:{self.port}"
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._socket]}, name="katib-rest", daemon=True
         )
@@ -78,20 +83,28 @@ class Server:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach an address."""
+    """Return whether only this machine can reach an address."""
     if host.lower() == "localhost":
         return True
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _no_token(host: str, *, behind_gateway: bool) -> FieldError:
+    if behind_gateway:
+        cause = f"{host} can be reached past the gateway, and anyone who sets its header there is any user"
+        remedy = "set a token that only the gateway sends, with --token or KATIB_TOKEN, or listen on 127.0.0.1"
+        return FieldError("--host", cause, f"{remedy} behind a proxy in the same pod", "token-required")
+    cause = f"{host} can be reached from other machines, and an experiment runs commands on this one"
+    remedy = "set a token with --token or KATIB_TOKEN, or listen on 127.0.0.1"
+    return FieldError("--host", cause, remedy, "token-required")
 
 
 def _listen(host: str, port: int) -> socket.socket:

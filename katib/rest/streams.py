@@ -8,16 +8,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import math
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from typing_extensions import TypedDict  # pydantic wants this one below Python 3.12
+
 from katib.errors import ExpiredError, KatibError
 from katib.rest.problems import problem_of
-from katib.tuning.service import Change, TuningService
+from katib.tuning.service import BOOKMARK, Change, TuningService
 
 T = TypeVar("T")
 
@@ -29,6 +32,20 @@ HEARTBEAT_SECONDS = 15.0
 
 _CHECK_SECONDS = 0.25
 _BUFFERED_ITEMS = 256
+
+
+_log = logging.getLogger(__name__)
+
+
+class ChangeData(TypedDict):
+    """The data of one server-sent event."""
+
+    type: str
+    object: dict[str, Any]
+
+
+class CutOffError(Exception):
+    """An answer ends before it is complete, which is all that can be said when its status line is long gone."""
 
 
 class Closing:
@@ -127,10 +144,18 @@ async def pump(make: Callable[[Callable[[], bool]], Iterator[T]], closing: Closi
 
 
 async def byte_stream(make: Callable[[], Iterator[bytes]], closing: Closing) -> AsyncIterator[bytes]:
-    """Yield chunks of output as they come."""
-    async for chunk in pump(lambda _stopped: make(), closing):
-        if chunk:
-            yield chunk
+    """Yield chunks of output as they come.
+
+    Raises:
+        CutOffError: They cannot go on; the log says why.
+    """
+    try:
+        async for chunk in pump(lambda _stopped: make(), closing):
+            if chunk:
+                yield chunk
+    except KatibError as error:
+        _log.warning("A stream of output was cut off: %s", error)
+        raise CutOffError from error
 
 
 async def change_stream(
@@ -152,7 +177,9 @@ async def change_stream(
     try:
         async for change in pump(_Slices(service, namespace, name, since, timeout_seconds), closing):
             silent = 0.0 if change is not None else silent + _CHECK_SECONDS
-            if change is not None:
+            if change is not None and change.type == BOOKMARK:
+                yield f"id: {change.cursor}\n\n".encode()  # an event without data: its reader only keeps the place
+            elif change is not None:
                 yield _event(change.type, {"type": change.type, "object": change.object}, change.cursor)
                 if _is_deletion(change):
                     yield _event("end", {})
@@ -198,6 +225,6 @@ def _is_deletion(change: Change) -> bool:
     return change.type == "DELETED" and change.object.get("kind") == "Experiment"
 
 
-def _event(name: str, data: dict[str, Any], cursor: str = "") -> bytes:
+def _event(name: str, data: Mapping[str, Any], cursor: str = "") -> bytes:
     line = f"id: {cursor}\n" if cursor else ""
     return f"{line}event: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()

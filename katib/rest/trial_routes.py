@@ -2,38 +2,57 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from itertools import chain
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
-from katib.rest.bodies import EventBody, EventsBody, ReadingBody, ReadingsBody
-from katib.rest.experiment_routes import Name, Namespace
+from katib.api.metrics import MetricLog
+from katib.api.thinning import MIN_POINTS
+from katib.rest.routing import Items, Name, Namespace, Reading, Service, TrialObject
 from katib.rest.streams import Closing, byte_stream
-from katib.tuning.service import TuningService
+from katib.tuning.service import RecordedEvent
 
 MAX_READINGS = 100_000
+_POINTS = (
+    "Instead of the newest ones: the whole curve of one metric, of the objective when none is named, thinned to at "
+    "most so many points. The first and the last one and true extremes in between are kept."
+)
+MAX_LINES = 1_000_000_000
 
 
-def trial_routes(service: TuningService, closing: Closing) -> APIRouter:
+def _reading(log: MetricLog) -> Reading:
+    reading: Reading = {"time": log.time, "name": log.name, "value": log.value}
+    if log.step is not None:
+        reading["step"] = log.step
+    return reading
+
+
+def trial_routes(closing: Closing) -> APIRouter:
     """Return the routes of trials."""
     router = APIRouter(prefix="/api/v1/namespaces/{namespace}/trials/{name}", tags=["trials"])
 
     @router.get("")
-    def get_trial(namespace: Namespace, name: Name) -> dict[str, Any]:
+    def get_trial(service: Service, namespace: Namespace, name: Name) -> TrialObject:
         """Return a Trial."""
         return service.get("Trial", namespace, name)
 
     @router.get("/metrics")
     def list_metrics(
+        service: Service,
         namespace: Namespace,
         name: Name,
         metric: Annotated[str, Query(description="Only this metric.")] = "",
         limit: Annotated[int, Query(ge=1, le=MAX_READINGS, description="At most so many, the newest ones.")] = 10_000,
-    ) -> ReadingsBody:
-        """List the readings of a trial in order of time."""
-        readings = service.metrics(namespace, name, metric=metric, limit=limit)
-        return ReadingsBody(items=tuple(map(ReadingBody.model_validate, readings)))
+        points: Annotated[int | None, Query(ge=MIN_POINTS, le=MAX_READINGS, description=_POINTS)] = None,
+    ) -> Items[Reading]:
+        """List the readings of a trial in order of steps, then of time."""
+        if points is None:
+            readings = service.metrics(namespace, name, metric=metric, limit=limit)
+        else:
+            readings = service.curve(namespace, name, metric=metric, points=points)
+        return {"items": list(map(_reading, readings))}
 
     @router.get(
         "/logs",
@@ -41,24 +60,25 @@ def trial_routes(service: TuningService, closing: Closing) -> APIRouter:
         responses={200: {"description": "The output as it was written.", "content": {"text/plain": {}}}},
     )
     def read_logs(
+        service: Service,
         namespace: Namespace,
         name: Name,
         *,
         follow: Annotated[bool, Query(description="Go on until the trial ends.")] = False,
-        tail: Annotated[int | None, Query(ge=0, description="Only the last so many lines.")] = None,
+        tail: Annotated[int | None, Query(ge=0, le=MAX_LINES, description="Only the last so many lines.")] = None,
     ) -> StreamingResponse:
         """Return the output of the trial's primary container."""
-        service.get("Trial", namespace, name)
+        chunks = service.logs(namespace, name, follow=follow, tail_lines=tail)
+        first = next(chunks, b"")  # while an error can still be the answer; one comes within a second or so
         return StreamingResponse(
-            byte_stream(lambda: service.logs(namespace, name, follow=follow, tail_lines=tail), closing),
+            byte_stream(lambda: chain((first,), chunks), closing),
             media_type="text/plain",
             headers={"cache-control": "no-store", "x-content-type-options": "nosniff", "x-accel-buffering": "no"},
         )
 
     @router.get("/events")
-    def list_trial_events(namespace: Namespace, name: Name) -> EventsBody:
+    def list_trial_events(service: Service, namespace: Namespace, name: Name) -> Items[RecordedEvent]:
         """List the notable moments of a trial, oldest first."""
-        events = service.events("Trial", namespace, name)
-        return EventsBody(items=tuple(map(EventBody.model_validate, events)))
+        return {"items": list(service.events("Trial", namespace, name))}
 
     return router

@@ -8,26 +8,31 @@ report an exception) has refused it, with its own text. At later calls the same 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import grpc
 
-from katib.api.suggestions import SuggestedAssignment, SuggestionsReply
-from katib.api.types import EarlyStoppingRule, Experiment, Trial
-from katib.errors import InvalidError, UnavailableError
+from katib.api.algorithms import Feature, StopVerdict, SuggestedAssignment, SuggestionsReply, check_features
+from katib.api.types import AlgorithmSpec, EarlyStoppingRule, Experiment, Trial
+from katib.errors import InvalidError, UnavailableError, one_line
 from katib.rpc import convert
 from katib.rpc._generated import api_pb2 as pb
+from katib.rpc._generated import early_stopping_pb2 as judge_pb
 from katib.rpc.connection import Connection
-from katib.rpc.errors import Metadata, Status, one_line, refusal
+from katib.rpc.errors import Metadata, Status, refusal
 
 SEARCH_SPACE_KEY = "katib-search-space"
-EXHAUSTED = "exhausted"
-"""Trailing metadata of a reply: the search space has no more than these assignments."""
+EXHAUSTED, WAITING = "exhausted", "waiting"
+"""Trailing metadata of a reply: the search space has no more than these assignments, or none until a trial ends."""
 
 _SUGGESTION = "/api.v1.beta1.Suggestion/"
 _EARLY_STOPPING = "/api.v1.beta1.EarlyStopping/"
+_JUDGE = "/katib.earlystopping.v1.EarlyStoppingJudge/"
+
+JUDGE_SECONDS = 10.0
+"""How long a service may take to judge: what it would say later than that is of no use."""
 
 _REFUSALS = frozenset(
     {
@@ -39,11 +44,21 @@ _REFUSALS = frozenset(
         grpc.StatusCode.NOT_FOUND,
     }
 )
+_AWAY = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
 _PASSING = frozenset({grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL})
+
+_FEATURES: dict[int, Feature] = {
+    pb.ValidateAlgorithmSettingsReply.SEVERAL_OBJECTIVES: Feature.SEVERAL_OBJECTIVES,
+    pb.ValidateAlgorithmSettingsReply.CONSTRAINTS: Feature.CONSTRAINTS,
+    pb.ValidateAlgorithmSettingsReply.CONDITIONAL_PARAMETERS: Feature.CONDITIONAL_PARAMETERS,
+    pb.ValidateAlgorithmSettingsReply.EARLIER_TRIALS: Feature.EARLIER_TRIALS,
+}
+
+Known = TypeVar("Known")
 
 
 class ServiceClient:
-    """Fits `katib.controllers.ports.SuggestionService`. Thread-safe; the connections belong to whoever made them.
+    """Fits `katib.controllers.ports.SuggestionService`. Thread-safe; the connections belong to the caller.
 
     Args:
         suggestion: To the suggestion service.
@@ -65,6 +80,9 @@ class ServiceClient:
         self.reads_history = reads_history
         self._db_manager_address = db_manager_address
         self._encoder = convert.TrialEncoder()
+        self._earlier = convert.TrialEncoder(convert.EARLIER_TRIALS_TAG)
+        self._judged = convert.TrialEncoder()
+        self._judges: bool | None = None
 
     def validate(self, experiment: Experiment) -> Future[None]:
         """Ask both services at once; the future holds all errors of both."""
@@ -74,15 +92,21 @@ class ServiceClient:
         return _all_of(asked)
 
     def get_suggestions(
-        self, experiment: Experiment, trials: Sequence[Trial], *, current_request: int, total_request: int
+        self,
+        experiment: Experiment,
+        trials: Sequence[Trial],
+        *,
+        current_request: int,
+        total_request: int,
+        earlier: Sequence[Trial] = (),
     ) -> Future[SuggestionsReply]:
-        """Ask for assignments."""
+        """Ask for assignments, given the experiment's own trials and earlier ones to learn from."""
         head = pb.GetSuggestionsRequest(
             experiment=convert.experiment_message(experiment),
             current_request_number=current_request,
             total_request_number=total_request,
         )
-        history = self._encoder.encode(trials) if self.reads_history else b""
+        history = self._encoder.encode(trials) + self._earlier.encode(earlier) if self.reads_history else b""
         connection = self._suggestion
 
         def result(reply: bytes, metadata: Metadata) -> SuggestionsReply:
@@ -101,9 +125,7 @@ class ServiceClient:
         """Ask for the rules that the next trials start with."""
         connection = self._early_stopping
         if connection is None:
-            none: Future[tuple[EarlyStoppingRule, ...]] = Future()
-            none.set_result(())
-            return none
+            return _known(())
         head = pb.GetEarlyStoppingRulesRequest(
             experiment=convert.experiment_message(experiment), db_manager_address=self._db_manager_address()
         )
@@ -114,13 +136,68 @@ class ServiceClient:
             on_error=lambda status: _retry_on_failure(connection, status),
         )
 
+    def judges(self, experiment: Experiment) -> Future[bool]:
+        """Ask whether the early stopping service judges running trials: once, then it is known."""
+        connection = self._early_stopping
+        if connection is None or self._judges is not None:
+            return _known(bool(self._judges))
+
+        def learn(judges: bool) -> bool:
+            self._judges = judges
+            return judges
+
+        def on_error(status: Status) -> bool:
+            if status.code in _AWAY:
+                connection.fail(status)
+            return learn(status.code is not grpc.StatusCode.UNIMPLEMENTED)  # it knows the call, and refuses this one
+
+        return connection.call(
+            _JUDGE + "Judge",
+            self._judge_request(experiment, b""),
+            lambda _reply, _metadata: learn(True),
+            on_error=on_error,
+            timeout_seconds=JUDGE_SECONDS,
+        )
+
+    def judge(self, experiment: Experiment, trials: Sequence[Trial]) -> Future[tuple[StopVerdict, ...] | None]:
+        """Ask which running trials should be stopped by what is known now; None where the service does not judge."""
+        connection = self._early_stopping
+        if connection is None:
+            return _known(None)
+
+        def verdicts(reply: bytes) -> tuple[StopVerdict, ...]:
+            self._judges = True
+            found = judge_pb.JudgeReply.FromString(reply).verdicts
+            return tuple(StopVerdict(verdict.trial_name, one_line(verdict.reason)) for verdict in found)
+
+        def on_error(status: Status) -> None:
+            if status.code is not grpc.StatusCode.UNIMPLEMENTED:
+                _retry_on_failure(connection, status)
+            self._judges = False
+
+        return connection.call(
+            _JUDGE + "Judge",
+            self._judge_request(experiment, self._judged.encode(trials)),
+            lambda reply, _: verdicts(reply),
+            on_error=on_error,
+            timeout_seconds=JUDGE_SECONDS,
+        )
+
+    def _judge_request(self, experiment: Experiment, trials: bytes) -> bytes:
+        head = judge_pb.JudgeRequest(
+            experiment=convert.experiment_message(experiment),
+            db_manager_address=self._db_manager_address(),
+            namespace=experiment.namespace,
+        )
+        return head.SerializeToString() + trials
+
     def _validate_algorithm(self, experiment: Experiment) -> Future[None]:
         request = pb.ValidateAlgorithmSettingsRequest(experiment=convert.experiment_message(experiment))
         return self._suggestion.call(
             _SUGGESTION + "ValidateAlgorithmSettings",
             request.SerializeToString(),
-            lambda _reply, _metadata: None,
-            on_error=lambda status: _refused(self._suggestion, status, path="spec.algorithm"),
+            lambda reply, _: _check_features(experiment, pb.ValidateAlgorithmSettingsReply.FromString(reply).features),
+            on_error=lambda status: _unvalidated(self._suggestion, status, experiment),
         )
 
     @staticmethod
@@ -136,14 +213,39 @@ class ServiceClient:
         )
 
 
+def _known(value: Known) -> Future[Known]:
+    """Return a future that is done."""
+    future: Future[Known] = Future()
+    future.set_result(value)
+    return future
+
+
 def _suggestions(reply: pb.GetSuggestionsReply, metadata: Metadata, *, asked: int) -> SuggestionsReply:
-    """Return a reply as an object. An empty one means the end too: some services know no other way to say it."""
+    """Return a reply as an object. An empty one means the end unless it says otherwise: some know no other way."""
     assignments = tuple(
         SuggestedAssignment(convert.assignments_of(m.assignments), m.trial_name, dict(m.labels))
         for m in reply.parameter_assignments
     )
-    exhausted = (SEARCH_SPACE_KEY, EXHAUSTED) in metadata or (asked > 0 and not assignments)
-    return SuggestionsReply(assignments, convert.settings_of(reply.algorithm), exhausted)
+    waits = (SEARCH_SPACE_KEY, WAITING) in metadata
+    exhausted = (SEARCH_SPACE_KEY, EXHAUSTED) in metadata or (asked > 0 and not assignments and not waits)
+    return SuggestionsReply(
+        assignments, convert.settings_of(reply.algorithm), exhausted, waits, one_line(reply.explanation)
+    )
+
+
+def _check_features(experiment: Experiment, numbers: Iterable[int]) -> None:
+    """Raise InvalidError when a service lacks what the experiment needs; Katib's services name no features."""
+    algorithm = experiment.spec.algorithm or AlgorithmSpec()
+    known = [_FEATURES[number] for number in numbers if number in _FEATURES]
+    errors = check_features(experiment.spec, algorithm.algorithm_name, known)
+    if errors:
+        raise InvalidError(errors)
+
+
+def _unvalidated(connection: Connection, status: Status, experiment: Experiment) -> None:
+    """Understand the status of a suggestion service; one without validation takes what Katib's messages can say."""
+    _refused(connection, status, path="spec.algorithm")
+    _check_features(experiment, ())
 
 
 def _refused(connection: Connection, status: Status, *, path: str) -> None:

@@ -10,8 +10,8 @@ from typing import Any, NoReturn, TypeVar
 import grpc
 from google.protobuf.message import DecodeError
 
-from katib.errors import KatibError, UnavailableError
-from katib.rpc.errors import Metadata, Status, error_of, one_line, status_of_call
+from katib.errors import KatibError, UnavailableError, one_line
+from katib.rpc.errors import Metadata, Status, error_of, status_of_call
 
 CHANNEL_OPTIONS = (
     ("grpc.max_send_message_length", -1),

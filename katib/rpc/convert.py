@@ -9,35 +9,39 @@ trials or count them as bad points.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from functools import partial
+from typing import Protocol, runtime_checkable
 
 from google.protobuf.message import Message
 
 from katib.api.conditions import current_type, is_true
-from katib.api.metrics import is_usable
+from katib.api.metrics import MetricLog, format_timestamp, is_usable, parse_time
+from katib.api.trials import is_available, metric_text
 from katib.api.types import (
-    UNAVAILABLE,
     AlgorithmSetting,
     AlgorithmSpec,
+    CollectorKind,
     ComparisonType,
     Distribution,
     EarlyStoppingRule,
     Experiment,
     ExperimentSpec,
-    Metric,
-    MetricStrategy,
     NasConfig,
     ObjectiveSpec,
     ObjectiveType,
     ParameterAssignment,
+    ParameterCondition,
     ParameterSpec,
     ParameterType,
     Trial,
     TrialCondition,
     format_time,
 )
+from katib.errors import FieldError, InvalidError
 from katib.rpc._generated import api_pb2 as pb
+from katib.rpc._generated import observations_pb2 as ours
 
 _PARAMETER_TYPES: dict[str, pb.ParameterType] = {
     ParameterType.DOUBLE: pb.DOUBLE,
@@ -71,8 +75,11 @@ _COMPARISONS = {
 }
 _JUDGED_BY_OBJECTIVE = frozenset({pb.TrialStatus.SUCCEEDED, pb.TrialStatus.EARLYSTOPPED})
 
-_TRIALS_TAG = b"\x12"
+TRIALS_TAG = b"\x12"
 """Field 2, length-delimited: `trials` of both GetSuggestionsRequest and GetEarlyStoppingRulesRequest."""
+
+EARLIER_TRIALS_TAG = b"\xca\x3e"
+"""Field 1001, length-delimited: `earlier_trials` of GetSuggestionsRequest."""
 
 
 # --- experiment -------------------------------------------------------------------------------------------------------
@@ -119,11 +126,20 @@ def _algorithm(algorithm: AlgorithmSpec | None) -> pb.AlgorithmSpec:
 
 def _objective(objective: ObjectiveSpec | None) -> pb.ObjectiveSpec:
     objective = objective or ObjectiveSpec()
+    additional = [name for name in objective.metric_names if name != objective.objective_metric_name]
     return pb.ObjectiveSpec(
         type=_OBJECTIVE_TYPES.get(objective.type, pb.UNKNOWN),
         goal=objective.goal or 0.0,
         objective_metric_name=objective.objective_metric_name,
-        additional_metric_names=objective.additional_metric_names,
+        additional_metric_names=additional,
+        objectives=[
+            pb.ObjectiveTerm(name=term.name, type=_OBJECTIVE_TYPES.get(term.type, pb.UNKNOWN), goal=term.goal)
+            for term in objective.objectives
+        ],
+        constraints=[
+            pb.MetricConstraint(metric_name=bounded.metric_name, min=bounded.min, max=bounded.max)
+            for bounded in objective.constraints
+        ],
     )
 
 
@@ -139,7 +155,14 @@ def _parameter(parameter: ParameterSpec) -> pb.ParameterSpec:
             step=space.step,
             distribution=_DISTRIBUTIONS.get(space.distribution, pb.DISTRIBUTION_UNSPECIFIED),
         ),
+        when=_condition(parameter.when),
     )
+
+
+def _condition(condition: ParameterCondition | None) -> pb.ParameterCondition | None:
+    if condition is None:
+        return None
+    return pb.ParameterCondition(parameter=condition.parameter, values=condition.values)
 
 
 def _nas_config(config: NasConfig) -> pb.NasConfig:
@@ -165,11 +188,14 @@ def _nas_config(config: NasConfig) -> pb.NasConfig:
 
 
 def is_sent(trial: Trial) -> bool:
-    """Tell whether services hear of a trial: not when its metrics are unavailable or it ended early without any."""
+    """Return whether services hear of a trial: not when its metrics are unavailable or it ended well without any."""
     conditions = trial.status.conditions
     if is_true(conditions, TrialCondition.METRICS_UNAVAILABLE):
         return False
-    return not is_true(conditions, TrialCondition.EARLY_STOPPED) or _has_objective(trial)
+    is_unmeasured = is_true(conditions, TrialCondition.EARLY_STOPPED) or (
+        is_true(conditions, TrialCondition.SUCCEEDED) and trial.spec.metrics_collector.kind == CollectorKind.NONE
+    )
+    return not is_unmeasured or is_available(trial.spec.objective, trial.status.observation)
 
 
 def trial_message(trial: Trial) -> pb.Trial:
@@ -204,39 +230,42 @@ def _assignment(assignment: ParameterAssignment) -> pb.ParameterAssignment:
     return pb.ParameterAssignment(name=assignment.name, value=assignment.value)
 
 
-def _has_objective(trial: Trial) -> bool:
-    if trial.spec.objective is None or trial.status.observation is None:
-        return False
-    metric = trial.status.observation.metric(trial.spec.objective.objective_metric_name)
-    return metric is not None and metric.latest != UNAVAILABLE
-
-
 def _observed(trial: Trial) -> list[pb.Metric]:
     """Return name and value of each metric, without values that are no finite numbers.
 
     A metric without strategy has empty text, as in Katib, unless it is the objective, which services convert unseen.
     """
-    if trial.status.observation is None:
+    objective, observation = trial.spec.objective or ObjectiveSpec(), trial.status.observation
+    if observation is None:
         return []
-    objective = trial.spec.objective or ObjectiveSpec()
-    values = [(m.name, _chosen(m, objective.strategy_of(m.name))) for m in trial.status.observation.metrics]
+    values = {m.name: metric_text(objective, observation, m.name) for m in observation.metrics}
     return [
-        pb.Metric(name=name, value=value)
-        for name, value in values
-        if is_usable(value) or (not value and name != objective.objective_metric_name)
+        pb.Metric(name=name, value=value or "")
+        for name, value in values.items()
+        if (is_usable(value) if value else not objective.strategy_of(name) and name != objective.objective_metric_name)
     ]
-
-
-def _chosen(metric: Metric, strategy: str) -> str:
-    if strategy == MetricStrategy.MIN:
-        return metric.latest if metric.min == UNAVAILABLE else metric.min
-    if strategy == MetricStrategy.MAX:
-        return metric.latest if metric.max == UNAVAILABLE else metric.max
-    return metric.latest if strategy == MetricStrategy.LATEST else ""
 
 
 def _time(value: datetime | None) -> str:
     return "" if value is None else format_time(value)
+
+
+@runtime_checkable
+class VersionedTrials(Protocol):
+    """Trials that need not be read in order to know whether they changed."""
+
+    def versions(self) -> Iterator[tuple[str, str, Callable[[], Trial]]]:
+        """Yield the uid of each trial, its revision and what returns it; both are empty where there are none."""
+
+
+def _versions(trials: Iterable[Trial]) -> Iterator[tuple[str, str, Callable[[], Trial]]]:
+    if isinstance(trials, VersionedTrials):
+        return trials.versions()
+    return ((trial.metadata.uid, trial.metadata.resource_version, partial(_same, trial)) for trial in trials)
+
+
+def _same(trial: Trial) -> Trial:
+    return trial
 
 
 class TrialEncoder:
@@ -244,30 +273,34 @@ class TrialEncoder:
 
     A protobuf message is the concatenation of its fields, so a request with a thousand past trials is the bytes of the
     experiment followed by bytes that are already there. Keeps what the last call needed and no more. Thread-safe.
+
+    Args:
+        tag: Of the field that the trials are in.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tag: bytes = TRIALS_TAG) -> None:
+        self._tag = tag
         self._known: dict[str, tuple[str, bytes]] = {}
 
     def encode(self, trials: Iterable[Trial]) -> bytes:
-        """Return the field `trials` of a request, with the trials that services hear of, in this order."""
+        """Return the field of a request, with the trials that services hear of, in this order."""
         known = self._known
         kept: dict[str, tuple[str, bytes]] = {}
         parts: list[bytes] = []
-        for trial in trials:
-            uid, version = trial.metadata.uid, trial.metadata.resource_version
+        for uid, version, load in _versions(trials):
             entry = known.get(uid)
             if entry is None or entry[0] != version or not version:
-                entry = (version, _field(trial_message(trial)) if is_sent(trial) else b"")
+                trial = load()
+                entry = (version, _field(self._tag, trial_message(trial)) if is_sent(trial) else b"")
             kept[uid] = entry
             parts.append(entry[1])
         self._known = kept  # swapped whole: a call at the same time loses cache entries at worst
         return b"".join(parts)
 
 
-def _field(message: Message) -> bytes:
+def _field(tag: bytes, message: Message) -> bytes:
     data = message.SerializeToString()
-    return _TRIALS_TAG + _varint(len(data)) + data
+    return tag + _varint(len(data)) + data
 
 
 def _varint(number: int) -> bytes:
@@ -303,3 +336,33 @@ def rules_of(messages: Iterable[pb.EarlyStoppingRule]) -> tuple[EarlyStoppingRul
         )
         for m in messages
     )
+
+
+def message_of(log: MetricLog) -> pb.MetricLog:
+    """Return Katib's message of a reading, which has no step."""
+    return pb.MetricLog(time_stamp=format_timestamp(log.time), metric=pb.Metric(name=log.name, value=log.value))
+
+
+def reading_of(time_stamp: str, metric: pb.Metric | ours.Reading) -> MetricLog:
+    """Return the reading of a message.
+
+    Raises:
+        InvalidError: Its time stamp is unreadable.
+    """
+    time = parse_time(time_stamp)
+    if time is None:
+        raise InvalidError([time_error("time_stamp", time_stamp)])
+    step = metric.step if isinstance(metric, ours.Reading) and metric.HasField("step") else None
+    return MetricLog(time, metric.name, metric.value, step)
+
+
+def our_message_of(log: MetricLog) -> ours.Reading:
+    """Return the message of a reading with its step."""
+    time, name, value, step = log
+    return ours.Reading(time_stamp=format_timestamp(time), name=name, value=value, step=step)
+
+
+def time_error(path: str, text: str) -> FieldError:
+    """Return the error of a time stamp that cannot be read."""
+    cause = f"{text!r} is not an RFC 3339 time stamp"
+    return FieldError(path, cause, "write it as 2024-03-04T17:55:08Z", "time-format")

@@ -3,26 +3,34 @@
 Katib's rules hold, where its DB manager works: a reading without time stamp is skipped, one with an unreadable time
 stamp fails the whole report, an unknown trial has an empty log. Where it crashes or fails, this one answers: a report
 without usable reading stores nothing, and errors carry the status code of their class instead of UNKNOWN.
+
+Beside it, on the same port, is what the controllers ask for beyond Katib's calls (`proto/observations.proto`). With a
+guard, callers are asked who they are (`katib.rpc.log_guard`); without one, nobody is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 import grpc
 
-from katib.api.metrics import MetricLog
-from katib.api.timestamps import parse_time
-from katib.errors import FieldError, InvalidError, KatibError, UnavailableError
+from katib.api.metrics import REPORTER_LENGTH, BatchId, LogAccess, MetricLog, ObservationLog, parse_time
+from katib.api.thinning import MIN_POINTS
+from katib.errors import AlreadyExistsError, FieldError, InvalidError, KatibError, UnavailableError, invalid
 from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated import health_pb2
+from katib.rpc._generated import observations_pb2 as ours
 from katib.rpc._generated.api_pb2_grpc import DBManagerServicer, add_DBManagerServicer_to_server
 from katib.rpc._generated.health_pb2_grpc import HealthServicer, add_HealthServicer_to_server
+from katib.rpc._generated.observations_pb2_grpc import ObservationsServicer, add_ObservationsServicer_to_server
+from katib.rpc.convert import message_of, our_message_of, time_error
 from katib.rpc.errors import status_of
-from katib.rpc.metric_logs import message_of, time_error
+from katib.rpc.log_guard import Caller, LogGuard
 
 DEFAULT_PORT = 6789
 
@@ -32,38 +40,27 @@ _WORKERS = 10
 _UNLIMITED = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
 
 
-class StoredLog(Protocol):
-    """The log that is served. Thread-safe."""
-
-    def report(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
-        """Append readings; all or none."""
-
-    def read(
-        self, trial_name: str, *, metric_name: str = "", start: datetime | None = None, end: datetime | None = None
-    ) -> tuple[Sequence[MetricLog], str]:
-        """Return readings in order of time, and a cursor that is empty."""
-
-    def delete(self, trial_name: str) -> None:
-        """Remove the log of a trial; an unknown trial is fine."""
-
-    def check(self) -> None:
-        """Raise UnavailableError when the log does not answer."""
+Told = Callable[[Exception | None], None]
+"""Takes how a call ended; None: well."""
 
 
 class DbManagerServicer(DBManagerServicer):
     """Answers the calls of a DBManager from a log."""
 
-    def __init__(self, log: StoredLog) -> None:
+    def __init__(self, log: ObservationLog, guard: LogGuard | None = None, told: Told | None = None) -> None:
         self._log = log
+        self._guard = guard
+        self._told = told
 
     def ReportObservationLog(  # noqa: N802 - the method's name on the wire
         self, request: pb.ReportObservationLogRequest, context: grpc.ServicerContext
     ) -> pb.ReportObservationLogReply:
         """Append readings."""
-        try:
-            self._log.report(_trial_name(request), _readings(request.observation_log))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets its status
-            _abort(context, error)
+        with _answered(context, self._told):
+            trial = _trial_name(request)
+            if self._guard is not None:
+                self._guard.check_report(Caller.of(context), trial)
+            self._log.report(trial, _readings(request.observation_log))
         return pb.ReportObservationLogReply()
 
     def GetObservationLog(  # noqa: N802 - as above
@@ -71,34 +68,174 @@ class DbManagerServicer(DBManagerServicer):
     ) -> pb.GetObservationLogReply:
         """Return readings in order of time."""
         reply = pb.GetObservationLogReply()
-        try:
-            logs, _ = self._log.read(
-                _trial_name(request),
+        with _answered(context, self._told):
+            logs = self._log.read(
+                _readable(self._guard, request, context),
                 metric_name=request.metric_name,
                 start=_bound("start_time", request.start_time),
                 end=_bound("end_time", request.end_time),
             )
             reply.observation_log.metric_logs.extend(map(message_of, logs))
-        except Exception as error:  # noqa: BLE001 - as above
-            _abort(context, error)
         return reply
 
     def DeleteObservationLog(  # noqa: N802 - as above
         self, request: pb.DeleteObservationLogRequest, context: grpc.ServicerContext
     ) -> pb.DeleteObservationLogReply:
-        """Remove the log of a trial."""
-        try:
-            self._log.delete(_trial_name(request))
-        except Exception as error:  # noqa: BLE001 - as above
-            _abort(context, error)
+        """Remove the log of a trial; that of another namespace's trial of this name stays."""
+        with _answered(context, self._told):
+            trial = _trial_name(request)
+            if self._guard is None:
+                self._log.delete(trial)
+            elif not self._guard.belongs_to_another(self._guard.check_control(Caller.of(context), trial), trial):
+                self._log.delete(trial)
+                self._guard.forget(trial)  # last: who still owns the log repeats a deletion that was cut off
         return pb.DeleteObservationLogReply()
+
+
+class LogServicer(ObservationsServicer):
+    """Answers what the controllers ask beyond Katib's calls."""
+
+    def __init__(self, log: ObservationLog, guard: LogGuard | None = None, told: Told | None = None) -> None:
+        self._log = log
+        self._guard = guard
+        self._told = told
+
+    def Summarize(  # noqa: N802 - as above
+        self, request: ours.SummarizeRequest, context: grpc.ServicerContext
+    ) -> ours.SummarizeReply:
+        """Return summaries of those metrics that have a reading."""
+        reply = ours.SummarizeReply()
+        with _answered(context, self._told):
+            trial = _readable(self._guard, request, context)
+            found = self._log.summarize(trial, list(request.metric_names))
+            for metric in () if found is None else found.metrics:
+                reply.metrics.add(name=metric.name, min=metric.min, max=metric.max, latest=metric.latest)
+        return reply
+
+    def GetNewest(  # noqa: N802 - as above
+        self, request: ours.GetNewestRequest, context: grpc.ServicerContext
+    ) -> ours.GetNewestReply:
+        """Return the newest readings in order of time."""
+        reply = ours.GetNewestReply()
+        with _answered(context, self._told):
+            trial = _readable(self._guard, request, context)
+            newest = self._log.newest(trial, limit=request.limit, metric_name=request.metric_name)
+            reply.readings.extend(map(our_message_of, newest))
+        return reply
+
+    def Report(self, request: ours.ReportRequest, context: grpc.ServicerContext) -> ours.ReportReply:  # noqa: N802 - as above
+        """Append readings with their steps."""
+        with _answered(context, self._told):
+            trial = _trial_name(request)
+            if self._guard is not None:
+                self._guard.check_report(Caller.of(context), trial)
+            if readings := _our_readings(request.readings):
+                self._log.report(trial, readings, _batch_id(request))
+        return ours.ReportReply()
+
+    def Read(self, request: ours.ReadRequest, context: grpc.ServicerContext) -> ours.ReadReply:  # noqa: N802 - as above
+        """Return readings in the order of their curve."""
+        reply = ours.ReadReply()
+        with _answered(context, self._told):
+            logs = self._log.read(
+                _readable(self._guard, request, context),
+                metric_name=request.metric_name,
+                start=_bound("start_time", request.start_time),
+                end=_bound("end_time", request.end_time),
+            )
+            reply.readings.extend(map(our_message_of, logs))
+        return reply
+
+    def GetChanges(  # noqa: N802 - as above
+        self, request: ours.GetChangesRequest, context: grpc.ServicerContext
+    ) -> ours.GetChangesReply:
+        """Return what arrived of a metric after the cursors."""
+        reply = ours.GetChangesReply()
+        with _answered(context, self._told):
+            cursors = {entry.trial_name: entry.cursor for entry in request.cursors}
+            if self._guard is not None:
+                self._guard.check_reads(Caller.of(context), cursors)
+            for trial, cursor, reading in self._log.changes(cursors, request.metric_name):
+                reply.changes.add(trial_name=trial, cursor=cursor, reading=our_message_of(reading))
+        return reply
+
+    def Count(self, request: ours.CountRequest, context: grpc.ServicerContext) -> ours.CountReply:  # noqa: N802 - as above
+        """Return how many readings there are."""
+        reply = ours.CountReply()
+        with _answered(context, self._told):
+            trial = _readable(self._guard, request, context)
+            reply.count = self._log.count(trial, metric_name=request.metric_name)
+        return reply
+
+    def GetCurve(  # noqa: N802 - as above
+        self, request: ours.GetCurveRequest, context: grpc.ServicerContext
+    ) -> ours.GetCurveReply:
+        """Return a thinned curve."""
+        reply = ours.GetCurveReply()
+        with _answered(context, self._told):
+            trial = _readable(self._guard, request, context)
+            curve = self._log.curve(trial, request.metric_name, max(MIN_POINTS, request.max_points))
+            reply.readings.extend(map(our_message_of, curve))
+        return reply
+
+    def GetBest(self, request: ours.GetBestRequest, context: grpc.ServicerContext) -> ours.GetBestReply:  # noqa: N802 - as above
+        """Return the trial with the best reading."""
+        reply = ours.GetBestReply()
+        with _answered(context, self._told):
+            if self._guard is not None:
+                self._guard.check_reads(Caller.of(context), request.trial_names)
+            found = self._log.best(request.trial_names, request.metric_name, maximize=request.maximize)
+            if found is not None:
+                reply.best.trial_name, reply.best.value = found
+        return reply
+
+    def Begin(self, request: ours.BeginRequest, context: grpc.ServicerContext) -> ours.BeginReply:  # noqa: N802 - as above
+        """Empty the log of a trial and remember whose it is."""
+        with _answered(context, self._told):
+            trial = _trial_name(request)
+            if self._guard is None:
+                self._log.delete(trial)
+            else:
+                self._begin(self._guard, request, context, trial)
+        return ours.BeginReply()
+
+    def End(self, request: ours.EndRequest, context: grpc.ServicerContext) -> ours.EndReply:  # noqa: N802 - as above
+        """Take no more readings of a trial; that of another namespace goes on."""
+        with _answered(context, self._told):
+            trial = _trial_name(request)
+            if self._guard is not None:
+                claims = self._guard.check_control(Caller.of(context), trial)
+                if not self._guard.belongs_to_another(claims, trial):
+                    self._guard.end(trial)
+        return ours.EndReply()
+
+    def GetRefusal(  # noqa: N802 - as above
+        self, request: ours.GetRefusalRequest, context: grpc.ServicerContext
+    ) -> ours.GetRefusalReply:
+        """Return why reports of a trial were refused."""
+        reply = ours.GetRefusalReply()
+        with _answered(context, self._told):
+            trial = _trial_name(request)
+            if self._guard is not None:
+                self._guard.check_control(Caller.of(context), trial)
+                reply.reason = self._guard.refusal_of(trial)
+        return reply
+
+    def _begin(self, guard: LogGuard, request: ours.BeginRequest, context: grpc.ServicerContext, trial: str) -> None:
+        claims = guard.check_control(Caller.of(context), trial)
+        if guard.belongs_to_another(claims, trial):
+            raise AlreadyExistsError(f"trial {trial}: a trial of this name in another namespace has the log")
+        self._log.delete(trial)
+        access = LogAccess(claims.namespace, request.reports_without_token, request.reads_without_token)
+        guard.begin(trial, access)
 
 
 class DbManagerHealth(HealthServicer):
     """Tells whether the log answers."""
 
-    def __init__(self, log: StoredLog) -> None:
+    def __init__(self, log: ObservationLog, told: Told | None = None) -> None:
         self._log = log
+        self._told = told
 
     def Check(  # noqa: N802 - as above
         self, request: health_pb2.HealthCheckRequest, context: grpc.ServicerContext
@@ -107,17 +244,20 @@ class DbManagerHealth(HealthServicer):
         if request.service not in HEALTH_SERVICES:
             context.abort(grpc.StatusCode.UNKNOWN, f"unknown service {request.service!r}")
         try:
-            self._log.check()
+            self._log.count("")
         except KatibError as error:
+            _tell(self._told, error)
             context.abort(grpc.StatusCode.UNKNOWN, str(error))
+        _tell(self._told, None)
         return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
 
 
 class DbManagerServer:
-    """A running server; `address` is where it listens, with the port it got."""
+    """A running server; `address` and `plain_address` are where it listens, with the ports it got."""
 
-    def __init__(self, server: grpc.Server, address: str) -> None:
+    def __init__(self, server: grpc.Server, address: str, plain_address: str = "") -> None:
         self.address = address
+        self.plain_address = plain_address
         self._server = server
 
     def stop(self, grace_seconds: float = 1.0) -> None:
@@ -125,12 +265,25 @@ class DbManagerServer:
         self._server.stop(grace_seconds).wait()
 
 
-def serve_db_manager(log: StoredLog, address: str = f"127.0.0.1:{DEFAULT_PORT}") -> DbManagerServer:
+def serve_db_manager(
+    log: ObservationLog,
+    address: str = f"127.0.0.1:{DEFAULT_PORT}",
+    *,
+    guard: LogGuard | None = None,
+    credentials: grpc.ServerCredentials | None = None,
+    plain_address: str = "",
+    told: Told | None = None,
+) -> DbManagerServer:
     """Serve a log; messages may be of any size.
 
     Args:
         log: What to serve; stays open and is closed by its owner.
-        address: `host:port`; port 0 takes a free one.
+        address: `host:port`; port 0 takes a free one. Or `unix:/path`, which only this account can open then.
+        guard: Asks callers who they are; None: anybody may do anything.
+        credentials: Certificates to serve with; None: plain text.
+        plain_address: Where to serve plain text in addition to certificates, for callers who come through a forwarded
+            port.
+        told: Called after each call, on the thread that served it.
 
     Raises:
         UnavailableError: The address cannot be listened on.
@@ -138,26 +291,58 @@ def serve_db_manager(log: StoredLog, address: str = f"127.0.0.1:{DEFAULT_PORT}")
     # Without so_reuseport=0 two servers would share a port and take calls by turns.
     options = (*_UNLIMITED, ("grpc.so_reuseport", 0))
     server = grpc.server(ThreadPoolExecutor(_WORKERS, thread_name_prefix="db-manager"), options=options)
-    add_DBManagerServicer_to_server(DbManagerServicer(log), server)  # type: ignore[no-untyped-call]  # generated
-    add_HealthServicer_to_server(DbManagerHealth(log), server)  # type: ignore[no-untyped-call]  # generated
+    add_DBManagerServicer_to_server(DbManagerServicer(log, guard, told), server)  # type: ignore[no-untyped-call]  # generated
+    add_ObservationsServicer_to_server(LogServicer(log, guard, told), server)  # type: ignore[no-untyped-call]  # generated
+    add_HealthServicer_to_server(DbManagerHealth(log, told), server)  # type: ignore[no-untyped-call]  # generated
+    bound = _listen(server, address, credentials)
+    plain = _listen(server, plain_address, None) if plain_address else ""
+    server.start()
+    return DbManagerServer(server, bound, plain)
+
+
+def _listen(server: grpc.Server, address: str, credentials: grpc.ServerCredentials | None) -> str:
+    """Have a server listen; return the address with the port it got."""
     try:
-        port = server.add_insecure_port(address)
+        port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
     except RuntimeError as error:
         raise UnavailableError(f"{address}: cannot listen there; end what uses the port or take another") from error
-    server.start()
-    return DbManagerServer(server, f"{address.rpartition(':')[0]}:{port}")
+    if address.startswith("unix:"):
+        Path(address.removeprefix("unix:")).chmod(0o600)
+        return address
+    return f"{address.rpartition(':')[0]}:{port}"
 
 
-def _abort(context: grpc.ServicerContext, error: Exception) -> None:
-    status = status_of(error)
-    context.set_trailing_metadata(status.metadata)
-    context.abort(status.code, status.details)
+@contextmanager
+def _answered(context: grpc.ServicerContext, told: Told | None) -> Iterator[None]:
+    """Turn whatever goes wrong into the status that the caller gets."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - as it says
+        _tell(told, error)
+        status = status_of(error)
+        context.set_trailing_metadata(status.metadata)
+        context.abort(status.code, status.details)
+    else:
+        _tell(told, None)
+
+
+def _tell(told: Told | None, error: Exception | None) -> None:
+    if told is not None:
+        told(error)
 
 
 def _trial_name(request: Any) -> str:
     if not request.trial_name:
-        raise InvalidError([FieldError("trial_name", "empty", "name the trial", "trial-name-required")])
+        raise invalid("trial_name", "empty", "name the trial", "trial-name-required")
     return str(request.trial_name)
+
+
+def _readable(guard: LogGuard | None, request: Any, context: grpc.ServicerContext) -> str:
+    """Return the trial of a request whose caller may read it."""
+    trial = _trial_name(request)
+    if guard is not None:
+        guard.check_read(Caller.of(context), trial)
+    return trial
 
 
 def _readings(log: pb.ObservationLog) -> list[MetricLog]:
@@ -182,6 +367,39 @@ def _readings(log: pb.ObservationLog) -> list[MetricLog]:
     if errors:
         raise InvalidError(errors)
     return readings
+
+
+def _our_readings(messages: Iterable[ours.Reading]) -> list[MetricLog]:
+    """Return the readings of a report.
+
+    Raises:
+        InvalidError: A time stamp is missing or unreadable, a reading names no metric, or a step is below 0.
+    """
+    readings: list[MetricLog] = []
+    errors: list[FieldError] = []
+    for index, entry in enumerate(messages):
+        time = parse_time(entry.time_stamp)
+        step = entry.step if entry.HasField("step") else None
+        if time is None:
+            errors.append(time_error(f"readings[{index}].time_stamp", entry.time_stamp))
+        elif not entry.name:
+            errors.append(FieldError(f"readings[{index}].name", "empty", "name the metric", "metric-name-required"))
+        elif step is not None and step < 0:
+            errors.append(FieldError(f"readings[{index}].step", f"{step} is below 0", "count from 0", "step-negative"))
+        else:
+            readings.append(MetricLog(time, entry.name, entry.value, step))
+    if errors:
+        raise InvalidError(errors)
+    return readings
+
+
+def _batch_id(request: ours.ReportRequest) -> BatchId | None:
+    """Return which of its readings a reporter sends; None where they are not numbered."""
+    if request.first < 0:
+        raise invalid("first", f"{request.first} is below 0", "count from 0", "batch-number-negative")
+    if len(request.reporter) > REPORTER_LENGTH:
+        raise invalid("reporter", "too long", f"use at most {REPORTER_LENGTH} characters", "reporter-too-long")
+    return BatchId(request.reporter, request.first) if request.reporter else None
 
 
 def _bound(path: str, text: str) -> datetime | None:

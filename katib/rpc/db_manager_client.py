@@ -1,45 +1,103 @@
 """A client of a DBManager that is an observation log.
 
 A report is one call, all or none. When its answer is lost (deadline, broken connection) the caller cannot know whether
-it was stored; a repeated report is then stored twice, as the wire has no means to tell.
+it was stored. Readings that are numbered (`BatchId`) are sent again then and stored once; others, and all by a DB
+manager of Katib's, are stored twice.
+
+Of what our DB manager answers beyond Katib's calls, Katib's says UNIMPLEMENTED; then Katib's calls do the same, slower.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from copy import copy
 from datetime import datetime
 from typing import Any
 
 import grpc
 
-from katib.api.metrics import MetricLog
-from katib.api.summary import observation_of
-from katib.api.timestamps import format_timestamp, parse_time
-from katib.api.types import Observation
-from katib.errors import FieldError, InvalidError, UnavailableError
+from katib.api.metrics import BatchId, BestTrial, Change, MetricLog, format_timestamp
+from katib.api.summary import best_of, observation_of, observation_with
+from katib.api.thinning import thinned
+from katib.api.types import Metric, Observation
+from katib.errors import ForbiddenError, TerminalError, UnavailableError, one_line
 from katib.rpc._generated import api_pb2 as pb
+from katib.rpc._generated import observations_pb2 as ours
 from katib.rpc._generated.api_pb2_grpc import DBManagerStub
-from katib.rpc.connection import CHANNEL_OPTIONS, DEADLINE_SECONDS
+from katib.rpc._generated.observations_pb2_grpc import ObservationsStub
+from katib.rpc.connection import DEADLINE_SECONDS
+from katib.rpc.convert import message_of, our_message_of, reading_of
+from katib.rpc.credentials import NO_CREDENTIALS, Credentials
 from katib.rpc.errors import error_of, status_of_call
-from katib.rpc.metric_logs import message_of, reading_of
+
+TRANSFER_SECONDS = 600.0
+"""How long a whole log may take where the DB manager cannot summarize it: a million readings and a slow network."""
+
+
+class _NotImplementedThereError(TerminalError):
+    """The DB manager does not know the call; it is Katib's."""
 
 
 class DbManagerClient:
-    """An observation log behind a DBManager, for controllers, collectors and readers. Thread-safe.
+    """An observation log behind a DBManager. Fits `katib.api.metrics.ObservationLog`. Thread-safe.
 
     Args:
         target: `host:port`, or a channel, which stays open when the client is closed.
         timeout_seconds: Deadline of each call.
+        credentials: What the caller brings.
     """
 
-    def __init__(self, target: str | grpc.Channel, *, timeout_seconds: float = DEADLINE_SECONDS) -> None:
-        self._own_channel = grpc.insecure_channel(target, options=CHANNEL_OPTIONS) if isinstance(target, str) else None
+    def __init__(
+        self,
+        target: str | grpc.Channel,
+        *,
+        timeout_seconds: float = DEADLINE_SECONDS,
+        credentials: Credentials = NO_CREDENTIALS,
+    ) -> None:
         self._peer = f"DB manager at {target}" if isinstance(target, str) else "DB manager"
         self._timeout_seconds = timeout_seconds
-        self._stub: Any = DBManagerStub(self._own_channel or target)  # type: ignore[no-untyped-call]  # generated
+        self._metadata = credentials.metadata
+        self._target, self._credentials = target, credentials
+        self._connect()
 
-    def report(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
-        """Append readings; all or none."""
+    def _connect(self) -> None:
+        target = self._target
+        self._own_channel = self._credentials.channel(target) if isinstance(target, str) else None
+        channel = self._own_channel or target
+        self._stub: Any = DBManagerStub(channel)  # type: ignore[no-untyped-call]  # generated
+        self._ours: Any = ObservationsStub(channel)  # type: ignore[no-untyped-call]  # generated
+
+    def speaking_as(self, token: str, *, timeout_seconds: float | None = None) -> DbManagerClient:
+        """Return a client on the same connection that brings another token; it need not be closed."""
+        client = copy(self)
+        client._own_channel = None  # noqa: SLF001 - of this class
+        client._metadata = Credentials(token).metadata  # noqa: SLF001 - of this class
+        client._timeout_seconds = timeout_seconds or self._timeout_seconds  # noqa: SLF001 - of this class
+        return client
+
+    def report(self, trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
+        """Append readings; all or none. A DB manager of Katib's gets them without steps and numbers."""
+        if batch is not None or any(log.step is not None for log in logs):
+            reporter, first = batch or ("", 0)
+            readings = map(our_message_of, logs)
+            request = ours.ReportRequest(trial_name=trial_name, readings=readings, reporter=reporter, first=first)
+            try:
+                self._call(self._ours.Report, request)
+            except _NotImplementedThereError:
+                self._report_as_katib(trial_name, logs)
+        else:
+            self._report_as_katib(trial_name, logs)
+
+    def knows_batches(self, trial_name: str) -> bool:
+        """Return whether a batch that is reported twice is stored once."""
+        try:
+            self._call(self._ours.Report, ours.ReportRequest(trial_name=trial_name))
+        except _NotImplementedThereError:
+            return False
+        return True
+
+    def _report_as_katib(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
         if logs:
             message = pb.ObservationLog(metric_logs=map(message_of, logs))
             request = pb.ReportObservationLogRequest(trial_name=trial_name, observation_log=message)
@@ -47,10 +105,40 @@ class DbManagerClient:
 
     def summarize(self, trial_name: str, metrics: Sequence[str]) -> Observation | None:
         """Return min, max and latest of these metrics; None when there is no reading of the first one."""
-        requests = [pb.GetObservationLogRequest(trial_name=trial_name, metric_name=name) for name in metrics]
-        replies = [self._call(self._stub.GetObservationLog, request) for request in requests]
-        entries = (entry.metric for reply in replies for entry in reply.observation_log.metric_logs)
-        return observation_of(metrics, ((metric.name, metric.value) for metric in entries))
+        request = ours.SummarizeRequest(trial_name=trial_name, metric_names=metrics)
+        try:
+            found = self._call(self._ours.Summarize, request).metrics
+        except _NotImplementedThereError:
+            return self._folded(trial_name, metrics)
+        return observation_with(metrics, (Metric(name=m.name, min=m.min, max=m.max, latest=m.latest) for m in found))
+
+    def begin(self, trial_name: str, *, reports_without_token: bool = False, reads_without_token: bool = False) -> None:
+        """Have a trial begin with an empty log, which belongs to the namespace of the caller's token.
+
+        Raises:
+            AlreadyExistsError: A trial of this name in another namespace has it.
+        """
+        request = ours.BeginRequest(
+            trial_name=trial_name,
+            reports_without_token=reports_without_token,
+            reads_without_token=reads_without_token,
+        )
+        try:
+            self._call(self._ours.Begin, request)
+        except _NotImplementedThereError:
+            self.delete(trial_name)
+
+    def end(self, trial_name: str) -> None:
+        """Have the log of a trial take no more readings. A DB manager of Katib's goes on taking them."""
+        with suppress(_NotImplementedThereError):
+            self._call(self._ours.End, ours.EndRequest(trial_name=trial_name))
+
+    def refusal_of(self, trial_name: str) -> str:
+        """Return why reports of a trial were refused; empty when none was."""
+        try:
+            return str(self._call(self._ours.GetRefusal, ours.GetRefusalRequest(trial_name=trial_name)).reason)
+        except _NotImplementedThereError:
+            return ""
 
     def delete(self, trial_name: str) -> None:
         """Remove the log of a trial; an unknown trial is fine."""
@@ -63,55 +151,104 @@ class DbManagerClient:
         metric_name: str = "",
         start: datetime | None = None,
         end: datetime | None = None,
-        limit: int | None = None,
-        cursor: str = "",
-    ) -> tuple[list[MetricLog], str]:
-        """Return readings in order of time and a cursor to go on from.
+    ) -> list[MetricLog]:
+        """Return readings in the order of their curve."""
+        narrowed = {
+            "trial_name": trial_name,
+            "metric_name": metric_name,
+            "start_time": format_timestamp(start) if start else "",
+            "end_time": format_timestamp(end) if end else "",
+        }
+        try:
+            reply = self._call(self._ours.Read, ours.ReadRequest(**narrowed))
+        except _NotImplementedThereError:
+            reply = self._call(self._stub.GetObservationLog, pb.GetObservationLogRequest(**narrowed))
+            return [reading_of(m.time_stamp, m.metric) for m in reply.observation_log.metric_logs]
+        return [reading_of(reading.time_stamp, reading) for reading in reply.readings]
 
-        The wire has no pages: each call carries everything from the cursor's time on.
+    def newest(self, trial_name: str, *, limit: int, metric_name: str = "") -> list[MetricLog]:
+        """Return the last so many readings of the curve, in its order."""
+        request = ours.GetNewestRequest(trial_name=trial_name, metric_name=metric_name, limit=limit)
+        try:
+            found = self._call(self._ours.GetNewest, request).readings
+        except _NotImplementedThereError:
+            return self.read(trial_name, metric_name=metric_name)[-limit:]
+        return [reading_of(reading.time_stamp, reading) for reading in found]
+
+    def curve(self, trial_name: str, metric_name: str, max_points: int) -> list[MetricLog]:
+        """Return a curve of at most so many readings."""
+        request = ours.GetCurveRequest(trial_name=trial_name, metric_name=metric_name, max_points=max_points)
+        try:
+            found = self._call(self._ours.GetCurve, request).readings
+        except _NotImplementedThereError:
+            return thinned(self.read(trial_name, metric_name=metric_name), max_points)
+        return [reading_of(reading.time_stamp, reading) for reading in found]
+
+    def best(self, trial_names: Sequence[str], metric_name: str, *, maximize: bool) -> BestTrial | None:
+        """Return which of these trials has the best reading."""
+        request = ours.GetBestRequest(trial_names=trial_names, metric_name=metric_name, maximize=maximize)
+        try:
+            reply = self._call(self._ours.GetBest, request)
+        except _NotImplementedThereError:
+            summaries = {name: self._folded(name, [metric_name]) for name in trial_names}
+            return best_of({name: found.metrics[0] for name, found in summaries.items() if found}, maximize=maximize)
+        return BestTrial(reply.best.trial_name, reply.best.value) if reply.HasField("best") else None
+
+    def count(self, trial_name: str, *, metric_name: str = "") -> int:
+        """Return the number of readings."""
+        request = ours.CountRequest(trial_name=trial_name, metric_name=metric_name)
+        try:
+            return int(self._call(self._ours.Count, request).count)
+        except _NotImplementedThereError:
+            return len(self.read(trial_name, metric_name=metric_name))
+
+    def changes(self, cursors: Mapping[str, int], metric_name: str) -> list[Change]:
+        """Return what arrived after these cursors.
+
+        Of a DB manager of Katib's the whole log is read, and as many readings are skipped as are known.
         """
-        seen_time, seen = _position(cursor)
-        begin = max((time for time in (start, seen_time) if time is not None), default=None)
-        request = pb.GetObservationLogRequest(
-            trial_name=trial_name,
-            metric_name=metric_name,
-            start_time=format_timestamp(begin) if begin else "",
-            end_time=format_timestamp(end) if end else "",
-        )
-        reply = self._call(self._stub.GetObservationLog, request)
-        logs = [reading_of(entry) for entry in reply.observation_log.metric_logs][seen:]
-        if limit is None or len(logs) <= limit:
-            return logs, ""
-        return logs[:limit], _cursor_after(logs[:limit], seen_time, seen) if limit else cursor
+        asked = [ours.Cursor(trial_name=trial, cursor=cursor) for trial, cursor in cursors.items()]
+        request = ours.GetChangesRequest(cursors=asked, metric_name=metric_name)
+        try:
+            found = self._call(self._ours.GetChanges, request).changes
+        except _NotImplementedThereError:
+            return [
+                Change(trial, number, log)
+                for trial, cursor in cursors.items()
+                for number, log in enumerate(self.read(trial, metric_name=metric_name)[cursor:], cursor + 1)
+            ]
+        return [Change(c.trial_name, c.cursor, reading_of(c.reading.time_stamp, c.reading)) for c in found]
 
     def close(self) -> None:
         """End the connection, when it is the client's own."""
         if self._own_channel is not None:
             self._own_channel.close()
 
-    def _call(self, method: Any, request: Any) -> Any:
+    def _reconnect(self) -> None:
+        """Drop the connection; the next call makes another one."""
+        self.close()
+        self._connect()
+
+    def _folded(self, trial_name: str, metrics: Sequence[str]) -> Observation | None:
+        """Return the summary of a log that is transferred reading by reading, metric by metric."""
+        patience = max(TRANSFER_SECONDS, self._timeout_seconds)
+        summaries: list[Metric] = []
+        for name in dict.fromkeys(metrics):
+            request = pb.GetObservationLogRequest(trial_name=trial_name, metric_name=name)
+            reply = self._call(self._stub.GetObservationLog, request, patience)
+            one = observation_of([name], ((m.metric.name, m.metric.value) for m in reply.observation_log.metric_logs))
+            summaries += () if one is None else one.metrics
+        return observation_with(metrics, summaries)
+
+    def _call(self, method: Any, request: Any, timeout_seconds: float | None = None) -> Any:
         try:
-            return method(request, timeout=self._timeout_seconds)
+            return method(request, timeout=timeout_seconds or self._timeout_seconds, metadata=self._metadata)
         except grpc.RpcError as error:
-            raise error_of(status_of_call(error), peer=self._peer, path="observation_log") from error
+            status = status_of_call(error)
+            if status.code is grpc.StatusCode.UNIMPLEMENTED:
+                raise _NotImplementedThereError(f"{self._peer} does not know this call") from error
+            if status.code is grpc.StatusCode.PERMISSION_DENIED:
+                raise ForbiddenError(f"{self._peer}: {one_line(status.details)}") from error
+            raise error_of(status, peer=self._peer, path="observation_log") from error
         except ValueError as error:  # a call on a closed channel
             raise UnavailableError(f"{self._peer}: the connection was closed") from error
-
-
-def _cursor_after(logs: Sequence[MetricLog], seen_time: datetime | None, seen: int) -> str:
-    """Return the time of the last reading and how many of that time were returned so far."""
-    last = logs[-1].time
-    count = sum(log.time == last for log in logs) + (seen if last == seen_time else 0)
-    return f"{format_timestamp(last)}/{count}"
-
-
-def _position(cursor: str) -> tuple[datetime | None, int]:
-    if not cursor:
-        return None, 0
-    time_text, _, count = cursor.partition("/")
-    time = parse_time(time_text)
-    if time is None or not count.isdecimal():
-        raise InvalidError(
-            [FieldError("cursor", f"{cursor!r} is no cursor of this log", "pass one it returned", "cursor")]
-        )
-    return time, int(count)

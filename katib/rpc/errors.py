@@ -23,6 +23,7 @@ from katib.errors import (
     TerminalError,
     UnavailableError,
     code_of,
+    one_line,
 )
 
 FIELD_ERRORS_KEY = "katib-field-errors-bin"
@@ -85,7 +86,7 @@ def status_of_call(call: Any) -> Status:
 def status_of(error: BaseException) -> Status:
     """Return the status that carries an error over the wire; a foreign exception is an internal error."""
     code = _CODES[code_of(error).grpc_code]
-    details = _clip(str(error) or type(error).__name__)
+    details = (str(error) or type(error).__name__)[:_MAX_DETAILS]
     if isinstance(error, InvalidError):
         return Status(code, details, ((FIELD_ERRORS_KEY, _pack(error.errors)),))
     return Status(code, details)
@@ -113,15 +114,6 @@ def refusal(status: Status, *, path: str) -> InvalidError:
         return InvalidError(errors)
     lines = [line.strip() for line in status.details.splitlines() if line.strip()] or [status.code.name]
     return InvalidError(FieldError(path, line, "change it as the service asks", "service-refused") for line in lines)
-
-
-def one_line(text: str) -> str:
-    """Return the text on one line, clipped to what a status can carry."""
-    return _clip("; ".join(line.strip() for line in text.splitlines() if line.strip()))
-
-
-def _clip(text: str) -> str:
-    return text if len(text) <= _MAX_DETAILS else text[: _MAX_DETAILS - 3] + "..."
 
 
 def _pack(errors: Iterable[FieldError]) -> bytes:

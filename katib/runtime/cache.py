@@ -1,29 +1,97 @@
-"""What an informer remembers: decoded objects by key, found by index at a cost proportional to the answer."""
+"""What an informer remembers: decoded objects by key, found by index at a cost proportional to the answer.
+
+Of what can be packed, the newest are kept as they are and all others packed: a cache of 30,000 that nobody reads any
+more has to fit into memory, and unpacking one costs less than a call of the store.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Generic, TypeVar, overload
 
-from katib.runtime.objects import Key
+from katib.runtime.objects import Key, Object
 
 T = TypeVar("T")
 
 IndexFunction = Callable[[T], Iterable[str]]
 """Returns the index values under which an object is found. Must be pure."""
 
+Pack = Callable[[Object, T], Callable[[], T] | None]
+"""Returns what makes the decoded object anew, from little memory and on any thread; None: it is kept as it is."""
 
-@dataclass(frozen=True, slots=True)
+KEPT_UNPACKED = 2_000
+"""How many of what can be packed are kept as they are, the newest: what is read again and again is mostly young."""
+
+
 class Entry(Generic[T]):
-    """One remembered object."""
+    """One remembered object. Its order among the others is given to it by `IndexedCache.put`."""
 
-    key: Key
-    uid: str
-    resource_version: str
-    order: int
-    value: T
-    index_values: Mapping[str, tuple[str, ...]]
+    __slots__ = ("_recall", "_value", "index_values", "key", "order", "resource_version", "uid")
+
+    def __init__(
+        self,
+        key: Key,
+        uid: str,
+        resource_version: str,
+        value: T,
+        recall: Callable[[], T] | None,
+        index_values: Mapping[str, tuple[str, ...]],
+    ) -> None:
+        self.key = key
+        self.uid = uid
+        self.resource_version = resource_version
+        self.index_values = index_values
+        self.order = 0
+        self._value: T | None = value
+        self._recall = recall
+
+    def load(self) -> T:
+        """Return the decoded object."""
+        value = self._value
+        if value is not None or self._recall is None:
+            return value  # type: ignore[return-value] # it is only taken away where it can be recalled
+        return self._recall()
+
+    @property
+    def can_pack(self) -> bool:
+        """Whether there is a packed form."""
+        return self._recall is not None
+
+    def pack(self) -> None:
+        """Keep the packed form only."""
+        self._value = None
+
+
+class Values(Sequence[T]):
+    """Objects of a cache as they are now; what is packed is unpacked when it is looked at, and not kept."""
+
+    def __init__(self, entries: tuple[Entry[T], ...] = ()) -> None:
+        self._entries = entries
+
+    def followed_by(self, others: Iterable[T]) -> Values[T]:
+        """Return these objects and then others, which have neither uid nor revision."""
+        return Values((*self._entries, *(Entry(Key("", ""), "", "", other, None, {}) for other in others)))
+
+    def versions(self) -> Iterator[tuple[str, str, Callable[[], T]]]:
+        """Yield uid and revision of each object, and what returns it."""
+        return ((entry.uid, entry.resource_version, entry.load) for entry in self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[T]:
+        return (entry.load() for entry in self._entries)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Values[T]: ...
+
+    def __getitem__(self, index: int | slice) -> T | Values[T]:
+        return Values(self._entries[index]) if isinstance(index, slice) else self._entries[index].load()
 
 
 class _Bucket(Generic[T]):
@@ -42,11 +110,11 @@ class _Bucket(Generic[T]):
             self._last = max(self._last, entry.order)
         self.entries[entry.key] = entry
 
-    def values(self) -> tuple[T, ...]:
+    def values(self) -> Values[T]:
         if not self._in_order:
             self.entries = {entry.key: entry for entry in sorted(self.entries.values(), key=lambda entry: entry.order)}
             self._in_order = True
-        return tuple([entry.value for entry in self.entries.values()])
+        return Values(tuple(self.entries.values()))
 
 
 class IndexedCache(Generic[T]):
@@ -57,6 +125,8 @@ class IndexedCache(Generic[T]):
         self._entries: dict[Key, Entry[T]] = {}
         self._buckets: dict[str, dict[str, _Bucket[T]]] = {name: {} for name in indexes}
         self._created = 0
+        self._unpacked: deque[Entry[T]] = deque()
+        self._last_index_values: Mapping[str, tuple[str, ...]] = {}
 
     def __iter__(self) -> Iterator[Entry[T]]:
         return iter(tuple(self._entries.values()))
@@ -65,38 +135,41 @@ class IndexedCache(Generic[T]):
         """Return the entry of a key."""
         return self._entries.get(key)
 
-    def all(self) -> tuple[T, ...]:
+    def all(self) -> Values[T]:
         """Return all objects."""
-        return tuple([entry.value for entry in self._entries.values()])
+        return Values(tuple(self._entries.values()))
 
-    def by_index(self, name: str, value: str) -> tuple[T, ...]:
+    def by_index(self, name: str, value: str) -> Values[T]:
         """Return the objects with an index value."""
         bucket = self._buckets[name].get(value)
-        return bucket.values() if bucket else ()
+        return bucket.values() if bucket else Values()
 
     def count_by_index(self, name: str, value: str) -> int:
         """Return how many objects have an index value, without touching them."""
         bucket = self._buckets[name].get(value)
         return len(bucket.entries) if bucket else 0
 
-    def entry(self, key: Key, uid: str, resource_version: str, value: T) -> Entry[T]:
-        """Return the entry that `put` would take; an index function that fails does so here, before any change."""
-        old = self._entries.get(key)
-        if old is None:
-            self._created += 1
-        return Entry(
-            key,
-            uid,
-            resource_version,
-            old.order if old else self._created,
-            value,
-            {name: tuple(function(value)) for name, function in self._index_functions.items()},
-        )
+    def entry(
+        self, key: Key, uid: str, resource_version: str, value: T, recall: Callable[[], T] | None = None
+    ) -> Entry[T]:
+        """Return an entry for `put`; an index function that fails does so here, before any change."""
+        index_values = {name: tuple(function(value)) for name, function in self._index_functions.items()}
+        if index_values != self._last_index_values:  # those of neighbours are mostly the same, and kept once
+            self._last_index_values = index_values
+        key = Key(sys.intern(key.namespace), key.name)
+        return Entry(key, uid, resource_version, value, recall, self._last_index_values)
 
     def put(self, entry: Entry[T]) -> None:
-        """Remember an object in place of what the key had."""
+        """Remember an object in place of what the key had; what is new comes after all others."""
         old = self._entries.get(entry.key)
+        if old is None:
+            self._created += 1
+        entry.order = old.order if old else self._created
         self._entries[entry.key] = entry
+        if entry.can_pack:
+            self._unpacked.append(entry)
+            if len(self._unpacked) > KEPT_UNPACKED:
+                self._unpacked.popleft().pack()
         for name, values in entry.index_values.items():
             buckets = self._buckets[name]
             for value in values:

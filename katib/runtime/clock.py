@@ -1,10 +1,10 @@
-"""Time as an argument: whoever waits or stamps gets a clock, so tests never sleep."""
+"""Time as an argument: everything that waits or stamps gets a clock, so tests never sleep."""
 
 from __future__ import annotations
 
 import threading
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 
@@ -18,7 +18,7 @@ class Clock(Protocol):
         """Return seconds from an arbitrary start that never run backwards."""
 
     def wait(self, condition: threading.Condition, timeout_seconds: float | None = None) -> None:
-        """Wait on a condition, which the caller holds, until it is notified or the time is up; None waits for ever.
+        """Wait on a condition, which the caller holds, until it is notified or the time is up; None waits forever.
 
         May also return early, as any wait on a condition: the caller looks again at what it waits for.
         """
@@ -38,3 +38,15 @@ class SystemClock:
     def wait(self, condition: threading.Condition, timeout_seconds: float | None = None) -> None:
         """Wait on a condition for at most this long."""
         condition.wait(timeout_seconds)
+
+
+class SteadyTime:
+    """Times to measure with: they begin at the wall time and then never jump, whatever is done to the wall clock."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._wall, self._monotonic = clock.now(), clock.monotonic()
+
+    def now(self) -> datetime:
+        """Return the time by which deadlines and pauses count."""
+        return self._wall + timedelta(seconds=self._clock.monotonic() - self._monotonic)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from katib.errors import ConflictError, ForbiddenError, InvalidError, TerminalError, UnavailableError
 from katib.runtime.objects import Key
+from katib.runtime.shared_thread import SharedThread
 from katib.runtime.work_queue import WorkQueue
 
 _log = logging.getLogger(__name__)
@@ -29,6 +31,18 @@ class Result:
 DONE = Result()
 """Nothing more to do until something changes."""
 
+_NO_RECONCILE: Mapping[str, str] = {}
+_current: ContextVar[Mapping[str, str]] = ContextVar("reconcile", default=_NO_RECONCILE)
+
+
+def current_reconcile() -> Mapping[str, str]:
+    """Return `controller`, `key` and `reconcile_id` of the reconcile that this thread is in; empty outside of one.
+
+    For logs: whatever is logged on the way, by a store or a connection, can then be found by the id of its reconcile.
+    """
+    return _current.get()
+
+
 Reconcile = Callable[[Key], Result]
 OnError = Callable[[Key, Exception], None]
 
@@ -38,7 +52,7 @@ def _ignore(_key: Key, _error: Exception) -> None:
 
 
 class Controller:
-    """Worker threads that reconcile the keys of a queue.
+    """Workers that reconcile the keys of a queue.
 
     What the reconciler raises decides what follows:
 
@@ -47,13 +61,16 @@ class Controller:
     - TerminalError, InvalidError: not tried again until the object changes.
     - Anything else is a bug somewhere: tried again with back-off, logged with its traceback.
 
-    Every failure is logged once, here, with `controller`, `key` and `reconcile_id` as extra fields of the record.
+    Every failure is logged once, here, with `controller`, `key` and `reconcile_id` as extra fields of the record. Other
+    records of a reconcile get them from `current_reconcile`.
 
     Args:
         name: For logs and thread names.
         reconcile: Moves one key a step closer to its spec. Called from several threads, never at once for one key.
-        queue: Where keys come from. Whoever watches objects adds to it; `stop` shuts it down.
+        queue: Where keys come from. Watchers of objects add to it; `stop` shuts it down.
         workers: How many keys are reconciled at once.
+        thread: Where keys are reconciled one at a time, between the turns of others; the reconciler must not wait then.
+            None: on threads of its own, as many as there are workers.
         on_error: Told of every failure but conflicts, on the worker's thread.
     """
 
@@ -64,6 +81,7 @@ class Controller:
         queue: WorkQueue[Key] | None = None,
         *,
         workers: int = 1,
+        thread: SharedThread | None = None,
         on_error: OnError = _ignore,
     ) -> None:
         self.name = name
@@ -71,18 +89,25 @@ class Controller:
         self._reconcile = reconcile
         self._on_error = on_error
         self._ids = itertools.count(1)
+        self._participant = None if thread is None else thread.participant(self._turn)
         self._threads = [
-            threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(workers)
+            threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True)
+            for number in range(workers if thread is None else 0)
         ]
 
     def start(self) -> None:
         """Start the workers."""
+        if self._participant is not None:
+            self.queue.tell(self._participant.wake)
+            self._participant.wake()
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
         """Let running reconciles finish, drop the rest, and wait for the workers to end."""
         self.queue.shut_down()
+        if self._participant is not None:
+            self._participant.leave()
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join()
@@ -98,35 +123,41 @@ class Controller:
             self.queue.done(key)
         return True
 
+    def _turn(self) -> float | None:
+        self.process_next(0.0)
+        return self.queue.seconds_to_next()
+
     def _work(self) -> None:
         while self.process_next():
             pass
 
     def _process(self, key: Key) -> None:
-        reconcile_id = f"{self.name}-{next(self._ids)}"
+        identity = {"controller": self.name, "key": str(key), "reconcile_id": f"{self.name}-{next(self._ids)}"}
+        outside = _current.set(identity)
         try:
             result = self._reconcile(key)
         except ConflictError:
             self.queue.add_rate_limited(key)
         except Exception as error:  # noqa: BLE001 - the loop outlives every reconciler; the log gets the traceback
-            self._fail(key, error, reconcile_id)
+            self._fail(key, error, identity)
         else:
             self.queue.forget(key)
             if result.requeue_after_seconds is not None:
                 self.queue.add_after(key, result.requeue_after_seconds)
+        finally:
+            _current.reset(outside)
 
-    def _fail(self, key: Key, error: Exception, reconcile_id: str) -> None:
-        extra = {"controller": self.name, "key": str(key), "reconcile_id": reconcile_id}
+    def _fail(self, key: Key, error: Exception, extra: Mapping[str, str]) -> None:
         match error:
             case TerminalError() | InvalidError():
                 self.queue.forget(key)
                 _log.error("Reconcile failed for good: %s", error, extra=extra)
             case UnavailableError() | ForbiddenError():
                 delay = self.queue.add_rate_limited(key)
-                _log.warning("Reconcile postponed: %s", error, extra=extra | {"retry_after_seconds": delay})
+                _log.warning("Reconcile postponed: %s", error, extra={**extra, "retry_after_seconds": delay})
             case _:
                 delay = self.queue.add_rate_limited(key)
-                _log.error("Reconcile failed", extra=extra | {"retry_after_seconds": delay}, exc_info=error)
+                _log.error("Reconcile failed", extra={**extra, "retry_after_seconds": delay}, exc_info=error)
         try:
             self._on_error(key, error)
         except Exception:  # noqa: BLE001 - a broken hook must not end the worker

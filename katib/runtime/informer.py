@@ -8,28 +8,33 @@ Laws:
    Changes that happen while the store cannot be reached may be seen as one.
 4. An object that cannot be decoded is reported and stops nobody. If it could be decoded before, the cache keeps the
    last good value; a write based on it is a conflict, so nothing is decided on stale grounds.
+5. A list is read a page at a time: what is held of it is one page, and of all others what the cache remembers.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from katib.backoff import Backoff
 from katib.errors import ExpiredError, ForbiddenError, InternalError, UnavailableError
-from katib.runtime.cache import Entry, IndexedCache, IndexFunction
+from katib.runtime.cache import Entry, IndexedCache, IndexFunction, Pack, Values
 from katib.runtime.clock import Clock, SystemClock
-from katib.runtime.objects import EventType, Key, Kind, Object, ObjectStore, Watch, WatchEvent
+from katib.runtime.objects import EventType, Key, Kind, Object, ObjectList, ObjectStore, TellingWatch, Watch, WatchEvent
+from katib.runtime.shared_thread import SharedThread
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
-FIRST_RECONNECT_SECONDS = 0.01
-LONGEST_RECONNECT_SECONDS = 5.0
+RECONNECT = Backoff(0.01, 5.0)
 """A cache that is more than a few seconds old is of no use to a controller; one call in 5 s costs nothing."""
+
+PAGED_TRIES = 2
+"""How often a list may expire between two pages before it is asked for at once, which cannot expire."""
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +63,15 @@ class View(Protocol[T_contra]):
         """Take one change: added when `old` is None, deleted when `new` is None. Must be fast and must not fail."""
 
 
+class _Listed(NamedTuple, Generic[T]):
+    """What is kept of an object of a list; no entry when the cache has it already, or it cannot be decoded."""
+
+    key: Key
+    uid: str
+    created: str
+    entry: Entry[T] | None
+
+
 Handler = Callable[[InformerEvent[T]], None]
 OnDecodeError = Callable[[Object, Exception], None]
 
@@ -76,8 +90,11 @@ class Informer(Generic[T]):
         decode: Turns an object into what readers want. Called on the informer's thread only.
         indexes: Functions by index name; each returns the values under which an object is found.
         namespace: Only objects of this namespace; None: of any.
+        pack: Makes what is seldom read small; it is unpacked whenever it is read. Without it nothing is.
         on_decode_error: Told of each object that `decode` or an index function refuses; logs by default.
         clock: Where waiting for a lost store is measured.
+        thread: Where to follow the store, between the turns of others. The store's watches have to be `TellingWatch`es,
+            and its other calls be answered without a network. None: on a thread of its own.
     """
 
     def __init__(
@@ -88,12 +105,15 @@ class Informer(Generic[T]):
         indexes: Mapping[str, IndexFunction[T]] | None = None,
         namespace: str | None = None,
         *,
+        pack: Pack[T] | None = None,
         on_decode_error: OnDecodeError = _log_decode_error,
         clock: Clock | None = None,
+        thread: SharedThread | None = None,
     ) -> None:
         self.kind = kind
         self._store = store
         self._decode = decode
+        self._pack = pack
         self._namespace = namespace
         self._on_decode_error = on_decode_error
         self._clock = clock or SystemClock()
@@ -102,9 +122,14 @@ class Informer(Generic[T]):
         self._views: list[View[T]] = []
         self._handlers: list[Handler[T]] = []
         self._synced = threading.Event()
+        self._pages_read = 0
+        self._following = False
+        self._started = False
         self._state = threading.Condition()  # guards what follows
         self._stopping = False
         self._watch: Watch | None = None
+        steps = self._following_steps()
+        self._participant = None if thread is None else thread.participant(lambda: next(steps, None), first=True)
         self._thread = threading.Thread(target=self._run, name=f"informer-{kind.kind}", daemon=True)
 
     # --- set-up -------------------------------------------------------------------------------------------------------
@@ -121,7 +146,11 @@ class Informer(Generic[T]):
 
     def start(self) -> None:
         """Start to follow the store."""
-        self._thread.start()
+        self._started = True
+        if self._participant is None:
+            self._thread.start()
+        else:
+            self._participant.wake()
 
     def stop(self) -> None:
         """Stop following, and wait for the thread to end. The cache stays as it is. Calling it twice is fine."""
@@ -130,6 +159,8 @@ class Informer(Generic[T]):
             if self._watch is not None:
                 self._watch.close()
             self._state.notify_all()
+        if self._participant is not None:
+            self._participant.leave()
         if self._thread.ident is not None:
             self._thread.join()
 
@@ -137,9 +168,18 @@ class Informer(Generic[T]):
         """Return whether the first list is in the cache and told to all handlers."""
         return self._synced.is_set()
 
+    @property
+    def is_following(self) -> bool:
+        """Whether the cache is in touch with the store: what is missing in it was missing there a moment ago."""
+        return self._following
+
     def wait_for_sync(self, timeout_seconds: float | None = None) -> bool:
-        """Wait for the first list; return whether it came in time."""
-        return self._synced.wait(timeout_seconds)
+        """Wait for the first list; return False once nothing more of it has come for this long."""
+        pages = -1
+        while not self._synced.is_set() and pages != self._pages_read:
+            pages = self._pages_read
+            self._synced.wait(timeout_seconds)
+        return self._synced.is_set()
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -153,14 +193,19 @@ class Informer(Generic[T]):
         """Return an object, or None when there is none."""
         with self._lock:
             entry = self._cache.find(key)
-            return entry.value if entry else None
+            return entry.load() if entry else None
 
-    def all(self) -> tuple[T, ...]:
+    def has(self, key: Key) -> bool:
+        """Return whether there is an object, without touching it."""
+        with self._lock:
+            return self._cache.find(key) is not None
+
+    def all(self) -> Values[T]:
         """Return all objects in order of creation."""
         with self._lock:
             return self._cache.all()
 
-    def by_index(self, name: str, value: str) -> tuple[T, ...]:
+    def by_index(self, name: str, value: str) -> Values[T]:
         """Return the objects with an index value, in order of creation. Costs what the answer is long."""
         with self._lock:
             return self._cache.by_index(name, value)
@@ -173,44 +218,67 @@ class Informer(Generic[T]):
     # --- following ----------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        for pause in self._following_steps():
+            if pause is not None:
+                self._pause(pause)
+
+    def _following_steps(self) -> Iterator[float | None]:
+        """Follow the store; yield how long to pause. None on a shared thread: until the watch has something to tell."""
         revision = None
-        delay = FIRST_RECONNECT_SECONDS
+        failures = 0
         complaint = ""
+        may_list_at_once = True
         while not self._stopping:
             started = self._clock.monotonic()
+            expired = False
             try:
                 if revision is None:
                     revision = self._relist()
                     self._synced.set()
+                    started = self._clock.monotonic()  # a list may take long; it is the watch that has to hold
                 for event in self._changes(revision):
+                    if event is None:
+                        yield None
+                        continue
                     self._take(event)
                     revision = event.resource_version
                 continue
             except ExpiredError:
-                revision = None
-                continue
+                self._following = False
+                revision, expired = None, True
             except (UnavailableError, ForbiddenError) as error:
+                self._following = False
                 level = logging.DEBUG if str(error) == complaint else logging.WARNING
                 complaint = str(error)
                 _log.log(level, "Watch interrupted: %s", error, extra={"kind": self.kind.kind})
             except Exception:  # noqa: BLE001 - the cache must come back, whatever the store does
                 _log.exception("Watch failed", extra={"kind": self.kind.kind})
+                self._following = False
                 revision = None
-            if self._clock.monotonic() - started > LONGEST_RECONNECT_SECONDS:
-                delay = FIRST_RECONNECT_SECONDS  # it held for a while: this is a new outage
-            self._pause(delay)
-            delay = min(delay * 2, LONGEST_RECONNECT_SECONDS)
+            if self._clock.monotonic() - started > RECONNECT.longest_seconds:
+                failures, may_list_at_once = 0, True  # it held for a while: this is a new outage
+            if expired and may_list_at_once:
+                may_list_at_once = False  # a server that says so again at once is asked ever more slowly
+                continue
+            failures += 1
+            yield RECONNECT.pause_seconds(failures)
 
-    def _changes(self, revision: str) -> Iterator[WatchEvent]:
-        """Yield the changes after a revision until the watch ends."""
+    def _changes(self, revision: str) -> Iterator[WatchEvent | None]:
+        """Yield the changes after a revision until the watch ends; on a shared thread None when there is none now."""
+        patience = None if self._participant is None else 0.0
         with self._store.watch(self.kind, revision) as watch:
+            if self._participant is not None:
+                if not isinstance(watch, TellingWatch):
+                    raise InternalError(f"watch of {self.kind.kind}: cannot be followed on a shared thread")
+                watch.tell(self._participant.wake)
             with self._state:
                 if self._stopping:
                     return
                 self._watch = watch
+            self._following = True
             while not self._stopping:
-                event = watch.next()
-                if event is None:
+                event = watch.next(patience)
+                if event is None and patience is None:
                     return
                 yield event
 
@@ -222,14 +290,42 @@ class Informer(Generic[T]):
 
     def _relist(self) -> str:
         """Make the cache equal to a list, as if the changes since had been watched; return the list's revision."""
-        listed = self._store.list(self.kind, self._namespace)
-        present = {Key.of(obj): obj["metadata"]["uid"] for obj in listed.items}
+        found, revision = self._list()
+        present = {listed.key: listed.uid for listed in found}
         for entry in self._cache:
             if present.get(entry.key) != entry.uid:
                 self._drop(entry)
-        for obj in listed.items:
-            self._keep(obj)
-        return listed.resource_version
+        for listed in sorted(found, key=lambda listed: listed.created):
+            if listed.entry is not None:
+                self._put(listed.entry)
+        return revision
+
+    def _list(self) -> tuple[list[_Listed[T]], str]:
+        for _ in range(PAGED_TRIES):
+            try:
+                return self._read(self._store.pages(self.kind, self._namespace))
+            except ExpiredError as error:
+                _log.info("List expired between two pages: %s", error, extra={"kind": self.kind.kind})
+        return self._read(iter([self._store.list(self.kind, self._namespace)]))
+
+    def _read(self, pages: Iterable[ObjectList]) -> tuple[list[_Listed[T]], str]:
+        found: list[_Listed[T]] = []
+        revision = ""
+        for page in pages:
+            revision = page.resource_version
+            found += map(self._listed, page.items)
+            del page  # before the next one is fetched
+            self._pages_read += 1
+        return found, revision
+
+    def _listed(self, obj: Object) -> _Listed[T]:
+        key, metadata = Key.of(obj), obj["metadata"]
+        old = self._cache.find(key)  # only this thread writes, so it reads without the lock
+        is_known = old is not None and (old.uid, old.resource_version) == (metadata["uid"], metadata["resourceVersion"])
+        entry = None if is_known else self._decoded(key, obj)
+        if entry is not None and entry.can_pack:
+            entry.pack()  # or a long list would be held unpacked as a whole
+        return _Listed(key, metadata["uid"], metadata.get("creationTimestamp") or "", entry)
 
     def _take(self, event: WatchEvent) -> None:
         key = Key.of(event.object)
@@ -244,38 +340,47 @@ class Informer(Generic[T]):
     def _keep(self, obj: Object) -> None:
         """Put an object into the cache, unless it is there already."""
         key, metadata = Key.of(obj), obj["metadata"]
-        old = self._cache.find(key)  # only this thread writes, so it reads without the lock
+        old = self._cache.find(key)
         if old is not None and old.uid != metadata["uid"]:
             self._drop(old)
             old = None
         if old is not None and old.resource_version == metadata["resourceVersion"]:
             return
+        entry = self._decoded(key, obj)
+        if entry is not None:
+            self._put(entry)
+
+    def _decoded(self, key: Key, obj: Object) -> Entry[T] | None:
+        metadata = obj["metadata"]
         try:
-            entry = self._cache.entry(key, metadata["uid"], metadata["resourceVersion"], self._decode(obj))
+            value = self._decode(obj)
+            recall = None if self._pack is None else self._pack(obj, value)
+            return self._cache.entry(key, metadata["uid"], metadata["resourceVersion"], value, recall)
         except Exception as error:  # noqa: BLE001 - whatever a foreign object provokes must not stop the others
             self._guarded(self._on_decode_error, obj, error)
-            return
+            return None
+
+    def _put(self, entry: Entry[T]) -> None:
+        found = self._cache.find(entry.key)
+        old, new = None if found is None else found.load(), entry.load()
         with self._lock:
             self._cache.put(entry)
-            self._apply_views(old, entry)
-        self._tell(old, entry)
+            self._apply_views(old, new)
+        self._tell(EventType.ADDED if found is None else EventType.MODIFIED, entry.key, old, new)
 
-    def _drop(self, old: Entry[T]) -> None:
+    def _drop(self, entry: Entry[T]) -> None:
+        old = entry.load()
         with self._lock:
-            self._cache.remove(old.key)
+            self._cache.remove(entry.key)
             self._apply_views(old, None)
-        self._tell(old, None)
+        self._tell(EventType.DELETED, entry.key, old, None)
 
-    def _apply_views(self, old: Entry[T] | None, new: Entry[T] | None) -> None:
+    def _apply_views(self, old: T | None, new: T | None) -> None:
         for view in self._views:
-            self._guarded(view.apply, old.value if old else None, new.value if new else None)
+            self._guarded(view.apply, old, new)
 
-    def _tell(self, old: Entry[T] | None, new: Entry[T] | None) -> None:
-        entry = new or old
-        if entry is None:
-            return
-        kind = EventType.DELETED if new is None else EventType.ADDED if old is None else EventType.MODIFIED
-        event = InformerEvent(kind, entry.key, old.value if old else None, new.value if new else None)
+    def _tell(self, kind: EventType, key: Key, old: T | None, new: T | None) -> None:
+        event = InformerEvent(kind, key, old, new)
         for handler in self._handlers:
             self._guarded(handler, event)
 
@@ -287,5 +392,5 @@ class Informer(Generic[T]):
             _log.exception("Callback failed", extra={"kind": self.kind.kind, "callback": repr(function)})
 
     def _refuse_when_started(self, what: str) -> None:
-        if self._thread.ident is not None:
+        if self._started:
             raise InternalError(f"informer of {self.kind.kind}: {what} added after start; add it before")

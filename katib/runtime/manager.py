@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Protocol, Self
 
 from katib.errors import UnavailableError
 from katib.runtime.objects import Kind
 
 SYNC_TIMEOUT_SECONDS = 60.0
-"""Two full waits for a locked database; a list of 10,000 objects takes about one second."""
+"""Two full waits for a locked database, or for a page of a list from a server that is very busy."""
 
 
 class Startable(Protocol):
@@ -29,7 +28,7 @@ class Syncing(Startable, Protocol):
     kind: Kind
 
     def wait_for_sync(self, timeout_seconds: float | None = None) -> bool:
-        """Return whether it caught up in time."""
+        """Return False once it has made no progress for this long, True as soon as it has caught up."""
 
 
 class Manager:
@@ -38,7 +37,7 @@ class Manager:
     Args:
         informers: Started first, all at once; stopped last.
         controllers: Started when every informer has synced; stopped first, in reverse order.
-        sync_timeout_seconds: How long the informers may take together.
+        sync_timeout_seconds: How long an informer may go without progress.
     """
 
     def __init__(
@@ -80,9 +79,7 @@ class Manager:
         self.start()
         return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _await(self, informer: Syncing) -> None:

@@ -6,11 +6,11 @@ homes keep the same objects; a controller that works against this protocol runs 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 Object = Mapping[str, Any]
 """One object. Treat as frozen: what a store or an informer hands out is shared; copy before you change it."""
@@ -46,11 +46,11 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ObjectList:
-    """What a list call saw.
+    """What a list call saw, or one page of it.
 
     Attributes:
-        items: The objects in order of creation.
-        resource_version: Watch from here to see every later change and no earlier one.
+        items: The objects in order of creation; on a page of several, in the order of `ObjectStore.pages`.
+        resource_version: Watch from here to see every later change and no earlier one. The same on all pages.
     """
 
     items: tuple[Object, ...]
@@ -100,6 +100,14 @@ class Watch(Protocol):
     ) -> None: ...
 
 
+@runtime_checkable
+class TellingWatch(Protocol):
+    """An ability of a watch: to say that `next` has something, for a reader that cannot wait there."""
+
+    def tell(self, on_change: Callable[[], None]) -> None:
+        """Have a function called after every change, and now; it must return at once."""
+
+
 class ObjectStore(Protocol):
     """Keeps objects. All methods may be called from any thread.
 
@@ -112,8 +120,8 @@ class ObjectStore(Protocol):
       nothing but `status`.
     - A write that changes nothing is no write: same revision, no event.
     - Deleting an object with finalizers only sets `deletionTimestamp`; it goes when the last finalizer is removed by an
-      update. When an object goes, objects whose owner references name its uid are deleted too, unless another of
-      their owners still exists.
+      update or a patch. When an object goes, objects whose owner references name its uid are deleted too, unless
+      another of their owners still exists.
 
     All methods raise UnavailableError when the store cannot be reached, after their own short retries.
     """
@@ -142,6 +150,19 @@ class ObjectStore(Protocol):
             owner_uid: Only objects with an owner reference to this uid.
         """
 
+    def pages(
+        self, kind: Kind, namespace: str | None = None, *, labels: Mapping[str, str] | None = None
+    ) -> Iterator[ObjectList]:
+        """Yield what `list` returns a page at a time, at least one: for who keeps little of each object.
+
+        All pages show the same revision. They come in any order, in which a stable sort by `creationTimestamp` yields
+        the order of creation. The store keeps no page that it has handed out, so that a reader that lets go of each
+        before it asks for the next never holds two.
+
+        Raises:
+            ExpiredError: The store does not know that revision any more; begin again, and forget the pages so far.
+        """
+
     def create(self, obj: Object) -> Object:
         """Store a new object and return it as stored. An empty name with a `generateName` gets a random suffix.
 
@@ -157,8 +178,28 @@ class ObjectStore(Protocol):
             NotFoundError: It is gone, or another object has its name now (uid differs).
         """
 
+    def patch(self, obj: Object, changes: Mapping[str, Any]) -> Object:
+        """Change the named fields of an object and leave every other as it is stored, in the form that it has there.
+
+        This is how objects of users are written: what their author wrote may say more than our types know, and an
+        API server with rules refuses a field that comes back in another form, such as without its empty list.
+
+        Args:
+            obj: The object as it was read. Which one is changed, and since which revision, is read from its metadata;
+                the rest may be anything.
+            changes: A JSON merge patch (RFC 7386): maps are merged, null removes a field, everything else replaces it.
+                A status cannot be changed this way.
+
+        Returns:
+            The object as stored. Raises as `update`.
+        """
+
     def update_status(self, obj: Object) -> Object:
-        """Replace the status; return the object as stored. Raises as `update`."""
+        """Replace the status; return the object as stored. Raises as `update`.
+
+        Besides the status only kind and metadata are looked at, and of these what says which object is meant and since
+        which revision: the rest need not be there.
+        """
 
     def delete(self, kind: Kind, key: Key, *, uid: str | None = None) -> None:
         """Delete an object and, behind it, what it owns.

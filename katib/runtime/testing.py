@@ -42,7 +42,7 @@ class VirtualClock:
                 self._waiting.pop(ticket, None)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass and wake whoever waited for it. Call without holding any condition that is waited on."""
+        """Let time pass and wake threads that waited for it. Call without holding a condition that is waited on."""
         with self._lock:
             self._elapsed += seconds
             due = [condition for condition, deadline in self._waiting.values() if deadline <= self._elapsed]

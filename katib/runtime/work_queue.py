@@ -15,18 +15,17 @@ import heapq
 import itertools
 import threading
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
+from katib.backoff import Backoff
 from katib.runtime.clock import Clock, SystemClock
 
 K = TypeVar("K", bound=Hashable)
 
-FIRST_RETRY_SECONDS = 0.005
-"""Long enough for an informer to catch up with the write that made the first try stale."""
-
-LONGEST_RETRY_SECONDS = 30.0
-"""A service that comes back after an outage is noticed within half a minute; one call in 30 s costs nothing."""
+RETRY = Backoff(0.005, 30.0)
+"""At first long enough for an informer to catch up with the write that made the first try stale. At last a service that
+comes back after an outage is noticed within half a minute; one call in 30 s costs nothing."""
 
 
 class WorkQueue(Generic[K]):
@@ -34,73 +33,74 @@ class WorkQueue(Generic[K]):
 
     Args:
         clock: Where delays and timeouts are measured.
-        first_retry_seconds: Delay of the first `add_rate_limited` of a key; it doubles with every further one.
-        longest_retry_seconds: Where the doubling ends.
+        retry: Delays of `add_rate_limited`.
     """
 
-    def __init__(
-        self,
-        clock: Clock | None = None,
-        *,
-        first_retry_seconds: float = FIRST_RETRY_SECONDS,
-        longest_retry_seconds: float = LONGEST_RETRY_SECONDS,
-    ) -> None:
+    def __init__(self, clock: Clock | None = None, *, retry: Backoff = RETRY) -> None:
         self._clock = clock or SystemClock()
-        self._first_retry_seconds = first_retry_seconds
-        self._longest_retry_seconds = longest_retry_seconds
-        self._condition = threading.Condition(threading.Lock())
+        self._retry = retry
+        self._lock = threading.Lock()  # taken by itself where nobody waits: twice as fast as through the condition
+        self._condition = threading.Condition(self._lock)
         self._ready: deque[K] = deque()
         self._pending: set[K] = set()  # waits in _ready, or will when its worker is done
         self._processing: set[K] = set()
-        self._delayed: list[tuple[float, int, K]] = []  # heap; an entry counts only while _due names its moment
-        self._due: dict[K, float] = {}
+        self._delayed: list[tuple[float, int, K]] = []  # heap; an entry counts only while _due has it
+        self._due: dict[K, tuple[float, int]] = {}
         self._order = itertools.count()
         self._failures: dict[K, int] = {}
         self._shut_down = False
+        self._on_work: Callable[[], None] | None = None
+
+    def tell(self, on_work: Callable[[], None]) -> None:
+        """Have a function called whenever there may be something new to get, or sooner: for who cannot wait in `get`.
+
+        It is called under the lock of the queue, so it must return at once.
+        """
+        with self._lock:
+            self._on_work = on_work
 
     def add(self, key: K) -> None:
         """Ask for a key to be processed soon."""
-        with self._condition:
+        with self._lock:
             if self._admit(key):
-                self._condition.notify()
+                self._announce()
 
     def add_after(self, key: K, seconds: float) -> None:
         """Ask for a key to be processed after a delay, unless an earlier moment is already planned."""
         if seconds <= 0:
             self.add(key)
             return
-        with self._condition:
+        with self._lock:
             moment = self._clock.monotonic() + seconds
-            if self._shut_down or self._due.get(key, moment + 1) <= moment:
+            planned = self._due.get(key)
+            if self._shut_down or (planned is not None and planned[0] <= moment):
                 return
-            self._due[key] = moment
-            heapq.heappush(self._delayed, (moment, next(self._order), key))
+            self._due[key] = moment, next(self._order)
+            heapq.heappush(self._delayed, (*self._due[key], key))
             if self._delayed[0][2] == key:
-                self._condition.notify()
+                self._announce()
 
     def add_rate_limited(self, key: K) -> float:
         """Ask for another try of a key after its back-off; return the delay in seconds."""
-        with self._condition:
-            failures = self._failures.get(key, 0)
-            self._failures[key] = failures + 1
-        # Beyond 2**60 the cap has long been reached; the bound keeps the power from overflowing.
-        delay = min(self._longest_retry_seconds, self._first_retry_seconds * 2.0 ** min(failures, 60))
+        with self._lock:
+            self._failures[key] = failures = self._failures.get(key, 0) + 1
+        delay = self._retry.pause_seconds(failures)
         self.add_after(key, delay)
         return delay
 
     def forget(self, key: K) -> None:
         """Say that a key succeeded: its next back-off starts anew."""
-        with self._condition:
+        with self._lock:
             self._failures.pop(key, None)
 
     def failure_count(self, key: K) -> int:
         """Return how many times a key was rate limited since it was last forgotten."""
-        with self._condition:
+        with self._lock:
             return self._failures.get(key, 0)
 
     def get(self, timeout_seconds: float | None = None) -> K | None:
         """Return the next key, to be given back with `done`; None when the time is up or the queue was shut down."""
-        with self._condition:
+        with self._lock:
             deadline = None if timeout_seconds is None else self._clock.monotonic() + timeout_seconds
             try:
                 while not self._shut_down:
@@ -114,21 +114,21 @@ class WorkQueue(Generic[K]):
                 return None
             finally:
                 # A notification wakes one waiter, which may leave with a key while it was the one that kept the time
-                # of delayed keys: whoever leaves hands what remains to the next.
+                # of delayed keys: the one that leaves hands what remains to the next.
                 if self._ready or self._delayed:
                     self._condition.notify()
 
     def done(self, key: K) -> None:
         """Say that a key from `get` was processed; it comes again if it was added meanwhile."""
-        with self._condition:
+        with self._lock:
             self._processing.discard(key)
             if key in self._pending:
                 self._ready.append(key)
-                self._condition.notify()
+                self._announce()
 
     def shut_down(self) -> None:
         """Refuse further adds, drop what waits, and make every `get` return None. Calling it twice is fine."""
-        with self._condition:
+        with self._lock:
             self._shut_down = True
             self._ready.clear()
             self._pending.clear()
@@ -143,9 +143,21 @@ class WorkQueue(Generic[K]):
 
     def __len__(self) -> int:
         """Return how many keys are ready; delayed ones do not count."""
-        with self._condition:
+        with self._lock:
             self._promote(self._clock.monotonic())
             return len(self._ready)
+
+    def seconds_to_next(self) -> float | None:
+        """Return in how many seconds there is something to get unless more is added: 0 for now, None for never."""
+        with self._lock:
+            now = self._clock.monotonic()
+            self._promote(now)
+            return 0.0 if self._ready else self._patience(now, None)
+
+    def _announce(self) -> None:
+        self._condition.notify()
+        if self._on_work is not None:
+            self._on_work()
 
     def _admit(self, key: K) -> bool:
         """Note that a key waits; return whether a worker may take it at once."""
@@ -166,8 +178,8 @@ class WorkQueue(Generic[K]):
     def _promote(self, now: float) -> None:
         """Make the delayed keys ready whose moment has come."""
         while self._delayed and self._delayed[0][0] <= now:
-            moment, _, key = heapq.heappop(self._delayed)
-            if self._due.get(key) == moment:
+            moment, order, key = heapq.heappop(self._delayed)
+            if self._due.get(key) == (moment, order):  # else an earlier moment took its place
                 del self._due[key]
                 self._admit(key)
 

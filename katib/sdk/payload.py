@@ -36,9 +36,18 @@ class Payload:
         return [f"{name}={text_of(name)}" for name in self.parameters]
 
     def arguments(self, words: Sequence[str]) -> dict[str, Any]:
-        """Return the arguments of one trial from such words, with the types of the search space."""
-        texts = {name: word.removeprefix(f"{name}=") for name, word in zip(self.parameters, words, strict=True)}
-        return {**self.constants, **{name: self.parameters[name].value(text) for name, text in texts.items()}}
+        """Return the arguments of one trial from such words, with the types of the search space.
+
+        Words of parameters that the trial does not have are missing, and so are their arguments.
+        """
+        arguments = dict(self.constants)
+        rest = list(words)
+        for name, parameter in self.parameters.items():
+            if rest and rest[0].startswith(f"{name}="):
+                arguments[name] = parameter.value(rest.pop(0).removeprefix(f"{name}="))
+        if rest:
+            raise ValueError(f"{rest[0]} is not an argument of the function")
+        return arguments
 
     def save(self, path: Path) -> None:
         """Write the payload in place of an older one."""
@@ -57,8 +66,37 @@ class Payload:
         return payload
 
 
+def check_defaults(function: Callable[..., Any], parameters: Mapping[str, Any]) -> None:
+    """Check that a function which takes its parameters by name can be called without the conditional ones.
+
+    Args:
+        function: One that `takes_mapping` accepts.
+        parameters: All its arguments by name, `Parameter` or not.
+
+    Raises:
+        TypeError: It cannot.
+    """
+    conditional = [name for name, value in parameters.items() if isinstance(value, Parameter) and value.condition]
+    if not conditional or takes_mapping(function, parameters):
+        return
+    signature = inspect.signature(function)
+    always = {name: value for name, value in parameters.items() if name not in conditional}
+    try:
+        signature.bind(**always)
+    except TypeError:
+        called = getattr(function, "__name__", "the function")
+        lacking = ", ".join(name for name in conditional if _is_required(signature, name))
+        raise TypeError(
+            f"{called}{signature} needs a default for {lacking}: trials without a value do not pass one"
+        ) from None
+
+
+def _is_required(signature: inspect.Signature, name: str) -> bool:
+    return name in signature.parameters and signature.parameters[name].default is inspect.Parameter.empty
+
+
 def takes_mapping(function: Callable[..., Any], names: Mapping[str, Any]) -> bool:
-    """Tell whether a function wants one mapping of all parameters rather than a keyword for each.
+    """Return whether a function wants one mapping of all parameters rather than a keyword for each.
 
     Raises:
         TypeError: It can be called neither way.

@@ -1,14 +1,131 @@
-"""Reporting metrics from a trial."""
+"""Reporting metrics from a trial.
+
+Imports next to nothing: every training program pays for it.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, SupportsFloat, SupportsIndex
+
+if TYPE_CHECKING:
+    from katib.sdk.pushing import Sender
+
+TRIAL_VARIABLE = "KATIB_TRIAL_NAME"
+ADDRESS_VARIABLE = "KATIB_DB_MANAGER_ADDRESS"
+
+_LARGEST_STEP = 2**63 - 1
+_LONGEST_NAME = 255
+_known_names: set[str] = set()
+_last_step: int | None = None
 
 
-def report(**metrics: float) -> None:
-    """Report readings of metrics, such as once per epoch: `report(accuracy=0.91, loss=0.3)`.
+def report(
+    metrics: Mapping[str, SupportsFloat] | None = None,
+    /,
+    *,
+    step: SupportsIndex | None = None,
+    **named: SupportsFloat,
+) -> None:
+    """Report readings of metrics, such as once per epoch: `report(accuracy=0.91, loss=0.3, step=4)`.
 
-    It prints them in the form that the collector reads, so a function that calls it also runs outside of a trial.
+    In a trial that pushes its metrics they are sent by a process beside the program, which is waited for before the
+    program ends. Elsewhere they are printed in the form that the collector reads, so a function that calls this also
+    runs outside of a trial. It may be called from any thread, and from processes that the program starts.
+
+    Args:
+        metrics: Readings by name, for names that are not Python's, such as `{"val/loss": 0.3}`.
+        step: At which step of the training, such as an epoch: a whole number from 0.
+        **named: Further readings by name. A value is a number or what `float()` takes, such as a NumPy scalar or a
+            tensor of one element. NaN and infinities are kept, but are never the best.
+
+    Raises:
+        TypeError: A value, a name or the step is not what it should be. Nothing of this call is reported then.
     """
-    sys.stdout.write(" ".join(f"{name}={float(value)!r}" for name, value in metrics.items()) + "\n")
+    readings = _texts(named if metrics is None else {**metrics, **named})
+    number = None if step is None else _step(step)
+    if not readings:
+        return
+    if number is not None:
+        global _last_step  # noqa: PLW0603 - of this process
+        _last_step = number
+    sender = _sender()
+    if sender is not None:
+        sender.send(readings, number)
+    else:
+        _print(readings, number)
+
+
+def last_step() -> int | None:
+    """Return the step that this process reported last; None when it reported none."""
+    return _last_step
+
+
+def _print(readings: Sequence[tuple[str, str]], step: int | None) -> None:
+    # `katib.api.metrics.STEP_MARK`, whose module takes long to import.
+    words = [] if step is None else [f"katib-step={step}"]
+    sys.stdout.write(" ".join(words + [f"{name}={text}" for name, text in readings]) + "\n")
     sys.stdout.flush()
+
+
+def _sender() -> Sender | None:
+    """Return what pushes the readings of this trial; None where they are printed."""
+    if not (os.environ.get(ADDRESS_VARIABLE) and os.environ.get(TRIAL_VARIABLE)):
+        return None
+    from katib.sdk.pushing import sender
+
+    return sender()
+
+
+# --- what may be reported ---------------------------------------------------------------------------------------------
+
+
+def _texts(metrics: Mapping[str, SupportsFloat]) -> list[tuple[str, str]]:
+    """Return names and values as text.
+
+    Raises:
+        TypeError: Some of them cannot be reported; it names them all.
+    """
+    try:
+        texts = [(name, float.__repr__(float(value))) for name, value in metrics.items()]
+    except Exception as error:
+        raise TypeError("; ".join(filter(None, map(_value_problem, metrics, metrics.values())))) from error
+    if not _known_names.issuperset(metrics):
+        if problems := [problem for name in metrics if (problem := _name_problem(name))]:
+            raise TypeError("; ".join(problems))
+        _known_names.update(metrics)
+    return texts
+
+
+def _value_problem(name: object, value: object) -> str:
+    try:
+        float(value)  # type: ignore[arg-type]  # whether it can be is the question
+    except Exception:  # noqa: BLE001 - a foreign type fails with whatever it likes
+        shown = repr(value)
+        shown = shown if len(shown) <= 60 else f"{shown[:57]}..."  # noqa: PLR2004 - a line stays readable
+        return f"{name}: {type(value).__name__} {shown} is not one number; report a number or a tensor of one element"
+    return ""
+
+
+def _name_problem(name: object) -> str:
+    if isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME and name.isprintable() and "=" not in name:
+        return ""
+    return f"{name!r} cannot name a metric; use 1 to {_LONGEST_NAME} printable characters without ="
+
+
+def _step(step: SupportsIndex) -> int:
+    try:
+        number = step.__index__()
+    except AttributeError:
+        number = -1
+    except Exception as error:
+        raise _step_error(step) from error
+    if not 0 <= number <= _LARGEST_STEP:
+        raise _step_error(step)
+    return number
+
+
+def _step_error(step: object) -> TypeError:
+    return TypeError(f"step: {step!r} is not a whole number from 0; report the epoch or the number of the batch")

@@ -1,16 +1,18 @@
 """What a parameter of a tuned function may be.
 
 tune(train, {"lr": search.double(1e-4, 1e-1, log=True), "layers": search.int(1, 4), "act": search.categorical(...)})
+
+One may depend on another: {"momentum": search.double(0, 1).when("optimizer", "sgd"), ...}
 """
 
 from __future__ import annotations
 
 import builtins
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from katib.errors import FieldError, InvalidError
+from katib.errors import invalid
 
 # Katib's words written out: the models that name them take longer to import than many a trial runs.
 ParameterType = Literal["double", "int", "categorical", "discrete"]
@@ -25,15 +27,33 @@ class Parameter:
         type: What Katib calls `parameterType`.
         space: The feasible space as an Experiment has it.
         choices: The Python values behind the texts of a list; empty for numbers.
+        condition: Name of the parameter that decides whether this one has a value, and for which of its values; None
+            for a parameter that always has one.
     """
 
     type: ParameterType
     space: dict[str, Any]
     choices: tuple[Any, ...] = ()
+    condition: tuple[str, tuple[str, ...]] | None = None
+
+    def when(self, parameter: str, *values: Any) -> Parameter:
+        """Return this parameter as one that has a value only where another one has one of these.
+
+        Elsewhere its argument is not passed, so the function needs a default for it.
+
+        Args:
+            parameter: Name of the other one: a choice, an int, or a double with a step. It may be conditional itself.
+            values: Some of its values.
+        """
+        return replace(self, condition=(parameter, tuple(map(str, values))))
 
     def spec(self, name: str) -> dict[str, Any]:
         """Return the entry of `spec.parameters`."""
-        return {"name": name, "parameterType": self.type, "feasibleSpace": self.space}
+        spec: dict[str, Any] = {"name": name, "parameterType": self.type, "feasibleSpace": self.space}
+        if self.condition is not None:
+            parameter, values = self.condition
+            spec["when"] = {"parameter": parameter, "values": list(values)}
+        return spec
 
     def value(self, text: str) -> Any:
         """Return the Python value of an assignment."""
@@ -90,8 +110,6 @@ def _choice(kind: ParameterType, choices: Iterable[Any]) -> Parameter:
         text = str(value)
         if text in values:
             cause = f"{values[text]!r} and {value!r} are the same text in an experiment"
-            raise InvalidError(
-                [FieldError("choices", cause, "keep one of them, or spell one differently", "choice-text")]
-            )
+            raise invalid("choices", cause, "keep one of them, or spell one differently", "choice-text")
         values[text] = value
     return Parameter(kind, {"list": list(values)}, tuple(values.values()))

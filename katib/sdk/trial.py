@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from katib.sdk.payload import Payload, takes_mapping
-from katib.sdk.reporting import report
+from katib.sdk.reporting import last_step, report
 
 
 def main(argv: list[str]) -> None:
@@ -22,7 +22,7 @@ def main(argv: list[str]) -> None:
         result = payload.function(**arguments)
     metrics = _metrics(result, payload.objective)
     if metrics:
-        report(**metrics)
+        report(metrics, step=last_step())  # the end of a curve, wherever that stands
 
 
 def _metrics(result: Any, objective: str) -> dict[str, float]:

@@ -7,25 +7,34 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from katib.api.types import API_VERSION
-from katib.cli.run.lines import Lines, Silence
-from katib.cli.run.progress import Progress
-from katib.engine import open_engine
-from katib.errors import KatibError
-from katib.sdk.payload import Payload, takes_mapping
+from katib.api.types import API_VERSION, UNAVAILABLE
+from katib.errors import KatibError, invalid
+from katib.following.lines import Lines, Silence
+from katib.following.progress import Progress, savings_of, with_remedy
+from katib.local import open_engine
+from katib.sdk.payload import Payload, check_defaults, takes_mapping
 from katib.sdk.search import Parameter
-from katib.tuning.reading import assignments_of, last_condition, name_of, objective_value, state_of
+from katib.tuning.reading import (
+    assignments_of,
+    failure_of,
+    infeasible_words,
+    last_condition,
+    name_of,
+    objective_value,
+    objective_values,
+    pareto_trials,
+    state_of,
+)
 from katib.tuning.service import DEFAULT_NAMESPACE, Json, TuningService
 
 _CONTAINER = "function"
 _PAGE = 1000
 _FAILURES = ("Failed", "MetricsUnavailable")
-_LAST_LINES = 20
 
 
 class TuneError(KatibError):
@@ -39,14 +48,16 @@ class TrialResult:
     Attributes:
         name: Name of the trial; `katib logs NAME` prints its output.
         state: How it ended: `Succeeded`, `Failed`, `EarlyStopped`, ...
-        parameters: Its arguments, with their Python types.
-        value: The objective; None when it was not read.
+        parameters: Its arguments, with their Python types, without those that it did not have.
+        value: The objective, or the first of several; None when it was not read.
+        values: Each objective by name; None where it was not read.
     """
 
     name: str
     state: str
     parameters: dict[str, Any]
     value: float | None
+    values: dict[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +67,16 @@ class TuneResult:
     Attributes:
         name: Name of the experiment.
         reason: How it ended, in a sentence.
-        best: The best trial.
+        best: The best trial; with several objectives the best one of the first.
         trials: All trials, oldest first.
+        pareto: With several objectives the trials that no other one beats in all of them, in the order of the first.
     """
 
     name: str
     reason: str
     best: TrialResult
     trials: tuple[TrialResult, ...]
+    pareto: tuple[TrialResult, ...] = ()
 
 
 def tune(
@@ -73,14 +86,19 @@ def tune(
     objective: str = "objective",
     direction: str = "minimize",
     goal: float | None = None,
+    objectives: Mapping[str, str] | None = None,
+    goals: Mapping[str, float] | None = None,
+    constraints: Mapping[str, tuple[float | None, float | None]] | None = None,
     max_trials: int = 20,
     parallel: int | None = None,
     max_failed: int | None = None,
-    algorithm: str = "tpe",
+    algorithm: str = "auto",
     settings: Mapping[str, Any] | None = None,
     early_stopping: str | None = None,
     early_stopping_settings: Mapping[str, Any] | None = None,
     additional_metrics: Sequence[str] = (),
+    initial_trials: Sequence[Mapping[str, Any]] = (),
+    warm_start: Sequence[str] = (),
     name: str | None = None,
     data_dir: str | Path | None = None,
     verbose: bool = True,
@@ -90,18 +108,25 @@ def tune(
     Args:
         function: Takes the parameters by name, or one mapping of them. Returns the objective, a mapping of metrics, or
             None when it calls `katib.report` itself. May be defined in a script or a notebook.
-        parameters: Search space by name, made with `katib.search`; any other value is passed as it is.
+        parameters: Search space by name, made with `katib.search`; any other value is passed as it is. Where the
+            condition of a parameter does not hold, its argument is not passed.
         objective: Name of the metric to optimize.
         direction: `minimize` or `maximize`.
         goal: Value of the objective that ends the search.
+        objectives: Several objectives in place of one: the direction of each by name, such as
+            `{"accuracy": "maximize", "seconds": "minimize"}`. The function returns or reports all of them.
+        goals: Values of several objectives that end the search when one trial reaches all that are given.
+        constraints: Bounds of metrics by name, such as `{"memory": (None, 8)}`: the best trial satisfies them.
         max_trials: How many trials to run.
         parallel: How many at once; by default as many as the machine has cores, at most 4.
         max_failed: How many failed trials end the search as failed.
-        algorithm: A suggestion algorithm; `katib algorithms` lists them.
+        algorithm: A suggestion algorithm; `katib algorithms` lists them, and `auto` chooses one of them.
         settings: Settings of the algorithm, such as `random_state`.
         early_stopping: An early stopping algorithm, such as `medianstop`.
         early_stopping_settings: Its settings.
         additional_metrics: Further metrics to keep.
+        initial_trials: Arguments to try first, a value for each parameter of the space.
+        warm_start: Names of earlier experiments of the same data directory to learn from.
         name: Name of the experiment. Tuning again under the same name goes on with what is unfinished, or further when
             `max_trials` is raised, with the function as it is by then.
         data_dir: Where everything is kept; by default $KATIB_HOME, else `.katib`.
@@ -110,14 +135,16 @@ def tune(
     Raises:
         InvalidError: Anything wrong with the search space or the settings, all errors at once.
         TuneError: The experiment failed, such as by too many failed trials, or no trial brought a value.
-        TypeError: The function can be called neither with the names nor with a mapping.
+        TypeError: The function can be called neither with the names nor with a mapping, or lacks the default of a
+            conditional parameter.
     """
     space = {key: value for key, value in parameters.items() if isinstance(value, Parameter)}
     constants = {key: value for key, value in parameters.items() if key not in space}
     takes_mapping(function, parameters)
+    check_defaults(function, parameters)
     root = Path(data_dir or os.environ.get("KATIB_HOME") or ".katib")
     name = name or _fresh_name(function)
-    payload = Payload(function, space, constants, objective)
+    payload = Payload(function, space, constants, next(iter(objectives or [objective])))
     file = root.absolute() / "functions" / f"{name}.pickle"
     experiment: Json = {
         "apiVersion": API_VERSION,
@@ -125,10 +152,9 @@ def tune(
         "metadata": {"name": name},
         "spec": {
             "objective": _without_none(
-                type=direction,
-                objectiveMetricName=objective,
-                goal=goal,
+                **_objectives(objectives, goals or {}) if objectives else _objective(objective, direction, goal),
                 additionalMetricNames=list(additional_metrics) or None,
+                constraints=_constraints(constraints or {}) or None,
             ),
             "algorithm": _algorithm(algorithm, settings),
             "parameters": [parameter.spec(key) for key, parameter in space.items()],
@@ -138,11 +164,13 @@ def tune(
             "trialTemplate": _template(payload, file),
             **_without_none(
                 maxFailedTrialCount=max_failed,
+                initialTrials=[_initial_trial(trial) for trial in initial_trials] or None,
+                warmStart={"experiments": list(warm_start)} if warm_start else None,
                 earlyStopping=_algorithm(early_stopping, early_stopping_settings) if early_stopping else None,
             ),
         },
     }
-    with open_engine(data_dir=root) as engine:
+    with open_engine(data_dir=root, own_process=False) as engine:
         submission = engine.service.submit(json.dumps(experiment), source=name)
         payload.save(file)  # only now is the name known to be one
         engine.start()
@@ -156,9 +184,32 @@ def _fresh_name(function: Callable[..., Any]) -> str:
     return f"{stem}-{secrets.token_hex(3)}"
 
 
+def _objective(name: str, direction: str, goal: float | None) -> Json:
+    return {"type": direction, "objectiveMetricName": name, "goal": goal}
+
+
+def _objectives(directions: Mapping[str, str], goals: Mapping[str, float]) -> Json:
+    unknown = [name for name in goals if name not in directions]
+    if unknown:
+        raise invalid("goals", f"{unknown[0]} is not an objective", f"use one of {', '.join(directions)}", "goal-name")
+    return {
+        "objectives": [
+            _without_none(name=name, type=direction, goal=goals.get(name)) for name, direction in directions.items()
+        ]
+    }
+
+
+def _constraints(bounds: Mapping[str, tuple[float | None, float | None]]) -> list[Json]:
+    return [_without_none(metricName=name, min=low, max=high) for name, (low, high) in bounds.items()]
+
+
 def _algorithm(name: str, settings: Mapping[str, Any] | None) -> Json:
     pairs = [{"name": key, "value": str(value)} for key, value in (settings or {}).items()]
     return {"algorithmName": name, **({"algorithmSettings": pairs} if pairs else {})}
+
+
+def _initial_trial(values: Mapping[str, Any]) -> Json:
+    return {"parameterAssignments": [{"name": key, "value": str(value)} for key, value in values.items()]}
 
 
 def _template(payload: Payload, file: Path) -> Json:
@@ -187,9 +238,11 @@ def _follow(service: TuningService, experiment: Json, *, verbose: bool) -> Json:
     with Lines(progress, sys.stdout) if verbose else Silence() as display:
         for change in service.changes(DEFAULT_NAMESPACE, name_of(experiment)):
             for moment in progress.observe(change):
-                display.tell(moment)
+                display.tell(with_remedy(moment, service))
             if progress.finished:
                 break
+    if verbose and (savings := savings_of(service, progress.experiment)):
+        sys.stdout.write(f"{savings}\n")
     return progress.experiment
 
 
@@ -206,23 +259,29 @@ def _result(service: TuningService, experiment: Json, space: Mapping[str, Parame
     best = service.best(DEFAULT_NAMESPACE, name)
     reason = str(last_condition(experiment).get("message", ""))
     if best is None or state_of(experiment) == "Failed":
-        cause = reason if state_of(experiment) == "Failed" else f"none of {len(trials)} trials brought a value"
+        nothing = infeasible_words(experiment) or f"none of {len(trials)} trials brought a value"
+        cause = reason if state_of(experiment) == "Failed" else nothing
         raise TuneError(f"{name}: {cause}{_last_words(service, trials)}")
-    return TuneResult(name=name, reason=reason, best=_trial(best, space), trials=tuple(trials))
+    pareto = _pareto(experiment, trials)
+    return TuneResult(name=name, reason=reason, best=_trial(best, space), trials=tuple(trials), pareto=pareto)
+
+
+def _pareto(experiment: Json, trials: Sequence[TrialResult]) -> tuple[TrialResult, ...]:
+    """Return the trials that none beats, those that the status names: they show the whole set."""
+    by_name = {trial.name: trial for trial in trials}
+    names = map(name_of, pareto_trials(experiment))
+    return tuple(by_name[name] for name in names if name in by_name)
 
 
 def _last_words(service: TuningService, trials: Sequence[TrialResult]) -> str:
-    """Return what the newest trial without a value has to say: the last line that it printed, or what became of it."""
+    """Return why the newest trial without a value has none."""
     failed = next((trial for trial in reversed(trials) if trial.state in _FAILURES), None)
     if failed is None:
         return ""
-    output = b"".join(service.logs(DEFAULT_NAMESPACE, failed.name, tail_lines=_LAST_LINES))
-    lines = output.decode(errors="replace").split("\n")
-    said = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    if failed.state == "Failed" and said:
-        return f"; the last words of {failed.name}: {said}"
-    message = last_condition(service.get("Trial", DEFAULT_NAMESPACE, failed.name)).get("message", "")
-    return f"; {failed.name}: {message}"
+    trial = service.get("Trial", DEFAULT_NAMESPACE, failed.name)
+    if failed.state == "Failed":
+        return f"; {failed.name} failed: {failure_of(trial)}"
+    return f"; {failed.name}: {last_condition(trial).get('message', '')}"
 
 
 def _trial(trial: Json, space: Mapping[str, Parameter]) -> TrialResult:
@@ -232,6 +291,7 @@ def _trial(trial: Json, space: Mapping[str, Parameter]) -> TrialResult:
         state=state_of(trial),
         parameters={key: space[key].value(text) for key, text in assignments_of(trial).items()},
         value=None if value is None else float(value),
+        values={key: None if text == UNAVAILABLE else float(text) for key, text in objective_values(trial)},
     )
 
 

@@ -1,6 +1,5 @@
-"""The processes that suggest and stop: which there are, starting, watching and stopping them.
+"""What both homes know of the services that suggest and stop: which there are, what they need, whether they are ready.
 
-Belongs here: suggestion and early stopping services of this machine, ours and those a user plugs in. Does not belong
-here: what they say on the wire (`katib.rpc`) and what is done with it (`katib.controllers`). Imports of gRPC and
-pydantic are late, so that a service can be started before the process that needs it has loaded them itself.
+Belongs here: the catalog, its configuration and pure plans. Does not belong here: running a service
+(`katib.local.services`, `katib.cluster.services`) and what it says on the wire (`katib.rpc`).
 """

@@ -11,29 +11,22 @@ A name that we have ourselves is replaced by the one in the file. Commands run i
 
 from __future__ import annotations
 
-import difflib
+import math
 import re
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic.alias_generators import to_camel
+from pydantic import Field, field_validator, model_validator
 
 from katib.api.algorithms import AlgorithmInfo, SettingSpec
-from katib.errors import FieldError, InvalidError
+from katib.api.configuration import HOST_AND_PORT, ConfigModel, broken, read_configuration
+from katib.api.retention import RetentionConfig
+from katib.errors import invalid
 from katib.services.plan import SUGGESTION_HEALTH, ServiceId, ServicePlan
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")  # becomes part of names on Kubernetes and of files here
-_ADDRESS = re.compile(r"unix:/.+|[^\s:/]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True)
-
-
-class SettingEntry(_Model):
+class SettingEntry(ConfigModel):
     """One declared setting; the fields are those of `SettingSpec`."""
 
     name: str
@@ -46,8 +39,16 @@ class SettingEntry(_Model):
     below: float | None = None
     at_most: float | None = None
 
+    @field_validator("type")
+    @classmethod
+    def _known_type(cls, value: str) -> str:
+        if value not in ("int", "float", "text", "bool"):
+            remedy = "use int, float, text or bool"
+            raise broken(f'"{value}" is no type of a setting', remedy, "config-setting-type")
+        return value
 
-class AlgorithmEntry(_Model):
+
+class AlgorithmEntry(ConfigModel):
     """One service.
 
     Attributes:
@@ -60,6 +61,10 @@ class AlgorithmEntry(_Model):
         reads_history: False when the service needs no trials: requests then stay small.
         environment: Added to the environment of the command.
         health_service: What to ask its health service about.
+        start_seconds: Until a new process of it must serve.
+        call_seconds: Until it must have answered a question.
+        sends_token: False for an early stopping service that cannot send a token, as Katib's: then every account of
+            this machine may read metrics while it is in use.
     """
 
     name: str
@@ -69,8 +74,44 @@ class AlgorithmEntry(_Model):
     summary: str = ""
     settings: tuple[SettingEntry, ...] | None = None
     reads_history: bool = True
-    environment: dict[str, str] = {}
+    environment: dict[str, str] = Field(default_factory=dict)
     health_service: str | None = None
+    start_seconds: float | None = None
+    call_seconds: float | None = None
+    sends_token: bool = True
+
+    @field_validator("name")
+    @classmethod
+    def _usable_name(cls, value: str) -> str:
+        if not _NAME.fullmatch(value):
+            raise broken(
+                f'"{value}" is not a name of an algorithm', "use lower case letters, digits, - and .", "config-name"
+            )
+        return value
+
+    @field_validator("address")
+    @classmethod
+    def _usable_address(cls, value: str) -> str:
+        if value and not value.removeprefix("unix:").startswith("/") and not HOST_AND_PORT.fullmatch(value):
+            raise broken(f'"{value}" is not an address', "write host:port or unix:/path", "config-address")
+        return value
+
+    @field_validator("start_seconds", "call_seconds")
+    @classmethod
+    def _time_to_wait(cls, value: float | None) -> float | None:
+        if value is not None and not 0 < value < math.inf:
+            raise broken(f"{value:g} is not a time to wait", "use seconds above 0", "config-time")
+        return value
+
+    @model_validator(mode="after")
+    def _one_way_to_reach_it(self) -> AlgorithmEntry:
+        if bool(self.command) == bool(self.address):
+            cause = "both command and address are set" if self.command else "neither command nor address is set"
+            raise broken(cause, "set one of them", "config-command-or-address")
+        if self.command and not any("{port}" in word or "{address}" in word for word in self.command):
+            cause, remedy = "the command is not told where to listen", 'pass "{port}" or "{address}" to it'
+            raise broken(cause, remedy, "config-command-listen", at="command")
+        return self
 
     @property
     def service(self) -> ServiceId:
@@ -86,6 +127,7 @@ class AlgorithmEntry(_Model):
             settings,
             reads_history=self.reads_history,
             early_stopping=self.early_stopping,
+            declares_features=False,
         )
 
     def plan(self, directory: Path) -> ServicePlan:
@@ -102,13 +144,31 @@ class AlgorithmEntry(_Model):
             directory=directory,
             environment=self.environment,
             health_service=usual if self.health_service is None else self.health_service,
+            start_seconds=self.start_seconds,
+            call_seconds=self.call_seconds,
+            sends_token=self.sends_token,
         )
 
 
-class ServicesConfig(_Model):
-    """The whole file."""
+class ServicesConfig(ConfigModel):
+    """The whole file.
+
+    Attributes:
+        algorithms: Further ones.
+        metrics_retention: How long logs of trials that are over are kept.
+    """
 
     algorithms: tuple[AlgorithmEntry, ...] = ()
+    metrics_retention: RetentionConfig = RetentionConfig()
+
+    @model_validator(mode="after")
+    def _each_once(self) -> ServicesConfig:
+        seen: dict[ServiceId, int] = {}
+        for i, entry in enumerate(self.algorithms):
+            if (first := seen.setdefault(entry.service, i)) != i:
+                cause = f"{entry.service} is also defined by algorithms[{first}]"
+                raise broken(cause, "keep one of them", "config-duplicate", at=f"algorithms[{i}].name")
+        return self
 
     def infos(self) -> tuple[AlgorithmInfo, ...]:
         """Return what is known of the algorithms."""
@@ -128,106 +188,5 @@ def read_config(path: Path) -> ServicesConfig:
     try:
         text = path.read_text()
     except OSError as error:
-        cause = f"cannot be read: {error.strerror}"
-        raise InvalidError([FieldError(str(path), cause, "check the path", "config-unreadable")]) from error
-    return parse_config(text, source=str(path))
-
-
-def parse_config(text: str, *, source: str) -> ServicesConfig:
-    """Read the text of such a file.
-
-    Args:
-        text: YAML.
-        source: What to call it in errors.
-
-    Raises:
-        InvalidError: All that is wrong with it.
-    """
-    try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InvalidError([_yaml_error(error, source)]) from error
-    if content is None:
-        return ServicesConfig()
-    try:
-        config = ServicesConfig.model_validate(content)
-    except ValidationError as error:
-        raise InvalidError(_shape_error(detail, source) for detail in error.errors()) from error
-    errors = list(_rule_errors(config.algorithms, source))
-    if errors:
-        raise InvalidError(errors)
-    return config
-
-
-def _yaml_error(error: yaml.YAMLError, source: str) -> FieldError:
-    mark = getattr(error, "problem_mark", None)
-    where = f" in line {mark.line + 1}" if mark is not None else ""
-    problem = getattr(error, "problem", None) or "unreadable text"
-    return FieldError(source, f"not YAML: {problem}{where}", "mend the file", "config-not-yaml")
-
-
-def _shape_error(detail: Any, source: str) -> FieldError:
-    location = detail["loc"]
-    path = f"{source}: {_path(location)}".removesuffix(": ")
-    match detail["type"]:
-        case "extra_forbidden":
-            return FieldError(path, "unknown field", _near_field(location), "config-unknown-field")
-        case "missing":
-            return FieldError(path, "missing", "set it", "config-missing-field")
-        case "model_type":
-            return FieldError(path, f"{detail['input']!r} is no mapping", "give fields and values", "config-type")
-        case "tuple_type":
-            return FieldError(path, f"{detail['input']!r} is no list", "write [one, two]", "config-type")
-    cause = f"{detail['input']!r}: {detail['msg'][:1].lower()}{detail['msg'][1:]}"
-    return FieldError(path, cause, "change the value", "config-type")
-
-
-def _path(location: Sequence[str | int]) -> str:
-    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
-    return "".join(parts).removeprefix(".")
-
-
-def _near_field(location: Sequence[str | int]) -> str:
-    model: type[_Model] = ServicesConfig
-    if "settings" in location[:-1]:
-        model = SettingEntry
-    elif len(location) > 1:
-        model = AlgorithmEntry
-    names = [to_camel(name) for name in model.model_fields]
-    near = difflib.get_close_matches(str(location[-1]), names, n=1)
-    return f"did you mean {near[0]}" if near else f"use one of {', '.join(names)}"
-
-
-def _rule_errors(entries: Sequence[AlgorithmEntry], source: str) -> Iterator[FieldError]:
-    seen: dict[ServiceId, int] = {}
-    for i, entry in enumerate(entries):
-        path = f"{source}: algorithms[{i}]"
-        if not _NAME.fullmatch(entry.name):
-            remedy = "use lower case letters, digits, - and ."
-            yield FieldError(f"{path}.name", f'"{entry.name}" is no name of an algorithm', remedy, "config-name")
-        if entry.service in seen:
-            cause = f"{entry.service} is also defined by algorithms[{seen[entry.service]}]"
-            yield FieldError(f"{path}.name", cause, "keep one of them", "config-duplicate")
-        seen.setdefault(entry.service, i)
-        yield from _reach_errors(entry, path)
-        yield from _setting_errors(entry, path)
-
-
-def _reach_errors(entry: AlgorithmEntry, path: str) -> Iterator[FieldError]:
-    if bool(entry.command) == bool(entry.address):
-        cause = "both command and address are set" if entry.command else "neither command nor address is set"
-        yield FieldError(path, cause, "set one of them", "config-command-or-address")
-    elif entry.command and not any("{port}" in word or "{address}" in word for word in entry.command):
-        remedy = 'pass "{port}" or "{address}" to it'
-        yield FieldError(f"{path}.command", "the command is not told where to listen", remedy, "config-command-listen")
-    elif entry.address and not _ADDRESS.fullmatch(entry.address):
-        remedy = "write host:port or unix:/path"
-        yield FieldError(f"{path}.address", f'"{entry.address}" is no address', remedy, "config-address")
-
-
-def _setting_errors(entry: AlgorithmEntry, path: str) -> Iterator[FieldError]:
-    for i, setting in enumerate(entry.settings or ()):
-        if setting.type not in ("int", "float", "text", "bool"):
-            remedy = "use int, float, text or bool"
-            cause = f'"{setting.type}" is no type of a setting'
-            yield FieldError(f"{path}.settings[{i}].type", cause, remedy, "config-setting-type")
+        raise invalid(str(path), f"cannot be read: {error.strerror}", "check the path", "config-unreadable") from error
+    return read_configuration(ServicesConfig, text, str(path))

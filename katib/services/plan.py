@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
+
+from katib.api.checkpoints import CHECKPOINT_ROOT_VARIABLE
 
 SUGGESTION_HEALTH = "manager.v1beta1.Suggestion"
 """What Katib's probes ask a suggestion service; its Python images know no other name."""
@@ -42,6 +45,9 @@ class ServicePlan:
         directory: Working directory of the command; None: that of its log.
         environment: Added to ours.
         health_service: What to ask `grpc.health.v1.Health` about.
+        start_seconds: Until a new process must serve; None: as usual.
+        call_seconds: Deadline of each call; None: as usual.
+        sends_token: Whether it brings its token when it reads metrics; only early stopping services do that.
     """
 
     id: ServiceId
@@ -50,18 +56,31 @@ class ServicePlan:
     directory: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     health_service: str = ""
+    start_seconds: float | None = None
+    call_seconds: float | None = None
+    sends_token: bool = True
+
+
+_LOOPBACK = "127.0.0.1"
+_SYSTEM_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_FIRST_PORT, _USUAL_END, _TRIES = 18_000, 32_768, 100
+_choice = random.SystemRandom()
+
+_PACKAGES = str(Path(__file__).resolve().parents[2])
+"""Where the packages of this product are."""
 
 
 def own_plan(service: ServiceId) -> ServicePlan:
     """Return the plan of one of our own algorithms."""
-    packages = str(Path(__file__).resolve().parents[2])
-    paths = [packages, *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [_PACKAGES, *filter(None, [os.environ.get("PYTHONPATH")])]
+    which = ["--algorithm", service.algorithm, *(["--early-stopping"] if service.early_stopping else [])]
     return ServicePlan(
         service,
-        command=("{python}", "-m", "suggestion_services", "--algorithm", service.algorithm, "--address", "{address}"),
+        command=("{python}", "-m", "suggestion_services", *which, "--address", "{address}"),
         environment={
             "PYTHONPATH": os.pathsep.join(paths),
             "PYTHONUNBUFFERED": "1",
+            CHECKPOINT_ROOT_VARIABLE: "",  # on one machine the one that starts trials makes their folders
             "GRPC_VERBOSITY": os.environ.get("GRPC_VERBOSITY", "ERROR"),  # a connection that ends is no news
         },
     )
@@ -72,7 +91,7 @@ def resolve_command(plan: ServicePlan, socket_path: Path) -> tuple[list[str], st
     address = f"unix:{socket_path}"
     values = {"{address}": address, "{python}": sys.executable}
     if any("{port}" in word for word in plan.command):
-        port = _free_port()
+        port = free_port()
         address = f"127.0.0.1:{port}"
         values["{port}"] = str(port)
     return [_fill(word, values) for word in plan.command], address
@@ -84,9 +103,37 @@ def _fill(word: str, values: Mapping[str, str]) -> str:
     return word
 
 
-def _free_port() -> int:
-    """Return a port that is free now; if another takes it first, the service exits and gets the next one."""
+def free_port(taken: Collection[int] = ()) -> int:
+    """Return a port of the loopback interface that is free now; it is not held, so another may take it first.
+
+    It is none of those that the system gives to connections, and to servers that want any: one of these would often be
+    in use by the time when the program has come so far as to listen.
+
+    Args:
+        taken: Ports that are promised to others.
+    """
+    for _ in range(_TRIES):
+        port = _choice.choice(_ports())
+        if port not in taken and _is_free(port):
+            return port
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        probe.bind((_LOOPBACK, 0))
+        return int(probe.getsockname()[1])
+
+
+def _ports() -> range:
+    """Return the ports from where few programs have theirs to where the system's own begin."""
+    try:
+        end = int(_SYSTEM_PORTS.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        end = _USUAL_END
+    return range(_FIRST_PORT, end) if end > _FIRST_PORT + _TRIES else range(_FIRST_PORT, _USUAL_END)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((_LOOPBACK, port))
+        except OSError:
+            return False
+    return True

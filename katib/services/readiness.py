@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import grpc
 
-from katib.errors import KatibError, UnavailableError
+from katib.errors import KatibError, UnavailableError, one_line
 from katib.rpc._generated import health_pb2
-from katib.rpc.errors import one_line
 
 if TYPE_CHECKING:
     from katib.rpc.connection import Connection
@@ -25,7 +24,7 @@ _ANSWERS = frozenset({grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND})
 
 
 def accepts_connections(address: str) -> bool:
-    """Tell whether somebody listens at `unix:/path` or `127.0.0.1:port`.
+    """Return whether somebody listens at `unix:/path` or `127.0.0.1:port`.
 
     gRPC could tell too, but after an attempt that failed it waits too long for the next.
     """

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from katib.services.plan import ServiceId
+from katib.backoff import Backoff
+from katib.services.plan import ServiceId, ServicePlan
 
 User = tuple[str, str]
 """Namespace and name of an experiment."""
+
+Listener = Callable[[str, str], None]
+"""Takes namespace and name of an experiment to look at again. Called from any thread; must return at once."""
 
 
 class Phase(Enum):
@@ -29,20 +34,26 @@ class Timing:
         start: Until a new process must serve. Cold imports of the largest libraries take tens of seconds.
         stop: Between the polite and the firm end.
         idle: Until a service without users is stopped. Longer than the pause between two experiments in a notebook.
-        first_pause: Before the first restart; doubles with every life that answered nothing.
-        longest_pause: Bound of that.
+        restart: Before a restart, by the processes in a row that answered nothing.
         settled: A process that lived longer than this does not count as dying again and again.
-        max_failures: How many lives in a row may answer nothing.
+        max_failures: How many processes in a row may answer nothing.
     """
 
     call: float = 60.0
     start: float = 60.0
     stop: float = 2.0
     idle: float = 60.0
-    first_pause: float = 0.1
-    longest_pause: float = 10.0
+    restart: Backoff = Backoff(0.1, 10.0)
     settled: float = 60.0
     max_failures: int = 3
+
+    def of(self, plan: ServicePlan) -> Timing:
+        """Return the times of one service, which may set its own."""
+        return replace(
+            self,
+            call=self.call if plan.call_seconds is None else plan.call_seconds,
+            start=self.start if plan.start_seconds is None else plan.start_seconds,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +63,7 @@ class ServiceState:
     Attributes:
         service: Which.
         state: `starting`, `ready`, or `failing` while it dies again and again and after it was given up.
-        attempts: Lives in a row without an answer, the present one included.
+        attempts: Processes in a row without an answer, the present one included.
         last_error: How the last of them ended; empty when there was none.
         address: Where it listens when somebody else runs it, otherwise the command that starts it.
     """

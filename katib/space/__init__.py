@@ -1,11 +1,22 @@
 """The feasible space: parameters, their values, and how values travel between text, Python and the unit interval.
 
-Belongs here: the meaning of bounds, steps, distributions and lists. Does not belong here: search algorithms, the wire.
-Pure Python, so that a service which only draws at random starts at once.
+Belongs here: the meaning of bounds, steps, distributions, lists and conditions. Does not belong here: search
+algorithms, the wire. Pure Python, so that a service which only draws at random starts at once.
 """
 
 from katib.space.assignments import check_assignments
+from katib.space.conditions import Condition
 from katib.space.parameters import Choice, Grid, Interval, Parameter, Value
 from katib.space.search_space import Point, SearchSpace
 
-__all__ = ["Choice", "Grid", "Interval", "Parameter", "Point", "SearchSpace", "Value", "check_assignments"]
+__all__ = [
+    "Choice",
+    "Condition",
+    "Grid",
+    "Interval",
+    "Parameter",
+    "Point",
+    "SearchSpace",
+    "Value",
+    "check_assignments",
+]

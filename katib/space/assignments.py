@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
-from katib.api.types import Distribution, ParameterAssignment, ParameterSpec, ParameterType
+from katib.api.types import Distribution, ParameterAssignment, ParameterCondition, ParameterSpec, ParameterType
 from katib.errors import FieldError
 from katib.space.build import build_parameter
-from katib.space.parameters import finite_number, whole_number
+from katib.space.conditions import absent_parameters, build_conditions
+from katib.space.parameters import Value, finite_number, whole_number
 
 _BELL = (Distribution.NORMAL, Distribution.LOG_NORMAL)
 
@@ -16,18 +18,50 @@ _BELL = (Distribution.NORMAL, Distribution.LOG_NORMAL)
 def check_assignments(
     parameters: Sequence[ParameterSpec], assignments: Sequence[ParameterAssignment]
 ) -> list[FieldError]:
-    """Return what is wrong with a reply: a parameter missing, repeated or unknown, a value outside its space.
+    """Return what is wrong with a reply: a parameter missing, repeated, unknown or absent, a value outside its space.
 
     Services of other makers are given some room: another spelling of a number, a value between two steps (most of
     Katib's own services pass over the step), and for normal and logNormal a value beyond the bounds.
     """
     specs = {spec.name: spec for spec in parameters}
     counts = Counter(assignment.name for assignment in assignments)
-    errors = [_missing(name) for name in specs if name not in counts]
+    absent = _absent(specs, {assignment.name: assignment.value for assignment in assignments})
+    errors = [_missing(name) for name in specs if name not in counts and name not in absent]
     errors += [_repeated(name) for name, count in counts.items() if count > 1 and name in specs]
     for i, assignment in enumerate(assignments):
-        errors += _check_one(specs.get(assignment.name), assignment, f"parameterAssignments[{i}]")
+        path = f"parameterAssignments[{i}]"
+        if assignment.name in absent:
+            errors.append(_not_absent(specs[assignment.name], f"{path}.name"))
+        else:
+            errors += _check_one(specs.get(assignment.name), assignment, path)
     return errors
+
+
+def _absent(specs: Mapping[str, ParameterSpec], texts: Mapping[str, str]) -> AbstractSet[str]:
+    """Return the parameters that may have no value; none where the conditions themselves are wrong."""
+    conditional = [spec for spec in specs.values() if spec.when is not None]
+    parents = {
+        spec.when.parameter: parameter
+        for spec in conditional
+        if spec.when and spec.when.parameter in specs and (parameter := build_parameter(specs[spec.when.parameter]))
+    }
+
+    def value_of(name: str) -> Value | None:
+        try:
+            return parents[name].nearest(texts[name])
+        except (KeyError, ValueError):
+            return None
+
+    try:
+        return absent_parameters(build_conditions(conditional, parents), value_of)
+    except (KeyError, ValueError):
+        return frozenset()
+
+
+def _not_absent(spec: ParameterSpec, path: str) -> FieldError:
+    when = spec.when or ParameterCondition()
+    cause = f"{spec.name} has a value, but {when.parameter} is none of {', '.join(when.values)}"
+    return FieldError(path, cause, "leave it out", "assignment-not-absent")
 
 
 def _check_one(spec: ParameterSpec | None, assignment: ParameterAssignment, path: str) -> list[FieldError]:
@@ -50,7 +84,7 @@ def _repeated(name: str) -> FieldError:
 
 
 def _infeasible(spec: ParameterSpec, text: str) -> str | None:
-    parameter, _ = build_parameter(spec, spec.name)
+    parameter = build_parameter(spec)
     try:
         if parameter is not None and spec.feasible_space.distribution not in _BELL:
             parameter.nearest(text)

@@ -1,11 +1,11 @@
-"""From a parameter's specification to a parameter, or to everything that is wrong with it."""
+"""From a parameter's specification to a parameter. What a specification may say is for `katib.api.search_space`."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-from katib.api.types import Distribution, FeasibleSpace, ParameterSpec, ParameterType
-from katib.errors import FieldError
+from katib.api.search_space import INT64, LOGARITHMIC
+from katib.api.types import Distribution, ParameterSpec, ParameterType
 from katib.space.parameters import (
     Choice,
     Grid,
@@ -18,38 +18,26 @@ from katib.space.parameters import (
 )
 from katib.space.spread import Spread
 
-_INT64 = 2**63
 
+def build_parameter(spec: ParameterSpec) -> Parameter | None:
+    """Return the parameter, None when the specification breaks a rule that leaves it without a meaning.
 
-def build_parameter(spec: ParameterSpec, path: str) -> tuple[Parameter | None, list[FieldError]]:
-    """Return the parameter and no errors, or None and all errors.
-
-    Args:
-        spec: As the user or the wire gives it.
-        path: Path of the specification, such as `spec.parameters[0]`.
+    What does no harm passes, since the specification may come over the wire from another controller: a value that is
+    listed twice, a step wider than the bounds.
     """
-    errors: list[FieldError] = []
     if not spec.name:
-        errors.append(FieldError(f"{path}.name", "the parameter has no name", "name it", "parameter-name"))
-    match spec.parameter_type:
-        case ParameterType.DOUBLE | ParameterType.INT:
-            parameter = _numeric(spec, f"{path}.feasibleSpace", errors)
-        case ParameterType.DISCRETE | ParameterType.CATEGORICAL:
-            parameter = _choice(spec, f"{path}.feasibleSpace", errors)
-        case other:
-            kinds = "double, int, discrete or categorical"
-            errors.append(
-                FieldError(f"{path}.parameterType", f'unknown type "{other}"', f"use {kinds}", "parameter-type")
-            )
-            return None, errors
-    return (None if errors else parameter), errors
-
-
-def _choice(spec: ParameterSpec, path: str, errors: list[FieldError]) -> Parameter | None:
-    values = tuple(dict.fromkeys(spec.feasible_space.list))
-    if not values:
-        errors.append(FieldError(f"{path}.list", "the list is empty", "give at least one value", "list-empty"))
         return None
+    try:
+        if spec.parameter_type in (ParameterType.DOUBLE, ParameterType.INT):
+            return _numeric(spec)
+    except ValueError:
+        return None
+    is_listed = spec.parameter_type in (ParameterType.DISCRETE, ParameterType.CATEGORICAL)
+    return _choice(spec) if is_listed and spec.feasible_space.list else None
+
+
+def _choice(spec: ParameterSpec) -> Parameter:
+    values = tuple(dict.fromkeys(spec.feasible_space.list))
     if spec.parameter_type == ParameterType.DISCRETE and all(map(_is_number, values)):
         return Choice(spec.name, tuple(sorted(values, key=float)), ordered=True)
     return Choice(spec.name, values)
@@ -63,25 +51,23 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _numeric(spec: ParameterSpec, path: str, errors: list[FieldError]) -> Parameter | None:
-    whole = spec.parameter_type == ParameterType.INT
-    space = spec.feasible_space
-    low = _bound(space.min, f"{path}.min", errors, whole=whole)
-    high = _bound(space.max, f"{path}.max", errors, whole=whole)
-    step = _step(space, f"{path}.step", errors, whole=whole)
-    distribution = _distribution(space, f"{path}.distribution", errors)
-    if low is None or high is None or errors:
+def _numeric(spec: ParameterSpec) -> Parameter | None:
+    whole, space = spec.parameter_type == ParameterType.INT, spec.feasible_space
+    low, high = _number(space.min, whole=whole), _number(space.max, whole=whole)
+    step = _number(space.step or "1", whole=whole) if space.step or whole else None
+    distribution = uniform_or(space.distribution)
+    if low > high or (step is not None and step <= 0) or (low <= 0 and distribution in LOGARITHMIC):
         return None
-    if low > high:
-        cause = f"min {space.min} is above max {space.max}"
-        errors.append(FieldError(f"{path}.min", cause, "swap the bounds or raise max", "bounds-order"))
-    elif low <= 0 and distribution in (Distribution.LOG_UNIFORM, Distribution.LOG_NORMAL):
-        cause = f"min {space.min} has no logarithm, which {distribution} needs"
-        remedy = "raise min above 0 or use a distribution without log"
-        errors.append(FieldError(f"{path}.min", cause, remedy, "log-bounds"))
-    else:
-        return _range(spec.name, low, high, step, distribution, whole=whole)
-    return None
+    return _range(spec.name, low, high, step, distribution, whole=whole)
+
+
+def _number(text: str, *, whole: bool) -> Fraction:
+    if not whole:
+        return exact_number(text)
+    number = whole_number(text)
+    if number not in INT64:
+        raise ValueError(f"{text} does not fit into 64 bits")
+    return Fraction(number)
 
 
 def _range(
@@ -102,41 +88,3 @@ def _grid_spread(low: Fraction, high: Fraction, step: Fraction, count: int, dist
         return Spread(float(low), float(high), distribution)
     # Half of the lower bound is the least that a step wider than the bound leaves on a logarithmic axis.
     return Spread(float(max(low - step / 2, low / 2)), float(low + (count - 1) * step + step / 2), distribution)
-
-
-def _bound(text: str, path: str, errors: list[FieldError], *, whole: bool) -> Fraction | None:
-    if not text:
-        errors.append(FieldError(path, "the bound is missing", "give min and max", "bounds-missing"))
-        return None
-    return _number(text, path, errors, whole=whole)
-
-
-def _step(space: FeasibleSpace, path: str, errors: list[FieldError], *, whole: bool) -> Fraction | None:
-    if not space.step:
-        return Fraction(1) if whole else None
-    step = _number(space.step, path, errors, whole=whole)
-    if step is not None and step <= 0:
-        errors.append(FieldError(path, f"step {space.step} is not above 0", "give a positive step", "step-positive"))
-    return step
-
-
-def _number(text: str, path: str, errors: list[FieldError], *, whole: bool) -> Fraction | None:
-    try:
-        number = Fraction(whole_number(text)) if whole else exact_number(text)
-    except ValueError as error:
-        wanted = "a whole number" if whole else "a finite number"
-        errors.append(FieldError(path, str(error), f"give {wanted}", "bounds-number"))
-        return None
-    if whole and not -_INT64 <= number < _INT64:
-        errors.append(FieldError(path, f"{text} does not fit into 64 bits", "choose a smaller range", "bounds-number"))
-        return None
-    return number
-
-
-def _distribution(space: FeasibleSpace, path: str, errors: list[FieldError]) -> Distribution:
-    try:
-        return uniform_or(space.distribution)
-    except ValueError:
-        remedy = "use uniform, logUniform, normal or logNormal"
-        errors.append(FieldError(path, f'unknown distribution "{space.distribution}"', remedy, "distribution"))
-        return Distribution.UNIFORM

@@ -77,7 +77,7 @@ class Parameter(ABC):
         return value if isinstance(value, str) else repr(value)
 
     def contains(self, text: str) -> bool:
-        """Tell whether the text stands for a feasible value."""
+        """Return whether the text stands for a feasible value."""
         try:
             self.parse(text)
         except ValueError:

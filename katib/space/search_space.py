@@ -3,24 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from math import prod
+from contextlib import suppress
+from dataclasses import dataclass, field
 from random import Random
 
+from katib.api.conditional_parameters import check_conditions
+from katib.api.search_space import check_parameters
 from katib.api.types import ParameterAssignment, ParameterSpec
-from katib.errors import FieldError, InvalidError
+from katib.errors import FieldError, InvalidError, invalid
 from katib.space.build import build_parameter
+from katib.space.conditions import Condition, absent_parameters, build_conditions
+from katib.space.counting import Counting
 from katib.space.parameters import Parameter, Value
 
 Point = Mapping[str, Value]
-"""One value for every parameter, by name, in the order of the parameters."""
+"""Values by name, in the order of the parameters. A *whole* point has one for every parameter."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchSpace:
-    """The parameters of an experiment, in the order the user gave them."""
+    """The parameters of an experiment, in the order the user gave them.
+
+    Some may have a value only next to certain values of another parameter, and be absent from a trial. An algorithm
+    need not know: the points it gets are whole, with the value in the middle of the unit interval where a parameter is
+    absent, and of the whole points that it returns `format` leaves out what is absent. So two trials that do not differ
+    have equal points. Who wants to know finds `conditions`, and `active` for points without their absent parameters.
+
+    Attributes:
+        parameters: All of them, absent or not.
+        conditions: For each parameter that may be absent the values next to which it is present; parents first.
+    """
 
     parameters: tuple[Parameter, ...]
+    conditions: tuple[Condition, ...] = ()
+    _counting: Counting | None = field(init=False, repr=False, compare=False)
+    _by_name: Mapping[str, Parameter] = field(init=False, repr=False, compare=False)
+    _parents: frozenset[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {parameter.name: parameter for parameter in self.parameters})
+        object.__setattr__(self, "_parents", frozenset(condition.parent for condition in self.conditions))
+        is_finite = all(parameter.size is not None for parameter in self.parameters)
+        object.__setattr__(self, "_counting", Counting(self.parameters, self.conditions) if is_finite else None)
 
     @classmethod
     def of(cls, specs: Sequence[ParameterSpec], path: str = "spec.parameters") -> SearchSpace:
@@ -29,63 +53,92 @@ class SearchSpace:
         Raises:
             InvalidError: Everything that is wrong with them.
         """
-        errors: list[FieldError] = []
-        parameters: dict[str, Parameter] = {}
-        for i, spec in enumerate(specs):
-            parameter, found = build_parameter(spec, f"{path}[{i}]")
-            errors.extend(found)
-            if parameter is not None and spec.name in parameters:
-                cause = f"there is another parameter {spec.name}"
-                errors.append(FieldError(f"{path}[{i}].name", cause, "rename one of them", "parameter-duplicate"))
-            elif parameter is not None:
-                parameters[spec.name] = parameter
+        parameters = {spec.name: parameter for spec in specs if (parameter := build_parameter(spec)) is not None}
         if not specs:
-            errors.append(FieldError(path, "there are no parameters", "give at least one", "parameters-empty"))
-        if errors:
+            raise invalid(path, "there are no parameters", "give at least one", "parameters-empty")
+        if len(parameters) < len(specs):
+            errors = list(check_parameters(specs, path))
+            remedy = "use double, int, discrete or categorical"
+            untyped = FieldError(path, "a parameter is of the type unknown", remedy, "parameter-type")
+            raise InvalidError(errors or [untyped])  # Katib's admission accepts that type
+        if errors := list(check_conditions(specs, path)):
             raise InvalidError(errors)
-        return cls(tuple(parameters.values()))
+        try:
+            conditions = build_conditions(specs, parameters)
+        except ValueError as error:  # what `check_conditions` passes over, since the parent's specification is odd
+            raise invalid(path, str(error), "list values of that parameter", "condition-value-unknown") from error
+        return cls(tuple(parameters.values()), conditions)
 
     @property
     def size(self) -> int | None:
-        """Number of points; None when a parameter is continuous."""
-        sizes = [parameter.size for parameter in self.parameters]
-        return None if None in sizes else prod(size for size in sizes if size is not None)
+        """Number of different points, absent parameters not counted; None when a parameter is continuous."""
+        return None if self._counting is None else self._counting.size
 
     def at(self, index: int) -> Point:
-        """Return the index-th point of a finite space in natural order: the last parameter changes fastest.
+        """Return the index-th whole point of a finite space in natural order: the last parameter changes fastest.
 
-        Costs the same for every index, however large the space.
+        Parents come before their children, where the user gave them in another order. Costs the same for every index,
+        however large the space.
 
         Raises:
             IndexError: There is no such point.
         """
-        values: list[Value] = []
-        rest = index
-        for parameter in reversed(self.parameters):
-            rest, k = divmod(rest, parameter.size or 0) if parameter.size else (rest, -1)
-            values.append(parameter.at(k))
-        if rest != 0:
+        if self._counting is None:
+            [endless, *_] = [parameter.name for parameter in self.parameters if parameter.size is None]
+            raise IndexError(f"the space has no {index}-th point: {endless} is continuous")
+        if not 0 <= index < self._counting.size:
             raise IndexError(f"the space has {self.size} points, there is none at {index}")
-        return dict(zip((parameter.name for parameter in self.parameters), reversed(values), strict=True))
+        return self.complete(self._counting.at(index))
 
     def sample(self, random: Random) -> Point:
-        """Draw a point, each parameter from its own distribution."""
-        return {parameter.name: parameter.sample(random) for parameter in self.parameters}
+        """Draw a whole point, each parameter from its own distribution, with one number of the random source each."""
+        return self.complete({parameter.name: parameter.sample(random) for parameter in self.parameters})
+
+    def absent(self, point: Point) -> frozenset[str]:
+        """Return the names of the parameters that are absent from the trial of a point, whole or not."""
+        return frozenset(absent_parameters(self.conditions, point.get))
+
+    def active(self, point: Point) -> Point:
+        """Return a point without the values of its absent parameters."""
+        absent = self.absent(point)
+        return {p.name: point[p.name] for p in self.parameters if p.name not in absent}
+
+    def complete(self, point: Point) -> Point:
+        """Return the whole point of a trial, with the value in the middle for each absent parameter."""
+        absent = self.absent(point)
+        return {p.name: p.from_unit(0.5) if p.name in absent else point[p.name] for p in self.parameters}
 
     def format(self, point: Point) -> tuple[ParameterAssignment, ...]:
-        """Return the assignments of a point."""
+        """Return the assignments of a point, whole or not; none for a parameter that is absent."""
+        absent = self.absent(point)
         return tuple(
             ParameterAssignment(name=parameter.name, value=parameter.format(point[parameter.name]))
             for parameter in self.parameters
+            if parameter.name not in absent
         )
 
-    def nearest(self, assignments: Iterable[tuple[str, str]]) -> Point | None:
-        """Return the feasible point closest to the assignments of a trial; None when one is missing or out of bounds.
+    def drop_absent(self, texts: Mapping[str, str]) -> Mapping[str, str]:
+        """Return texts by parameter name without those of absent parameters; other names pass."""
+        absent = absent_parameters(self.conditions, self._parent_values(texts).get)
+        return {name: text for name, text in texts.items() if name not in absent}
 
-        Assignments of other names are passed over.
+    def nearest(self, assignments: Iterable[tuple[str, str]]) -> Point | None:
+        """Return the feasible whole point closest to the assignments of a trial; None when there is none.
+
+        That is when a parameter which is not absent has no value, or one out of bounds. Assignments of other names,
+        and of absent parameters, are passed over.
         """
         texts = dict(assignments)
+        absent = absent_parameters(self.conditions, self._parent_values(texts).get)
         try:
-            return {parameter.name: parameter.nearest(texts[parameter.name]) for parameter in self.parameters}
+            return {p.name: p.from_unit(0.5) if p.name in absent else p.nearest(texts[p.name]) for p in self.parameters}
         except (KeyError, ValueError):
             return None
+
+    def _parent_values(self, texts: Mapping[str, str]) -> dict[str, Value]:
+        """Return the values of the parameters that decide, where they can be read."""
+        values: dict[str, Value] = {}
+        for name in self._parents:
+            with suppress(KeyError, ValueError):
+                values[name] = self._by_name[name].nearest(texts[name])
+        return values

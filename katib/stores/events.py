@@ -7,53 +7,53 @@ repeats (same object, reason and message) is counted, not listed again.
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
-from sqlalchemy import (
-    Boolean,
-    Column,
-    Connection,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    bindparam,
-    delete,
-    func,
-    select,
-)
-from sqlalchemy.dialects.sqlite import insert
-
-from katib.database import Database
+from katib.databases.sqlite import Database
 from katib.errors import KatibError
 from katib.runtime.clock import Clock
+from katib.stores.event_queue import Event, EventQueue
 
 SCHEMA_VERSION = 1
 FLUSH_SECONDS = 0.25
-MAX_WAITING = 2_000
 MAX_KEPT = 20_000
 """Rows kept in the file; old ones go first. Enough for the whole story of an experiment with thousands of trials."""
 
-_metadata = MetaData()
-_events = Table(
-    "events",
-    _metadata,
-    Column("id", Integer, primary_key=True),
-    Column("kind", String(63), nullable=False),
-    Column("namespace", String(253), nullable=False),
-    Column("name", String(253), nullable=False),
-    Column("experiment", String(253), nullable=False),
-    Column("warning", Boolean, nullable=False),
-    Column("reason", String(255), nullable=False),
-    Column("message", Text, nullable=False),
-    Column("first_time", String(40), nullable=False),
-    Column("last_time", String(40), nullable=False),
-    Column("times", Integer, nullable=False),
-)
+_TABLE = """
+    CREATE TABLE events (
+        id INTEGER PRIMARY KEY,
+        kind TEXT NOT NULL,
+        namespace TEXT NOT NULL,
+        name TEXT NOT NULL,
+        experiment TEXT NOT NULL,
+        warning BOOLEAN NOT NULL,
+        reason TEXT NOT NULL,
+        message TEXT NOT NULL,
+        first_time TEXT NOT NULL,
+        last_time TEXT NOT NULL,
+        times INTEGER NOT NULL
+    )
+"""
+_IDENTITY = "namespace, experiment, kind, name, reason, message"
+_INDEX = f"CREATE UNIQUE INDEX events_identity ON events ({_IDENTITY})"
+_UPSERT = f"""
+    INSERT INTO events (kind, namespace, name, experiment, warning, reason, message, first_time, last_time, times)
+    VALUES (:kind, :namespace, :name, :experiment, :warning, :reason, :message, :first_time, :last_time, :times)
+    ON CONFLICT ({_IDENTITY}) DO UPDATE SET times = times + excluded.times, last_time = excluded.last_time
+"""  # noqa: S608 - of constants
+_DELETE_OLD = "DELETE FROM events WHERE id <= (SELECT max(id) FROM events) - :kept"
+_SELECT = """
+    SELECT kind, namespace, name, experiment, warning, reason, message, first_time, last_time, times FROM events
+    WHERE namespace = :namespace AND {}
+    ORDER BY last_time DESC, id DESC LIMIT :limit
+"""
+_SELECT_OF_EXPERIMENT = _SELECT.format("experiment = :name")
+_SELECT_OF_OBJECT = _SELECT.format("kind = :kind AND name = :name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +70,7 @@ class EventSubject:
     experiment: str
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEvent:
-    """One event, with how often and when it was last seen."""
-
-    subject: EventSubject
-    warning: bool
-    reason: str
-    message: str
-    time: datetime
-    count: int = 1
-
-    @property
-    def identity(self) -> tuple[EventSubject, str, str]:
-        """What makes two events the same."""
-        return self.subject, self.reason, self.message
+StoredEvent = Event[EventSubject]
 
 
 class EventLog:
@@ -93,7 +79,7 @@ class EventLog:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
         self._clock = clock
-        self._waiting: dict[tuple[EventSubject, str, str], StoredEvent] = {}
+        self._waiting: EventQueue[EventSubject] = EventQueue()
         self._changed = threading.Condition()
         self._writing = threading.Lock()  # who reads or forgets waits for a batch that is on its way
         self._closing = False
@@ -115,58 +101,36 @@ class EventLog:
 
     def record(self, subject: EventSubject, *, warning: bool, reason: str, message: str) -> None:
         """Note that something happened. Returns at once and never fails."""
-        event = StoredEvent(subject, warning, reason, message, self._clock.now())
+        now = self._clock.now()
         with self._changed:
-            known = self._waiting.pop(event.identity, None)
-            if known is not None:
-                event = replace(event, count=known.count + 1)
-            self._waiting[event.identity] = event
-            while len(self._waiting) > MAX_WAITING:
-                del self._waiting[next(iter(self._waiting))]
+            self._waiting.add(Event(subject, warning, reason, message, now, now))
             if len(self._waiting) == 1:
                 self._changed.notify_all()
 
     def of(self, subject: EventSubject, *, limit: int = 500) -> Sequence[StoredEvent]:
         """Return the newest events of an object, oldest first; for an Experiment those of what belongs to it too."""
         self._flush()
-        query = select(_events).where(_events.c.namespace == subject.namespace)
-        if subject.kind == "Experiment":
-            query = query.where(_events.c.experiment == subject.name)
-        else:
-            query = query.where(_events.c.kind == subject.kind, _events.c.name == subject.name)
-        with self._database.read() as connection:
-            rows = connection.execute(query.order_by(_events.c.last_time.desc(), _events.c.id.desc()).limit(limit))
-            found = [
-                StoredEvent(
-                    EventSubject(row.kind, row.namespace, row.name, row.experiment),
-                    row.warning,
-                    row.reason,
-                    row.message,
-                    datetime.fromisoformat(row.last_time),
-                    row.times,
-                )
-                for row in rows
-            ]
+        query = _SELECT_OF_EXPERIMENT if subject.kind == "Experiment" else _SELECT_OF_OBJECT
+        wanted = {"kind": subject.kind, "namespace": subject.namespace, "name": subject.name, "limit": limit}
+        with self._database.snapshot() as driver:
+            found = [_event(row) for row in driver.execute(query, wanted)]
         return [*found[::-1], *self._unwritten(subject)]
 
     def forget(self, namespace: str, experiment: str) -> None:
         """Remove the events of an experiment that is deleted, and of all that belonged to it."""
         with self._writing:
             with self._changed:
-                mine = [
-                    key for key in self._waiting if (key[0].namespace, key[0].experiment) == (namespace, experiment)
-                ]
-                for key in mine:
-                    del self._waiting[key]
-            with self._database.write() as connection:
-                connection.execute(
-                    delete(_events).where(_events.c.namespace == namespace, _events.c.experiment == experiment)
-                )
+                experiments = EventSubject("Experiment", namespace, experiment, experiment)
+                self._waiting.take(event for event in self._waiting.all() if _belongs(event.subject, experiments))
+            forgotten = (namespace, experiment)
+            self._database.transact(
+                lambda driver: driver.execute("DELETE FROM events WHERE namespace = ? AND experiment = ?", forgotten)
+            )
 
     def _unwritten(self, subject: EventSubject) -> list[StoredEvent]:
         """Return the events of an object that the database has not taken, as while its disk is full."""
         with self._changed:
-            waiting = list(self._waiting.values())
+            waiting = self._waiting.all()
         return [event for event in waiting if _belongs(event.subject, subject)]
 
     def _run(self) -> None:
@@ -181,22 +145,15 @@ class EventLog:
     def _flush(self) -> None:
         with self._writing:
             with self._changed:
-                batch, self._waiting = list(self._waiting.values()), {}
+                batch = self._waiting.all()
+                self._waiting.take(batch)
             if not batch:
                 return
             try:
-                with self._database.write() as connection:
-                    _store(connection, batch)
+                self._database.transact(lambda driver: _store(driver, batch))
             except KatibError:
-                self._put_back(batch)
-
-    def _put_back(self, batch: Sequence[StoredEvent]) -> None:
-        with self._changed:
-            newer, self._waiting = self._waiting, {}
-            for event in (*batch, *newer.values()):
-                known = self._waiting.pop(event.identity, None)
-                count = event.count + (known.count if known else 0)
-                self._waiting[event.identity] = replace(event, count=count)
+                with self._changed:
+                    self._waiting.put_back(batch)
 
 
 def _belongs(found: EventSubject, wanted: EventSubject) -> bool:
@@ -205,28 +162,25 @@ def _belongs(found: EventSubject, wanted: EventSubject) -> bool:
     return (found.kind, found.namespace, found.name) == (wanted.kind, wanted.namespace, wanted.name)
 
 
-def _migrate(connection: Connection, _found: int) -> None:
-    _metadata.create_all(connection)
-    connection.exec_driver_sql(
-        "CREATE UNIQUE INDEX events_identity ON events (namespace, experiment, kind, name, reason, message)"
-    )
+def _migrate(driver: sqlite3.Connection, _found: int) -> None:
+    driver.execute(_TABLE)
+    driver.execute(_INDEX)
 
 
-_IDENTITY = ("namespace", "experiment", "kind", "name", "reason", "message")
-_upsert = insert(_events).on_conflict_do_update(
-    index_elements=list(_IDENTITY),
-    set_={"times": _events.c.times + bindparam("again"), "last_time": bindparam("seen")},
-)
+def _store(driver: sqlite3.Connection, batch: Sequence[StoredEvent]) -> None:
+    driver.executemany(_UPSERT, map(_row, batch))
+    driver.execute(_DELETE_OLD, {"kept": MAX_KEPT})
 
 
-def _store(connection: Connection, batch: Sequence[StoredEvent]) -> None:
-    connection.execute(_upsert, [_row(event) for event in batch])
-    newest = connection.execute(select(func.max(_events.c.id))).scalar_one()
-    connection.execute(delete(_events).where(_events.c.id <= newest - MAX_KEPT))
+def _event(row: tuple[Any, ...]) -> StoredEvent:
+    kind, namespace, name, experiment, warning, reason, message, first, last, times = row
+    subject = EventSubject(kind, namespace, name, experiment)
+    first_time, last_time = datetime.fromisoformat(first), datetime.fromisoformat(last)
+    return Event(subject, bool(warning), reason, message, first_time, last_time, times)
 
 
 def _row(event: StoredEvent) -> dict[str, object]:
-    time = event.time.astimezone(UTC).isoformat()
+    first, last = (time.astimezone(UTC).isoformat() for time in (event.first_time, event.last_time))
     return {
         "kind": event.subject.kind,
         "namespace": event.subject.namespace,
@@ -235,9 +189,7 @@ def _row(event: StoredEvent) -> dict[str, object]:
         "warning": event.warning,
         "reason": event.reason,
         "message": event.message,
-        "first_time": time,
-        "last_time": time,
+        "first_time": first,
+        "last_time": last,
         "times": event.count,
-        "again": event.count,
-        "seen": time,
     }

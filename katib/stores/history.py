@@ -1,7 +1,7 @@
 """Recent changes and who watches them. In memory: the process that writes is the process that watches.
 
-A ring keeps the newest changes, so that a watch can start a little in the past; whoever asks for more is told to list
-again. Delivery is a hand-over between threads without polling, about 20 microseconds.
+A ring keeps the newest changes, so that a watch can start a little in the past; anyone who asks for more is told to
+list again. Delivery is a hand-over between threads without polling, about 20 microseconds.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Sequence
-from types import TracebackType
+from collections.abc import Callable, Sequence
 from typing import Self
 
 from katib.errors import ExpiredError
@@ -38,19 +37,21 @@ class History:
         self._lock = threading.Lock()
         self._changes: deque[tuple[int, Kind, WatchEvent]] = deque()
         self._begin = revision
+        self._dropped: dict[Kind, int] = {}  # revision of the newest change that is not kept any more
         self._kept_changes = kept_changes
         self._longest_backlog = longest_backlog
         self._watches: dict[Kind, list[StoreWatch]] = {}
 
     def publish(self, events: Sequence[WatchEvent]) -> None:
-        """Tell committed changes to whoever watches. The caller publishes in order of revision."""
+        """Tell committed changes to anyone who watches. The caller publishes in order of revision."""
         with self._lock:
             for event in events:
                 kind = Kind.of(event.object)
                 revision = int(event.resource_version)
                 self._changes.append((revision, kind, event))
                 if len(self._changes) > self._kept_changes:
-                    self._begin = self._changes.popleft()[0]
+                    dropped, dropped_kind, _ = self._changes.popleft()
+                    self._dropped[dropped_kind] = dropped
                 for watch in self._watches.get(kind, ()):
                     watch.offer(revision, event)
 
@@ -64,9 +65,10 @@ class History:
             raise ExpiredError(f"watch of {kind.kind}: {since!r} is no revision of this store; list again")
         revision = int(since)
         with self._lock:
-            if revision < self._begin:
+            oldest = self._dropped.get(kind, self._begin)  # a kind that rests is not forgotten for changes of others
+            if revision < oldest:
                 raise ExpiredError(
-                    f"watch of {kind.kind}: revision {revision} is older than {self._begin}, the oldest; list again"
+                    f"watch of {kind.kind}: revision {revision} is older than {oldest}, the oldest; list again"
                 )
             watch = StoreWatch(self, kind, revision, self._longest_backlog)
             for changed, changed_kind, event in self._changes:
@@ -96,6 +98,12 @@ class StoreWatch:
         )  # None wakes the reader of a closed watch
         self._overrun = False
         self._closed = False
+        self._on_change: Callable[[], None] | None = None
+
+    def tell(self, on_change: Callable[[], None]) -> None:
+        """Have a function called after every change."""
+        self._on_change = on_change
+        on_change()
 
     def offer(self, revision: int, event: WatchEvent) -> None:
         """Take a change, unless the reader has seen it or is too far behind. Called under the history's lock."""
@@ -105,6 +113,8 @@ class StoreWatch:
             self._overrun = True
         else:
             self._queue.put(event)
+        if self._on_change is not None:
+            self._on_change()
 
     def next(self, timeout_seconds: float | None = None) -> WatchEvent | None:
         """Return the next change."""
@@ -128,7 +138,5 @@ class StoreWatch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

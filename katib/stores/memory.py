@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TypeVar
 
 from katib.errors import NotFoundError
 from katib.runtime.clock import Clock, SystemClock
-from katib.runtime.objects import Key, Kind, Object, ObjectList, Watch, WatchEvent
+from katib.runtime.objects import Key, Kind, Object, ObjectList
+from katib.runtime.search import NO_FACTS, FactsOf, Found, Query, search_in
 from katib.stores import semantics
 from katib.stores.history import KEPT_CHANGES, LONGEST_BACKLOG, History
-from katib.stores.transaction import Transaction
+from katib.stores.transaction import Rows, TransactedStore
+
+PAGE_SIZE = 500
+"""The objects are in memory anyway: this only shows readers that there are pages."""
 
 R = TypeVar("R")
 
@@ -24,6 +28,7 @@ class MemoryRows:
         self._objects: dict[Kind, dict[Key, Object]] = {}
         self._uids: dict[str, tuple[Kind, Key]] = {}
         self._owned: dict[str, dict[str, None]] = {}
+        self._ages: dict[str, str] = {}  # by uid: sorts objects in order of creation
 
     def next_revision(self) -> int:
         """Count up."""
@@ -48,6 +53,7 @@ class MemoryRows:
         kind, key, uid = Kind.of(obj), Key.of(obj), obj["metadata"]["uid"]
         self._objects.setdefault(kind, {})[key] = obj
         self._uids[uid] = (kind, key)
+        self._ages.setdefault(uid, f"{self.revision:016}")
         for owner in semantics.owner_uids(obj):
             self._owned.setdefault(owner, {})[uid] = None
 
@@ -60,11 +66,15 @@ class MemoryRows:
         """Take out of all dictionaries."""
         self._disown(obj)
         del self._objects[Kind.of(obj)][Key.of(obj)]
-        del self._uids[obj["metadata"]["uid"]]
+        del self._uids[obj["metadata"]["uid"]], self._ages[obj["metadata"]["uid"]]
 
     def all(self, kind: Kind) -> Collection[Object]:
         """Return the objects of a kind in order of creation."""
         return self._objects.get(kind, {}).values()
+
+    def by_age(self, kind: Kind) -> Iterator[tuple[str, Object]]:
+        """Yield the objects of a kind, each with what sorts them in order of creation."""
+        return ((self._ages[obj["metadata"]["uid"]], obj) for obj in self.all(kind))
 
     def _disown(self, obj: Object) -> None:
         for owner in semantics.owner_uids(obj):
@@ -74,13 +84,14 @@ class MemoryRows:
                 del self._owned[owner]
 
 
-class MemoryStore:
+class MemoryStore(TransactedStore):
     """An object store in memory: `katib.runtime.objects.ObjectStore`.
 
     Differs from the SQL store in speed and life time only; a list by label or owner looks at all objects of the kind.
 
     Args:
         status_kinds: Kinds with a status subresource. For all others `status` is a field like any other.
+        facts: What objects are found and sorted by in a search, which looks at all objects of the kind, too.
         clock: Stamps creations and deletions.
         kept_changes: How many changes a watch may start in the past.
         longest_backlog: How many changes a watch may leave unread before it expires.
@@ -90,15 +101,16 @@ class MemoryStore:
         self,
         status_kinds: Collection[Kind],
         *,
+        facts: FactsOf = NO_FACTS,
         clock: Clock | None = None,
         kept_changes: int = KEPT_CHANGES,
         longest_backlog: int = LONGEST_BACKLOG,
     ) -> None:
-        self._status_kinds = frozenset(status_kinds)
-        self._clock = clock or SystemClock()
+        history = History(0, kept_changes=kept_changes, longest_backlog=longest_backlog)
+        super().__init__(status_kinds, clock or SystemClock(), history)
+        self._facts = facts
         self._lock = threading.Lock()
         self._rows = MemoryRows()
-        self._history = History(0, kept_changes=kept_changes, longest_backlog=longest_backlog)
 
     def get(self, kind: Kind, key: Key) -> Object:
         """Return an object."""
@@ -128,32 +140,23 @@ class MemoryStore:
         with self._lock:
             return ObjectList(tuple(filter(wanted, self._rows.all(kind))), str(self._rows.revision))
 
-    def create(self, obj: Object) -> Object:
-        """Store a new object."""
-        given = semantics.isolated(obj)
-        return self._write(lambda transaction: transaction.create(given))
-
-    def update(self, obj: Object) -> Object:
-        """Replace everything but the status."""
-        given = semantics.isolated(obj)
-        return self._write(lambda transaction: transaction.update(given))
-
-    def update_status(self, obj: Object) -> Object:
-        """Replace the status."""
-        given = semantics.isolated(obj)
-        return self._write(lambda transaction: transaction.update_status(given))
-
-    def delete(self, kind: Kind, key: Key, *, uid: str | None = None) -> None:
-        """Delete an object and what it owns."""
-        self._write(lambda transaction: transaction.delete(kind, key, uid))
-
-    def watch(self, kind: Kind, since: str) -> Watch:
-        """Stream changes."""
-        return self._history.watch(kind, since)
-
-    def _write(self, action: Callable[[Transaction], R]) -> R:
+    def search(self, query: Query) -> Found | None:
+        """Find objects by their facts: `katib.runtime.search.SearchableStore`."""
+        if query.kind not in self._facts.kinds:
+            return None
         with self._lock:
-            events: list[WatchEvent] = []
-            result = action(Transaction(self._rows, self._status_kinds, self._clock.now(), events))
-            self._history.publish(events)
+            return search_in(self._rows.by_age(query.kind), self._facts, query)
+
+    def pages(
+        self, kind: Kind, namespace: str | None = None, *, labels: Mapping[str, str] | None = None
+    ) -> Iterator[ObjectList]:
+        """Yield the objects of a kind a page at a time."""
+        items, revision = (listed := self.list(kind, namespace, labels=labels)).items, listed.resource_version
+        for start in range(0, len(items) or 1, PAGE_SIZE):
+            yield ObjectList(items[start : start + PAGE_SIZE], revision)
+
+    def _transact(self, action: Callable[[Rows], R], on_commit: Callable[[], None]) -> R:
+        with self._lock:
+            result = action(self._rows)
+            on_commit()
             return result

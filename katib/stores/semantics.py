@@ -13,12 +13,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from katib.errors import ConflictError, FieldError, InvalidError, NotFoundError
+from katib.api.json_values import same_json
+from katib.api.names import SUFFIX_ALPHABET
+from katib.errors import ConflictError, NotFoundError, invalid
 from katib.runtime.objects import Kind, Object
 
 Json = dict[str, Any]
 
-_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: no accidental words, as in Kubernetes
 _SUFFIX_LENGTH = 5
 _LONGEST_GENERATED_BASE = 63 - _SUFFIX_LENGTH
 
@@ -26,6 +27,7 @@ _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(rf"{_DNS_LABEL.pattern}(\.{_DNS_LABEL.pattern})*")
 _LONGEST_LABEL, _LONGEST_SUBDOMAIN = 63, 253
 
+_HEADER = frozenset({"apiVersion", "kind", "metadata"})
 _SET_BY_STORE = ("uid", "creationTimestamp", "resourceVersion", "generation", "deletionTimestamp")
 
 
@@ -38,9 +40,18 @@ def isolated(obj: Object) -> Json:
     try:
         copy: Json = _copied(obj)
     except (TypeError, ValueError, RecursionError) as error:
-        raise _invalid("object", f"not JSON: {error}", "use only text, numbers, lists and maps", "not-json") from error
+        raise invalid("object", f"not JSON: {error}", "use only text, numbers, lists and maps", "not-json") from error
     _require_object(copy)
     return copy
+
+
+def header(obj: Object, *further: str) -> Json:
+    """Return a deep copy of what says which object this is, kind and metadata, and of further fields.
+
+    Raises:
+        InvalidError: As `isolated`.
+    """
+    return isolated({name: value for name, value in obj.items() if name in _HEADER or name in further})
 
 
 def encode(obj: Object) -> str:
@@ -85,11 +96,57 @@ def updated(stored: Object, obj: Json, *, has_status: bool) -> Json | None:
         obj["metadata"].pop(name, None)
         if name in kept:
             obj["metadata"][name] = kept[name]
-    if _same(stored, obj):
+    if same_json(stored, obj):
         return None
-    if not _same(_desired(stored, has_status=has_status), _desired(obj, has_status=has_status)):
+    if not same_json(_desired(stored, has_status=has_status), _desired(obj, has_status=has_status)):
         obj["metadata"]["generation"] = kept["generation"] + 1
     return obj
+
+
+def patched(stored: Object, obj: Json, changes: Json) -> Json:
+    """Return an object with changes merged in, to be passed to `updated`; it is of the identity and revision of `obj`.
+
+    Raises:
+        NotFoundError, ConflictError, InvalidError: As `ObjectStore.patch`.
+    """
+    _require_same(stored, obj)
+    following: Json = merged(stored, changes)
+    following["metadata"] = {**following["metadata"], "resourceVersion": stored["metadata"]["resourceVersion"]}
+    _require_object(following)
+    return following
+
+
+def merged(value: Any, patch: Any) -> Any:
+    """Return a JSON value with a merge patch applied (RFC 7386); both stay as they are."""
+    if not isinstance(patch, dict):
+        return patch
+    following = dict(value) if isinstance(value, dict) else {}
+    for name, change in patch.items():
+        if change is None:
+            following.pop(name, None)
+        else:
+            following[name] = merged(following.get(name), change)
+    return following
+
+
+def require_patch(changes: Any) -> Json:
+    """Return a deep copy of changes, checked to be a merge patch of an object.
+
+    Raises:
+        InvalidError: They are no JSON map, or change what no patch may change.
+    """
+    try:
+        copy: Any = _copied(changes)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise invalid("patch", f"not JSON: {error}", "use only text, numbers, lists and maps", "not-json") from error
+    if not isinstance(copy, dict) or not isinstance(copy.get("metadata", {}), dict):
+        raise invalid("patch", "not a map of fields", "name the fields to change, such as spec", "patch-type")
+    metadata = copy.get("metadata", {})
+    named = [name for name in ("apiVersion", "kind", "status") if name in copy]
+    named += [f"metadata.{name}" for name in (*_SET_BY_STORE, "name", "namespace") if name in metadata]
+    if named:
+        raise invalid(named[0], "cannot be changed by a patch", "leave it out", "patch-field")
+    return copy
 
 
 def status_updated(stored: Object, obj: Json) -> Json | None:
@@ -102,7 +159,7 @@ def status_updated(stored: Object, obj: Json) -> Json | None:
     following = {name: value for name, value in stored.items() if name != "status"}
     if "status" in obj:
         following["status"] = obj["status"]
-    return None if _same(stored, following) else following
+    return None if same_json(stored, following) else following
 
 
 def marked_for_deletion(stored: Object, now: datetime) -> Json | None:
@@ -126,8 +183,8 @@ def generated_name(obj: Object) -> str:
     """
     base = obj["metadata"].get("generateName")
     if not isinstance(base, str) or not base:
-        raise _invalid("metadata.name", "missing", "give the object a name or a generateName", "name-missing")
-    suffix = "".join(random.choices(_SUFFIX_ALPHABET, k=_SUFFIX_LENGTH))
+        raise invalid("metadata.name", "missing", "give the object a name or a generateName", "name-missing")
+    suffix = "".join(random.choices(SUFFIX_ALPHABET, k=_SUFFIX_LENGTH))
     return base[:_LONGEST_GENERATED_BASE] + suffix
 
 
@@ -170,17 +227,6 @@ def _copied(value: Any) -> Any:
     return _DECODER.decode(_ENCODER.encode(value))
 
 
-def _same(left: Any, right: Any) -> bool:
-    """Return whether two values are the same JSON; Python alone would call 1, 1.0 and true equal."""
-    if left.__class__ is not right.__class__ or left != right:
-        return False
-    if left.__class__ is dict:
-        return all(map(_same, left.values(), map(right.get, left)))
-    if left.__class__ is list:
-        return all(map(_same, left, right))
-    return True
-
-
 def _desired(obj: Object, *, has_status: bool) -> Json:
     """Return the part of an object whose change makes a new generation."""
     return {name: value for name, value in obj.items() if name != "metadata" and not (has_status and name == "status")}
@@ -197,15 +243,15 @@ def _time(now: datetime) -> str:
 
 def _require_object(obj: Any) -> None:
     if not isinstance(obj, dict):
-        raise _invalid(
-            "object", f"a {type(obj).__name__}", "give a map with apiVersion, kind and metadata", "not-a-map"
-        )
+        raise invalid("object", f"a {type(obj).__name__}", "give a map with apiVersion, kind and metadata", "not-a-map")
     for name in ("apiVersion", "kind"):
         if not isinstance(obj.get(name), str) or not obj[name]:
-            raise _invalid(name, f"{obj.get(name)!r} is no name", f"say which {name} the object is of", "kind-missing")
+            raise invalid(
+                name, f"{obj.get(name)!r} is not a name", f"say which {name} the object is of", "kind-missing"
+            )
     metadata = obj.setdefault("metadata", {})
     if not isinstance(metadata, dict):
-        raise _invalid("metadata", f"a {type(metadata).__name__}", "give a map with a name", "metadata-type")
+        raise invalid("metadata", f"a {type(metadata).__name__}", "give a map with a name", "metadata-type")
     _require_text_map(metadata, "labels")
     _require_text_map(metadata, "annotations")
     _require_texts(metadata)
@@ -215,26 +261,26 @@ def _require_object(obj: Any) -> None:
 def _require_text_map(metadata: Json, name: str) -> None:
     values = metadata.get(name) or {}
     if not isinstance(values, dict):
-        raise _invalid(f"metadata.{name}", f"a {type(values).__name__}", "give a map of texts", "metadata-type")
+        raise invalid(f"metadata.{name}", f"a {type(values).__name__}", "give a map of texts", "metadata-type")
     for key, value in values.items():
         if not isinstance(value, str):
-            raise _invalid(f"metadata.{name}[{key}]", f"{value!r} is no text", "put it in quotes", "metadata-type")
+            raise invalid(f"metadata.{name}[{key}]", f"{value!r} is no text", "put it in quotes", "metadata-type")
 
 
 def _require_texts(metadata: Json) -> None:
     finalizers = metadata.get("finalizers") or []
     if not isinstance(finalizers, list) or not all(isinstance(finalizer, str) for finalizer in finalizers):
-        raise _invalid("metadata.finalizers", f"{finalizers!r}", "give a list of names", "metadata-type")
+        raise invalid("metadata.finalizers", f"{finalizers!r}", "give a list of names", "metadata-type")
 
 
 def _require_owner_references(metadata: Json) -> None:
     references = metadata.get("ownerReferences") or []
     if not isinstance(references, list):
-        raise _invalid("metadata.ownerReferences", f"{references!r}", "give a list of references", "metadata-type")
+        raise invalid("metadata.ownerReferences", f"{references!r}", "give a list of references", "metadata-type")
     for index, reference in enumerate(references):
         if not isinstance(reference, dict) or not isinstance(reference.get("uid"), str) or not reference["uid"]:
             path = f"metadata.ownerReferences[{index}].uid"
-            raise _invalid(path, "missing", "name the owner as it was stored, with its uid", "owner-uid-missing")
+            raise invalid(path, "missing", "name the owner as it was stored, with its uid", "owner-uid-missing")
 
 
 def require_names(metadata: Json) -> None:
@@ -246,12 +292,12 @@ def require_names(metadata: Json) -> None:
     name, namespace = metadata["name"], metadata.get("namespace", "")
     if not isinstance(name, str) or len(name) > _LONGEST_SUBDOMAIN or not _DNS_SUBDOMAIN.fullmatch(name):
         remedy = f"use lower case letters, digits, '-' and '.', at most {_LONGEST_SUBDOMAIN}"
-        raise _invalid("metadata.name", f"{name!r} is no DNS name", remedy, "name-dns")
+        raise invalid("metadata.name", f"{name!r} is not a DNS name", remedy, "name-dns")
     if namespace == "":
         return
     if not isinstance(namespace, str) or len(namespace) > _LONGEST_LABEL or not _DNS_LABEL.fullmatch(namespace):
         remedy = f"use lower case letters, digits and '-', at most {_LONGEST_LABEL}"
-        raise _invalid("metadata.namespace", f"{namespace!r} is no DNS label", remedy, "namespace-dns")
+        raise invalid("metadata.namespace", f"{namespace!r} is not a DNS label", remedy, "namespace-dns")
 
 
 def _require_same(stored: Object, obj: Json) -> None:
@@ -264,7 +310,7 @@ def _require_same(stored: Object, obj: Json) -> None:
     version = given.get("resourceVersion")
     if not version:
         remedy = "read the object and update what was read"
-        raise _invalid("metadata.resourceVersion", "missing in an update", remedy, "revision-missing")
+        raise invalid("metadata.resourceVersion", "missing in an update", remedy, "revision-missing")
     if version != kept["resourceVersion"]:
         raise ConflictError(
             f"{describe(stored)}: revision {version} is not the latest, {kept['resourceVersion']}; read it again"
@@ -278,14 +324,10 @@ def _require_no_new_finalizers(stored: Object, obj: Json) -> None:
     for finalizer in obj["metadata"].get("finalizers") or []:
         if finalizer not in known:
             cause = f"{finalizer!r} added while the object is being deleted"
-            raise _invalid("metadata.finalizers", cause, "leave it out", "finalizer-on-deletion")
+            raise invalid("metadata.finalizers", cause, "leave it out", "finalizer-on-deletion")
 
 
 def describe(obj: Object) -> str:
     """Return how a message names an object: `Trial team/a-1`."""
     metadata = obj["metadata"]
     return f"{Kind.of(obj).kind} {metadata.get('namespace', '')}/{metadata.get('name', '')}"
-
-
-def _invalid(path: str, cause: str, remedy: str, origin: str) -> InvalidError:
-    return InvalidError([FieldError(path, cause, remedy, origin)])

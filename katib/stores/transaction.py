@@ -13,15 +13,20 @@ that causes it, so no reader ever sees an object without its owner:
 from __future__ import annotations
 
 import uuid
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from katib.errors import AlreadyExistsError, InternalError, NotFoundError
-from katib.runtime.objects import EventType, Key, Kind, Object, WatchEvent
+from katib.runtime.clock import Clock
+from katib.runtime.objects import EventType, Key, Kind, Object, Watch, WatchEvent
 from katib.stores import semantics
+from katib.stores.history import History
 from katib.stores.semantics import Json
+
+R = TypeVar("R")
 
 _NAME_TRIES = 8
 """Suffixes are one in 14 million; a second try is rare, an eighth means that something else is wrong."""
@@ -90,6 +95,11 @@ class Transaction:
             return self._remove(old, new)
         return self._replace(old, new)
 
+    def patch(self, obj: Json, changes: Json) -> Object:
+        """Merge checked changes into an isolated object."""
+        old = self._existing(Kind.of(obj), Key.of(obj))
+        return self.update(semantics.patched(old, obj, changes))
+
     def update_status(self, obj: Json) -> Object:
         """Replace the status with that of an isolated object."""
         if Kind.of(obj) not in self._status_kinds:
@@ -137,7 +147,7 @@ class Transaction:
     def _remove(self, stored: Object, last: Object | None = None) -> Object:
         """Take an object away, then what nobody else owned, and so on; return its last state."""
         rows = self._rows
-        final = self._bury(stored, last or stored)
+        final = self._discard(stored, last or stored)
         orphans = deque(rows.owned_by(stored["metadata"]["uid"]))
         handled: set[str] = set()  # an orphan of two owners that go together is met twice
         while orphans:
@@ -149,11 +159,11 @@ class Transaction:
             if semantics.has_finalizers(orphan):
                 self._delete(orphan)
             else:
-                self._bury(orphan, orphan)
+                self._discard(orphan, orphan)
                 orphans.extend(rows.owned_by(uid))
         return final
 
-    def _bury(self, stored: Object, last: Object) -> Object:
+    def _discard(self, stored: Object, last: Object) -> Object:
         final = semantics.at_revision(last, self._rows.next_revision())
         self._rows.remove(stored)
         self._events.append(WatchEvent(EventType.DELETED, final))
@@ -163,3 +173,58 @@ class Transaction:
         """Return whether an object had owners and all of them are gone."""
         owners = semantics.owner_uids(obj)
         return bool(owners) and not any(self._rows.has_uid(uid) for uid in owners)
+
+
+class TransactedStore(ABC):
+    """The writes and watches of an object store, which brings rows and transactions.
+
+    Args:
+        status_kinds: Kinds with a status subresource.
+        clock: Stamps creations and deletions.
+        history: Is told of every write, in order.
+    """
+
+    def __init__(self, status_kinds: Collection[Kind], clock: Clock, history: History) -> None:
+        self._status_kinds = frozenset(status_kinds)
+        self._clock = clock
+        self._history = history
+
+    def create(self, obj: Object) -> Object:
+        """Store a new object."""
+        given = semantics.isolated(obj)
+        return self._write(lambda transaction: transaction.create(given))
+
+    def update(self, obj: Object) -> Object:
+        """Replace everything but the status."""
+        given = semantics.isolated(obj)
+        return self._write(lambda transaction: transaction.update(given))
+
+    def patch(self, obj: Object, changes: Mapping[str, Any]) -> Object:
+        """Change the named fields."""
+        given, patch = semantics.header(obj), semantics.require_patch(changes)
+        return self._write(lambda transaction: transaction.patch(given, patch))
+
+    def update_status(self, obj: Object) -> Object:
+        """Replace the status."""
+        given = semantics.header(obj, "status")
+        return self._write(lambda transaction: transaction.update_status(given))
+
+    def delete(self, kind: Kind, key: Key, *, uid: str | None = None) -> None:
+        """Delete an object and what it owns."""
+        self._write(lambda transaction: transaction.delete(kind, key, uid))
+
+    def watch(self, kind: Kind, since: str) -> Watch:
+        """Stream changes."""
+        return self._history.watch(kind, since)
+
+    def _write(self, action: Callable[[Transaction], R]) -> R:
+        events: list[WatchEvent] = []
+
+        def run(rows: Rows) -> R:
+            return action(Transaction(rows, self._status_kinds, self._clock.now(), events))
+
+        return self._transact(run, lambda: self._history.publish(events))
+
+    @abstractmethod
+    def _transact(self, action: Callable[[Rows], R], on_commit: Callable[[], None]) -> R:
+        """Run an action in one transaction; `on_commit` follows the commit, before anybody else may write."""

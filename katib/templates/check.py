@@ -1,4 +1,4 @@
-"""The rules of a trial template, checked before any trial: all errors at once, each named where it can be mended.
+"""The rules of a trial template, checked before any trial: all errors at once, each named where it can be fixed.
 
 Whether a `trialTemplate` has its required fields and exactly one source is for `katib.api.validation`; whether the
 object is a job that can run is for the workload.
@@ -12,9 +12,10 @@ from typing import Any
 from katib.api.types import ParameterSpec, TrialParameterSpec, TrialTemplate
 from katib.api.wording import closest, shown
 from katib.errors import FieldError, InvalidError
+from katib.templates.absence import check_absence
 from katib.templates.placeholders import find_placeholders, has_placeholder, parse_reference
-from katib.templates.render import PARAMETERS_PATH, STAND_IN, look_up, prepare, unknown_placeholder
-from katib.templates.source import TEMPLATE_PATH, template_path
+from katib.templates.render import STAND_IN, look_up, prepare, unknown_placeholder
+from katib.templates.source import PARAMETERS_PATH, TEMPLATE_PATH, template_path
 
 
 def check_template(
@@ -39,6 +40,7 @@ def check_template(
     found = find_placeholders(config_map_text if template.trial_spec is None else template.trial_spec)
     errors += _check_metadata_references(template.trial_parameters or (), source, path)
     errors += _check_placeholders(template.trial_parameters or (), found, path)
+    errors += check_absence(template, parameters, source, config_map_text)
     errors += _check_object(_sample(body, source, found), path)
     errors += _check_primary_container(template.primary_container_name, source)
     return errors

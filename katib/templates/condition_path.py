@@ -7,8 +7,8 @@
 `#(query)` is the first matching element, `#(query)#` the list of all; after the latter, "." goes on with each element
 and "|" with the list. `[@this]` puts the value into a list of one. A backslash takes the meaning from a character.
 A condition is satisfied by an object or by a list whose first element is an object; a text, a number, a boolean or an
-empty list does not satisfy it. As in GJSON, a query compares by the type it finds, and a right side that is no number
-counts as 0 when it meets one.
+empty list does not satisfy it. As in GJSON, a query compares by the type it finds, and a right side that is not a
+number counts as 0 when it meets one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from katib.errors import FieldError, InvalidError
+from katib.errors import FieldError, InvalidError, invalid
 
 MAX_DEPTH: Final = 8
 MAX_STEPS: Final = 64
@@ -198,7 +198,7 @@ class _Parser:
         remedy = 'write a path such as status.conditions.#(type=="Complete")#|#(status=="True")#'
         text = f"{self._whole} {cause}"
         shown = f'"{self._whole}": {cause}' if text.isprintable() else f"{self._whole!r}: {cause!r}"
-        return InvalidError([FieldError("condition", shown, remedy, "condition-path")])
+        return invalid("condition", shown, remedy, "condition-path")
 
 
 def _unquote(value: str) -> str:

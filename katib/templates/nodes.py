@@ -12,15 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-import yaml
-
 from katib.api.wording import path_to, shown
-from katib.errors import FieldError, InvalidError
-from katib.templates import yaml_text
+from katib.api.yaml_text import parse_one, plain_value
+from katib.errors import InvalidError, invalid
 from katib.templates.placeholders import join_text, split_text
 from katib.templates.typed_fields import FieldType, field_type
 
-_TYPE_WORDS = {FieldType.INTEGER: "a whole number", FieldType.BOOLEAN: "true or false"}
+TYPE_WORDS = {FieldType.INTEGER: "a whole number", FieldType.BOOLEAN: "true or false"}
 
 _INTEGER = re.compile(r"[-+]?[0-9]{1,19}")
 _BOOLEANS = {"true": True, "True": True, "false": False, "False": False}
@@ -66,16 +64,8 @@ class FieldSlot:
             return int(text)
         if self.type is FieldType.INTEGER_OR_TEXT:
             return text
-        raise InvalidError(
-            [
-                FieldError(
-                    self.path,
-                    f"the value of trial parameter {self.name}, {shown(text)}, is not {_TYPE_WORDS[self.type]}",
-                    "give the search-space parameter values of that type",
-                    "template-value-type",
-                )
-            ]
-        )
+        cause = f"the value of trial parameter {self.name}, {shown(text)}, is not {TYPE_WORDS[self.type]}"
+        raise invalid(self.path, cause, "give the search-space parameter values of that type", "template-value-type")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +75,15 @@ class PlainSlot:
     parts: tuple[str, ...]
 
     def fill(self, values: Mapping[str, str]) -> Any:
-        """Return what YAML makes of the text; a value that is no YAML on its own stays text."""
+        """Return what YAML makes of the text; a value that is not YAML on its own stays text."""
         text = join_text(self.parts, values)
         is_bare = len(self.parts) == 3 and not self.parts[0] and not self.parts[2]  # noqa: PLR2004  # text, name, text
         if is_bare and text[:1] in tuple("[{\"'"):
             try:
-                return yaml_text.parse(text)
-            except (yaml.YAMLError, RecursionError):
+                return parse_one(text, "value")
+            except InvalidError:
                 return text
-        return yaml_text.plain_value(text)
+        return plain_value(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +95,47 @@ class EntriesSlot:
     def fill(self, values: Mapping[str, str]) -> dict[str, Any]:
         """Return the mapping with the values in its keys and below."""
         return {join_text(parts, values): fill(node, values) for parts, node in self.entries}
+
+
+@dataclass(frozen=True, slots=True)
+class ListSlot:
+    """A list with elements that are left out where a value is missing, each with the names of these values."""
+
+    elements: tuple[tuple[Any, frozenset[str]], ...]
+
+    def fill(self, values: Mapping[str, str]) -> list[Any]:
+        """Return the list of the elements that have all their values."""
+        return [fill(node, values) for node, needed in self.elements if needed <= values.keys()]
+
+
+def with_optional_elements(node: Any, names: frozenset[str]) -> Any:
+    """Return a prepared tree in which the list elements around these placeholders are left out with their values.
+
+    Of lists within lists, the innermost element is left out.
+    """
+    match node:
+        case dict():
+            return {key: with_optional_elements(child, names) for key, child in node.items()}
+        case EntriesSlot(entries=entries):
+            return EntriesSlot(tuple((parts, with_optional_elements(child, names)) for parts, child in entries))
+        case list():
+            elements = tuple((with_optional_elements(child, names), names & _own_names(child)) for child in node)
+            return ListSlot(elements) if any(needed for _, needed in elements) else [child for child, _ in elements]
+    return node
+
+
+def _own_names(node: Any) -> frozenset[str]:
+    """Return the placeholders of a list element, without those in elements of lists within it."""
+    match node:
+        case TextSlot(parts=parts) | PlainSlot(parts=parts):
+            return frozenset(parts[1::2])
+        case FieldSlot(name=name):
+            return frozenset((name,))
+        case dict():
+            return frozenset[str]().union(*map(_own_names, node.values()))
+        case EntriesSlot(entries=entries):
+            return frozenset[str]().union(*(_own_names(child) | set(parts[1::2]) for parts, child in entries))
+    return frozenset()
 
 
 def fill(node: Any, values: Mapping[str, str]) -> Any:
@@ -137,23 +168,30 @@ def prepare_object(obj: Any, path: str, keys: tuple[str, ...] = ()) -> Any:
         return _text(obj, path, keys)
     if type(obj) not in _SCALARS or (isinstance(obj, float) and not math.isfinite(obj)):
         remedy = "write it in quotes, so that it is text"
-        raise InvalidError(
-            [FieldError(path, f"{shown(obj)} cannot be written as JSON", remedy, "template-not-encodable")]
-        )
+        raise invalid(path, f"{shown(obj)} cannot be written as JSON", remedy, "template-not-encodable")
     return obj
 
 
-def prepare_yaml(node: yaml.Node) -> Any:
-    """Prepare a template composed from YAML text, with the types that the author's quoting asks for."""
-    if isinstance(node, yaml.MappingNode):
-        return _entries({key.value: prepare_yaml(child) for key, child in node.value})
-    if isinstance(node, yaml.SequenceNode):
-        return [prepare_yaml(child) for child in node.value]
-    scalar = cast("yaml.ScalarNode", node)
-    parts = split_text(scalar.value)
+def prepare_yaml(text: str) -> Any:
+    """Prepare a template kept as YAML text, with the types that the author's quoting asks for.
+
+    Raises:
+        InvalidError: It is not one YAML document.
+    """
+    return _with_slots_for_keys(parse_one(text, "template", _scalar))
+
+
+def _scalar(text: str, is_text: bool) -> Any:
+    parts = split_text(text)
     if len(parts) == 1:
-        return yaml_text.scalar_value(scalar)
-    return TextSlot(parts) if yaml_text.is_text(scalar) else PlainSlot(parts)
+        return text if is_text else plain_value(text)
+    return TextSlot(parts) if is_text else PlainSlot(parts)
+
+
+def _with_slots_for_keys(node: Any) -> Any:
+    if isinstance(node, dict):
+        return _entries({key: _with_slots_for_keys(child) for key, child in node.items()})
+    return [_with_slots_for_keys(child) for child in node] if isinstance(node, list) else node
 
 
 def _text(text: str, path: str, keys: tuple[str, ...]) -> Any:

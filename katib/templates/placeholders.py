@@ -57,7 +57,7 @@ def join_text(parts: tuple[str, ...], values: Mapping[str, str]) -> str:
 
 
 def has_placeholder(value: object) -> bool:
-    """Say whether this is a text with a placeholder in it."""
+    """Return whether this is a text with a placeholder in it."""
     return isinstance(value, str) and _PLACEHOLDER.search(value) is not None
 
 

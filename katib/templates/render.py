@@ -7,17 +7,18 @@ experiment; a trial then costs one copy of its object.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
-import yaml
-
-from katib.api.types import ParameterAssignment, TrialParameterSpec, TrialTemplate
+from katib.api.names import is_set_by_algorithm
+from katib.api.types import ParameterAssignment, ParameterSpec, TrialParameterSpec, TrialTemplate
 from katib.api.wording import closest, shown
+from katib.api.yaml_text import parse_one
 from katib.errors import FieldError, InvalidError
-from katib.templates import yaml_text
-from katib.templates.nodes import fill, prepare_object, prepare_yaml
+from katib.templates.absence import check_absence, optional_names, prevents_rendering
+from katib.templates.nodes import fill, prepare_object, prepare_yaml, with_optional_elements
 from katib.templates.placeholders import (
     INDEXED_KEYS,
     MetadataReference,
@@ -26,9 +27,9 @@ from katib.templates.placeholders import (
     parse_reference,
     split_text,
 )
-from katib.templates.source import CONFIG_MAP_PATH, INLINE_PATH, TEMPLATE_PATH, missing_config_map, template_path
+from katib.templates.source import CONFIG_MAP_PATH, INLINE_PATH, PARAMETERS_PATH, missing_config_map, template_path
 
-PARAMETERS_PATH = f"{TEMPLATE_PATH}.trialParameters"
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 STAND_IN = "test-value"
 """What stands for a value where only the shape of the object is asked for."""
@@ -36,13 +37,20 @@ STAND_IN = "test-value"
 
 @dataclass(frozen=True, slots=True)
 class _Reference:
-    """Where the value of one placeholder comes from: an assignment, the trial, or the template itself."""
+    """Where the value of one placeholder comes from: an assignment, the trial, or the template itself.
+
+    Attributes:
+        may_be_absent: Whether there are trials whose assignments lack the parameter.
+        otherwise: What stands in its place there; without it, its list element is left out.
+    """
 
     path: str
     placeholder: str
     parameter: str = ""
     metadata: str = ""
     constant: str = ""
+    may_be_absent: bool = False
+    otherwise: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +61,26 @@ class CompiledTemplate:
     references: tuple[_Reference, ...]
     path: str
 
-    def render(self, assignments: Sequence[ParameterAssignment], trial_name: str, namespace: str) -> dict[str, Any]:
+    def render(
+        self,
+        assignments: Sequence[ParameterAssignment],
+        trial_name: str,
+        namespace: str,
+        labels: Mapping[str, str] = NO_LABELS,
+    ) -> dict[str, Any]:
         """Return the object of one trial, owned by the caller.
+
+        Args:
+            assignments: What the algorithm chose.
+            trial_name: Of the trial.
+            namespace: Of the trial.
+            labels: What the algorithm labels the trial with.
 
         Raises:
             InvalidError: A reference has no assignment, an assignment no reference, or a value does not fit its field.
         """
-        values = self._values(assignments, {"Name": trial_name, "Namespace": namespace})
+        given = {_label_reference(label): value for label, value in labels.items()}
+        values = self._values(assignments, {**given, "Name": trial_name, "Namespace": namespace})
         obj = self.body(values)
         if not isinstance(obj, dict):
             raise InvalidError([not_an_object(self.path, "it is not a mapping")])
@@ -72,36 +93,42 @@ class CompiledTemplate:
     def _values(self, assignments: Sequence[ParameterAssignment], trial: dict[str, str]) -> dict[str, str]:
         assigned = {assignment.name: assignment.value for assignment in assignments}
         used = {reference.parameter for reference in self.references}
-        errors = [_unassigned(r, assigned) for r in self.references if r.parameter and r.parameter not in assigned]
+        absent = [r for r in self.references if r.parameter and r.parameter not in assigned]
+        errors = [_unassigned(r, assigned) for r in absent if not r.may_be_absent]
         errors += [_not_covered(name) for name in assigned if name not in used]
         if errors:
             raise InvalidError(errors)
-        return {
-            r.placeholder: assigned[r.parameter] if r.parameter else trial.get(r.metadata, r.constant)
+        values = {
+            r.placeholder: assigned.get(r.parameter, r.otherwise) if r.parameter else trial.get(r.metadata, r.constant)
             for r in self.references
         }
+        return {placeholder: value for placeholder, value in values.items() if value is not None}
 
 
-def compile_template(template: TrialTemplate, config_map_text: str | None = None) -> CompiledTemplate:
+def compile_template(
+    template: TrialTemplate, config_map_text: str | None = None, parameters: Sequence[ParameterSpec] = ()
+) -> CompiledTemplate:
     """Prepare a template for rendering.
 
     Args:
         template: The template; valid, as `check_template` finds it.
         config_map_text: The text that `template_text` returned, when the template is kept in a ConfigMap.
+        parameters: The search space, where some of them may be absent from a trial.
 
     Raises:
         InvalidError: The template is not an object, a metadata reference is illegal or names something that the
-            template lacks, or a placeholder has no trial parameter.
+            template lacks, a placeholder has no trial parameter, or nothing can stand where a parameter is absent.
     """
-    body, source = prepare(template, config_map_text)
+    body, source = prepare(template, config_map_text, optional_names(template, parameters))
     path = template_path(template)
-    parameters = template.trial_parameters or ()
-    references, errors = [], []
-    for i, parameter in enumerate(parameters):
-        reference, error = _resolve(parameter, f"{PARAMETERS_PATH}[{i}]", source, path)
+    found = check_absence(template, parameters, source, config_map_text)
+    references, errors = [], list(filter(prevents_rendering, found))
+    conditional = {parameter.name for parameter in parameters if parameter.when is not None}
+    for i, entry in enumerate(template.trial_parameters or ()):
+        reference, error = _resolve(entry, f"{PARAMETERS_PATH}[{i}]", source, path, conditional)
         references.append(reference)
         errors += [error] if error else []
-    known = [parameter.name for parameter in parameters]
+    known = [entry.name for entry in template.trial_parameters or ()]
     placeholders = find_placeholders(config_map_text if template.trial_spec is None else template.trial_spec)
     errors += [unknown_placeholder(path, name, known) for name in placeholders if name not in known]
     if errors:
@@ -115,43 +142,49 @@ def render(
     assignments: Sequence[ParameterAssignment],
     trial_name: str,
     namespace: str,
+    parameters: Sequence[ParameterSpec] = (),
 ) -> dict[str, Any]:
     """Compile and render at once; see `compile_template` and `CompiledTemplate.render`."""
-    return compile_template(template, config_map_text).render(assignments, trial_name, namespace)
+    return compile_template(template, config_map_text, parameters).render(assignments, trial_name, namespace)
 
 
 def prepare(
-    template: TrialTemplate, config_map_text: str | None
+    template: TrialTemplate, config_map_text: str | None, optional: frozenset[str] = frozenset()
 ) -> tuple[Callable[[Mapping[str, str]], Any], Mapping[str, Any]]:
     """Return the function that fills the template, and the template as an object with its placeholders in it.
 
     The latter is for checks: `check_job` and `check_job_schema` know that a placeholder may become anything.
 
+    Args:
+        template: The template.
+        config_map_text: The text that `template_text` returned, when the template is kept in a ConfigMap.
+        optional: Placeholders whose list element is left out where they have no value.
+
     Raises:
         InvalidError: The template is not an object.
     """
     if template.trial_spec is not None:
-        tree = prepare_object(template.trial_spec, INLINE_PATH)
+        tree = with_optional_elements(prepare_object(template.trial_spec, INLINE_PATH), optional)
         return (lambda values: fill(tree, values)), template.trial_spec
     if config_map_text is None:
         raise InvalidError([missing_config_map(template)])
     try:
-        node = yaml_text.compose(config_map_text)
-    except (yaml.YAMLError, RecursionError):
+        tree = with_optional_elements(prepare_yaml(config_map_text), optional)
+    except InvalidError:
         return _prepare_text(config_map_text)
-    tree = None if node is None else prepare_yaml(node)
-    return (lambda values: fill(tree, values)), _mapping(yaml_text.parse(config_map_text))
+    return (lambda values: fill(tree, values)), _mapping(parse_one(config_map_text, "template"))
 
 
 def _prepare_text(text: str) -> tuple[Callable[[Mapping[str, str]], Any], Mapping[str, Any]]:
-    """Prepare text that is no YAML as long as its placeholders are in it: there the value is part of the syntax."""
+    """Prepare text that is not YAML as long as its placeholders are in it: there the value is part of the syntax."""
     parts = split_text(text)
 
     def body(values: Mapping[str, str]) -> Any:
         try:
-            return yaml_text.parse(join_text(parts, values))
-        except (yaml.YAMLError, RecursionError) as error:
-            raise InvalidError([not_an_object(CONFIG_MAP_PATH, _yaml_cause(error))]) from error
+            return parse_one(join_text(parts, values), "template")
+        except InvalidError as error:
+            [found] = error.errors
+            raise InvalidError([not_an_object(CONFIG_MAP_PATH, f"{found.path}: {found.cause}")]) from error
 
     return body, _mapping(_with_placeholders(parts) or body(dict.fromkeys(parts[1::2], STAND_IN)))
 
@@ -159,8 +192,8 @@ def _prepare_text(text: str) -> tuple[Callable[[Mapping[str, str]], Any], Mappin
 def _with_placeholders(parts: tuple[str, ...]) -> Any:
     """Return the object with its placeholders in the form that YAML takes for text, None when that is none either."""
     try:
-        return yaml_text.parse(join_text(parts, {name: f"$<trialParams.{name}>" for name in parts[1::2]}))
-    except (yaml.YAMLError, RecursionError):
+        return parse_one(join_text(parts, {name: f"$<trialParams.{name}>" for name in parts[1::2]}), "template")
+    except InvalidError:
         return None
 
 
@@ -171,13 +204,20 @@ def _mapping(obj: Any) -> Mapping[str, Any]:
 
 
 def _resolve(
-    parameter: TrialParameterSpec, path: str, source: Mapping[str, Any], template: str
+    entry: TrialParameterSpec, path: str, source: Mapping[str, Any], template: str, conditional: Container[str]
 ) -> tuple[_Reference, FieldError | None]:
-    metadata = parse_reference(parameter.reference)
+    metadata = parse_reference(entry.reference)
     if metadata is None:
-        return _Reference(path, parameter.name, parameter=parameter.reference), None
+        is_conditional = entry.reference in conditional
+        reference = _Reference(path, entry.name, parameter=entry.reference, may_be_absent=is_conditional)
+        return replace(reference, otherwise=entry.otherwise if is_conditional else None), None
     constant, error = look_up(metadata, f"{path}.reference", source, template)
-    return _Reference(path, parameter.name, metadata=metadata.key, constant=constant), error
+    key = _label_reference(metadata.index) if metadata.key == "Labels" else metadata.key
+    return _Reference(path, entry.name, metadata=key, constant=constant), error
+
+
+def _label_reference(label: str) -> str:
+    return f"Labels[{label}]"
 
 
 def look_up(
@@ -197,6 +237,8 @@ def look_up(
         field = reference.key.lower()
         metadata = source.get("metadata")
         entries = metadata.get(field) if isinstance(metadata, Mapping) else None
+        if reference.key == "Labels" and is_set_by_algorithm(reference.index):
+            return str((entries if isinstance(entries, Mapping) else {}).get(reference.index, "")), None
         if not isinstance(entries, Mapping) or reference.index not in entries:
             cause = f"the template has no {field[:-1]} {shown(reference.index)}"
             remedy = f"add it at {template}.metadata.{field}"
@@ -226,14 +268,10 @@ def unknown_placeholder(path: str, name: str, known: Sequence[str]) -> FieldErro
 
 
 def not_an_object(path: str, cause: str) -> FieldError:
-    """Return the error for a template that is no object, or none any more with the values in it."""
+    """Return the error for a template that is not an object, or none any more with the values in it."""
     return FieldError(
         path, f"the template is not an object: {cause}", "give one YAML or JSON object", "template-not-an-object"
     )
-
-
-def _yaml_cause(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _unassigned(reference: _Reference, assigned: Mapping[str, str]) -> FieldError:

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from katib.api.conditions import COMPLETED_EXPERIMENT
+from katib.api.failure_text import trial_failure
+from katib.api.trials import (
+    ACTIVE,
+    ELIGIBLE,
+    TrialState,
+    bounds_of,
+    is_feasible,
+    metric_text,
+    objective_names,
+    trial_state,
+)
+from katib.api.types import UNAVAILABLE
+
 Json = dict[str, Any]
 
-COMPLETED_EXPERIMENT = frozenset({"Succeeded", "Failed"})
-COMPLETED_TRIAL = frozenset({"Succeeded", "Failed", "Killed", "EarlyStopped", "MetricsUnavailable"})
-TRIAL_STATES = ("Pending", "Running", "Succeeded", "EarlyStopped", "Failed", "Killed", "MetricsUnavailable")
+TRIAL_STATES = tuple(state.value for state in TrialState)
+_LONG_NUMBER = 8
+"""Numbers up to this length are shown as they were written."""
+_LONG_TEXT = 40
+"""Other text up to this length is shown whole where there is little room: architectures have hundreds of characters."""
 
 
 def name_of(obj: Json) -> str:
@@ -44,18 +59,28 @@ def last_condition(obj: Json) -> Json:
     return held[-1] if held else {}
 
 
+def early_stop_reason(message: str) -> str:
+    """Return why a trial was stopped early, from the message of its condition; any other message as it is."""
+    return message.removeprefix("Trial is early stopped").removeprefix(": ")
+
+
+def failure_of(trial: Json) -> str:
+    """Return why a trial failed; empty when it did not, or when nobody knows."""
+    return trial_failure(str((condition_of(trial, "Failed") or {}).get("message", ""))).rstrip(".")
+
+
 def state_of(obj: Json) -> str:
-    """Return "the state" as users know it; a trial that was only created is `Pending`."""
-    type_ = str(last_condition(obj).get("type", ""))
-    if obj.get("kind") == "Trial" and type_ in ("", "Created"):
-        return "Pending"
-    return type_ or "Created"
+    """Return "the state" as users know it."""
+    if obj.get("kind") == "Trial":
+        return trial_state(obj).value
+    return str(last_condition(obj).get("type") or "Created")
 
 
 def is_completed(obj: Json) -> bool:
-    """Tell whether an Experiment or a Trial has ended."""
-    ends = COMPLETED_TRIAL if obj.get("kind") == "Trial" else COMPLETED_EXPERIMENT
-    return any(condition_of(obj, end) is not None for end in ends)
+    """Return whether an Experiment or a Trial has ended."""
+    if obj.get("kind") == "Trial":
+        return trial_state(obj) not in ACTIVE
+    return any(condition_of(obj, end) is not None for end in COMPLETED_EXPERIMENT)
 
 
 def completed_count(experiment: Json) -> int:
@@ -83,30 +108,106 @@ def objective_of(obj: Json) -> Json:
     return objective
 
 
-def metric_value(objective: Json, metrics: Sequence[Json], name: str = "") -> str | None:
-    """Return the value that stands for a metric under the objective's strategies; None when it has no usable reading.
-
-    Args:
-        objective: With `metricStrategies`.
-        metrics: Entries of an observation.
-        name: The metric; empty for the objective metric.
-    """
-    name = name or str(objective.get("objectiveMetricName", ""))
-    entry = next((m for m in metrics if m.get("name") == name), None)
-    if entry is None:
-        return None
-    strategies = {s.get("name"): s.get("value") for s in objective.get("metricStrategies") or ()}
-    default = "min" if objective.get("type") == "minimize" else "max"
-    value = entry.get(strategies.get(name) or default)
-    if value in (None, "", "unavailable"):
-        value = entry.get("latest")
-    return None if value in (None, "", "unavailable") else str(value)
+def metric_values(trial: Json) -> list[tuple[str, str]]:
+    """Return each metric of a trial with the value that stands for it, `unavailable` where none does."""
+    objective, observation = objective_of(trial), status_of(trial).get("observation") or {}
+    names = [str(metric.get("name", "")) for metric in observation.get("metrics") or ()]
+    return [(name, metric_text(objective, observation, name) or UNAVAILABLE) for name in names]
 
 
 def objective_value(trial: Json) -> str | None:
     """Return the objective value of a trial as text; None while it has none."""
-    observation = status_of(trial).get("observation") or {}
-    return metric_value(objective_of(trial), observation.get("metrics") or ())
+    return metric_text(objective_of(trial), status_of(trial).get("observation"))
+
+
+def objective_values(trial: Json) -> list[tuple[str, str]]:
+    """Return each objective of a trial with its value as text, `unavailable` while it has none."""
+    objective, observation = objective_of(trial), status_of(trial).get("observation")
+    return [(name, metric_text(objective, observation, name) or UNAVAILABLE) for name in objective_names(objective)]
+
+
+def objective_text(trial: Json) -> str | None:
+    """Return what a trial reached in one line: `loss=0.12`, or several of these; None while it has no value at all."""
+    if objective_value(trial) is None:
+        return None
+    return " ".join(f"{name}={short(value)}" for name, value in objective_values(trial))
+
+
+def has_several_objectives(obj: Json) -> bool:
+    """Return whether an Experiment or a Trial has more than one objective."""
+    return len(objective_names(objective_of(obj))) > 1
+
+
+def objective_words(experiment: Json) -> str:
+    """Return what an experiment is to do: `maximize accuracy (goal 0.9), minimize seconds, with memory <= 8`."""
+    objective = objective_of(experiment)
+    terms = objective.get("objectives") or [{**objective, "name": objective.get("objectiveMetricName", "")}]
+    words = ", ".join(
+        f"{term.get('type', '')} {term.get('name', '')}" + (f" (goal {goal:g})" if goal is not None else "")
+        for term, goal in ((term, term.get("goal")) for term in terms)
+    )
+    bounds = constraint_words(experiment)
+    return f"{words}, with {bounds}" if bounds else words
+
+
+def constraint_words(obj: Json) -> str:
+    """Return the constraints of an Experiment or a Trial: `latency <= 30 and 1 <= layers <= 3`; empty without any."""
+    return " and ".join(
+        (f"{low:g} <= " if low is not None and high is not None else "")
+        + name
+        + (f" <= {high:g}" if high is not None else f" >= {low:g}" if low is not None else "")
+        for name, low, high in bounds_of(objective_of(obj))
+    )
+
+
+def violates_constraints(trial: Json) -> bool:
+    """Return whether a trial has a value and does not satisfy the constraints, so that it cannot be the best."""
+    objective, observation = objective_of(trial), status_of(trial).get("observation")
+    return (
+        trial_state(trial) in ELIGIBLE
+        and objective_value(trial) is not None
+        and not is_feasible(objective, observation)
+    )
+
+
+def infeasible_words(experiment: Json) -> str:
+    """Return that no trial satisfies the constraints; empty where one does, or where none was measured."""
+    if not int(status_of(experiment).get("trialsInfeasible") or 0) or best_value(experiment) is not None:
+        return ""
+    return f"no trial satisfies {constraint_words(experiment)}"
+
+
+def pareto_set_of(experiment: Json) -> Json:
+    """Return the trials that none beats in every objective, as the status has them; empty with one objective."""
+    found: Json = status_of(experiment).get("paretoSet") or {}
+    return found
+
+
+def pareto_trials(experiment: Json) -> list[Json]:
+    """Return the trials of the Pareto set that the status names, with what a Trial says of assignments and metrics."""
+    objective = objective_of(experiment)
+    return [
+        {
+            "kind": "Trial",
+            "metadata": {"name": trial.get("bestTrialName", ""), "namespace": namespace_of(experiment)},
+            "spec": {"objective": objective, "parameterAssignments": trial.get("parameterAssignments") or []},
+            "status": {"observation": trial.get("observation") or {}},
+        }
+        for trial in pareto_set_of(experiment).get("trials") or ()
+    ]
+
+
+def pareto_words(experiment: Json) -> str:
+    """Return the size of the Pareto set and what it covers: `4 trials that none beats, hypervolume 0.83`."""
+    found = pareto_set_of(experiment)
+    count, volume = int(found.get("trialCount") or 0), float(found.get("hypervolume") or 0)
+    return f"{count} trial{'s' * (count != 1)} that no other beats, hypervolume {volume:.6g}"
+
+
+def best_value(experiment: Json) -> str | None:
+    """Return the objective value of the best trial of an experiment as text; None while there is none."""
+    best = status_of(experiment).get("currentOptimalTrial") or {}
+    return metric_text(objective_of(experiment), best.get("observation"))
 
 
 def time_of(text: object) -> datetime | None:
@@ -130,6 +231,40 @@ def format_duration(seconds: float) -> str:
     if days < 1:
         return _two_units(hours, "h", minutes % 60, "m")
     return _two_units(days, "d", hours % 24, "h")
+
+
+def duration_of(obj: Json) -> str:
+    """Return how long an object has been running, or ran."""
+    status = status_of(obj)
+    start = time_of(status.get("startTime"))
+    if start is None:
+        return ""
+    end = time_of(status.get("completionTime")) or datetime.now(UTC)
+    return format_duration((end - start).total_seconds())
+
+
+def short(text: str) -> str:
+    """Return a number with the digits that a person compares, and other text without the middle when it is long."""
+    if len(text) <= _LONG_NUMBER:
+        return text
+    try:
+        return f"{float(text):.6g}"
+    except ValueError:
+        return shortened(text, _LONG_TEXT)
+
+
+def shortened(text: str, length: int) -> str:
+    """Return the text, without its middle when it has more characters than `length`."""
+    if len(text) <= length:
+        return text
+    tail = length // 3
+    return f"{text[: length - tail - 3]}...{text[-tail:]}"
+
+
+def parameters_of(trial: Json, *, whole: bool = False) -> str:
+    """Return the assignments of a trial in one line, with every digit or with those that matter."""
+    show = str if whole else short
+    return " ".join(f"{name}={show(value)}" for name, value in assignments_of(trial).items())
 
 
 def _two_units(major: int, major_unit: str, minor: int, minor_unit: str) -> str:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
-from katib.api.algorithms import AlgorithmInfo
 from katib.api.metrics import MetricLog
+from katib.api.types import CAMEL_CASE
+
+if TYPE_CHECKING:
+    from katib.api.algorithms import AlgorithmInfo
 
 Json = dict[str, Any]
 
 DEFAULT_NAMESPACE = "default"
+
+TrialOrder = Literal["age", "objective", "duration", "name"]
+"""Which trial comes first: the oldest, the best, the longest, or the first by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +27,12 @@ class Submission:
 
     Attributes:
         experiment: As stored, with defaults.
-        outcome: `created`; `resumed` when the same experiment was there, unfinished; `updated` when its budget changed;
-            `unchanged` when it was there and is finished.
+        outcome: `created`; `resumed` when the same experiment was there, unfinished; `updated` when its budget,
+            ConfigMaps or Secrets changed; `unchanged` when it was there and is finished.
         notices: Sentences about what will be done otherwise than on Kubernetes, such as an image that is not run.
     """
+
+    __pydantic_config__: ClassVar[Any] = CAMEL_CASE
 
     experiment: Json
     outcome: str
@@ -33,7 +41,9 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Part of a listing, oldest first; an empty cursor marks the last page."""
+    """Part of a listing; an empty cursor marks the last page."""
+
+    __pydantic_config__: ClassVar[Any] = CAMEL_CASE
 
     items: tuple[Json, ...]
     cursor: str
@@ -43,6 +53,8 @@ class Page:
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
     """A notable moment of an object."""
+
+    __pydantic_config__: ClassVar[Any] = CAMEL_CASE
 
     time: datetime
     kind: str
@@ -62,7 +74,10 @@ class Diagnosis:
         findings: What it rests on, most important first, one sentence each.
         remedies: What the user can do, one sentence each.
         log_tail: Last lines of the trial's output where they explain the end; empty otherwise.
+        savings: What the early stopping of an experiment saved so far, one sentence; empty where there is none.
     """
+
+    __pydantic_config__: ClassVar[Any] = CAMEL_CASE
 
     kind: str
     name: str
@@ -71,6 +86,10 @@ class Diagnosis:
     findings: tuple[str, ...] = ()
     remedies: tuple[str, ...] = ()
     log_tail: tuple[str, ...] = ()
+    savings: str = ""
+
+
+BOOKMARK = "BOOKMARK"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +97,8 @@ class Change:
     """A change of an experiment or one of its trials.
 
     Attributes:
-        type: `ADDED`, `MODIFIED` or `DELETED`.
-        object: The Experiment or Trial after the change; for DELETED its last state.
+        type: `ADDED`, `MODIFIED` or `DELETED`; or `BOOKMARK`: nothing changed, but the place in the stream moved on.
+        object: The Experiment or Trial after the change; for DELETED its last state, for BOOKMARK empty.
         cursor: Opaque place in the stream: `changes(since=cursor)` goes on behind it. Empty where one cannot resume,
             as in the middle of the opening listing.
     """
@@ -127,16 +146,31 @@ class TuningService(Protocol):
         experiment: str,
         *,
         states: Sequence[str] = (),
+        order: TrialOrder = "age",
         limit: int = 500,
         cursor: str = "",
     ) -> Page:
-        """Return trials of an experiment, those in one of the states (`Running`, `Succeeded`, ...) if any is given."""
+        """Return trials of an experiment, those in one of the states (`Running`, `Succeeded`, ...) if any is given.
+
+        Raises:
+            InvalidError: The cursor is none of a page of the same list.
+        """
 
     def best(self, namespace: str, experiment: str) -> Json | None:
         """Return the best Trial object so far; None when no trial has a usable objective value."""
 
     def metrics(self, namespace: str, trial: str, *, metric: str = "", limit: int = 100_000) -> Sequence[MetricLog]:
-        """Return readings of a trial in order of time, of one metric or of all; at most `limit`, the newest ones."""
+        """Return readings of a trial in order of steps, then of time, of one metric or of all.
+
+        At most `limit`, the newest ones.
+        """
+
+    def curve(self, namespace: str, trial: str, *, points: int, metric: str = "") -> Sequence[MetricLog]:
+        """Return the curve of a metric, that of the objective when none is named, with at most so many points.
+
+        A longer one keeps its first and last reading and true extremes in between. `points` is at least
+        `katib.api.thinning.MIN_POINTS`.
+        """
 
     def logs(
         self, namespace: str, trial: str, *, follow: bool = False, tail_lines: int | None = None
@@ -169,6 +203,13 @@ class TuningService(Protocol):
 
     def why(self, namespace: str, name: str) -> Diagnosis:
         """Explain an experiment, or a trial of that name."""
+
+    def add_trial(self, namespace: str, experiment: str, assignments: Mapping[str, str]) -> int:
+        """Have a trial run before those that the algorithm proposes next; return how many by hand come before it.
+
+        Raises:
+            InvalidError: The assignments are no point of the search space, or the budget has no room for another trial.
+        """
 
     def delete(self, namespace: str, experiment: str) -> None:
         """Delete an experiment with its trials, their processes, metrics and files; returns when they are gone."""

@@ -35,7 +35,7 @@ def parser_for(file_format: str, names: Sequence[str], filters: Sequence[str] = 
     """Return the parser of a `fileSystemPath.format`; an empty format is TEXT.
 
     Raises:
-        InvalidError: The format is unknown, or a filter is no RE2 pattern with two groups.
+        InvalidError: The format is unknown, or a filter is not an RE2 pattern with two groups.
     """
     if file_format == "JSON":
         return JsonParser(names)

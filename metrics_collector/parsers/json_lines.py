@@ -1,8 +1,10 @@
-"""JSON: one object per line, metrics under their names, time under `timestamp`.
+"""JSON: one object per line, metrics under their names, time under `timestamp`, the step under `step`.
 
 Where this reads more than Katib does:
 
 - A metric may be a number as well as a string; the text of the number is kept as it was written.
+- A step is kept: a whole number under `global_step`, which cannot begin anew in each epoch, or else under `step` or
+  `epoch`. A part of an epoch (`"epoch": 0.5`) is not a step.
 - A line that cannot be decoded is counted and skipped; Katib drops the whole collection.
 - A numeric `timestamp` is seconds with a fraction. Katib reads the digits after the point as a count of nanoseconds
   (`.5` is 5 ns), so its times of one second are out of order; no program can rely on that, while the order of readings
@@ -16,12 +18,15 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.api.timestamps import parse_time
+from katib.api.metrics import ZERO_TIME, MetricLog, parse_time
 from metrics_collector.parsers.lines import MAX_LINE_BYTES, CandidateLines, Line, Notes
 from metrics_collector.parsers.text import clean_value
 
 TIME_KEY = "timestamp"
+STEP_KEYS = ("global_step", "step", "epoch")
+
+_MAX_STEP_DIGITS = 18
+"""All such numbers fit into 64 bits."""
 
 
 class _Number(str):
@@ -63,12 +68,12 @@ class JsonParser:
         if entries is None:
             self.notes.broken_lines += 1
             return
-        time = _time_of(entries.get(TIME_KEY))
+        time, step = _time_of(entries.get(TIME_KEY)), _step_of(entries)
         for name in self._names:
             value = entries.get(name)
             text = clean_value(value.encode(errors="replace")) if isinstance(value, str) else ""
             if text:
-                yield MetricLog(time, name, text)
+                yield MetricLog(time, name, text, step)
 
 
 def _decode(line: bytes) -> dict[str, Any] | None:
@@ -85,6 +90,15 @@ def _spellings(name: str) -> Iterator[bytes]:
     yield json.dumps(name)[1:-1].encode()  # as ASCII
     yield json.dumps(name, ensure_ascii=False)[1:-1].encode()
     yield name.replace("/", "\\/").encode()
+
+
+def _step_of(entries: dict[str, Any]) -> int | None:
+    """Return the step that a line names."""
+    for key in STEP_KEYS:
+        found = entries.get(key)
+        if isinstance(found, str) and len(found) <= _MAX_STEP_DIGITS and found.isascii() and found.isdecimal():
+            return int(found)
+    return None
 
 
 def _time_of(stamp: object) -> datetime:

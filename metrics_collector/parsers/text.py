@@ -3,6 +3,9 @@
 The default pattern reads `name=value`. It takes what Katib's default takes, and `nan` and `inf` as well, where Katib
 reads an empty value: a diverged run says `loss=nan`, and that is a reading. An empty value is none. A metric whose name
 the default pattern cannot spell (`val/acc`, `mAP@0.5`), which Katib never finds, is looked for by its name.
+
+A line may say at which step of the training its readings are, by `katib-step=4` among its words. `katib.report` writes
+that; `step=4` is left alone, because programs count all kinds of things that begin anew in each epoch.
 """
 
 from __future__ import annotations
@@ -14,8 +17,7 @@ from typing import Any
 
 import re2
 
-from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.api.timestamps import MAX_LENGTH, parse_time
+from katib.api.metrics import MAX_TIMESTAMP_LENGTH, STEP_MARK, ZERO_TIME, MetricLog, compile_format, parse_time
 from katib.errors import FieldError, InvalidError
 from metrics_collector.parsers.lines import MAX_LINE_BYTES, CandidateLines, Line, Notes
 
@@ -26,6 +28,9 @@ DEFAULT_FILTER = r"([\w|-]+)" + _VALUE
 # short ones only: where RE2 is linear, this one looks at a long word from each of its characters.
 _SHORT_LINE = 256
 _DEFAULT = re.compile(DEFAULT_FILTER.replace(r"\s", r"[\t\n\f\r ]").encode())
+
+_STEP_MARK = STEP_MARK.encode() + b"="
+_STEP = re.compile(rb"(?:^|\s)" + re.escape(_STEP_MARK) + rb"(\d{1,18})(?=\s|$)")
 
 MAX_VALUE_LENGTH = 1024
 """Longer text is no value: the filter swallowed a line."""
@@ -41,7 +46,7 @@ class TextParser:
         file_format: As given by the user, to be refused when it is not TEXT.
 
     Raises:
-        InvalidError: A filter is no RE2 pattern with two groups, or the format is unknown.
+        InvalidError: A filter is not an RE2 pattern with two groups, or the format is unknown.
     """
 
     def __init__(
@@ -75,6 +80,7 @@ class TextParser:
 
     def _read(self, line: Line) -> Iterator[MetricLog]:
         time: datetime | None = None
+        step = _step_of(line.text) if _STEP_MARK in line.text else None
         for raw_name, raw_value in self._matches(line):
             name = self._names.get(raw_name.strip())
             if name is None:
@@ -82,7 +88,7 @@ class TextParser:
             value = clean_value(raw_value)
             if value:
                 time = time or _time_of(line.text)
-                yield MetricLog(time, name, value)
+                yield MetricLog(time, name, value, step)
 
     def _matches(self, line: Line) -> Iterable[tuple[bytes, bytes]]:
         if self._is_default and len(line.text) <= _SHORT_LINE and not line.cut:
@@ -106,9 +112,14 @@ def clean_value(raw: bytes) -> str:
 
 
 def _time_of(line: bytes) -> datetime:
-    word, blank, _ = line[: MAX_LENGTH + 1].partition(b" ")
+    word, blank, _ = line[: MAX_TIMESTAMP_LENGTH + 1].partition(b" ")
     time = parse_time(word.decode(errors="replace")) if blank and word[:1].isdigit() else None
     return time or ZERO_TIME
+
+
+def _step_of(line: bytes) -> int | None:
+    match = _STEP.search(line)
+    return None if match is None else int(match[1])
 
 
 def _default_filters(names: Iterable[str]) -> tuple[str, ...]:
@@ -120,29 +131,16 @@ def _default_filters(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _compile(filters: tuple[str, ...]) -> list[Any]:
-    options = re2.Options()
-    options.log_errors = False
-    compiled, errors = [], []
+    compiled: list[Any] = []
+    errors: list[FieldError] = []
     for index, text in enumerate(filters):
-        path = f"source.filter.metricsFormat[{index}]"
         try:
-            pattern = re2.compile(text.encode(), options)
-        except re2.error as error:
-            cause = f"{text!r} is no RE2 expression ({_reason(error)})"
-            errors.append(FieldError(path, cause, "see the RE2 syntax", "metrics-format-re2"))
-            continue
-        if pattern.groups < 2:  # noqa: PLR2004 - a name and a value
-            cause = f"{text!r} has {pattern.groups} groups"
-            errors.append(FieldError(path, cause, "use two: the name, then the value", "metrics-format-groups"))
-        compiled.append(pattern)
+            compiled.append(compile_format(text, f"source.filter.metricsFormat[{index}]"))
+        except InvalidError as error:
+            errors += error.errors
     if errors:
         raise InvalidError(errors)
     return compiled
-
-
-def _reason(error: Exception) -> str:
-    reason = error.args[0] if error.args else "not valid"
-    return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
 
 
 def _format_error(file_format: str) -> FieldError:

@@ -17,13 +17,14 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
 
 from katib.api.algorithms import AlgorithmInfo
-from katib.api.types import AlgorithmSpec, ExperimentSpec, ObjectiveSpec, ObjectiveType
-from katib.errors import FieldError
+from katib.api.architecture import check_architecture
+from katib.api.types import AlgorithmSpec, ExperimentSpec, MetricConstraint, NasConfig, ObjectiveSpec, ObjectiveType
+from katib.errors import FieldError, InvalidError, invalid
 from katib.space import Point, SearchSpace
 from suggestion_services.base.settings import Settings, read_settings
 
@@ -52,6 +53,11 @@ class PastTrial:
             from an earlier version of the experiment or from another service.
         objective: Value of the objective metric; NaN unless MEASURED, and then finite.
         seconds: Duration from start to completion; NaN when unknown.
+        others: Values of the further objectives, where there are several; finite where MEASURED, NaN otherwise.
+        violations: For each constraint how far its metric is beyond its bounds: 0.0 within them, NaN where unread.
+        labels: Those that the algorithm gave the trial.
+        start_time: RFC 3339; empty when it has not started.
+        is_earlier: Whether it is from another experiment or a file.
     """
 
     name: str
@@ -59,6 +65,41 @@ class PastTrial:
     assignments: Mapping[str, str]
     objective: float = math.nan
     seconds: float = math.nan
+    others: tuple[float, ...] = ()
+    violations: tuple[float, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    start_time: str = ""
+    is_earlier: bool = False
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """The values of all objectives."""
+        return (self.objective, *self.others)
+
+    @property
+    def is_feasible(self) -> bool:
+        """Whether every constraint is known to hold."""
+        return all(violation == 0 for violation in self.violations)
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A suggestion that says more than its point.
+
+    Attributes:
+        assignments: Text by parameter name, in the order in which it is sent. Those of parameters that a condition
+            makes absent are left out on the way.
+        labels: For the trial; they come back with it.
+        trial_name: Of the trial; empty leaves the name to the controller.
+    """
+
+    assignments: Mapping[str, str]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    trial_name: str = ""
+
+
+class NotYet(Exception):  # noqa: N818  # no error: a step of the search
+    """The next suggestion depends on trials that are still running. Raised by `Algorithm.suggest`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +109,13 @@ class Problem:
     Attributes:
         experiment: Its name.
         space: Its parameters.
-        maximize: Direction; an unknown objective type means minimize.
+        maximize: Direction; an unknown objective type means minimize. With several objectives, that of the first.
         settings: Typed values of the algorithm's settings.
         max_trial_count: The budget; None when there is none.
+        directions: For each objective whether it is maximized: one entry, or more with several objectives.
+        constraints: Bounds on metrics.
+        parallel: How many trials run at once; 0 when it was not said.
+        nas: The search space of an architecture search, in place of parameters.
     """
 
     experiment: str
@@ -78,33 +123,62 @@ class Problem:
     maximize: bool
     settings: Settings
     max_trial_count: int | None = None
+    directions: tuple[bool, ...] = (False,)
+    constraints: tuple[MetricConstraint, ...] = ()
+    parallel: int = 0
+    nas: NasConfig | None = None
 
     @classmethod
-    def of(cls, experiment: str, spec: ExperimentSpec, info: AlgorithmInfo) -> Problem:
+    def of(
+        cls, experiment: str, spec: ExperimentSpec, info: AlgorithmInfo, *, allow_no_parameters: bool = False
+    ) -> Problem:
         """Build the problem from an experiment.
 
+        Args:
+            experiment: Its name.
+            spec: Its specification.
+            info: The algorithm.
+            allow_no_parameters: Whether the space may be empty, as it is when only settings are to be checked.
+
         Raises:
-            InvalidError: The parameters or settings are wrong.
+            InvalidError: The parameters, the architecture's search space or the settings are wrong.
         """
+        if info.graph_fields:
+            errors = list(check_architecture(spec.nas_config or NasConfig(), info.graph_fields))
+            if errors:
+                raise InvalidError(errors)
+        elif spec.nas_config is not None and not spec.parameters:
+            cause, remedy = f"{info.name} does not search architectures", "name enas or darts"
+            raise invalid("spec.algorithm.algorithmName", cause, remedy, "algorithm-nas")
         algorithm = spec.algorithm or AlgorithmSpec()
         objective = spec.objective or ObjectiveSpec()
+        may_be_empty = allow_no_parameters or spec.nas_config is not None
         return cls(
             experiment=experiment,
-            space=SearchSpace.of(spec.parameters),
-            maximize=objective.type == ObjectiveType.MAXIMIZE,
+            space=SearchSpace.of(spec.parameters) if spec.parameters or not may_be_empty else SearchSpace(()),
+            maximize=objective.terms[0].type == ObjectiveType.MAXIMIZE,
             settings=read_settings(info, algorithm.algorithm_settings),
             max_trial_count=spec.max_trial_count,
+            directions=tuple(term.type == ObjectiveType.MAXIMIZE for term in objective.terms),
+            constraints=objective.constraints,
+            parallel=spec.parallel_trial_count or 0,
+            nas=spec.nas_config,
         )
 
     @property
     def seed(self) -> str:
-        """The setting `random_state`, or else the experiment's name.
+        """The setting `seed`, or `random_state`, or else the experiment's name.
 
         So an experiment without a seed still continues as if nothing had happened when its service restarts, and two
         experiments differ. The price: the same unseeded file under the same name searches the same way again.
         """
-        given = self.settings.get("random_state")
+        given = self.settings.get("seed", self.settings.get("random_state"))
         return f"name {self.experiment}" if given is None else f"seed {given}"
+
+    @property
+    def is_seeded(self) -> bool:
+        """Whether the user gave a seed."""
+        return self.settings.get("seed", self.settings.get("random_state")) is not None
 
     def random(self, k: int) -> Random:
         """Return the random source of the k-th suggestion."""
@@ -130,17 +204,39 @@ class Algorithm(ABC):
         del problem
         return ()
 
+    @classmethod
+    def check_before_start(cls, problem: Problem) -> Sequence[FieldError]:
+        """Return what only a validation refuses: Katib's service of that name gives suggestions all the same."""
+        del problem
+        return ()
+
     @abstractmethod
-    def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Point]:
+    def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Point | Proposal]:
         """Yield suggestions number first, first + 1, ..., first + count - 1.
 
-        Fewer mean that the search space has no more points. The caller may stop taking them at any time.
+        Points may be whole: the values of absent parameters are left out on the way. Fewer points mean that the search
+        space has no more. The caller may stop taking them at any time.
 
         Args:
             trials: All trials so far, sorted by name. Empty when the algorithm declares that it reads no history.
             first: How many suggestions were given before.
             count: How many are wanted now.
+
+        Raises:
+            NotYet: There are more once a trial that is pending now has ended; from the iterator, after those there are.
         """
+
+    def explain(self) -> str:
+        """Return one sentence on what was chosen, and why; empty when there was no choice. Asked after `suggest`."""
+        return ""
+
+    def reply_settings(self) -> Mapping[str, str]:
+        """Return what is told as settings along with suggestions, as Katib's service does. Asked after `suggest`.
+
+        They come back with the next request. Those that are not the user's have to be among `AlgorithmInfo.echoed`, and
+        nothing may depend on them.
+        """
+        return {}
 
 
 class StatelessAlgorithm(Algorithm):

@@ -6,7 +6,7 @@ Everything that comes in is suspect: enums may hold numbers that the contract do
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -17,14 +17,20 @@ from katib.api.types import (
     Distribution,
     ExperimentSpec,
     FeasibleSpace,
+    GraphConfig,
+    MetricConstraint,
+    NasConfig,
     ObjectiveSpec,
+    ObjectiveTerm,
     ObjectiveType,
+    Operation,
+    ParameterCondition,
     ParameterSpec,
     ParameterType,
 )
-from katib.errors import FieldError, InvalidError
+from katib.errors import InvalidError, invalid
 from katib.rpc._generated import api_pb2
-from suggestion_services.base.algorithm import Outcome, PastTrial
+from suggestion_services.base.algorithm import Outcome, PastTrial, Problem, Proposal
 
 if TYPE_CHECKING:
     from katib.space import Point, SearchSpace
@@ -71,6 +77,11 @@ def experiment_spec(message: api_pb2.Experiment) -> ExperimentSpec:
             type=_OBJECTIVE_TYPES[spec.objective.type],
             goal=spec.objective.goal,
             objective_metric_name=spec.objective.objective_metric_name,
+            objectives=tuple(
+                _objective_term(term, f"spec.objective.objectives[{i}]")
+                for i, term in enumerate(spec.objective.objectives)
+            ),
+            constraints=tuple(map(_constraint, spec.objective.constraints)),
         ),
         algorithm=AlgorithmSpec(
             algorithm_name=spec.algorithm.algorithm_name,
@@ -80,6 +91,45 @@ def experiment_spec(message: api_pb2.Experiment) -> ExperimentSpec:
             ),
         ),
         max_trial_count=spec.max_trial_count or None,
+        parallel_trial_count=spec.parallel_trial_count or None,
+        nas_config=_nas_config(spec.nas_config) if spec.HasField("nas_config") else None,
+    )
+
+
+def _objective_term(message: api_pb2.ObjectiveTerm, path: str) -> ObjectiveTerm:
+    if message.type not in _OBJECTIVE_TYPES:
+        raise _unknown_number(f"{path}.type", message.type)
+    goal = message.goal if message.HasField("goal") else None
+    return ObjectiveTerm(name=message.name, type=_OBJECTIVE_TYPES[message.type], goal=goal)
+
+
+def _constraint(message: api_pb2.MetricConstraint) -> MetricConstraint:
+    return MetricConstraint(
+        metric_name=message.metric_name,
+        min=message.min if message.HasField("min") else None,
+        max=message.max if message.HasField("max") else None,
+    )
+
+
+def _nas_config(message: api_pb2.NasConfig) -> NasConfig:
+    graph = message.graph_config
+    path = "spec.nasConfig.operations"
+    return NasConfig(
+        graph_config=GraphConfig(
+            num_layers=graph.num_layers or None,
+            input_sizes=tuple(graph.input_sizes),
+            output_sizes=tuple(graph.output_sizes),
+        ),
+        operations=tuple(
+            Operation(
+                operation_type=operation.operation_type,
+                parameters=tuple(
+                    _parameter_spec(parameter, f"{path}[{i}].parameters[{j}]")
+                    for j, parameter in enumerate(operation.parameter_specs.parameters)
+                ),
+            )
+            for i, operation in enumerate(message.operations.operation)
+        ),
     )
 
 
@@ -95,32 +145,74 @@ def _parameter_spec(message: api_pb2.ParameterSpec, path: str) -> ParameterSpec:
         feasible_space=FeasibleSpace(
             min=space.min,
             max=space.max,
-            step=space.step,
+            step=_whole_step(space.step) if message.parameter_type == api_pb2.INT else space.step,
             list=tuple(space.list),
             distribution=_DISTRIBUTIONS[space.distribution],
         ),
+        when=_condition(message.when) if message.HasField("when") else None,
     )
+
+
+def _whole_step(text: str) -> str:
+    """Return the step of an int parameter: one with a fraction, which Katib's services take, is rounded, at least to 1.
+
+    What is no positive number stays, and is refused as everywhere.
+    """
+    step = parse_value(text) if text else None
+    if step is None or not math.isfinite(step) or step <= 0 or step.is_integer():
+        return text
+    return str(max(round(step), 1))
+
+
+def _condition(message: api_pb2.ParameterCondition) -> ParameterCondition:
+    return ParameterCondition(parameter=message.parameter, values=tuple(message.values))
 
 
 def _unknown_number(path: str, number: int) -> InvalidError:
     cause = f"{number} is no known value of this enum"
-    return InvalidError([FieldError(path, cause, "use a value of api.v1.beta1", "enum-unknown")])
+    return invalid(path, cause, "use a value of api.v1.beta1", "enum-unknown")
 
 
-def past_trial(message: api_pb2.Trial, objective: str) -> PastTrial:
+def past_trial(message: api_pb2.Trial, objective: ObjectiveSpec, *, is_earlier: bool = False) -> PastTrial:
     """Return a trial as algorithms see it; never fails, whatever the message holds.
 
     Args:
         message: The trial.
-        objective: Name of the objective metric of the experiment, for trials that do not carry one.
+        objective: Of the experiment; its metric counts for trials that do not carry one.
+        is_earlier: Whether the trial is from another experiment or a file.
     """
-    metric = message.spec.objective.objective_metric_name or objective
+    metric = message.spec.objective.objective_metric_name or objective.objective_metric_name
     outcome, value = _outcome(message.status.condition, _reading(message, metric))
-    assignments = {a.name: a.value for a in message.spec.parameter_assignments.assignments}
+    others = tuple(_number(message, term.name) for term in objective.terms[1:])
+    if outcome is Outcome.MEASURED and not all(map(math.isfinite, others)):
+        outcome, value = Outcome.BAD, math.nan
     seconds = math.nan
     if outcome is Outcome.MEASURED:
         seconds = _seconds(message.status.start_time, message.status.completion_time)
-    return PastTrial(message.name, outcome, assignments, value, seconds)
+    return PastTrial(
+        message.name,
+        outcome,
+        {a.name: a.value for a in message.spec.parameter_assignments.assignments},
+        value,
+        seconds,
+        others if outcome is Outcome.MEASURED else tuple(math.nan for _ in others),
+        tuple(_violation(bounds, _number(message, bounds.metric_name)) for bounds in objective.constraints),
+        dict(message.spec.labels),
+        message.status.start_time,
+        is_earlier,
+    )
+
+
+def _violation(bounds: MetricConstraint, value: float) -> float:
+    """Return how far a value is beyond its bounds."""
+    above = value - bounds.max if bounds.max is not None else 0.0
+    below = bounds.min - value if bounds.min is not None else 0.0
+    return value if math.isnan(value) else max(above, below, 0.0)
+
+
+def _number(message: api_pb2.Trial, metric: str) -> float:
+    value = _reading(message, metric)
+    return math.nan if value is None else value
 
 
 def _reading(message: api_pb2.Trial, metric: str) -> float | None:
@@ -146,16 +238,43 @@ def _seconds(start: str, end: str) -> float:
         return math.nan
 
 
-def reply(space: SearchSpace, points: Sequence[Point]) -> api_pb2.GetSuggestionsReply:
-    """Return the message that carries these points."""
-    parameters = space.parameters
-    return api_pb2.GetSuggestionsReply(
-        parameter_assignments=[
-            api_pb2.GetSuggestionsReply.ParameterAssignments(
-                assignments=[
-                    api_pb2.ParameterAssignment(name=p.name, value=p.format(point[p.name])) for p in parameters
-                ]
-            )
-            for point in points
-        ]
+def without_settings(experiment: api_pb2.Experiment, names: Sequence[str]) -> api_pb2.Experiment:
+    """Return the experiment without these settings: itself where it has none of them."""
+    settings = experiment.spec.algorithm.algorithm_settings
+    if not any(setting.name in names for setting in settings):
+        return experiment
+    copy = api_pb2.Experiment()
+    copy.CopyFrom(experiment)
+    kept = [setting for setting in settings if setting.name not in names]
+    del copy.spec.algorithm.algorithm_settings[:]
+    copy.spec.algorithm.algorithm_settings.extend(kept)
+    return copy
+
+
+def reply(
+    problem: Problem,
+    suggestions: Sequence[Point | Proposal],
+    explanation: str = "",
+    settings: Mapping[str, str] | None = None,
+) -> api_pb2.GetSuggestionsReply:
+    """Return the message that carries these suggestions, and settings that come back with the next request."""
+    message = api_pb2.GetSuggestionsReply(
+        parameter_assignments=[_suggested(problem.space, suggestion) for suggestion in suggestions],
+        explanation=explanation,
+    )
+    for name, value in (settings or {}).items():
+        message.algorithm.algorithm_settings.add(name=name, value=value)
+    return message
+
+
+def _suggested(space: SearchSpace, suggestion: Point | Proposal) -> api_pb2.GetSuggestionsReply.ParameterAssignments:
+    if not isinstance(suggestion, Proposal):
+        suggestion = Proposal({a.name: a.value for a in space.format(suggestion)})
+    return api_pb2.GetSuggestionsReply.ParameterAssignments(
+        assignments=[
+            api_pb2.ParameterAssignment(name=name, value=text)
+            for name, text in space.drop_absent(suggestion.assignments).items()
+        ],
+        trial_name=suggestion.trial_name,
+        labels=suggestion.labels,
     )

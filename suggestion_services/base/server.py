@@ -1,6 +1,8 @@
 """The process: bind, serve until told to stop, leave at once.
 
-`python -m suggestion_services --algorithm tpe --address 127.0.0.1:6789` prints nothing as long as all is well.
+`python -m suggestion_services --algorithm tpe --address 127.0.0.1:6789` prints nothing as long as all is well. It
+serves several algorithms, as Katib's images do, when `--algorithm` is repeated, and all of one kind with `--suggestion`
+or `--early-stopping`.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from typing import Any
 import grpc
 
 from katib.errors import KatibError, TerminalError, code_of
-from katib.rpc._generated import api_pb2_grpc, health_pb2, health_pb2_grpc
+from katib.rpc._generated import api_pb2_grpc, early_stopping_pb2_grpc, health_pb2, health_pb2_grpc
 from suggestion_services.algorithms import ENTRIES, Entry, find_entry
-from suggestion_services.base.servicer import SuggestionServicer
+from suggestion_services.base.servicer import ManySuggestionServicer, SuggestionServicer
 
 _THREADS = 10  # as many as Katib's own services; experiments beyond that wait
 _OPTIONS = (
@@ -31,6 +33,9 @@ _OPTIONS = (
 )
 _HEALTHY = frozenset({"", "manager.v1beta1.Suggestion"})  # the second is what Katib's probes ask for
 _STOP_SECONDS = 0.2
+_LOOK_SECONDS = (
+    0.5  # a signal that comes just before the main thread waits does not end the wait: Python handles it after
+)
 _THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -55,12 +60,29 @@ def start_server(entry: Entry, address: str) -> tuple[grpc.Server, int]:
     Raises:
         TerminalError: The address cannot be bound, or a package that the algorithm needs is missing.
     """
-    entry.check_installed()
+    return start_servers((entry,), address)
+
+
+def start_servers(entries: Sequence[Entry], address: str) -> tuple[grpc.Server, int]:
+    """Start serving one algorithm or several of one kind together, and return as `start_server` does.
+
+    One alone is imported at once. Of several each is imported when it is first asked for: most are never used.
+
+    Raises:
+        TerminalError: As there.
+    """
+    for entry in entries:
+        entry.check_installed()
     server = grpc.server(ThreadPoolExecutor(_THREADS, thread_name_prefix="request"), options=_OPTIONS)
-    if entry.info.early_stopping:
-        _register(api_pb2_grpc.add_EarlyStoppingServicer_to_server, entry.load()(), server)
+    if entries[0].info.early_stopping:
+        from suggestion_services.early_stopping.servicer import ManyStoppingServicer
+
+        servicers = ManyStoppingServicer({one.info.name: one.servicer() for one in entries})
+        _register(api_pb2_grpc.add_EarlyStoppingServicer_to_server, servicers, server)
+        _register(early_stopping_pb2_grpc.add_EarlyStoppingJudgeServicer_to_server, servicers, server)
     else:
-        _register(api_pb2_grpc.add_SuggestionServicer_to_server, SuggestionServicer(entry.info, entry.load), server)
+        many = ManySuggestionServicer({one.info.name: SuggestionServicer(one.info, one.load) for one in entries})
+        _register(api_pb2_grpc.add_SuggestionServicer_to_server, many, server)
     _register(health_pb2_grpc.add_HealthServicer_to_server, HealthServicer(), server)
     try:
         port = server.add_insecure_port(address)
@@ -69,7 +91,8 @@ def start_server(entry: Entry, address: str) -> tuple[grpc.Server, int]:
     if port is None:
         raise TerminalError(f"--address: cannot listen on {address}; choose a free port or a path in a writable folder")
     server.start()
-    threading.Thread(target=entry.load, name="load", daemon=True).start()  # so that the first request finds it imported
+    if len(entries) == 1:
+        threading.Thread(target=entries[0].load, name="load", daemon=True).start()
     return server, 0 if address.startswith("unix:") else port
 
 
@@ -79,7 +102,10 @@ def _register(add: Callable[[Any, grpc.Server], None], servicer: object, server:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM, SIGINT or, if asked so, the end of standard input."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if not (options.algorithm or options.suggestion or options.early_stopping):
+        parser.error("name what to serve with --algorithm, --suggestion or --early-stopping")
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # a library's advice to its programmer means nothing to the user of a service
@@ -89,13 +115,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
-        server, _ = start_server(find_entry(options.algorithm), options.address)
+        server, _ = start_servers(_entries(options), options.address)
     except KatibError as error:
         sys.stderr.write(f"{error}\n")
         return code_of(error).exit_code
     if options.exit_with_stdin:
         threading.Thread(target=_wait_for_stdin, args=(stop,), daemon=True).start()
-    stop.wait()
+    while not stop.wait(_LOOK_SECONDS):
+        pass
     server.stop(None).wait(_STOP_SECONDS)
     os._exit(0)  # a library deep in a computation would hold up a normal exit, and nobody waits for its answer
 
@@ -106,10 +133,29 @@ def _wait_for_stdin(stop: threading.Event) -> None:
     stop.set()
 
 
+def _entries(options: argparse.Namespace) -> Sequence[Entry]:
+    """Return what is to be served."""
+    names = list(dict.fromkeys(options.algorithm or ()))
+    if not names:
+        return [e for e in ENTRIES if e.info.early_stopping == options.early_stopping and e.is_installed]
+    suggesting = {entry.info.name for entry in ENTRIES if not entry.info.early_stopping}
+    stopping = {entry.info.name for entry in ENTRIES if entry.info.early_stopping}
+    only_stopping = stopping.issuperset(names) and suggesting.isdisjoint(names) and not options.suggestion
+    return [find_entry(name, early_stopping=options.early_stopping or only_stopping) for name in names]
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="suggestion_services", description="Serve one algorithm over gRPC.")
-    names = ", ".join(entry.info.name for entry in ENTRIES)
-    parser.add_argument("--algorithm", required=True, metavar="NAME", help=f"one of {names}")
+    parser = argparse.ArgumentParser(prog="suggestion_services", description="Serve an algorithm over gRPC.")
+    names = ", ".join(dict.fromkeys(entry.info.name for entry in ENTRIES))
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--suggestion", action="store_true", help="all suggestion algorithms together")
+    kind.add_argument("--early-stopping", action="store_true", help="all early stopping algorithms together")
+    parser.add_argument(
+        "--algorithm",
+        metavar="NAME",
+        action="append",
+        help=f"only this one, of the kind if one is given; repeat it to serve several: {names}",
+    )
     parser.add_argument("--address", required=True, help="unix:/path/of/socket or host:port")
     parser.add_argument("--exit-with-stdin", action="store_true", help="stop when standard input ends")
     return parser

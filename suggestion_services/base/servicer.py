@@ -7,30 +7,43 @@ logged once with its traceback, here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import takewhile
 from typing import NoReturn
 
 import grpc
 
-from katib.api.algorithms import AlgorithmInfo
-from katib.api.types import AlgorithmSpec
-from katib.errors import FieldError, InvalidError, KatibError, code_of
+from katib.api.algorithms import AlgorithmInfo, Feature
+from katib.api.types import AlgorithmSpec, ExperimentSpec, ObjectiveSpec
+from katib.api.wording import one_of
+from katib.errors import InvalidError, KatibError, code_of, invalid
 from katib.rpc._generated import api_pb2, api_pb2_grpc
 from katib.rpc.errors import status_of
+from katib.space import Point
 from suggestion_services.base import messages
-from suggestion_services.base.algorithm import Algorithm, Problem
+from suggestion_services.base.algorithm import Algorithm, NotYet, Problem, Proposal
 from suggestion_services.base.sessions import Session, Sessions
 from suggestion_services.base.settings import LiteralError
 
 EXHAUSTED_METADATA = ("katib-search-space", "exhausted")
 """Trailing metadata of a reply with fewer assignments than asked: the search space has no more points."""
 
+WAITING_METADATA = ("katib-search-space", "waiting")
+"""The same where there will be more once a running trial has ended."""
+
 MAX_COUNT = 10_000
 """The most suggestions in one request; more is a mistake, and would keep a thread busy for hours."""
 
 _NAME_PATH = "spec.algorithm.algorithmName"
+_SETTINGS_PATH = "spec.algorithm.algorithmSettings"
+
+_FEATURES = {
+    Feature.SEVERAL_OBJECTIVES: api_pb2.ValidateAlgorithmSettingsReply.SEVERAL_OBJECTIVES,
+    Feature.CONSTRAINTS: api_pb2.ValidateAlgorithmSettingsReply.CONSTRAINTS,
+    Feature.CONDITIONAL_PARAMETERS: api_pb2.ValidateAlgorithmSettingsReply.CONDITIONAL_PARAMETERS,
+    Feature.EARLIER_TRIALS: api_pb2.ValidateAlgorithmSettingsReply.EARLIER_TRIALS,
+}
 
 _MAX_DETAILS = 2000  # bytes; details travel percent-encoded in a header, and a header above 8 KiB breaks the call
 
@@ -53,10 +66,16 @@ class SuggestionServicer(api_pb2_grpc.SuggestionServicer):
     def ValidateAlgorithmSettings(  # noqa: N802  # the wire's name
         self, request: api_pb2.ValidateAlgorithmSettingsRequest, context: grpc.ServicerContext
     ) -> api_pb2.ValidateAlgorithmSettingsReply:
-        """Tell whether the experiment can be searched with this algorithm."""
+        """Return whether the experiment can be searched with this algorithm."""
         with answered(context):
-            self._prepare(request.experiment)
-            return api_pb2.ValidateAlgorithmSettingsReply()
+            spec = messages.experiment_spec(request.experiment)
+            if spec.parameters or spec.nas_config is not None:
+                self._prepare(request.experiment, spec, starts=True)
+            else:
+                self._check_settings(request.experiment, spec)
+            return api_pb2.ValidateAlgorithmSettingsReply(
+                features=[_FEATURES[feature] for feature in self._info.features]
+            )
 
     def GetSuggestions(  # noqa: N802  # the wire's name
         self, request: api_pb2.GetSuggestionsRequest, context: grpc.ServicerContext
@@ -66,32 +85,96 @@ class SuggestionServicer(api_pb2_grpc.SuggestionServicer):
             count = request.current_request_number
             if not 0 <= count <= MAX_COUNT:
                 raise _refusal("currentRequestNumber", f"{count} is not between 0 and {MAX_COUNT}", "request-count")
-            session = self._sessions.get(request.experiment, lambda: self._session(request.experiment))
+            experiment = messages.without_settings(request.experiment, self._info.echoed)
+            session = self._sessions.get(experiment, lambda: self._session(experiment))
             first = max(request.total_request_number - count, 0)
             with session.lock:
-                trials = session.history(request.trials) if self._info.reads_history else []
+                trials = session.history(request) if self._info.reads_history else []
                 points = session.algorithm.suggest(trials, first=first, count=count)
-                taken = list(takewhile(lambda _: context.is_active(), points))
+                taken: list[Point | Proposal] = []
+                missing = EXHAUSTED_METADATA
+                try:
+                    taken.extend(takewhile(lambda _: context.is_active(), points))
+                except NotYet:
+                    missing = WAITING_METADATA
+                explanation, settings = session.algorithm.explain(), session.algorithm.reply_settings()
             if len(taken) < count:
-                context.set_trailing_metadata((EXHAUSTED_METADATA,))
-            return messages.reply(session.algorithm.problem.space, taken)
+                context.set_trailing_metadata((missing,))
+            return messages.reply(session.algorithm.problem, taken, explanation, settings)
 
     def _session(self, experiment: api_pb2.Experiment) -> Session:
-        algorithm = self._prepare(experiment)
-        return Session(algorithm, experiment.spec.objective.objective_metric_name)
-
-    def _prepare(self, experiment: api_pb2.Experiment) -> Algorithm:
         spec = messages.experiment_spec(experiment)
-        name = (spec.algorithm or AlgorithmSpec()).algorithm_name
-        if name != self._info.name:
-            cause = f"unknown algorithm name {name}"
-            raise InvalidError([LiteralError(_NAME_PATH, cause, f"use {self._info.name}", "algorithm-unknown")])
+        return Session(self._prepare(experiment, spec), spec.objective or ObjectiveSpec())
+
+    def _prepare(self, experiment: api_pb2.Experiment, spec: ExperimentSpec, *, starts: bool = False) -> Algorithm:
+        """Return an algorithm at work on the experiment.
+
+        Args:
+            experiment: As it came.
+            spec: What it says.
+            starts: Whether it has not been searched before.
+
+        Raises:
+            InvalidError: The experiment cannot be searched with it.
+        """
+        self._check_name(spec)
         problem = Problem.of(experiment.name, spec, self._info)
         cls = self._load()
-        errors = cls.check(problem)
+        errors = cls.check(problem) or (cls.check_before_start(problem) if starts else ())
         if errors:
             raise InvalidError(errors)
         return cls(problem)
+
+    def _check_settings(self, experiment: api_pb2.Experiment, spec: ExperimentSpec) -> None:
+        """Check what can be checked of an experiment without parameters, as some callers send it."""
+        self._check_name(spec)
+        problem = Problem.of(experiment.name, spec, self._info, allow_no_parameters=True)
+        errors = [error for error in self._load().check(problem) if error.path.startswith(_SETTINGS_PATH)]
+        if errors:
+            raise InvalidError(errors)
+
+    def _check_name(self, spec: ExperimentSpec) -> None:
+        name = (spec.algorithm or AlgorithmSpec()).algorithm_name
+        if name != self._info.name:
+            raise _unknown_algorithm(name, [self._info.name])
+
+
+class ManySuggestionServicer(api_pb2_grpc.SuggestionServicer):
+    """Serves several algorithms, each request by the one that its experiment names.
+
+    So one image does for all of them, also where a KatibConfig gives it no arguments.
+
+    Args:
+        servicers: By name of the algorithm.
+    """
+
+    def __init__(self, servicers: Mapping[str, SuggestionServicer]) -> None:
+        self._servicers = servicers
+
+    def ValidateAlgorithmSettings(  # noqa: N802  # the wire's name
+        self, request: api_pb2.ValidateAlgorithmSettingsRequest, context: grpc.ServicerContext
+    ) -> api_pb2.ValidateAlgorithmSettingsReply:
+        """Return whether the experiment can be searched with its algorithm."""
+        return self._of(request.experiment, context).ValidateAlgorithmSettings(request, context)
+
+    def GetSuggestions(  # noqa: N802  # the wire's name
+        self, request: api_pb2.GetSuggestionsRequest, context: grpc.ServicerContext
+    ) -> api_pb2.GetSuggestionsReply:
+        """Return the next assignments."""
+        return self._of(request.experiment, context).GetSuggestions(request, context)
+
+    def _of(self, experiment: api_pb2.Experiment, context: grpc.ServicerContext) -> SuggestionServicer:
+        with answered(context):
+            name = experiment.spec.algorithm.algorithm_name
+            found = self._servicers.get(name)
+            if found is None:
+                raise _unknown_algorithm(name, self._servicers)
+            return found
+
+
+def _unknown_algorithm(name: str, served: Iterable[str]) -> InvalidError:
+    cause = f"unknown algorithm name {name}"
+    return InvalidError([LiteralError(_NAME_PATH, cause, one_of(served), "algorithm-unknown")])
 
 
 @contextmanager
@@ -114,8 +197,8 @@ def _abort(context: grpc.ServicerContext, code: grpc.StatusCode, details: str) -
     if len(line) > _MAX_DETAILS:
         line = line[:_MAX_DETAILS] + b" ..."
     context.abort(code, line.decode(errors="ignore"))
-    raise AssertionError("abort returns never")
+    raise AssertionError("abort() always raises")
 
 
 def _refusal(path: str, cause: str, origin: str) -> InvalidError:
-    return InvalidError([FieldError(path, cause, "mend the request", origin)])
+    return invalid(path, cause, "fix the request", origin)

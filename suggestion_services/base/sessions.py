@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
+from katib.api.types import ObjectiveSpec
 from katib.rpc._generated import api_pb2
 from suggestion_services.base.algorithm import Algorithm, PastTrial
 from suggestion_services.base.messages import past_trial
@@ -20,25 +21,26 @@ _MAX_SESSIONS = 16  # with ten thousand trials each they take half a gigabyte; o
 class Session:
     """One experiment in work. Hold `lock` around everything else."""
 
-    def __init__(self, algorithm: Algorithm, objective: str) -> None:
+    def __init__(self, algorithm: Algorithm, objective: ObjectiveSpec) -> None:
         self.lock = threading.Lock()
         self.algorithm = algorithm
         self._objective = objective
-        self._decoded: dict[bytes, PastTrial] = {}
+        self._decoded: dict[tuple[bool, bytes], PastTrial] = {}
 
-    def history(self, messages: Iterable[api_pb2.Trial]) -> list[PastTrial]:
-        """Return the trials sorted by name; of equally named ones, the last.
+    def history(self, request: api_pb2.GetSuggestionsRequest) -> list[PastTrial]:
+        """Return the earlier trials and then the experiment's own, sorted by name; of equally named ones, the last.
 
         A trial that was in the previous request, byte for byte, is the same object again, so that the algorithm can
         tell at a glance what is new.
         """
         old, new = self._decoded, {}
-        for message in messages:
-            raw = message.SerializeToString()
-            trial = old.get(raw)
-            new[raw] = past_trial(message, self._objective) if trial is None else trial
+        for is_earlier, messages in ((True, request.earlier_trials), (False, request.trials)):
+            for message in messages:
+                key = is_earlier, message.SerializeToString()
+                trial = old.get(key)
+                new[key] = past_trial(message, self._objective, is_earlier=is_earlier) if trial is None else trial
         self._decoded = new
-        by_name = {trial.name: trial for trial in new.values()}
+        by_name = {(not trial.is_earlier, trial.name): trial for trial in new.values()}
         return [by_name[name] for name in sorted(by_name)]
 
 

@@ -10,11 +10,11 @@ import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from katib.api.algorithms import AlgorithmInfo, SettingSpec
+from katib.api.algorithms import AlgorithmInfo, SettingSpec, seed_errors
 from katib.api.types import AlgorithmSetting
 from katib.errors import FieldError, InvalidError
 
-SettingValue = int | float | str | bool
+SettingValue = int | float | str | bool | None
 
 _PATH = "spec.algorithm.algorithmSettings"
 _REMEDY = "see the algorithm's settings"
@@ -23,18 +23,33 @@ _TITLES = {"bayesianoptimization": "Bayesian optimization"}  # how Katib's refus
 
 
 class Settings:
-    """Typed values by name. A setting that was not given is absent: its default is the algorithm's business."""
+    """Typed values by name. A setting that was not given is absent: its default is the algorithm's business.
 
-    def __init__(self, values: Mapping[str, SettingValue]) -> None:
+    Args:
+        values: None where the text `None` was given to a setting that may be turned off.
+        texts: What was given, as it was given, in its order; with settings that are only handed on.
+    """
+
+    def __init__(self, values: Mapping[str, SettingValue], texts: Mapping[str, str] | None = None) -> None:
         self._values = MappingProxyType(dict(values))
+        self.texts = MappingProxyType(dict(texts or {}))
 
-    def get(self, name: str) -> SettingValue | None:
-        """Return a value; None when it was not given."""
-        return self._values.get(name)
+    def get(self, name: str, default: SettingValue | None = None) -> SettingValue | None:
+        """Return a value; the default when it was not given."""
+        return self._values.get(name, default)
 
     def whole(self, name: str, default: int) -> int:
         """Return an int setting."""
-        return int(self._values.get(name, default))
+        return int(self._values.get(name, default) or 0)
+
+    def number(self, name: str, default: float) -> float:
+        """Return a float setting."""
+        return float(self._values.get(name, default) or 0.0)
+
+    def optional_number(self, name: str, default: float) -> float | None:
+        """Return a float setting; None where it is turned off."""
+        value = self._values.get(name, default)
+        return None if value is None else float(value)
 
     def text(self, name: str, default: str) -> str:
         """Return a text setting."""
@@ -48,18 +63,27 @@ class LiteralError(FieldError):
         return self.cause
 
 
-def read_settings(info: AlgorithmInfo, settings: Sequence[AlgorithmSetting]) -> Settings:
+def read_settings(info: AlgorithmInfo, settings: Sequence[AlgorithmSetting], *, path: str = _PATH) -> Settings:
     """Return the values of the given settings; of a repeated one, the last.
+
+    Args:
+        info: The algorithm.
+        settings: As given by the user.
+        path: Of the list, for errors.
 
     Raises:
         InvalidError: Unknown names and wrong values, one error each.
     """
     known = {spec.name: spec for spec in info.settings or ()}
     values: dict[str, SettingValue] = {}
-    errors: list[FieldError] = []
+    errors: list[FieldError] = [
+        LiteralError(error.path, error.cause, error.remedy, error.origin) for error in seed_errors(settings, path)
+    ]
     for setting in settings:
         cause: str | None
         spec = known.get(setting.name)
+        if spec is None and info.forwards_settings:
+            continue
         if spec is None:
             cause, origin = f"unknown setting {setting.name} for algorithm {info.name}", "setting-unknown"
         else:
@@ -69,13 +93,15 @@ def read_settings(info: AlgorithmInfo, settings: Sequence[AlgorithmSetting]) -> 
             except ValueError as error:
                 cause, origin = f"failed to validate {setting.name}({setting.value}): {error}", "setting-type"
         if cause is not None:
-            errors.append(LiteralError(f"{_PATH}.{setting.name}", cause, _REMEDY, origin))
+            errors.append(LiteralError(f"{path}.{setting.name}", cause, _REMEDY, origin))
     if errors:
         raise InvalidError(errors)
-    return Settings(values)
+    return Settings(values, {setting.name: setting.value for setting in settings})
 
 
 def _convert(spec: SettingSpec, text: str) -> SettingValue:
+    if spec.may_be_none and text == "None":
+        return None
     match spec.type:
         case "int":
             return int(text)
@@ -95,7 +121,7 @@ def _convert(spec: SettingSpec, text: str) -> SettingValue:
 def _out_of_range(info: AlgorithmInfo, spec: SettingSpec, value: SettingValue) -> str | None:
     if spec.choices and value not in spec.choices:
         return f"{spec.name} {value} is not supported in {_TITLES.get(info.name, info.name)}"
-    if isinstance(value, str):
+    if value is None or isinstance(value, str):
         return None
     above, at_least, below, at_most = spec.above, spec.at_least, spec.below, spec.at_most
     rules = (

@@ -51,15 +51,21 @@ class BayesianOptimization(Algorithm):
         self._estimator = settings.text("base_estimator", "GP")
         self._acq_optimizer = settings.text("acq_optimizer", "auto")
         if self._acq_optimizer == "auto":  # decided here, since the library's own choice fails for trees with durations
-            self._acq_optimizer = "lbfgs" if self._estimator == "GP" else "sampling"
+            has_gradients = self._estimator == "GP" and not self._dimensions.only_categories
+            self._acq_optimizer = "lbfgs" if has_gradients else "sampling"
 
     @classmethod
     @override
     def check(cls, problem: Problem) -> Sequence[FieldError]:
         estimator = problem.settings.text("base_estimator", "GP")
-        if problem.settings.text("acq_optimizer", "auto") != "lbfgs" or estimator == "GP":
+        if problem.settings.text("acq_optimizer", "auto") != "lbfgs":
             return ()
-        cause = f"acq_optimizer lbfgs needs gradients, which base_estimator {estimator} does not have"
+        if estimator != "GP":
+            cause = f"acq_optimizer lbfgs needs gradients, which base_estimator {estimator} does not have"
+        elif Dimensions(problem.space).only_categories:
+            cause = "acq_optimizer lbfgs needs gradients, which a space of nothing but categories does not have"
+        else:
+            return ()
         return [FieldError("spec.algorithm.algorithmSettings", cause, "use auto or sampling", "setting-conflict")]
 
     @override
@@ -96,7 +102,7 @@ class BayesianOptimization(Algorithm):
                 random_state=seed,
             )
             optimizer.tell([self._dimensions.encode(row) for row in rows], self._answers(values, seconds))
-            return self._dimensions.decode(optimizer.ask())
+            return self.problem.space.complete(self._dimensions.decode(optimizer.ask()))
 
     def _answers(self, values: Sequence[float], seconds: Sequence[float]) -> list[Any]:
         """Return what the library is told per row: the value, or the pair of value and duration.

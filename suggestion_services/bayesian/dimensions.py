@@ -24,6 +24,11 @@ class Dimensions:
         self._free = [p for p in space.parameters if p.size != 1]
         self.library = [_dimension(p) for p in self._free]
 
+    @property
+    def only_categories(self) -> bool:
+        """Whether there is no number to move: then the library's Gaussian process has no gradients."""
+        return bool(self._free) and all(isinstance(p, Choice) and not p.ordered for p in self._free)
+
     def encode(self, point: Point) -> list[Any]:
         """Return the row of a point."""
         return [_encode(p, point[p.name]) for p in self._free]

@@ -25,7 +25,7 @@ class GridSearch(StatelessAlgorithm):
         size = problem.space.size
         assert size is not None, "check() refuses a space without size"
         self._size = size
-        shuffled = problem.settings.get("random_state") is not None
+        shuffled = problem.is_seeded
         self._order = Permutation(size, problem.seed) if shuffled else None
 
     @classmethod

@@ -51,7 +51,7 @@ class MedianRule:
         Raises:
             InvalidError: Another algorithm's name, unknown settings or wrong values, in the words of Katib's service.
         """
-        if spec.algorithm_name != NAME:
+        if spec.algorithm_name not in ("", NAME):  # Katib's service does not ask for a name
             cause = f"unknown algorithm name {spec.algorithm_name}"
             raise InvalidError(
                 [LiteralError("spec.earlyStopping.algorithmName", cause, f"use {NAME}", "algorithm-unknown")]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 from optuna.distributions import (
     BaseDistribution,
@@ -21,6 +22,7 @@ from optuna.distributions import (
     FloatDistribution,
     IntDistribution,
 )
+from optuna.trial import Trial
 from typing_extensions import override
 
 from katib.api.types import Distribution
@@ -73,6 +75,18 @@ class _Share(Dimension):
     @override
     def decode(self, value: Value) -> Value:
         return self.parameter.from_unit(float(value))
+
+
+def suggested(trial: Trial, name: str, distribution: BaseDistribution) -> Any:
+    """Return what Optuna suggests for one parameter of a trial."""
+    match distribution:
+        case FloatDistribution(low=low, high=high, log=log):
+            return trial.suggest_float(name, low, high, log=log)
+        case IntDistribution(low=low, high=high):
+            return trial.suggest_int(name, low, high)
+        case CategoricalDistribution(choices=choices):
+            return trial.suggest_categorical(name, choices)
+    raise AssertionError(distribution)
 
 
 def dimension_of(parameter: Parameter) -> Dimension:

@@ -28,7 +28,8 @@ from katib.space import Point
 from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem
 from suggestion_services.base.settings import Settings
 from suggestion_services.base.shared_context import quiet
-from suggestion_services.tpe.dimensions import dimension_of
+from suggestion_services.tpe.branches import Branches
+from suggestion_services.tpe.dimensions import dimension_of, suggested
 from suggestion_services.tpe.history import History, KnownTrial
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)  # it announces every study, and a request makes one
@@ -52,6 +53,7 @@ class Tpe(Algorithm):
         super().__init__(problem)
         self._dimensions = {p.name: dimension_of(p) for p in problem.space.parameters}
         self._distributions = {name: dimension.distribution for name, dimension in self._dimensions.items()}
+        self._branches = Branches(problem.space, self._dimensions)
         self._options = sampler_options(problem.settings, multivariate=self.multivariate)
         self._direction = StudyDirection.MAXIMIZE if problem.maximize else StudyDirection.MINIMIZE
         self._known: dict[str, tuple[PastTrial, KnownTrial | None]] = {}
@@ -75,7 +77,7 @@ class Tpe(Algorithm):
         for k in range(first, first + count):
             params = self._draw(study, k, taken)
             taken.append(params)
-            yield {name: dimension.decode(params[name]) for name, dimension in self._dimensions.items()}
+            yield {name: self._dimensions[name].decode(param) for name, param in params.items()}
 
     def _draw(self, study: Study, k: int, taken: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Return a draw that no running trial has, unless luck is very bad or there are no others.
@@ -87,10 +89,17 @@ class Tpe(Algorithm):
         for attempt in range(_DRAWS):
             seed = random.getrandbits(32)
             options = self._options if attempt < _DRAWS // 2 else {**self._options, "n_startup_trials": sys.maxsize}
-            study.sampler = _Sampler(self._distributions, options, seed)
-            params = study.ask(self._distributions).params
+            study.sampler = _Sampler(self._branches, options, seed)
+            params = self._ask(study)
             if params not in taken:
                 break
+        return params
+
+    def _ask(self, study: Study) -> dict[str, Any]:
+        trial = study.ask()
+        params: dict[str, Any] = {}
+        for group in self._branches.present(params):
+            params.update({name: suggested(trial, name, distribution) for name, distribution in group.items()})
         return params
 
     def _frozen(self, trials: Sequence[PastTrial]) -> list[KnownTrial]:
@@ -110,7 +119,8 @@ class Tpe(Algorithm):
         if state is None or point is None:
             return None
         value = trial.objective if state is TrialState.COMPLETE else None
-        params = {name: self._dimensions[name].encode(value) for name, value in point.items()}
+        present = self.problem.space.active(point) if self.problem.space.conditions else point
+        params = {name: self._dimensions[name].encode(value) for name, value in present.items()}
         return KnownTrial(state, value, params, self._distributions)
 
 
@@ -123,14 +133,25 @@ class MultivariateTpe(Tpe):
 class _Sampler(TPESampler):
     """Optuna's sampler for one suggestion, told the search space instead of inferring it from all trials each time."""
 
-    def __init__(self, space: dict[str, BaseDistribution], options: dict[str, Any], seed: int) -> None:
+    def __init__(self, branches: Branches, options: dict[str, Any], seed: int) -> None:
         with quiet:  # gamma and prior_weight leave Optuna in version 6
             super().__init__(**options, seed=seed)
-        self._joint_space = {name: d for name, d in space.items() if not d.single()} if options["multivariate"] else {}
+        self._branches = branches
+        self._joint_space = branches.joint_space if options["multivariate"] else {}
 
     @override
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         return self._joint_space
+
+    @override
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        params: dict[str, Any] = {}
+        for group in self._branches.present(params) if search_space else ():
+            joint = {name: distribution for name, distribution in group.items() if name in search_space}
+            params.update(super().sample_relative(study, trial, joint))
+        return params
 
     @override
     def _get_internal_repr(
@@ -140,8 +161,10 @@ class _Sampler(TPESampler):
 
         Not a public hook of Optuna: were it renamed, this would not be called any more, and only time be lost.
         """
-        rows = [trial.numbers for trial in trials if isinstance(trial, KnownTrial)]
-        live = super()._get_internal_repr(trials[len(rows) :], search_space, study)  # numbered after the history
+        known = [trial.numbers for trial in trials if isinstance(trial, KnownTrial)]
+        live = super()._get_internal_repr(trials[len(known) :], search_space, study)  # numbered after the history
+        one = next(iter(search_space), "")  # parameters that are sampled together are present together
+        rows = [numbers for numbers in known if one in numbers]
         return {name: np.array([row[name] for row in rows] + live[name].tolist(), dtype=float) for name in search_space}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.pod_cluster import PodCluster, Room, found_cluster
+from tests.support.pod_cluster import GONE_SECONDS, PATIENCE, PodCluster, Room, found_cluster
 
 
 @pytest.fixture(scope="session")
@@ -23,5 +23,6 @@ def room(cluster: PodCluster) -> Iterator[Room]:
     """A namespace of the test's own, which may hold experiments."""
     room = cluster.make_namespace(f"katib-test-{secrets.token_hex(4)}")
     yield room
-    cluster.run("delete", "experiments.kubeflow.org", "--all", "-n", room.namespace, "--timeout=60s", check=False)
+    gone = f"--timeout={PATIENCE * GONE_SECONDS}s"
+    cluster.run("delete", "experiments.kubeflow.org", "--all", "-n", room.namespace, gone, check=False)
     cluster.run("delete", "namespace", room.namespace, "--wait=false", "--ignore-not-found")

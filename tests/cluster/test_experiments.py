@@ -57,7 +57,7 @@ def test_a_batch_job_is_tuned_by_what_it_prints(room: Room) -> None:
         loss = (assigned(trial) - 0.5) ** 2
         assert float(metric(trial)["min"]) == pytest.approx(loss + 1 / 3)
         assert float(metric(trial)["max"]) == pytest.approx(loss + 1)
-    wait_for(lambda: not set(room.left_over()) & left_by("jobs", room), "the jobs to be removed", 60, room.picture)
+    wait_for(lambda: not left_by("jobs", room), "the jobs to be removed", GONE_SECONDS, room.picture)
     assert room.cluster.find("deployment", "printed-random", room.namespace) is None
 
 
@@ -82,6 +82,7 @@ def test_a_file_of_json_lines_is_read(room: Room) -> None:
 
     room.ended("lines")
 
+    assert len(room.trials("lines")) == 2
     for trial in room.trials("lines"):
         assert float(metric(trial)["latest"]) == pytest.approx(assigned(trial) / 4)
         assert metric(trial, "epoch")["max"] == "3"
@@ -193,7 +194,7 @@ def test_the_database_is_not_needed_to_delete_an_experiment(room: Room) -> None:
         wait_for(lambda: not room.left_over(), "everything to be gone", GONE_SECONDS, room.picture)
     finally:
         room.cluster.run(*scale, "--replicas=1")
-        room.cluster.run("rollout", "status", "deployment/katib-db-manager", "-n", CORE, "--timeout=60s")
+        room.cluster.run("rollout", "status", "deployment/katib-db-manager", "-n", CORE, "--timeout=180s")
 
 
 def manager_pods(room: Room) -> list[dict[str, Any]]:

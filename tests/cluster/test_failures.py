@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import datetime
 from typing import Any
 
 import pytest
 
-from tests.support.pod_cluster import CORE, Json, Room, condition_of, experiment, is_true, python_job, wait_for
+from katib.cluster.nodes import native_sidecars_work, oldest_node
+from katib.cluster.version import ClusterVersion
+from tests.support.pod_cluster import (
+    CORE,
+    IMAGE,
+    Json,
+    Room,
+    condition_of,
+    experiment,
+    is_true,
+    python_job,
+    wait_for,
+)
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -94,6 +107,64 @@ def test_a_missing_metric_is_explained_by_the_collector(room: Room) -> None:
     room.ended("mistaken", state="Failed")
     (trial,) = room.trials("mistaken")
     assert 'none matched "loss"' in condition_of(trial, "MetricsUnavailable")["message"]
+
+
+KILL_COLLECTOR = """
+import os, signal, time
+print('loss=0.5', flush=True)
+time.sleep(4)
+for pid in filter(str.isdigit, os.listdir('/proc')):
+    if b'metrics_collector' in open(f'/proc/{pid}/cmdline', 'rb').read().split(b'\\0'):
+        os.kill(int(pid), signal.SIGKILL)
+print('loss=0.25', flush=True)
+"""
+"""A program that sees its collector, as all containers of the pod do, and ends it."""
+
+
+def test_a_collector_that_is_killed_leaves_the_whole_value_or_none(room: Room) -> None:
+    """As a native sidecar it is started again and goes on where it was; an ordinary container stays dead."""
+    restarts = native_sidecars_work(ClusterVersion.of(room.cluster.connection).number, oldest(room))
+    room.apply(experiment("killed", python_job(KILL_COLLECTOR), trials=1, parallel=1))
+
+    room.ended("killed", state="Succeeded" if restarts else "Failed")
+    (trial,) = room.trials("killed")
+    if restarts:
+        assert [(reading["max"], reading["latest"]) for reading in readings(room, "killed")] == [("0.5", "0.25")]
+    else:
+        message = condition_of(trial, "MetricsUnavailable")["message"]
+        assert message.startswith("Metrics are not complete: container metrics-logger-and-collector in pod killed-")
+        assert message.endswith("ended with exit code 137")
+
+
+PROXY = {
+    "name": "proxy",
+    "image": IMAGE,
+    "imagePullPolicy": "IfNotPresent",
+    "restartPolicy": "Always",
+    "command": ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"],
+}
+
+
+def test_another_native_sidecar_holds_up_no_trial(room: Room) -> None:
+    grace_seconds = 30
+    if not native_sidecars_work(ClusterVersion.of(room.cluster.connection).number, oldest(room)):
+        pytest.skip("no native sidecars before Kubernetes 1.29")
+    job = python_job("print('loss=1')")
+    job["spec"]["template"]["spec"].update(initContainers=[PROXY], terminationGracePeriodSeconds=grace_seconds)
+    room.apply(experiment("meshed", job, trials=1, parallel=1, template={"retain": True}))
+
+    room.ended("meshed")
+    (pod,) = [pod for pod in room.pods() if pod["metadata"]["name"].startswith("meshed-")]
+    status = pod["status"]
+    ends = [
+        datetime.fromisoformat(one["state"]["terminated"]["finishedAt"])
+        for one in [*status["containerStatuses"], *status["initContainerStatuses"]]
+    ]
+    assert (max(ends) - min(ends)).total_seconds() < grace_seconds / 3
+
+
+def oldest(room: Room) -> tuple[int, int] | None:
+    return oldest_node(room.cluster.connection)
 
 
 @pytest.mark.alone

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import yaml
 
+from katib.cluster.pods.reading import COLLECTORS
 from tests.support.operators import (
     Operator,
     install_kind,
@@ -18,7 +18,18 @@ from tests.support.operators import (
     pytorch_pods,
     remove_kind,
 )
-from tests.support.pod_cluster import CORE, IMAGE, Json, PodCluster, Room, experiment, is_true, wait_for
+from tests.support.pod_cluster import (
+    IMAGE,
+    Json,
+    PodCluster,
+    Room,
+    accepts,
+    algorithm,
+    condition_of,
+    experiment,
+    is_true,
+    wait_for,
+)
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -54,7 +65,7 @@ def gizmos(cluster: PodCluster) -> Iterator[str]:
 
 
 def test_a_trial_may_be_of_a_kind_that_nobody_knows_and_the_missing_right_is_named(room: Room, gizmos: str) -> None:
-    """The kind is installed, and allowed, only after the experiment asked for it."""
+    """The kind is installed only after the experiment asked for it, and allowed only after that."""
     gizmo = {"apiVersion": f"{GROUP}/v1", "kind": "Gizmo", "spec": {"template": {"spec": {"containers": []}}}}
     gizmo["spec"] = {"template": {"spec": {"containers": [container("main")]}}}
     template = {
@@ -62,15 +73,15 @@ def test_a_trial_may_be_of_a_kind_that_nobody_knows_and_the_missing_right_is_nam
         "successCondition": 'status.conditions.#(type=="Done")#|#(status=="True")#',
         "failureCondition": 'status.conditions.#(type=="Failed")#|#(status=="True")#',
     }
-    assert install_kind(room.cluster, f"{GROUP}/v1", "Gizmo") == gizmos
     room.apply(experiment("gizmos", gizmo, trials=2, template=template))
 
-    def named() -> bool:
-        return "gizmos" in room.cluster.run("get", "events", "-n", room.namespace, "-o", "yaml") and any(
-            "gizmos" in str(trial.get("status")) for trial in room.trials("gizmos")
-        )
+    def told(reason: str, words: str) -> bool:
+        conditions = [condition_of(trial, "Running") for trial in room.trials("gizmos")]
+        return any(c.get("reason") == reason and words in c["message"] for c in conditions)
 
-    wait_for(named, "a trial to name the right that is missing", 60, room.picture)
+    wait_for(lambda: told("JobKindNotInstalled", "Gizmo"), "a trial to say that its kind is missing", 60, room.picture)
+    assert install_kind(room.cluster, f"{GROUP}/v1", "Gizmo") == gizmos
+    wait_for(lambda: told("JobForbidden", "gizmos"), "a trial to name the right that is missing", 60, room.picture)
     room.cluster.apply(
         {
             "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -109,6 +120,12 @@ def installed(cluster: PodCluster, *kinds: tuple[str, str]) -> Iterator[list[str
             remove_kind(cluster, plural)
 
 
+def collectors_of(found: Json) -> int:
+    """Count the collectors of a pod, which are native sidecars where every node has them."""
+    everyone = [*found["spec"]["containers"], *found["spec"].get("initContainers", ())]
+    return sum(one["name"] in COLLECTORS for one in everyone)
+
+
 def test_the_master_of_a_pytorch_job_is_read_and_its_workers_are_left_alone(room: Room) -> None:
     replica = {"restartPolicy": "Never", "template": {"spec": {"containers": [container("pytorch")]}}}
     worker = {"template": {"spec": {"containers": [container("pytorch", ["python3", "-c", "print('loss=-1')"])]}}}
@@ -122,7 +139,7 @@ def test_the_master_of_a_pytorch_job_is_read_and_its_workers_are_left_alone(room
     ):
         room.apply(experiment("torch", job, trials=2, template=template))
         room.ended("torch", 200)
-        collectors = {p["metadata"]["name"]: len(p["spec"]["containers"]) - 1 for p in room.pods() if "torch" in str(p)}
+        collectors = {p["metadata"]["name"]: collectors_of(p) for p in room.pods() if "torch" in str(p)}
         room.delete("torch")
 
     masters = {name: count for name, count in collectors.items() if "-master-" in name}
@@ -153,31 +170,15 @@ def test_a_train_job_is_followed_through_its_job_set_to_its_pods(room: Room) -> 
     assert read
 
 
-@contextmanager
-def algorithm(cluster: PodCluster, entry: Json) -> Iterator[None]:
-    """Have one more algorithm in the KatibConfig for a while."""
-    found = cluster.find("configmap", "katib-config", CORE)
-    assert found is not None
-    before = found["data"]["katib-config.yaml"]
-    config = yaml.safe_load(before)
-    config["runtime"]["suggestions"].append(entry)
-    for text in (yaml.safe_dump(config), before):
-        meta = {"name": "katib-config", "namespace": CORE}
-        data = {"katib-config.yaml": text}
-        cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})
-        if text is not before:
-            yield
-
-
 def test_a_suggestion_service_of_somebody_else_is_asked_at_its_address(room: Room) -> None:
     """The service of `examples/custom-algorithm`, in a pod that the product did not make."""
     folder = ROOT / "examples" / "custom-algorithm"
-    code = {path.name: path.read_text().replace("127.0.0.1", "0.0.0.0") for path in folder.glob("*.py")}
+    code = {path.name: path.read_text() for path in folder.glob("*.py")}
     server = {
         "name": "service",
         "image": "katib/suggestion:0.1.0",
         "imagePullPolicy": "IfNotPresent",
-        "command": ["python", "/code/service.py", "--port", "6789"],
+        "command": ["python", "/code/service.py", "--address", "0.0.0.0:6789"],
         "volumeMounts": [{"name": "code", "mountPath": "/code"}],
         "readinessProbe": {"tcpSocket": {"port": 6789}, "periodSeconds": 1},
     }
@@ -216,11 +217,3 @@ def test_a_suggestion_service_of_somebody_else_is_asked_at_its_address(room: Roo
     assert accepted
     assert losses_are_the_values(room, "climb")
     assert room.cluster.items("deployments", room.namespace) == []
-
-
-def accepts(room: Room, wanted: Json) -> bool:
-    try:
-        room.apply(wanted)
-    except AssertionError:
-        return False
-    return True

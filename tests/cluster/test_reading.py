@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from katib.cluster.access.port_forward import PortForward
+from katib.cluster.client.configuration import access
+from katib.cluster.client.port_forward import PortForward
 from katib.cluster.pods.logs import ClusterOutput, ServerLogs
+from katib.cluster.store import KubernetesStore
 from katib.controllers.kinds import EXPERIMENT
 from katib.errors import UnavailableError
-from katib.kube.configuration import access
 from katib.runtime.objects import Key
-from katib.stores.kubernetes import KubernetesStore
 from tests.support.cluster import said
 from tests.support.pod_cluster import IMAGE, Room, wait_for
 

@@ -16,22 +16,24 @@ CONTROLLERS = "katib.kubeflow.org/component=controller"
 ROLES = ("katib-controller", "katib-controller-certificate", "katib-controller-known-jobs")
 SELDOM = {
     ("experiments", "get"): "after a conflict",
-    ("suggestions", "update"): "when more is asked for than at the beginning",
+    ("suggestions", "patch"): "when more is asked for than at the beginning",
+    ("customresourcedefinitions", "get"): "where definitions know rules",
+    ("customresourcedefinitions", "patch"): "where definitions know rules",
+    ("deployments", "patch"): "when another controller made one",
+    ("services", "patch"): "when another controller made one",
     ("deployments", "get"): "when one is there already",
     ("services", "get"): "when one is there already",
     ("events", "patch"): "when something happens again",
+    ("events", "list"): "when a job gets no pod",
+    ("pods", "delete"): "when a pod has no collector",
     ("secrets", "create"): "when somebody deleted it",
     ("secrets", "update"): "when the certificate is renewed",
     ("mutatingwebhookconfigurations", "update"): "when the certificate is renewed",
     ("validatingwebhookconfigurations", "update"): "when the certificate is renewed",
-    ("leases", "get"): "with leader election",
-    ("leases", "create"): "with leader election",
-    ("leases", "update"): "with leader election",
+    ("leases", "create"): "once",
     ("trials/status", "get"): "given to early stopping services",
     ("trials/status", "patch"): "given to early stopping services",
-    **dict.fromkeys(
-        product(["persistentvolumes", "persistentvolumeclaims"], ["get", "create", "delete"]), "FromVolume"
-    ),
+    **dict.fromkeys(product(["persistentvolumes", "persistentvolumeclaims"], ["get", "create"]), "FromVolume"),
 }
 """Rights that a common experiment does not need, and what does."""
 

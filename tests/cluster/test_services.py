@@ -10,16 +10,16 @@ from pathlib import Path
 import grpc
 import pytest
 
+from katib.cluster.services.kinds import POD, SERVICE
+from katib.cluster.services.served import ClusterTiming
 from katib.errors import KatibError
 from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated import api_pb2_grpc
 from katib.runtime.objects import Key, Kind
-from katib.services.cluster.kinds import POD, SERVICE
-from katib.services.cluster.watch import ClusterTiming
 from tests.support.api_server import ApiServer
 from tests.support.pod_cluster import GONE_SECONDS, PATIENCE, PodCluster
 from tests.support.service_cluster import EARLY, POD_SECONDS, ServiceCluster, await_client, failure_of, waiting_for
-from tests.support.services import eventually
+from tests.support.waiting import eventually
 
 QUICK = ClusterTiming(patience=3.0, first_look=0.5, look=1.0)
 
@@ -108,7 +108,7 @@ def test_a_pod_that_dies_is_replaced_and_found_again(node: ServiceCluster) -> No
     (pod,) = node.store.list(POD, node.namespace).items
     node.told.clear()
     node.store.delete(POD, Key.of(pod))
-    eventually(lambda: node.told, seconds=60, what="the loss")
+    eventually(lambda: node.told, "the loss")
 
     def answers() -> bool:
         client = services.service_for(experiment)
@@ -120,4 +120,4 @@ def test_a_pod_that_dies_is_replaced_and_found_again(node: ServiceCluster) -> No
             return False
         return len(reply.assignments) == 1
 
-    eventually(answers, seconds=POD_SECONDS, what="the new pod's answer")
+    eventually(answers, "the new pod's answer", seconds=POD_SECONDS)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from katib.database import open_database
+from katib.databases.sqlite import open_database
 from katib.runtime.objects import ObjectStore
 from katib.runtime.testing import VirtualClock
 from katib.stores.sql import SqlStore

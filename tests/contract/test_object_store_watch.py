@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from katib.database import open_database
+from katib.databases.sqlite import open_database
 from katib.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -154,7 +154,7 @@ def test_closing_wakes_the_reader_and_ends_the_stream(store: ObjectStore) -> Non
     reader = threading.Thread(target=lambda: answers.append(watch.next()), daemon=True)
     reader.start()
     watch.close()
-    reader.join(10)
+    reader.join(60)
     watch.close()
     store.create(widget("a"))
 

@@ -6,6 +6,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 
 import grpc
 import pytest
@@ -26,10 +27,20 @@ from tests.support.suggestion import (
     served_here,
 )
 
-ALGORITHMS = [entry.info.name for entry in ENTRIES if not entry.info.early_stopping]
-LEARNING = [entry.info.name for entry in ENTRIES if not entry.info.early_stopping and entry.info.reads_history]
-QUICK = {"bayesianoptimization": {"n_initial_points": 3}, "tpe": {"n_startup_trials": 3}}
+SEARCHES = [entry.info for entry in ENTRIES if not entry.info.early_stopping and not entry.info.graph_fields]
+"""What searches parameters, not architectures."""
+ALGORITHMS = [info.name for info in SEARCHES]
+LEARNING = [info.name for info in SEARCHES if info.reads_history]
+QUICK: dict[str, dict[str, object]] = {
+    "bayesianoptimization": {"n_initial_points": 3, "acq_func": "EI"},
+    "gp": {"n_startup_trials": 3},
+    "nsga2": {"population_size": 3},
+    "tpe": {"n_startup_trials": 3},
+    "pbt": {"n_population": 5},
+}
 QUICK["multivariate-tpe"] = QUICK["tpe"]
+QUICK["hyperband"] = {"r_l": 8, "resource_name": "j", "eta": 2, "s_max": 3, "rounds": 0}
+QUICK["bohb"] = {**QUICK["hyperband"], "n_startup_trials": 3}
 
 DISTRIBUTIONS = {
     "default": pb.DISTRIBUTION_UNSPECIFIED,
@@ -56,9 +67,12 @@ def here() -> Iterator[Callable[[str], Service]]:
 
 @pytest.fixture(scope="module")
 def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Service]]:
-    """A new process for every call."""
+    """Another process for each algorithm, which knows nothing of the experiments that were served here.
+
+    A test has to give its experiments names that no other test uses.
+    """
     with ExitStack() as stack:
-        yield lambda algorithm: stack.enter_context(served_apart(algorithm, tmp_path_factory.mktemp("s")))
+        yield cache(lambda algorithm: stack.enter_context(served_apart(algorithm, tmp_path_factory.mktemp("s"))))
 
 
 def grid_points(*, step: bool) -> list[pb.ParameterSpec]:
@@ -85,7 +99,7 @@ def a_loss(point: dict[str, str]) -> float:
 
 
 def feasible(experiment: pb.Experiment, point: dict[str, str]) -> bool:
-    """Tell whether a point has every parameter, each with a value of its space."""
+    """Return whether a point has every parameter, each with a value of its space."""
     space = SearchSpace.of(experiment_spec(experiment).parameters)
     return list(point) == [p.name for p in space.parameters] and all(
         p.contains(point[p.name]) for p in space.parameters
@@ -100,6 +114,7 @@ def test_every_suggestion_is_feasible_for_every_type_and_distribution(
 ) -> None:
     space = {"min": "1", "max": "10", "step": step, "distribution": DISTRIBUTIONS[distribution]}
     parameters = [a_parameter("i", pb.INT, **space), a_parameter("c", pb.CATEGORICAL, list=["a", "b"])]
+    parameters.append(a_parameter("d", pb.DISCRETE, list=["1", "5", "2.5"]))
     if step or algorithm != "grid":
         parameters.append(a_parameter("x", pb.DOUBLE, **space))
     experiment = an_experiment(algorithm, parameters, settings=QUICK.get(algorithm))
@@ -123,7 +138,8 @@ def test_a_seeded_search_repeats_in_another_process_under_another_name(
 
 @pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "grid"])
 def test_without_a_seed_experiments_differ_but_each_repeats(here: Callable[[str], Service], algorithm: str) -> None:
-    one, other = (experiment_for(algorithm, name=name, settings={}) for name in ("one", "other"))
+    settings = QUICK.get(algorithm, {})
+    one, other = (experiment_for(algorithm, name=name, settings=settings) for name in ("one", "other"))
     service = here(algorithm)
 
     assert service.ask(one, count=3) == service.ask(one, count=3)
@@ -152,7 +168,7 @@ def test_the_order_of_the_trials_in_a_request_means_nothing(here: Callable[[str]
 @pytest.mark.parametrize("algorithm", LEARNING)
 def test_the_history_changes_what_is_suggested(here: Callable[[str], Service], algorithm: str) -> None:
     service, experiment = here(algorithm), experiment_for(algorithm, name="learn")
-    trials = service.search(experiment, a_loss, budget=8)
+    trials = service.search(experiment, a_loss, budget=8 if algorithm in QUICK else 24)
     points = assignments_of(trials)
     mirrored = [a_trial(t.name, p, -a_loss(p)) for t, p in zip(trials, points, strict=True)]
 
@@ -164,7 +180,10 @@ def test_maximizing_is_minimizing_the_negative(here: Callable[[str], Service], a
     service = here(algorithm)
     down, up = (experiment_for(algorithm, name="way", maximize=maximize) for maximize in (False, True))
     trials = service.search(down, a_loss, budget=8)
-    negated = [a_trial(t.name, p, -a_loss(p)) for t, p in zip(trials, assignments_of(trials), strict=True)]
+    negated = [
+        a_trial(t.name, p, -a_loss(p), labels=t.spec.labels)
+        for t, p in zip(trials, assignments_of(trials), strict=True)
+    ]
 
     assert service.ask(down, trials, count=2) == service.ask(up, negated, count=2)
 
@@ -191,13 +210,18 @@ ODD_TRIALS = {
 }
 
 
+@pytest.fixture(scope="module")
+def measured(here: Callable[[str], Service]) -> Callable[[str], list[pb.Trial]]:
+    """The first trials of an experiment, searched once for each algorithm."""
+    return cache(lambda algorithm: here(algorithm).search(experiment_for(algorithm, name="odd"), a_loss, budget=4))
+
+
 @pytest.mark.parametrize("odd", ODD_TRIALS)
 @pytest.mark.parametrize("algorithm", LEARNING)
 def test_trials_of_any_end_are_survived_alone_and_among_others(
-    here: Callable[[str], Service], algorithm: str, odd: str
+    here: Callable[[str], Service], measured: Callable[[str], list[pb.Trial]], algorithm: str, odd: str
 ) -> None:
-    service, experiment = here(algorithm), experiment_for(algorithm, name="odd")
-    trials = service.search(experiment, a_loss, budget=4)
+    service, experiment, trials = here(algorithm), experiment_for(algorithm, name="odd"), measured(algorithm)
     loss, condition = ODD_TRIALS[odd]
     odds = [a_trial(f"u{i}", p, loss, condition) for i, p in enumerate(assignments_of(trials))]
 
@@ -241,7 +265,10 @@ def test_points_asked_for_together_or_while_others_run_differ(here: Callable[[st
     running: list[pb.Trial] = []
     for _ in range(3):
         points = service.ask(experiment, trials + running, count=2)
-        running += [a_trial(f"z{len(running) + i}", p, condition=Status.RUNNING) for i, p in enumerate(points)]
+        running += [
+            a_trial(f"z{len(running) + i}", p, condition=Status.RUNNING, labels=service.labels[i])
+            for i, p in enumerate(points)
+        ]
 
     distinct = {tuple(point.values()) for point in assignments_of(running)}
 
@@ -257,17 +284,17 @@ def test_experiments_in_turn_in_one_process_equal_those_run_alone(
     mixed: dict[str, list[pb.Trial]] = {name: [] for name in names}
     for i, name in itertools.product(range(5), names):
         (point,) = here(algorithm).ask(experiments[name], mixed[name])
-        mixed[name].append(a_trial(f"t{i:05}", point, a_loss(point)))
+        mixed[name].append(a_trial(f"t{i:05}", point, a_loss(point), labels=here(algorithm).labels[0]))
 
-    alone = {name: apart(algorithm).search(experiments[name], a_loss, budget=5) for name in names}
+    alone = apart(algorithm).search(experiments["blue"], a_loss, budget=5)
 
-    assert {n: assignments_of(t) for n, t in mixed.items()} == {n: assignments_of(t) for n, t in alone.items()}
+    assert assignments_of(mixed["blue"]) == assignments_of(alone)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_requests_from_many_threads_get_the_answers_of_one(here: Callable[[str], Service], algorithm: str) -> None:
     service = here(algorithm)
-    experiments = [experiment_for(algorithm, name=f"crowd{i % 3}", settings=QUICK.get(algorithm, {})) for i in range(6)]
+    experiments = [experiment_for(algorithm, name=f"crowd{i % 2}", settings=QUICK.get(algorithm, {})) for i in range(4)]
     trials = service.search(experiments[0], a_loss, budget=5)
     expected = [service.ask(experiment, trials, count=2) for experiment in experiments]
     answers: list[object] = [None] * len(experiments)
@@ -288,19 +315,24 @@ def test_requests_from_many_threads_get_the_answers_of_one(here: Callable[[str],
 def test_changing_the_space_under_the_same_name_is_noticed(here: Callable[[str], Service], algorithm: str) -> None:
     service = here(algorithm)
     for low, high in (("1", "3"), ("10", "12")):
-        parameters = [a_parameter("i", pb.INT, min=low, max=high)]
-        (point,) = service.ask(an_experiment(algorithm, parameters, name="changed"))
+        parameters = [a_parameter("i", pb.INT, min=low, max=high), a_parameter("j", pb.INT, min=low, max=high)]
+        (point,) = service.ask(an_experiment(algorithm, parameters, name="changed", settings=QUICK.get(algorithm)))
 
         assert int(low) <= int(point["i"]) <= int(high)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_space_of_one_point_is_searched(here: Callable[[str], Service], algorithm: str) -> None:
-    parameters = [a_parameter("x", min="0.5", max="0.5", step="1"), a_parameter("c", pb.CATEGORICAL, list=["only"])]
+    parameters = [
+        a_parameter("x", min="0.5", max="0.5", step="1"),
+        a_parameter("i", pb.INT, min="3", max="3"),
+        a_parameter("c", pb.CATEGORICAL, list=["only"]),
+    ]
+    point = {"x": "0.5", "i": "3", "c": "only"}
     experiment = an_experiment(algorithm, parameters, name="one-point", settings=QUICK.get(algorithm))
-    trials = [a_trial(f"t{i}", {"x": "0.5", "c": "only"}, 1.0) for i in range(4)]
+    trials = [a_trial(f"t{i}", point, 1.0) for i in range(4)]
 
-    expected = [] if algorithm == "grid" else [{"x": "0.5", "c": "only"}]
+    expected = [] if algorithm in ("grid", "auto") else [point]
 
     assert here(algorithm).ask(experiment, trials) == expected
 
@@ -330,10 +362,11 @@ def set_first(field: str, value: object) -> Callable[[pb.Experiment], pb.Experim
     return broken(lambda e: setattr(first_space(e), field, value))
 
 
+NO_PARAMETERS = broken(lambda e: e.spec.ClearField("parameter_specs"))
+
 HOSTILE = {
     "nothing-at-all": lambda _: pb.Experiment(),
     "no-spec": broken(lambda e: e.ClearField("spec")),
-    "no-parameters": broken(lambda e: e.spec.ClearField("parameter_specs")),
     "no-algorithm": broken(lambda e: e.spec.ClearField("algorithm")),
     "foreign-algorithm": broken(lambda e: setattr(e.spec.algorithm, "algorithm_name", "magic")),
     "unknown-parameter-type": broken(lambda e: setattr(e.spec.parameter_specs.parameters[0], "parameter_type", 0)),
@@ -373,6 +406,31 @@ def test_nonsense_is_an_invalid_argument_on_one_line(here: Callable[[str], Servi
         assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
         assert caught.value.details()
         assert "\n" not in caught.value.details()
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_without_parameters_the_settings_alone_are_checked(here: Callable[[str], Service], algorithm: str) -> None:
+    experiment = NO_PARAMETERS(experiment_for(algorithm))
+    wrong = HOSTILE["bad-seed"](experiment)
+    service = here(algorithm)
+
+    service.validate(experiment)
+    for call in (lambda: service.validate(wrong), lambda: service.ask(experiment)):
+        with pytest.raises(grpc.RpcError) as caught:
+            call()
+        assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("step", ["0.5", "1.0", "2.5"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_fractional_step_of_an_int_is_searched_by_rounding(
+    here: Callable[[str], Service], algorithm: str, step: str
+) -> None:
+    parameters = [a_parameter(name, pb.INT, min="1", max="9", step=step) for name in ("i", "j")]
+    points = here(algorithm).ask(an_experiment(algorithm, parameters, settings=QUICK.get(algorithm)), count=4)
+
+    assert len(points) == 4
+    assert all(1 <= int(value) <= 9 for point in points for value in point.values())
 
 
 @pytest.mark.parametrize("count", [-1, 10_001], ids=["negative", "absurd"])

@@ -6,21 +6,25 @@ experiment run to its end. The two clusters differ in who keeps the objects; a s
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
-from katib.engine import open_engine
-from katib.errors import ExpiredError, InvalidError, NotFoundError
+from katib.controllers.kinds import EXPERIMENT
+from katib.errors import AlreadyExistsError, ExpiredError, InvalidError, NotFoundError, UnavailableError
+from katib.local import open_engine
 from katib.rest.client import HttpTuningService
 from katib.rest.server import Server
+from katib.runtime.objects import Key
 from katib.tuning.reading import assignments_of, is_completed, name_of, objective_value, state_of
-from katib.tuning.service import TuningService
-from tests.support.cluster import memory_world, server_world
-from tests.support.tuning import FakeTuningService, document
+from katib.tuning.service import TrialOrder, TuningService
+from tests.support.cluster import events_in, memory_cluster, memory_world, open_world, server_world
+from tests.support.tuning import MemoryTuningService, document
 
 NS = "default"
 
@@ -36,13 +40,13 @@ class World:
 
 @contextmanager
 def fake(_request: pytest.FixtureRequest) -> Iterator[World]:
-    service = FakeTuningService()
+    service = MemoryTuningService()
     yield World(service, lambda name: service.play(NS, name))
 
 
 @contextmanager
 def over_http(_request: pytest.FixtureRequest) -> Iterator[World]:
-    service = FakeTuningService()
+    service = MemoryTuningService()
     with (
         Server(service, host="127.0.0.1", port=0, token="secret") as server,
         HttpTuningService(server.url, "secret") as client,
@@ -94,6 +98,17 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         yield made
 
 
+@pytest.fixture(
+    params=[
+        pytest.param(WORLDS[name], id=name, marks=MARKS.get(name, ())) for name in ("engine", "cluster", "api-server")
+    ]
+)
+def objects(request: pytest.FixtureRequest) -> Iterator[World]:
+    """The worlds that keep more objects than those of the product."""
+    with request.param(request) as made:
+        yield made
+
+
 @pytest.fixture
 def finished(world: World) -> TuningService:
     """A service in which the experiment `demo` ran its three trials."""
@@ -121,6 +136,49 @@ def test_submitting_the_same_unfinished_experiment_resumes_it(world: World) -> N
     world.service.submit(document("demo"), source="demo.yaml")
 
     assert world.service.submit(document("demo"), source="demo.yaml").outcome == "resumed"
+
+
+def with_settings(value: str) -> str:
+    """Return the usual document with a ConfigMap and a Secret beside it."""
+    metadata = {"name": "settings"}
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"key": value}}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"key": value}}
+    return yaml.safe_dump_all([json.loads(document("demo")), config_map, secret])
+
+
+def test_config_maps_and_secrets_that_changed_are_applied_and_told(objects: World) -> None:
+    objects.service.submit(with_settings("old"), source="demo.yaml")
+    again = objects.service.submit(with_settings("old"), source="demo.yaml")
+    changed = objects.service.submit(with_settings("new"), source="demo.yaml")
+    afterwards = objects.service.submit(with_settings("new"), source="demo.yaml")
+
+    assert (again.outcome, again.notices) == ("resumed", ())
+    assert changed.outcome == "updated"
+    assert [notice.partition(" changed")[0] for notice in changed.notices] == ["ConfigMap settings", "Secret settings"]
+    assert (afterwards.outcome, afterwards.notices) == ("resumed", ())
+
+
+def test_an_experiment_that_is_being_deleted_is_not_submitted_again() -> None:
+    store, key = memory_cluster(), Key(NS, "demo")
+    with open_world(store, events_in(store)) as made:
+        made.service.submit(document("demo"), source="demo.yaml")
+        store.patch(store.get(EXPERIMENT, key), {"metadata": {"finalizers": ["example.com/hold"]}})
+        store.delete(EXPERIMENT, key)
+
+        with pytest.raises(AlreadyExistsError, match="is being deleted"):
+            made.service.submit(document("demo"), source="demo.yaml")
+
+
+def test_config_maps_that_changed_after_the_end_are_refused_with_what_to_do(objects: World) -> None:
+    objects.service.submit(with_settings("old"), source="demo.yaml")
+    objects.finish("demo")
+    unchanged = objects.service.submit(with_settings("old"), source="demo.yaml")
+
+    with pytest.raises(InvalidError) as caught:
+        objects.service.submit(with_settings("new"), source="demo.yaml")
+
+    assert unchanged.outcome == "unchanged"
+    assert {error.origin for error in caught.value.errors} == {"companion-changed"}
 
 
 def test_submitting_a_finished_experiment_changes_nothing(finished: TuningService) -> None:
@@ -162,6 +220,7 @@ def test_the_given_namespace_is_used_when_the_document_names_none(world: World) 
         pytest.param(lambda s: s.trials(NS, "ghost"), id="trials"),
         pytest.param(lambda s: s.best(NS, "ghost"), id="best"),
         pytest.param(lambda s: s.metrics(NS, "ghost"), id="metrics"),
+        pytest.param(lambda s: s.curve(NS, "ghost", points=4), id="curve"),
         pytest.param(lambda s: list(s.logs(NS, "ghost")), id="logs"),
         pytest.param(lambda s: s.events("Experiment", NS, "ghost"), id="events"),
         pytest.param(lambda s: list(s.changes(NS, "ghost", timeout_seconds=1)), id="changes"),
@@ -183,6 +242,30 @@ def test_trials_come_oldest_first_and_in_pages(finished: TuningService) -> None:
     assert first.cursor
     assert not second.cursor
     assert [*map(name_of, first.items), *map(name_of, second.items)] == [*map(name_of, whole.items)]
+
+
+@pytest.mark.parametrize("order", ["age", "name", "objective", "duration"])
+def test_the_pages_of_every_order_are_the_whole_list(finished: TuningService, order: TrialOrder) -> None:
+    whole = finished.trials(NS, "demo", order=order)
+    first = finished.trials(NS, "demo", order=order, limit=2)
+    second = finished.trials(NS, "demo", order=order, limit=2, cursor=first.cursor)
+
+    assert [*first.items, *second.items] == [*whole.items]
+    assert sorted(map(name_of, whole.items)) == sorted(map(name_of, finished.trials(NS, "demo").items))
+
+
+def test_the_best_trial_is_on_top_of_those_sorted_by_objective(finished: TuningService) -> None:
+    losses = [float(objective_value(t) or "nan") for t in finished.trials(NS, "demo", order="objective").items]
+    names = list(map(name_of, finished.trials(NS, "demo", order="name").items))
+
+    assert losses == sorted(losses)
+    assert names == sorted(names)
+
+
+@pytest.mark.parametrize("cursor", ["abc", "-1", "\u00b2", "1,2"])
+def test_a_cursor_of_another_list_is_bad_input(finished: TuningService, cursor: str) -> None:
+    with pytest.raises(InvalidError, match="start without one"):
+        finished.trials(NS, "demo", cursor=cursor)
 
 
 def test_trials_can_be_chosen_by_state(finished: TuningService) -> None:
@@ -213,6 +296,7 @@ def test_what_a_trial_printed_is_in_its_log_and_in_its_metrics(finished: TuningS
     assert [reading.value for reading in readings] == [value]
     assert readings[0].time.tzinfo is not None
     assert list(finished.metrics(NS, name_of(trial), metric="other")) == []
+    assert list(finished.curve(NS, name_of(trial), points=4)) == list(readings)
 
 
 def test_the_tail_of_a_log_has_so_many_lines(finished: TuningService) -> None:
@@ -274,6 +358,20 @@ def test_changes_end_with_the_deletion(finished: TuningService) -> None:
     assert (last.type, last.object["kind"]) == ("DELETED", "Experiment")
 
 
+def test_a_trial_by_hand_needs_an_experiment_that_goes_on(world: World) -> None:
+    world.service.submit(document("demo"), source="demo.yaml")
+
+    with pytest.raises(UnavailableError, match="has not started yet"):
+        world.service.add_trial(NS, "demo", {"x": "0.5"})
+    with pytest.raises(InvalidError, match="is not between"):
+        world.service.add_trial(NS, "demo", {"x": "50"})
+    with pytest.raises(NotFoundError):
+        world.service.add_trial(NS, "ghost", {"x": "0.5"})
+    world.finish("demo")
+    with pytest.raises(InvalidError, match="it has ended"):
+        world.service.add_trial(NS, "demo", {"x": "0.5"})
+
+
 def test_a_deleted_experiment_is_gone_with_its_trials(finished: TuningService) -> None:
     trial = name_of(finished.trials(NS, "demo").items[0])
     finished.delete(NS, "demo")
@@ -293,7 +391,7 @@ def test_algorithms_keep_what_is_known_of_their_settings(world: World) -> None:
 
 
 def test_a_forgotten_cursor_is_expired_where_it_is_forgotten() -> None:
-    service = FakeTuningService()
+    service = MemoryTuningService()
     service.submit(document("demo"), source="demo.yaml")
     service.oldest_cursor = 5
 

@@ -12,9 +12,20 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.cli import KATIB, ServerProcess, a_server, environment, katib, katib_json, marked_processes, rows
+from tests.support.cli import (
+    KATIB,
+    ServerProcess,
+    a_server,
+    environment,
+    katib,
+    katib_here,
+    katib_json,
+    marked_processes,
+    rows,
+)
 from tests.support.experiments import a_job, a_template, an_experiment
-from tests.support.stores import eventually
+from tests.support.processes import Launch
+from tests.support.waiting import eventually, never
 
 LR = "# ${trialParameters.learningRate}"
 
@@ -37,10 +48,10 @@ def a_container(command: str, name: str = "training", **fields: Any) -> dict[str
     return {"name": name, "image": "busybox", "command": ["sh", "-c", f"{command}\n{LR}"], **fields}
 
 
-def run(directory: Path, *documents: dict[str, Any], timeout: float = 60.0, **env: str) -> tuple[int, str]:
+def run(directory: Path, *documents: dict[str, Any], **env: str) -> tuple[int, str]:
     """Run an experiment to its end; return the exit code and what was printed."""
     (directory / "x.yaml").write_text(yaml.safe_dump_all(documents))
-    done = katib("run", "x.yaml", cwd=directory, timeout=timeout, **env)
+    done = katib_here("run", "x.yaml", cwd=directory, **env)
     assert "Traceback" not in done.stdout + done.stderr
     return done.returncode, done.stdout + done.stderr
 
@@ -83,9 +94,7 @@ def test_ten_million_lines_are_read_with_flat_memory(tmp_path: Path) -> None:
     with a_server(tmp_path) as server:
         assert server.process is not None
         apply(server, one_trial("yes | head -10000000; echo loss=0.5"))
-        began = time.monotonic()
-        eventually(lambda: state(server) == "Succeeded", 60)
-        seconds = time.monotonic() - began
+        eventually(lambda: state(server) == "Succeeded")
         peak_kb = next(
             int(line.split()[1])
             for line in Path(f"/proc/{server.process.pid}/status").read_text().splitlines()
@@ -93,17 +102,17 @@ def test_ten_million_lines_are_read_with_flat_memory(tmp_path: Path) -> None:
         )
 
     assert readings(tmp_path) == ["0.5"]
-    assert seconds < 30
     assert peak_kb < 300_000
 
 
 def test_nan_and_infinity_are_kept_and_never_the_best(tmp_path: Path) -> None:
     values = "case $((0x$(printf %s ${trialParameters.learningRate} | md5sum | cut -c1-4) % 3)) in "
+    # The first eight, which depend on the seed alone, have all three.
     command = f"{values} 0) echo loss=nan;; 1) echo loss=-inf;; 2) echo loss=0.5;; esac"
     raw = an_experiment(command=command, maxTrialCount=12, parallelTrialCount=4)
     raw["spec"]["algorithm"] = {
         "algorithmName": "tpe",
-        "algorithmSettings": [{"name": "random_state", "value": "1"}, {"name": "n_startup_trials", "value": "3"}],
+        "algorithmSettings": [{"name": "random_state", "value": "1"}, {"name": "n_startup_trials", "value": "8"}],
     }
 
     code, printed = run(tmp_path, raw)
@@ -127,8 +136,8 @@ def test_a_daemon_of_a_trial_does_not_outlive_it(tmp_path: Path) -> None:
 
 # As in Kubernetes, `$$` in a command is one `$`.
 FAILURES = {
-    "exits with 3": ("echo loss=1; exit 3", 'container "training"', "exited with 3"),
-    "exits by a signal": ("kill -SEGV $$$$; sleep 5", 'container "training"', "SIGSEGV"),
+    "exits with 3": ("echo loss=1; echo no such data; exit 3", "no such data", "(exit code 3)"),
+    "exits by a signal": ("kill -SEGV $$$$; sleep 5", "its program was killed by", "SIGSEGV"),
     "prints another name": ("echo Loss: 0.21; seq 2", "3 lines, none matched", 'nearest: "Loss: 0.21"'),
     "prints nothing": ("true", "Metrics are not available", "loss"),
 }
@@ -142,13 +151,14 @@ def test_the_message_says_why_a_trial_was_lost_that(tmp_path: Path, command: str
     message = last_condition(trials(tmp_path)[0])["message"]
     assert what in message
     assert why in message
-    assert message in printed
+    assert message.removeprefix("Trial has failed: ") in printed
 
 
+@pytest.mark.slow
 def test_a_failing_container_is_tried_again_as_often_as_the_job_says(tmp_path: Path) -> None:
     command = f"echo x >> {tmp_path}/tries; test $(wc -l < {tmp_path}/tries) = 2 && echo loss=0.5"
 
-    code, printed = run(tmp_path, one_trial(command, job={"backoffLimit": 1}), timeout=40)
+    code, printed = run(tmp_path, one_trial(command, job={"backoffLimit": 1}))
 
     assert code == 0, printed
     assert readings(tmp_path) == ["0.5"]
@@ -160,7 +170,7 @@ def test_a_trial_past_its_deadline_fails_and_says_so(tmp_path: Path) -> None:
     code, printed = run(tmp_path, raw)
 
     assert code == 1, printed
-    assert "DeadlineExceeded" in last_condition(trials(tmp_path)[0])["message"]
+    assert "longer than its deadline of 1 s" in last_condition(trials(tmp_path)[0])["message"]
 
 
 def test_containers_run_side_by_side_after_the_init_containers(tmp_path: Path) -> None:
@@ -277,12 +287,13 @@ def test_requests_for_resources_limit_how_many_run_at_once(tmp_path: Path) -> No
     assert not (tmp_path / "clash").exists()
 
 
+@pytest.mark.slow
 def test_a_suspended_job_does_not_run(tmp_path: Path) -> None:
     with a_server(tmp_path) as server:
         apply(server, one_trial(f"touch {tmp_path}/ran; echo loss=1", job={"suspend": True}))
-        eventually(lambda: trials(tmp_path, "--server", server.url), 10)
-        time.sleep(0.5)  # long enough for what must not happen
-        why = katib("why", "demo", "--server", server.url, cwd=tmp_path).stdout
+        eventually(lambda: trials(tmp_path, "--server", server.url))
+        never((tmp_path / "ran").exists, seconds=0.5)
+        why = katib_here("why", "demo", "--server", server.url, cwd=tmp_path).stdout
 
         assert not (tmp_path / "ran").exists()
         assert "suspend" in why
@@ -299,12 +310,13 @@ def test_the_job_of_an_ended_trial_stays_only_when_it_is_retained(tmp_path: Path
     assert len(jobs) == (1 if retain else 0)
 
 
+@pytest.mark.slow
 def test_a_retained_job_goes_when_its_time_is_over(tmp_path: Path) -> None:
     job = a_job(f"echo loss=1; {LR}", backoffLimit=0, ttlSecondsAfterFinished=1)
     with a_server(tmp_path) as server:
         apply(server, one_trial("", trialTemplate=a_template(trialSpec=job, retain=True)))
-        eventually(lambda: state(server) == "Succeeded", 10)
-        eventually(lambda: not rows(tmp_path / ".katib", "select 1 from objects where kind = 'Job'"), 10)
+        eventually(lambda: state(server) == "Succeeded")
+        eventually(lambda: not rows(tmp_path / ".katib", "select 1 from objects where kind = 'Job'"))
 
 
 STUBBORN = "trap '' TERM INT; echo loss=1; while :; do sleep 1; done"
@@ -319,19 +331,19 @@ def stubborn() -> dict[str, Any]:
 def test_deleting_ends_a_trial_that_ignores_sigterm(tmp_path: Path) -> None:
     with a_server(tmp_path) as server:
         apply(server, stubborn())
-        eventually(lambda: any("trap" in c for c in server.descendants()), 10)
+        eventually(lambda: any("trap" in c for c in server.descendants()))
 
-        done = katib("delete", "demo", "--server", server.url, cwd=tmp_path)
+        done = katib_here("delete", "demo", "--server", server.url, cwd=tmp_path)
 
         assert done.returncode == 0, done.stderr
-        eventually(lambda: not any("trap" in c for c in server.descendants()), 5)
+        eventually(lambda: not any("trap" in c for c in server.descendants()))
 
 
 @pytest.mark.parametrize("presses", [1, 2])
-def test_ctrl_c_ends_a_trial_that_ignores_sigterm(tmp_path: Path, presses: int) -> None:
+def test_ctrl_c_ends_a_trial_that_ignores_sigterm(tmp_path: Path, launch: Launch, presses: int) -> None:
     (tmp_path / "x.yaml").write_text(yaml.safe_dump(stubborn()))
     marker = f"test-{os.urandom(8).hex()}"
-    process = subprocess.Popen(
+    process = launch(
         [*KATIB, "run", "x.yaml"],
         cwd=tmp_path,
         env=environment(TEST_MARKER=marker),
@@ -340,25 +352,25 @@ def test_ctrl_c_ends_a_trial_that_ignores_sigterm(tmp_path: Path, presses: int) 
         text=True,
         start_new_session=True,
     )
-    eventually(lambda: any("trap" in c for _, c in marked_processes(f"TEST_MARKER={marker}")), 10)
+    eventually(lambda: any("trap" in c for _, c in marked_processes(f"TEST_MARKER={marker}")))
     for _ in range(presses):
         process.send_signal(signal.SIGINT)
         time.sleep(0.3)
 
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=60)
 
     assert process.returncode == 130, errors
     if presses == 1:
         assert errors.splitlines()[-1] == (
             "interrupted: 0 of 1 trials of demo are done and kept; `katib run x.yaml` goes on from there"
         )
-    eventually(lambda: not marked_processes(f"TEST_MARKER={marker}"), 10)
+    eventually(lambda: not marked_processes(f"TEST_MARKER={marker}"))
 
 
 def apply(server: ServerProcess, raw: dict[str, Any]) -> None:
     path = server.directory / f"{raw['metadata']['name']}.yaml"
     path.write_text(yaml.safe_dump(raw))
-    done = katib("apply", path, "--server", server.url, cwd=server.directory)
+    done = katib_here("apply", path, "--server", server.url, cwd=server.directory)
     assert done.returncode == 0, done.stderr
 
 

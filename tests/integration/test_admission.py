@@ -21,22 +21,22 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from katib.admission.ca_bundle import MUTATING, VALIDATING, CaBundle
-from katib.admission.certificate_secret import SECRET, CertificateSecret, Terms
-from katib.admission.certificate_watch import PERIOD_SECONDS
-from katib.admission.certificates import Certificate, CertificateSource, authorities_in, issue
-from katib.admission.server import AdmissionServer
+from katib.cluster.admission.ca_bundle import MUTATING, VALIDATING, CaBundle
+from katib.cluster.admission.certificate_secret import SECRET, CertificateSecret, Terms
+from katib.cluster.admission.certificates import Certificate, CertificateSource, authorities_in, issue
+from katib.cluster.admission.server import CERTIFICATE_PERIOD_SECONDS, AdmissionServer
+from katib.cluster.store import KubernetesStore
 from katib.cluster.webhooks.experiments import ExperimentAdmission
 from katib.controllers.kinds import EXPERIMENT
 from katib.errors import InvalidError, KatibError, NotFoundError
 from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key, Kind
 from katib.runtime.testing import VirtualClock
-from katib.stores.kubernetes import KubernetesStore
 from tests.support.api_server import ApiServer
 from tests.support.experiments import a_template, an_experiment
 from tests.support.gate import CATALOG, Catalog
-from tests.support.server_kinds import await_that
+from tests.support.ports import free_port
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -45,6 +45,7 @@ EXAMPLES = Path(__file__).parents[1] / "support" / "katib_examples"
 NAME = "admission-tests"
 BARE = "admission-tests-bare"
 POD = Kind("v1", "Pod")
+FINALIZER = "update-prometheus-metrics"
 KEY = Key(NAME, "webhook-certificate")
 LABEL = "katib.kubeflow.org/metrics-collector-injection"
 GROUP = "admissionregistration.k8s.io"
@@ -84,19 +85,23 @@ class World:
 
     def look_again(self) -> None:
         """Let the server look at its certificate."""
-        await_that(lambda: self.clock.waiting_count == 1, "the last look to end")
-        self.clock.advance(PERIOD_SECONDS)
-        await_that(lambda: self.clock.waiting_count == 1, "the look to end")
+        eventually(lambda: self.clock.waiting_count == 1, "the last look to end")
+        self.clock.advance(CERTIFICATE_PERIOD_SECONDS)
+        eventually(lambda: self.clock.waiting_count == 1, "the look to end")
 
     def configure(self, bundle: bytes = b"") -> None:
         """Install the webhooks as the manifests do, or put them back to that."""
         for kind in PATHS:
             self.remove_configuration(kind)
             rules = {
-                "experiments": [rule("kubeflow.org", "v1beta1", "experiments", "CREATE", "UPDATE")],
+                "experiments": [rule("kubeflow.org", "v1beta1", "experiments", "CREATE")],
+                "edits": [rule("kubeflow.org", "v1beta1", "experiments", "UPDATE")],
                 "pods": [rule("", "v1", "pods", "CREATE")],
             }
-            webhooks = [self.webhook("experiment", kind, rules["experiments"], "Fail", bundle)]
+            webhooks = [
+                self.webhook("experiment", kind, rules["experiments"], "Fail", bundle),
+                self.webhook("experiment", kind, rules["edits"], "Ignore", bundle, prefix="update."),
+            ]
             if kind == MUTATING:
                 webhooks.append(self.webhook("pod", kind, rules["pods"], "Ignore", bundle))
             self.store.create(
@@ -108,11 +113,13 @@ class World:
                 }
             )
 
-    def webhook(self, what: str, kind: Any, rules: list[Any], policy: str, bundle: bytes) -> dict[str, Any]:
+    def webhook(
+        self, what: str, kind: Any, rules: list[Any], policy: str, bundle: bytes, *, prefix: str = ""
+    ) -> dict[str, Any]:
         verb = "mutate" if kind == MUTATING else "validate"
         trusted = {"caBundle": base64.b64encode(bundle).decode()} if bundle else {}
         return {
-            "name": f"{verb}.{what}.katib.kubeflow.org",
+            "name": f"{verb}.{prefix}{what}.katib.kubeflow.org",
             "admissionReviewVersions": ["v1", "v1beta1"],
             "sideEffects": "None",
             "failurePolicy": policy,
@@ -150,10 +157,10 @@ class World:
         return ""
 
     def await_accepted(self) -> None:
-        await_that(lambda: self.refusal(experiment("probe")) == "", "the webhooks to answer")
+        eventually(lambda: self.refusal(experiment("probe")) == "", "the webhooks to answer")
 
     def await_refused(self, words: str) -> None:
-        await_that(lambda: words in self.refusal(experiment("probe")), f"a refusal because of {words}")
+        eventually(lambda: words in self.refusal(experiment("probe")), f"a refusal because of {words}")
 
     def clean(self) -> None:
         for kind in PATHS:
@@ -173,7 +180,7 @@ def prepared(api_server: ApiServer) -> Iterator[ApiServer]:
     for name, labels in ((NAME, {LABEL: "enabled"}), (BARE, {})):
         metadata = {"name": name, "labels": {"of": NAME, **labels}}
         api_server.create("/api/v1/namespaces", {"metadata": metadata})
-    await_that(lambda: is_served(api_server), "experiments to be served")
+    eventually(lambda: is_served(api_server), "experiments to be served")
     yield api_server
     for name in (NAME, BARE):
         api_server.delete_namespace(name)
@@ -220,12 +227,6 @@ def address_towards(url: str) -> str:
     return address
 
 
-def free_port(host: str) -> int:
-    with socket.create_server((host, 0)) as probe:
-        port: int = probe.getsockname()[1]
-    return port
-
-
 # --- what users see ---------------------------------------------------------------------------------------------------
 
 
@@ -249,8 +250,6 @@ def test_kubectl_prints_every_error_on_a_line_of_its_own(world: World) -> None:
 
 def test_kubectl_applies_a_good_experiment_with_defaults_and_warnings(world: World) -> None:
     template = a_template()
-    del template["trialSpec"]["spec"]["template"]["spec"]["containers"][0]["command"]
-    template["trialSpec"]["spec"]["template"]["spec"]["containers"][0]["args"] = ["${trialParameters.learningRate}"]
     template["trialSpec"]["spec"]["ttlSecondsAfterFinished"] = 0
     good = experiment("demo", trialTemplate=template, parallelTrialCount=None)
     with world.serving():
@@ -263,7 +262,6 @@ def test_kubectl_applies_a_good_experiment_with_defaults_and_warnings(world: Wor
     assert again.returncode == 0, again.stderr
     assert world.store.get(EXPERIMENT, Key(NAME, "demo")) == stored
     assert [line for line in shown.stderr.splitlines() if "ttlSecondsAfterFinished" in line]
-    assert [line for line in shown.stderr.splitlines() if "containers[0].command" in line]
     spec = stored["spec"]
     assert (spec["parallelTrialCount"], spec["resumePolicy"]) == (3, "Never")
     assert spec["trialTemplate"]["trialSpec"] == template["trialSpec"]
@@ -359,7 +357,7 @@ def test_experiments_are_created_all_the_time_while_certificates_are_renewed(wor
         world.await_accepted()
         callers = [pool.submit(create) for _ in range(2)]
         try:
-            await_that(renewed, "five certificates")
+            eventually(renewed, "five certificates")
         finally:
             stop.set()
         answers = [answer for caller in callers for answer in caller.result(60)]
@@ -402,11 +400,11 @@ def test_two_replicas_that_start_at_once_serve_one_certificate(world: World) -> 
 
     def start() -> Certificate:
         source = world.source()
-        barrier.wait(10)
+        barrier.wait(60)
         return source.refresh()
 
     with ThreadPoolExecutor(4) as pool:
-        certificates = [future.result(30) for future in [pool.submit(start) for _ in range(4)]]
+        certificates = [future.result(60) for future in [pool.submit(start) for _ in range(4)]]
 
     assert all(certificate == certificates[0] for certificate in certificates)
     with world.serving():
@@ -424,6 +422,10 @@ def test_without_the_server_no_experiment_is_created_and_everything_else_goes_on
 
     assert shown.returncode == 1
     assert "failed calling webhook" in shown.stderr
+    stored = world.store.patch(stored, {"spec": {"parallelTrialCount": 1}, "metadata": {"finalizers": [FINALIZER]}})
+    assert stored["spec"]["parallelTrialCount"] == 1
+    stored = world.store.patch(stored, {"metadata": {"finalizers": None}})
+    assert "finalizers" not in stored["metadata"]
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",

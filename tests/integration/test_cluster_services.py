@@ -11,14 +11,16 @@ from pathlib import Path
 import pytest
 import yaml
 
+from katib.api.configuration import read_configuration
+from katib.cluster.configuration.models import KatibConfig
+from katib.cluster.services.kinds import CONFIG_MAP, DEPLOYMENT, VOLUME_CLAIM
+from katib.cluster.services.served import ClusterTiming
 from katib.errors import ForbiddenError, NotFoundError
 from katib.runtime.objects import Key, Kind
-from katib.services.cluster.kinds import CONFIG_MAP
-from katib.services.cluster.watch import ClusterTiming
-from suggestion_services.medianstop.trial_status import TrialStatuses
+from suggestion_services.early_stopping.trial_status import TrialStatuses
 from tests.support.api_server import ApiServer
 from tests.support.service_cluster import EARLY, ServiceCluster, failure_of
-from tests.support.services import eventually
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -61,9 +63,33 @@ def test_objects_come_and_go_with_exactly_the_rights_that_are_documented(cluster
 
     services.release(experiment)
     services.release(experiment)
-    eventually(lambda: not cluster.left(), seconds=60)
+    eventually(lambda: not cluster.left())
     claims = cluster.store.list(Kind("v1", "PersistentVolumeClaim"), cluster.namespace).items
     assert [Key.of(claim).name for claim in claims] == ["demo-random"]
+
+
+def test_checkpoints_get_the_volume_that_the_installation_describes(cluster: ServiceCluster) -> None:
+    installed = yaml.safe_load(
+        (Path(__file__).parents[2] / "manifests/components/config/katib-config.yaml").read_text()
+    )
+    cluster.config = read_configuration(KatibConfig, yaml.safe_dump(installed), "katib-config.yaml")
+    services = cluster.services(cluster.user(RIGHTS))
+    settings = [{"name": "suggestion_trial_dir", "value": "/checkpoints"}]
+    experiment = cluster.submit("pbt", settings=settings)
+    assert services.service_for(experiment) is None
+
+    claim = cluster.store.get(VOLUME_CLAIM, Key(cluster.namespace, "demo-pbt"))
+    deployment = cluster.store.get(DEPLOYMENT, Key(cluster.namespace, "demo-pbt"))
+
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    assert claim["spec"]["resources"] == {"requests": {"storage": "5Gi"}}
+    assert [owner["kind"] for owner in claim["metadata"]["ownerReferences"]] == ["Suggestion"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["volumeMounts"] == [{"name": "suggestion-volume", "mountPath": "/opt/katib/data"}]
+    assert container["env"] == [
+        {"name": "KATIB_CHECKPOINT_ROOT", "value": "/opt/katib/data"},
+        {"name": "KATIB_CHECKPOINT_NAMESPACE", "value": cluster.namespace},
+    ]
 
 
 @pytest.mark.slow
@@ -72,7 +98,7 @@ def test_all_goes_with_the_experiment(cluster: ServiceCluster) -> None:
     services.service_for(cluster.submit(earlyStopping=EARLY))
     cluster.store.delete(CONFIG_MAP, Key(cluster.namespace, "demo"))
 
-    eventually(lambda: not cluster.left(), seconds=90, what="the collection of garbage")
+    eventually(lambda: not cluster.left(), "the collection of garbage", seconds=90)
 
 
 def test_a_missing_right_is_named(cluster: ServiceCluster) -> None:

@@ -29,15 +29,15 @@ from katib.errors import (
     NotFoundError,
     UnavailableError,
 )
-from katib.observations.memory import MemoryObservationLog
 from katib.rpc.db_manager import serve_db_manager
 from katib.runtime.objects import Key
 from katib.tuning.reading import name_of, state_of
 from katib.tuning.service import Change, TuningService
 from tests.support.api_server import ApiServer
 from tests.support.cluster import ClusterWorld, server_world
-from tests.support.server_kinds import await_that
+from tests.support.observations import MemoryObservationLog
 from tests.support.tuning import document
+from tests.support.waiting import eventually
 
 pytestmark = [
     pytest.mark.cluster,
@@ -164,7 +164,7 @@ def test_a_stream_survives_an_api_server_that_restarts(
 
     reader = threading.Thread(target=follow)
     reader.start()
-    assert opened.wait(10)
+    assert opened.wait(60)
     api_server.stop()
     time.sleep(6)  # long enough for every attempt within the connection to be over
     api_server.start()
@@ -240,5 +240,5 @@ def _play_when_there(world: ClusterWorld, namespace: str, name: str) -> None:
             return True
         return False
 
-    await_that(is_there, "the experiment")
+    eventually(is_there, "the experiment")
     world.stand_in.play(namespace, name)

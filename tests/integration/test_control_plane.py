@@ -6,16 +6,23 @@ Jobs are StandIn objects that end at once (tests/support/control_plane.py); pods
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import re
+import signal
+import socket
+import ssl
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from katib.errors import KatibError
 from katib.runtime.objects import Key, Kind, Object
@@ -27,14 +34,18 @@ from tests.support.control_plane import (
     TRIAL,
     ControllerProcess,
     ControlPlane,
+    an_experiment_of_stand_ins,
     ended,
 )
 from tests.support.experiments import a_double
-from tests.support.stores import eventually
+from tests.support.server_kinds import exists, install_kind, remove_kind
+from tests.support.waiting import eventually, never
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 
 _NUMBERS = itertools.count()
+MANIFESTS = Path(__file__).resolve().parents[2] / "manifests" / "components"
+OBJECTIVE = {"type": "minimize", "objectiveMetricName": "loss"}
 MAX_TRIALS_REACHED = "ExperimentMaxTrialsReached"
 
 
@@ -56,7 +67,7 @@ def namespace(plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[s
 @pytest.fixture
 def controller(plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[ControllerProcess]:
     made = plane.controller(request.node.name[:40]).start()
-    eventually(made.works, 30)
+    eventually(made.works)
     yield made
     made.stop()
 
@@ -72,8 +83,8 @@ def assert_ran_once(plane: ControlPlane, namespace: str, name: str, count: int) 
     trials = plane.trials(namespace)
     assert len(trials) == count
     assert {name: plane.stand_ins.runs.get(name) for name in names(trials)} == dict.fromkeys(names(trials), 1)
-    eventually(lambda: status_of(plane, name, namespace).get("trialsSucceeded") == count, 30)
-    eventually(lambda: not plane.store.list(STAND_IN, namespace).items, 60)
+    eventually(lambda: status_of(plane, name, namespace).get("trialsSucceeded") == count)
+    eventually(lambda: not plane.store.list(STAND_IN, namespace).items)
 
 
 def status_of(plane: ControlPlane, name: str, namespace: str) -> dict[str, Any]:
@@ -101,6 +112,57 @@ def test_an_experiment_runs_its_budget_and_is_judged(
     assert controller.stop() == 0
 
 
+@pytest.fixture
+def late_kind(plane: ControlPlane) -> Iterator[Kind]:
+    """A kind that is not installed yet, nor is any other of its group."""
+    kind = Kind("late.katib-test.example.com/v1", "Gizmo")
+    yield kind
+    if exists(plane.server, f"/apis/{kind.api_version}/gizmos"):
+        remove_kind(plane.server, *kind)
+
+
+def test_a_trial_that_has_ended_takes_no_more_readings(
+    plane: ControlPlane, controller: ControllerProcess, namespace: str
+) -> None:
+    plane.submit("demo", namespace, maxTrialCount=2)
+    plane.wait_for_end("demo", namespace)
+    names = [trial["metadata"]["name"] for trial in plane.trials(namespace)]
+
+    def are_closed() -> bool:
+        found = [plane.log_guard.access.find(name) for name in names]
+        return all(access is not None and access.has_ended for access in found)
+
+    eventually(are_closed, seconds=60)
+    assert len(names) == 2
+    assert controller.is_alive
+
+
+def test_a_kind_that_is_installed_after_its_experiment_is_picked_up_without_a_restart(
+    plane: ControlPlane, namespace: str, controller: ControllerProcess, late_kind: Kind
+) -> None:
+    template = an_experiment_of_stand_ins("late", namespace)["spec"]["trialTemplate"]
+    template["trialSpec"] |= {"apiVersion": late_kind.api_version, "kind": late_kind.kind}
+    plane.submit("late", namespace, maxTrialCount=5, parallelTrialCount=2, trialTemplate=template)
+
+    def is_held_up(trial: Object) -> bool:
+        conditions = (trial.get("status") or {}).get("conditions") or ()
+        return any(condition["reason"] == "JobKindNotInstalled" for condition in conditions)
+
+    eventually(lambda: len(held := plane.trials(namespace)) == 2 and all(map(is_held_up, held)))
+    assert not exists(plane.server, f"/apis/{late_kind.api_version}/gizmos")
+    install_kind(plane.server, *late_kind)
+
+    def end_all() -> str:
+        for job in plane.store.list(late_kind, namespace).items:
+            if not job.get("status") and "deletionTimestamp" not in job["metadata"]:
+                plane.stand_ins.end(job, "0.5")
+        return ended(plane.experiment("late", namespace))
+
+    eventually(lambda: end_all() == MAX_TRIALS_REACHED, seconds=120)
+    assert controller.is_alive
+    assert status_of(plane, "late", namespace)["trialsSucceeded"] == 5
+
+
 def test_a_controller_killed_at_twenty_moments_runs_every_trial_once(plane: ControlPlane, namespace: str) -> None:
     moments = random.Random(7)
     plane.stand_ins.outcome = lambda _job: str(time.sleep(0.05) or 0.5)
@@ -108,7 +170,7 @@ def test_a_controller_killed_at_twenty_moments_runs_every_trial_once(plane: Cont
     for number in range(20):
         controller = plane.controller(f"killed-{number}").start()
         with suppress(AssertionError):
-            eventually(controller.works, 20)
+            eventually(controller.works, seconds=20)
         time.sleep(moments.uniform(0.0, 0.5))
         controller.kill()
         if ended(plane.experiment("demo", namespace)):
@@ -124,17 +186,17 @@ def test_a_controller_killed_at_twenty_moments_runs_every_trial_once(plane: Cont
 def test_a_frozen_leader_is_replaced_and_does_no_harm_when_it_thaws(plane: ControlPlane, namespace: str) -> None:
     plane.stand_ins.outcome = lambda _job: str(time.sleep(0.2) or 0.5)
     first = plane.controller("first", election=True).start()
-    eventually(first.works, 30)
+    eventually(first.works)
     second = plane.controller("second", election=True).start()
     try:
         plane.submit("demo", namespace, maxTrialCount=60, parallelTrialCount=4)
-        eventually(lambda: len(plane.trials(namespace)) > 5, 30)
+        eventually(lambda: len(plane.trials(namespace)) > 5)
         assert not second.works()
         first.freeze()
-        eventually(second.works, 40)
+        eventually(second.works)
         first.thaw()
 
-        eventually(lambda: not first.is_alive, 30)
+        eventually(lambda: not first.is_alive)
         assert first.stop() == 1
         assert_ran_once(plane, namespace, "demo", 60)
     finally:
@@ -144,15 +206,59 @@ def test_a_frozen_leader_is_replaced_and_does_no_harm_when_it_thaws(plane: Contr
 
 def test_a_leader_that_is_stopped_hands_over_at_once(plane: ControlPlane, namespace: str) -> None:
     first = plane.controller("leaving", election=True).start()
-    eventually(first.works, 30)
+    eventually(first.works)
     second = plane.controller("waiting", election=True).start()
     try:
         plane.submit("demo", namespace, maxTrialCount=10, parallelTrialCount=2)
-        eventually(lambda: b"webhooks" in second.log.read_bytes(), 30)
+        eventually(lambda: b"webhooks" in second.log.read_bytes())
         assert first.stop() == 0
-        eventually(second.works, 8)  # far less than the lease of 15 s
+        eventually(second.works, seconds=13)  # far less than the lease of 15 s
         assert_ran_once(plane, namespace, "demo", 10)
     finally:
+        second.stop()
+
+
+def readiness(controller: ControllerProcess) -> int:
+    """Return the status of the page that probes read; 0 when nobody answers."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{controller.health_port}/readyz") as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except OSError:
+        return 0
+
+
+def answers_webhooks(controller: ControllerProcess) -> bool:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with socket.create_connection(("127.0.0.1", controller.webhook_port), 5) as plain:
+            context.wrap_socket(plain).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_a_replica_that_goes_hands_over_and_answers_webhooks_for_a_while(plane: ControlPlane) -> None:
+    """Anyone who has not learned yet that it goes still calls it."""
+    first = plane.controller("going", election=True)
+    first.shutdown_delay = 15.0
+    first.start()
+    eventually(first.works)
+    eventually(lambda: readiness(first) == 200)
+    second = plane.controller("coming", election=True).start()
+    try:
+        os.kill(first.pid, signal.SIGTERM)
+        eventually(lambda: readiness(first) == 503)
+        eventually(second.works, seconds=12)
+
+        assert first.is_alive
+        assert answers_webhooks(first)
+        eventually(lambda: not first.is_alive)
+        assert first.stop() == 0
+    finally:
+        first.kill()
         second.stop()
 
 
@@ -161,9 +267,10 @@ def test_an_api_server_that_is_away_for_a_while_is_no_loss(
 ) -> None:
     plane.stand_ins.outcome = lambda _job: str(time.sleep(0.1) or 0.5)
     plane.submit("demo", namespace, maxTrialCount=40, parallelTrialCount=4)
-    eventually(lambda: len(plane.trials(namespace)) > 5, 30)
+    eventually(lambda: len(plane.trials(namespace)) > 5)
+    logged = len(controller.log.read_bytes())
     plane.server.stop()
-    time.sleep(10)
+    eventually(lambda: b"Reconcile postponed" in controller.log.read_bytes()[logged:], "the controller to notice")
     plane.server.start()
 
     assert_ran_once(plane, namespace, "demo", 40)
@@ -175,7 +282,7 @@ def test_revisions_that_etcd_forgot_are_listed_anew(
 ) -> None:
     plane.stand_ins.outcome = lambda _job: str(time.sleep(0.1) or 0.5)
     plane.submit("demo", namespace, maxTrialCount=30, parallelTrialCount=4)
-    eventually(lambda: len(plane.trials(namespace)) > 5, 30)
+    eventually(lambda: len(plane.trials(namespace)) > 5)
     plane.server.expire()
 
     assert_ran_once(plane, namespace, "demo", 30)
@@ -216,12 +323,12 @@ def test_a_database_that_is_away_holds_trials_up_and_loses_none(
     plane: ControlPlane, namespace: str, controller: ControllerProcess
 ) -> None:
     plane.submit("demo", namespace, maxTrialCount=30, parallelTrialCount=4)
-    eventually(lambda: len(plane.trials(namespace)) > 5, 30)
+    eventually(lambda: len(plane.trials(namespace)) > 5)
     plane.stop_db_manager()
-    time.sleep(8)
     before = len(plane.trials(namespace))
-    time.sleep(1)
-    assert len(plane.trials(namespace)) == before < 30
+    eventually(lambda: all(len(job.get("status") or ()) for job in plane.store.list(STAND_IN, namespace).items))
+    never(lambda: len(plane.trials(namespace)) > before + 4, seconds=1)  # those whose readings were being read may end
+    assert before + 4 < 30
     plane.start_db_manager()
 
     assert_ran_once(plane, namespace, "demo", 30)
@@ -242,7 +349,7 @@ def test_deletion_leaves_nothing_also_while_the_database_is_away(
                 plane.store.list(kind, namespace).items for kind in (EXPERIMENT, SUGGESTION, TRIAL, STAND_IN)
             )
 
-        eventually(nothing_left, 60)
+        eventually(nothing_left)
     finally:
         plane.start_db_manager()
     assert controller.is_alive
@@ -253,13 +360,13 @@ def test_a_namespace_may_go_under_a_running_experiment(
 ) -> None:
     plane.stand_ins.outcome = lambda _job: None
     plane.submit("demo", namespace, maxTrialCount=6, parallelTrialCount=3)
-    eventually(lambda: len(plane.store.list(STAND_IN, namespace).items) == 3, 30)
+    eventually(lambda: len(plane.store.list(STAND_IN, namespace).items) == 3)
     plane.store.delete(Kind("v1", "Namespace"), Key("", namespace))
 
     def is_gone() -> bool:
         return namespace not in {obj["metadata"]["name"] for obj in plane.store.list(Kind("v1", "Namespace")).items}
 
-    eventually(is_gone, 90)
+    eventually(is_gone, seconds=90)
     assert controller.is_alive
     plane.namespace(namespace)
     plane.stand_ins.outcome = lambda _job: "0.5"
@@ -304,9 +411,9 @@ def test_budget_and_parallelism_may_be_edited_while_it_runs(
 
     plane.stand_ins.outcome = outcome
     plane.submit("demo", namespace, maxTrialCount=20, parallelTrialCount=2)
-    eventually(lambda: len(plane.store.list(STAND_IN, namespace).items) == 2, 30)
+    eventually(lambda: len(plane.store.list(STAND_IN, namespace).items) == 2)
     edit(plane, "demo", namespace, parallelTrialCount=5)
-    eventually(lambda: len(plane.store.list(STAND_IN, namespace).items) == 5, 30)
+    eventually(lambda: len(plane.store.list(STAND_IN, namespace).items) == 5)
     edit(plane, "demo", namespace, parallelTrialCount=2, maxTrialCount=8)
     plane.stand_ins.outcome = lambda _job: "0.5"
     for job in plane.store.list(STAND_IN, namespace).items:
@@ -324,7 +431,76 @@ def edit(plane: ControlPlane, name: str, namespace: str, **spec: Any) -> None:
             return True
         return False
 
-    eventually(change, 20)
+    eventually(change)
+
+
+ODD_FORMS: list[tuple[str, dict[str, Any]]] = [
+    ("the official SDK's empty list", {"objective": {**OBJECTIVE, "additionalMetricNames": []}}),
+    ("nulls", {"maxFailedTrialCount": None, "parallelTrialCount": None, "objective": {**OBJECTIVE, "goal": None}}),
+    (
+        "bare numbers and an empty list",
+        {
+            "parameters": [
+                {
+                    "name": "lr",
+                    "parameterType": "double",
+                    "feasibleSpace": {"min": 0.01, "max": 1, "step": None, "list": []},
+                }
+            ],
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize("spec", [case[1] for case in ODD_FORMS], ids=[case[0] for case in ODD_FORMS])
+def test_what_a_user_stored_stays_byte_for_byte_to_the_end(
+    plane: ControlPlane, namespace: str, controller: ControllerProcess, spec: dict[str, Any]
+) -> None:
+    """From the first finalizer over a larger budget to the deletion."""
+    base = an_experiment_of_stand_ins("demo", namespace, maxTrialCount=2)
+    stored = plane.store.create({**base, "spec": {**base["spec"], **spec}})["spec"]
+    plane.wait_for_end("demo", namespace)
+    edit(plane, "demo", namespace, maxTrialCount=3)
+    ended_with = plane.experiment("demo", namespace)["spec"]
+    plane.store.delete(EXPERIMENT, Key(namespace, "demo"))
+    eventually(lambda: not plane.store.list(EXPERIMENT, namespace).items)
+
+    assert ended_with == {**stored, "maxTrialCount": 3}
+    assert plane.guard.seen > 0
+    assert plane.guard.broken == []
+    assert controller.is_alive
+
+
+def rules_of_the_manifests() -> list[dict[str, Any]]:
+    """Return what the controller may do, and what it may do to the jobs of these tests."""
+    of_secrets = (MANIFESTS / "webhook" / "certificate.yaml", MANIFESTS / "db-manager" / "key.yaml")
+    files = [*(MANIFESTS / "rbac").glob("controller*.yaml"), *of_secrets]
+    roles = [obj for file in files for obj in yaml.safe_load_all(file.read_text()) if obj["kind"].endswith("Role")]
+    jobs = {"apiGroups": ["test.katib.dev"], "resources": ["standins"]}
+    verbs = {"verbs": ["get", "list", "watch", "create", "delete"]}
+    return [*(rule for role in roles for rule in role.get("rules") or ()), {**jobs, **verbs}]
+
+
+def test_the_rights_of_the_manifests_are_enough_from_the_first_finalizer_to_the_deletion(
+    plane: ControlPlane, namespace: str
+) -> None:
+    controller = plane.controller("just-its-rights")
+    controller.kubeconfig = plane.server.user("controller-rights", rules_of_the_manifests())
+    controller.start()
+    try:
+        eventually(controller.works)
+        plane.submit("demo", namespace, maxTrialCount=2, resumePolicy="LongRunning")
+        plane.wait_for_end("demo", namespace)
+        edit(plane, "demo", namespace, maxTrialCount=3)
+        eventually(lambda: status_of(plane, "demo", namespace).get("trialsSucceeded") == 3)
+        plane.store.delete(EXPERIMENT, Key(namespace, "demo"))
+        eventually(lambda: not plane.store.list(EXPERIMENT, namespace).items)
+
+        assert b"cannot" not in controller.log.read_bytes()
+        assert b" may not " not in controller.log.read_bytes()
+    finally:
+        controller.stop()
+        plane.server.forget_user("controller-rights")
 
 
 def test_a_hundred_parameters_and_a_template_of_a_megabyte_run(
@@ -355,15 +531,14 @@ def test_a_restart_writes_nothing_when_nothing_changed(plane: ControlPlane, name
     plane.submit("demo", namespace, maxTrialCount=20, parallelTrialCount=10)
     assert_ran_once(plane, namespace, "demo", 20)
     # What other tests left is still being deleted, which takes writes: the first controller has to be done with it.
-    eventually(lambda: {trial["metadata"]["namespace"] for trial in plane.store.list(TRIAL).items} == {namespace}, 60)
+    eventually(lambda: {trial["metadata"]["namespace"] for trial in plane.store.list(TRIAL).items} == {namespace})
     first.stop()
     versions = revisions(plane, namespace)
     second = plane.controller("after").start()
     try:
-        eventually(second.works, 30)
-        time.sleep(3)
+        eventually(second.works)
+        never(lambda: revisions(plane, namespace) != versions, seconds=3)
 
-        assert revisions(plane, namespace) == versions
         assert requests_of(second, "create", "update", "patch", "delete") <= 1  # the webhooks' certificate
     finally:
         second.stop()
@@ -373,3 +548,27 @@ def revisions(plane: ControlPlane, namespace: str) -> dict[str, str]:
     kinds = (EXPERIMENT, SUGGESTION, TRIAL)
     found = [obj for kind in kinds for obj in plane.store.list(kind, namespace).items]
     return {f"{obj['kind']}/{obj['metadata']['name']}": obj["metadata"]["resourceVersion"] for obj in found}
+
+
+def test_jobs_of_an_earlier_version_without_label_are_judged_by_the_next_controller(
+    plane: ControlPlane, namespace: str
+) -> None:
+    plane.stand_ins.outcome = lambda _job: None
+    before = plane.controller("earlier").start()
+    plane.submit("demo", namespace, maxTrialCount=3, parallelTrialCount=3)
+    eventually(lambda: status_of(plane, "demo", namespace).get("trialsRunning") == 3)
+    before.kill()
+    for job in plane.store.list(STAND_IN, namespace).items:
+        metadata = {name: value for name, value in job["metadata"].items() if name != "labels"}
+        plane.store.update({**job, "metadata": metadata})
+    ended_meanwhile, *others = plane.store.list(STAND_IN, namespace).items
+    plane.stand_ins.end(ended_meanwhile, "0.5")
+    after = plane.controller("later").start()
+    try:
+        eventually(lambda: status_of(plane, "demo", namespace).get("trialsSucceeded") == 1)
+        for job in others:
+            plane.stand_ins.end(job, "0.5")
+
+        assert_ran_once(plane, namespace, "demo", 3)
+    finally:
+        after.stop()

@@ -18,11 +18,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from katib.database import Database, driver_connection, open_database
+from katib.databases.sqlite import Database, open_database
+from katib.databases.sqlite_engine import driver_connection
 from katib.errors import ConflictError, InternalError, TerminalError, UnavailableError
 from katib.runtime.objects import Key
 from katib.stores.sql import SqlStore, rows
-from tests.support.stores import STATUS_KINDS, WIDGET, changed, drain, eventually, names, owned_by, widget
+from tests.support.stores import STATUS_KINDS, WIDGET, changed, drain, names, owned_by, widget
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -58,21 +60,20 @@ connection.execute("COMMIT")
 """
 
 
-def locked(path: Path) -> subprocess.Popen[str]:
-    """Start a process that locks the file until its standard input ends."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", LOCK, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "locked\n"
-    return process
+@contextmanager
+def locked(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Run a process that locks the file until its standard input ends."""
+    with running(LOCK, path) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "locked\n"
+        yield process
 
 
 # --- locks ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "seconds", [pytest.param(0.3, id="short"), pytest.param(10.0, id="ten seconds", marks=pytest.mark.slow)]
+    "seconds", [pytest.param(0.3, id="short"), pytest.param(6.0, id="longer than the library waits")]
 )
 def test_a_write_waits_for_another_process_and_readers_do_not(path: Path, seconds: float) -> None:
     with opened(path) as store, locked(path) as other:
@@ -84,7 +85,7 @@ def test_a_write_waits_for_another_process_and_readers_do_not(path: Path, second
 
         assert said  # "released", which comes before the lock is given back
         assert names(store) == ["a"]
-        assert other.wait(10) == 0
+        assert other.wait(60) == 0
 
 
 def test_a_lock_that_is_never_given_back_is_unavailable_and_later_goes_on(path: Path) -> None:
@@ -92,7 +93,7 @@ def test_a_lock_that_is_never_given_back_is_unavailable_and_later_goes_on(path: 
         with pytest.raises(UnavailableError) as caught:
             store.create(widget("a"))
         other.kill()
-        other.wait(10)
+        other.wait(60)
         store.create(widget("a"))
 
     message = f"{path}: database is locked; end the process that holds the lock, or wait for it"
@@ -123,7 +124,7 @@ def in_thread(action: Callable[[], None]) -> BaseException | None:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(10)
+    thread.join(60)
     return caught[0] if caught else None
 
 
@@ -238,7 +239,7 @@ def test_a_file_of_a_newer_version_is_refused_and_left_untouched(path: Path, roo
 def test_an_upgrade_runs_once_and_rooms_do_not_see_each_other(path: Path) -> None:
     seen: list[tuple[str, int]] = []
 
-    def note(room: str) -> Callable[[Connection, int], None]:
+    def note(room: str) -> Callable[[sqlite3.Connection, int], None]:
         return lambda _connection, found: seen.append((room, found))
 
     for _ in range(2):
@@ -254,8 +255,8 @@ def test_an_upgrade_runs_once_and_rooms_do_not_see_each_other(path: Path) -> Non
 
 
 def test_an_upgrade_that_fails_leaves_the_old_version(path: Path) -> None:
-    def fail(connection: Connection, _found: int) -> None:
-        connection.exec_driver_sql("CREATE TABLE half (x)")
+    def fail(driver: sqlite3.Connection, _found: int) -> None:
+        driver.execute("CREATE TABLE half (x)")
         raise UnavailableError("power cut")
 
     with open_database(path) as database:
@@ -319,8 +320,8 @@ def test_finding_by_label_or_owner_looks_at_no_other_objects(
     given = dict.fromkeys(re.findall(r":(\w+)", statement), "x")
     with open_database(path) as database:
         SqlStore(database, STATUS_KINDS)
-        with database.read() as connection:
-            plan = driver_connection(connection).execute(f"EXPLAIN QUERY PLAN {statement}", given).fetchall()
+        with database.snapshot() as driver:
+            plan = driver.execute(f"EXPLAIN QUERY PLAN {statement}", given).fetchall()
     steps = [step[3] for step in plan]
 
     assert "SEARCH objects USING INTEGER PRIMARY KEY (rowid=?)" in steps
@@ -332,7 +333,7 @@ def test_finding_by_label_or_owner_looks_at_no_other_objects(
 WRITE = """
 import sys
 from pathlib import Path
-from katib.database import open_database
+from katib.databases.sqlite import open_database
 from katib.stores.sql import SqlStore, rows
 from tests.support.stores import STATUS_KINDS, changed, owned_by, widget
 

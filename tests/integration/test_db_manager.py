@@ -14,13 +14,18 @@ from typing import Any
 import grpc
 import pytest
 
-from katib.errors import UnavailableError
+from katib.cluster.installation_key import write_keys
+from katib.errors import AlreadyExistsError, ForbiddenError, UnavailableError
 from katib.rpc._generated import health_pb2
 from katib.rpc._generated.health_pb2_grpc import HealthStub
+from katib.rpc.credentials import Credentials
 from katib.rpc.db_manager_client import DbManagerClient
-from tests.support.cli import KATIB, environment, free_port, katib
-from tests.support.observations import eventually, reading
+from katib.rpc.tokens import Claims, Role, Tokens
+from tests.support.cli import KATIB, environment, katib_here
+from tests.support.observations import reading
+from tests.support.ports import free_port
 from tests.support.sql_servers import PASSWORD, SERVERS, USER, SqlServerProcess
+from tests.support.waiting import eventually
 
 
 @pytest.fixture(params=SERVERS)
@@ -69,7 +74,7 @@ def serves(address: str) -> bool:
 def test_a_manager_outlives_an_outage_and_ends_in_order(server: SqlServerProcess, tmp_path: Path) -> None:
     name = server.new_database()
     with running(tmp_path, **variables(server, name)) as (process, address, log):
-        eventually(lambda: serves(address), seconds=30)
+        eventually(lambda: serves(address))
         client = DbManagerClient(address)
         client.report("a", [reading("1")])
         server.kill()
@@ -81,29 +86,30 @@ def test_a_manager_outlives_an_outage_and_ends_in_order(server: SqlServerProcess
             healthy = serves(address)
         finally:
             server.start()
-        eventually(lambda: serves(address), seconds=30)
+        eventually(lambda: serves(address))
         client.report("a", [reading("3")])
-        stored = [entry.value for entry in client.read("a")[0]]
+        stored = [entry.value for entry in client.read("a")]
         client.close()
         process.send_signal(signal.SIGTERM)
-        code = process.wait(20)
+        code = process.wait(60)
         said = log.read_text()
 
     assert (stored, healthy, code) == (["1", "3"], False, 0)
-    assert seconds < 5
+    assert seconds < 30
     assert said.count("the database is away") == said.count("the database is back") == 1
     assert "Traceback" not in said
     assert PASSWORD not in said
 
 
+@pytest.mark.slow
 def test_a_manager_that_was_started_first_waits_for_its_database(server: SqlServerProcess, tmp_path: Path) -> None:
     name = server.new_database()
     server.stop()
     try:
         with running(tmp_path, **variables(server, name)) as (_, address, log):
-            eventually(lambda: "waiting for the database" in log.read_text(), seconds=30)
+            eventually(lambda: "waiting for the database" in log.read_text())
             server.start()
-            eventually(lambda: serves(address), seconds=30)
+            eventually(lambda: serves(address))
     finally:
         if not server.is_running:
             server.start()
@@ -115,10 +121,10 @@ def test_a_manager_that_waits_ends_when_it_is_told_to(tmp_path: Path) -> None:
         _,
         log,
     ):
-        eventually(lambda: "waiting for the database" in log.read_text(), seconds=30)
+        eventually(lambda: "waiting for the database" in log.read_text())
         process.send_signal(signal.SIGTERM)
 
-        assert process.wait(5) == 0
+        assert process.wait(60) == 0
 
 
 @pytest.mark.parametrize(
@@ -147,7 +153,7 @@ def test_a_manager_that_waits_ends_when_it_is_told_to(tmp_path: Path) -> None:
 def test_bad_settings_are_one_line(
     tmp_path: Path, arguments: list[str], env: dict[str, str], code: int, said: str
 ) -> None:
-    done = katib("db-manager", *arguments, cwd=tmp_path, **env)
+    done = katib_here("db-manager", *arguments, cwd=tmp_path, **env)
 
     assert said in done.stderr
     assert (done.returncode, done.stderr.count("\n")) == (code, 1)
@@ -156,10 +162,10 @@ def test_bad_settings_are_one_line(
 
 def test_a_manager_of_a_file_needs_neither_cluster_nor_server(tmp_path: Path) -> None:
     with running(tmp_path, KATIB_DB_URL=f"sqlite:///{tmp_path / 'katib.db'}") as (_, address, _):
-        eventually(lambda: serves(address), seconds=30)
+        eventually(lambda: serves(address))
         client = DbManagerClient(address)
         client.report("a", [reading("1")])
-        stored = client.read("a")[0]
+        stored = client.read("a")
         client.close()
 
     assert list(stored) == [reading("1")]
@@ -169,3 +175,49 @@ def test_a_manager_needs_no_client_of_kubernetes() -> None:
     code = "import sys, katib.cli.db_manager, katib.cluster.db_manager; sys.exit('kubernetes' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_manager_with_a_key_asks_for_tokens_and_keeps_in_its_database_whose_logs_are_whose(tmp_path: Path) -> None:
+    write_keys(tmp_path / "keys", [b"k" * 32])
+    tokens = Tokens([b"k" * 32])
+    url = f"sqlite:///{tmp_path / 'katib.db'}"
+    settings = {"KATIB_DB_URL": url, "KATIB_DB_MANAGER_KEY_FILE": str(tmp_path / "keys")}
+    team, others = (
+        Credentials(tokens.token_of(Claims(Role.CONTROLLER, namespace))) for namespace in ("team", "others")
+    )
+    with running(tmp_path, **settings) as (_, address, log):
+        eventually(lambda: serves(address))
+        client = DbManagerClient(address, credentials=team)
+        client.begin("a")
+        client.report("a", [reading("0.5")])
+        client.close()
+        first = log.read_text()
+    with running(tmp_path, **settings) as (_, address, _):
+        eventually(lambda: serves(address))
+        stranger, nobody = DbManagerClient(address, credentials=others), DbManagerClient(address)
+        with pytest.raises(AlreadyExistsError):
+            stranger.begin("a")
+        with pytest.raises(ForbiddenError):
+            nobody.report("a", [reading("0.1")])
+        assert [entry.value for entry in nobody.read("a")] == ["0.5"]  # over loopback, as through a forwarded port
+        stranger.close()
+        nobody.close()
+
+    assert "asked for no token" not in first
+
+
+def test_a_manager_without_a_key_says_that_it_asks_nobody(tmp_path: Path) -> None:
+    with running(tmp_path, KATIB_DB_URL=f"sqlite:///{tmp_path / 'katib.db'}") as (_, address, log):
+        eventually(lambda: serves(address))
+
+        assert "callers are asked for no token" in log.read_text()
+
+
+def test_a_key_that_cannot_be_read_is_one_line_before_anything_is_served(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'katib.db'}"
+    done = katib_here("db-manager", "--url", url, "--key-file", str(tmp_path / "missing"), cwd=tmp_path)
+
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        f"error: {tmp_path / 'missing'}: cannot be read: No such file or directory; let `katib db-manager-key` write it"
+    ]

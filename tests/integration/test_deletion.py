@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from katib.controllers.kinds import TRIAL
-from katib.engine.engine import Engine
+from katib.errors import AlreadyExistsError
+from katib.local.engine import Engine
+from katib.local.jobs.runner import JOB
 from katib.runtime.objects import Key
 from katib.tuning.reading import is_completed, name_of, state_of
 from katib.tuning.service import Submission
-from katib.workloads.local.runner import JOB
 from tests.support.experiments import an_experiment
-from tests.support.stores import eventually
+from tests.support.waiting import eventually
 
 NS = "default"
 LAST_WORDS = (
@@ -62,7 +64,7 @@ def test_deleting_waits_for_the_processes_and_leaves_the_next_of_that_name_nothi
     assert mark.exists()
     assert not (tmp_path / "data" / "trials" / NS / old[0]).exists()
     submit(engine, command="echo ${trialParameters.learningRate} loss=7", maxTrialCount=1, parallelTrialCount=1)
-    eventually(lambda: has_ended(engine), within_seconds=20)
+    eventually(lambda: has_ended(engine))
     assert names(engine) == old
     assert values(engine, old[0]) == ["7"]
 
@@ -76,14 +78,21 @@ def test_one_who_submits_while_another_still_deletes_gets_a_run_of_his_own(engin
     deleting = threading.Thread(target=engine.service.delete, args=(NS, "demo"))
     deleting.start()
     eventually(lambda: _is_being_deleted(engine, trial))
-    submit(engine, command="echo ${trialParameters.learningRate} loss=7", maxTrialCount=1, parallelTrialCount=1)
-    deleting.join(20)
-    eventually(lambda: has_ended(engine), within_seconds=20)
+    again = {"command": "echo ${trialParameters.learningRate} loss=7", "maxTrialCount": 1, "parallelTrialCount": 1}
+    eventually(lambda: _is_taken(engine, **again))
+    deleting.join(60)
+    eventually(lambda: has_ended(engine))
 
     assert not deleting.is_alive()
     assert [state_of(t) for t in engine.service.trials(NS, "demo").items] == ["Succeeded"]
     assert values(engine, names(engine)[0]) == ["7"]
     assert (tmp_path / "data" / "trials" / NS / names(engine)[0]).exists()
+
+
+def _is_taken(engine: Engine, **changes: Any) -> bool:
+    with suppress(AlreadyExistsError):
+        return submit(engine, **changes).outcome == "created"
+    return False
 
 
 def _is_being_deleted(engine: Engine, trial: str) -> bool:
@@ -100,7 +109,7 @@ def test_a_job_deleted_by_hand_runs_again_without_the_readings_of_its_first_run(
 
     mark.touch()
     engine._store.delete(JOB, Key(NS, trial))
-    eventually(lambda: has_ended(engine), within_seconds=20)
+    eventually(lambda: has_ended(engine))
 
     assert values(engine, trial) == ["5", "4"]
 
@@ -111,7 +120,7 @@ def test_an_experiment_can_be_updated_while_its_status_changes_all_the_time(engi
     outcomes = {
         submit(engine, command=command, maxTrialCount=60, parallelTrialCount=1 + turn % 3).outcome for turn in range(60)
     }
-    eventually(lambda: has_ended(engine), within_seconds=30)
+    eventually(lambda: has_ended(engine))
 
     assert outcomes == {"updated"}
     assert engine.service.trials(NS, "demo").total == 60

@@ -18,18 +18,23 @@ from typing import Any
 import pytest
 
 from katib.api.names import METRICS_REPORT_ANNOTATION
-from katib.database import open_database
-from katib.processes.proc import is_running
+from katib.backoff import Backoff
+from katib.databases.sqlite import open_database
+from katib.errors import UnavailableError
+from katib.local.jobs.conditions import end_of
+from katib.local.jobs.prepare import job_directory
+from katib.local.jobs.runner import JOB, RESTARTED_ANNOTATION, LocalJobRunner
+from katib.local.pods.records import Delays
+from katib.local.pods.tokens import Capacity
+from katib.local.processes.client import Processes
+from katib.local.processes.proc import is_running
 from katib.runtime.objects import Key, Object
 from katib.stores.memory import MemoryStore
 from katib.stores.sql import SqlStore
-from katib.workloads.local.delays import Delays
-from katib.workloads.local.directories import job_directory
-from katib.workloads.local.job_conditions import end_of
-from katib.workloads.local.runner import JOB, RESTARTED_ANNOTATION
-from katib.workloads.local.tokens import Capacity
-from tests.support.local_jobs import Monitors, home, job, shell
-from tests.support.processes import DAEMON, marked, read_pid, wait_until
+from tests.support.faulty_store import FaultyStore
+from tests.support.local_jobs import PRIMARY, Monitors, home, job, shell
+from tests.support.processes import DAEMON, hanging_program, marked, read_pid
+from tests.support.waiting import eventually
 
 LONG = "sleep 600"
 
@@ -37,9 +42,9 @@ ENGINE_WITH_JOBS = """
 import os, sys, threading
 sys.path.insert(0, os.getcwd())
 from pathlib import Path
-from katib.database import open_database
+from katib.databases.sqlite import open_database
 from katib.stores.sql import SqlStore
-from katib.workloads.local.runner import JOB
+from katib.local.jobs.runner import JOB
 from tests.support.local_jobs import home, job, shell
 from tests.support.processes import DAEMON
 
@@ -92,6 +97,20 @@ class TestOutcome:
             assert "exited with 3" in end["message"]
             assert "completionTime" not in h.status()
 
+    def test_the_last_line_of_a_failed_command_is_in_the_message(self, tmp_path: Path) -> None:
+        with home(tmp_path) as h:
+            end = h.run(job(shell("echo one; echo 'no such data' >&2; exit 3")))
+
+            assert end["message"].endswith("; last output: no such data")
+
+    @pytest.mark.parametrize("restart", ["Never", "OnFailure"])
+    def test_without_a_back_off_limit_a_failed_command_is_not_tried_again(self, tmp_path: Path, restart: str) -> None:
+        with home(tmp_path) as h:
+            end = h.run(job(shell(f"echo x >>{tmp_path}/tries; exit 1"), restart=restart))
+
+            assert end["reason"] == "BackoffLimitExceeded"
+            assert (tmp_path / "tries").read_text() == "x\n"
+
     def test_a_killed_command_is_named_with_its_signal(self, tmp_path: Path) -> None:
         with home(tmp_path) as h:
             end = h.run(job(shell("kill -SEGV $$"), backoffLimit=0))
@@ -126,7 +145,7 @@ class TestOutcome:
 
     def test_failures_are_retried_until_one_succeeds(self, tmp_path: Path) -> None:
         with home(tmp_path) as h:
-            end = h.run(job(shell(f"echo x >>{tmp_path}/tries; [ $(wc -l <{tmp_path}/tries) = 3 ]")))
+            end = h.run(job(shell(f"echo x >>{tmp_path}/tries; [ $(wc -l <{tmp_path}/tries) = 3 ]"), backoffLimit=6))
 
             assert end["type"] == "Complete"
             assert h.status()["failed"] == 2
@@ -135,7 +154,7 @@ class TestOutcome:
     def test_on_failure_restarts_in_place(self, tmp_path: Path) -> None:
         script = f"echo try; echo x >>{tmp_path}/tries; [ $(wc -l <{tmp_path}/tries) = 3 ]"
         with home(tmp_path) as h:
-            end = h.run(job(shell(script), restart="OnFailure"))
+            end = h.run(job(shell(script), restart="OnFailure", backoffLimit=6))
 
             assert end["type"] == "Complete"
             assert h.log() == "try\n" * 3
@@ -171,7 +190,7 @@ class TestOutcome:
         )
         with home(tmp_path) as h:
             h.submit(job(shell(script), completions=3, parallelism=2))
-            wait_until(lambda: h.status().get("ready") == 2)
+            eventually(lambda: h.status().get("ready") == 2)
             assert (tmp_path / "starts").read_text() == "x\nx\n"
 
             (tmp_path / "go").touch()
@@ -195,7 +214,7 @@ class TestOutcome:
 
             allowed.set()
 
-            wait_until(lambda: not h.store.list(JOB).items)
+            eventually(lambda: not h.store.list(JOB).items)
 
 
 class TestPods:
@@ -274,7 +293,7 @@ class TestPods:
     def test_a_chatty_pod_does_not_starve_another(self, tmp_path: Path) -> None:
         with home(tmp_path, monitors=Monitors({"keep": False})) as h:
             h.submit(job(shell("yes | head -c 1000000000"), name="chatty"))
-            wait_until(lambda: h.monitors.opened and h.monitors.opened[0].size > 1_000_000)
+            eventually(lambda: h.monitors.opened and h.monitors.opened[0].size > 1_000_000)
 
             assert h.run(job(shell("echo loss=1"), name="quiet"))["type"] == "Complete"
 
@@ -325,7 +344,7 @@ class TestMonitors:
     def test_the_end_is_written_only_when_all_metrics_are_stored(self, tmp_path: Path) -> None:
         with home(tmp_path, monitors=Monitors({"hold_close": True})) as h:
             h.submit(job(shell("echo loss=1")))
-            wait_until(lambda: h.monitors.opened and h.monitors.opened[0].done)
+            eventually(lambda: h.monitors.opened and h.monitors.opened[0].done)
             assert end_of(h.status()) is None
 
             h.monitors.opened[0].release()
@@ -360,8 +379,8 @@ class TestMonitors:
     def test_a_backlogged_monitor_holds_the_output_back(self, tmp_path: Path) -> None:
         with home(tmp_path, monitors=Monitors({"backlogged": True, "keep": False})) as h:
             h.submit(job(shell(f"head -c 10000000 /dev/zero; touch {tmp_path}/done")))
-            wait_until(lambda: h.monitors.opened)
-            wait_until(lambda: h.status().get("ready") == 1)
+            eventually(lambda: h.monitors.opened)
+            eventually(lambda: h.status().get("ready") == 1)
             assert h.monitors.opened[0].size == 0
             assert not (tmp_path / "done").exists()
 
@@ -373,7 +392,7 @@ class TestMonitors:
     def test_files_are_looked_at_while_the_container_runs_and_once_after(self, tmp_path: Path) -> None:
         with home(tmp_path) as h:
             h.submit(job(shell(f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done")))
-            wait_until(lambda: h.monitors.opened and h.monitors.opened[0].polls >= 2)
+            eventually(lambda: h.monitors.opened and h.monitors.opened[0].polls >= 2)
             (tmp_path / "go").touch()
             h.wait_for_end()
 
@@ -385,17 +404,17 @@ class TestCommands:
         with home(tmp_path) as h:
             h.submit(job(container(sys.executable, "-I", "-S", "-c", DAEMON, str(tmp_path / "pid"), "stay")))
             daemon = read_pid(tmp_path / "pid")
-            wait_until(lambda: h.status().get("ready") == 1)
+            eventually(lambda: h.status().get("ready") == 1)
 
             h.store.delete(JOB, Key("ns", "j"))
 
-            wait_until(lambda: not is_running(daemon))
+            eventually(lambda: not is_running(daemon))
 
     def test_a_job_of_the_same_name_waits_for_the_deleted_one_to_end(self, tmp_path: Path) -> None:
         slow = f"trap 'sleep 0.3; rm {tmp_path}/lock; exit' TERM; touch {tmp_path}/lock; while :; do sleep 0.01; done"
         with home(tmp_path) as h:
             h.submit(job(shell(slow)))
-            wait_until((tmp_path / "lock").exists)
+            eventually((tmp_path / "lock").exists)
             h.store.delete(JOB, Key("ns", "j"))
 
             end = h.run(job(shell(f"[ ! -e {tmp_path}/lock ]"), backoffLimit=0))
@@ -404,22 +423,22 @@ class TestCommands:
             assert RESTARTED_ANNOTATION not in (h.get()["metadata"].get("annotations") or {})
 
     def test_deleting_a_job_that_waits_for_its_restart_is_done_at_once(self, tmp_path: Path) -> None:
-        with home(tmp_path, delays=Delays(restart_base_seconds=600)) as h:
-            h.submit(job(shell(f"echo x >>{tmp_path}/tries; exit 1"), restart="OnFailure"))
-            wait_until(lambda: (tmp_path / "tries").exists() and (tmp_path / "tries").read_text() == "x\nx\n")
+        with home(tmp_path, delays=Delays(restart=Backoff(600.0, 600.0))) as h:
+            h.submit(job(shell(f"echo x >>{tmp_path}/tries; exit 1"), restart="OnFailure", backoffLimit=6))
+            eventually(lambda: (tmp_path / "tries").exists() and (tmp_path / "tries").read_text() == "x\nx\n")
             h.store.delete(JOB, Key("ns", "j"))
 
-            wait_until(lambda: not h.runner._runs)
+            eventually(lambda: not h.runner._runs)
 
     def test_deleting_a_job_that_waits_for_resources_makes_way_for_others(self, tmp_path: Path) -> None:
         big = {"resources": {"requests": {"cpu": 2}}}
         with home(tmp_path, capacity=Capacity(Decimal(2), Decimal(2**30))) as h:
             h.submit(job(shell(LONG, resources={"requests": {"cpu": 1}}), name="first"))
-            wait_until(lambda: h.status("first").get("ready") == 1)
+            eventually(lambda: h.status("first").get("ready") == 1)
             h.submit(job(shell("true", **big), name="second"))
-            wait_until(lambda: h.runner.waiting_reason("ns", "second"))
+            eventually(lambda: h.runner.waiting_reason("ns", "second"))
             h.submit(job(shell("true", resources={"requests": {"cpu": 1}}), name="third"))
-            wait_until(lambda: h.runner.waiting_reason("ns", "third"))
+            eventually(lambda: h.runner.waiting_reason("ns", "third"))
 
             h.store.delete(JOB, Key("ns", "second"))
 
@@ -430,12 +449,12 @@ class TestCommands:
         with home(tmp_path) as h:
             h.submit(job(shell(script)))
             first = read_pid(tmp_path / "pids")
-            wait_until(lambda: h.status().get("ready") == 1)
+            eventually(lambda: h.status().get("ready") == 1)
 
             h.update(lambda obj: obj["spec"].update(suspend=True))
 
-            wait_until(lambda: not is_running(first))
-            wait_until(lambda: h.status().get("conditions", [{}])[0].get("reason") == "JobSuspended")
+            eventually(lambda: not is_running(first))
+            eventually(lambda: h.status().get("conditions", [{}])[0].get("reason") == "JobSuspended")
             assert "startTime" not in h.status()
 
             h.update(lambda obj: obj["spec"].update(suspend=False))
@@ -449,9 +468,9 @@ class TestCommands:
         script = f"touch {tmp_path}/up; while [ ! -e {tmp_path}/go ]; do sleep 0.01; done"
         with home(tmp_path, capacity=Capacity(Decimal(2), Decimal(2**30))) as h:
             h.submit(job(shell(script, **big), name="first"))
-            wait_until((tmp_path / "up").exists)
+            eventually((tmp_path / "up").exists)
             h.submit(job(shell("true", **big), name="second"))
-            wait_until(lambda: h.runner.waiting_reason("ns", "second"))
+            eventually(lambda: h.runner.waiting_reason("ns", "second"))
             assert h.runner.waiting_reason("ns", "second").startswith("waits for 2 cpu; 0 of 2 cpu")
             h.run(job(shell("true"), name="modest"))
 
@@ -467,22 +486,62 @@ class TestCommands:
 
             assert h.log() == "4\n"
 
+    @pytest.mark.parametrize(("below", "condition"), [("new", "Complete"), ("file/new", "Failed")])
+    def test_a_directory_of_the_host_is_made_or_the_job_says_why_not(
+        self, tmp_path: Path, below: str, condition: str
+    ) -> None:
+        (tmp_path / "file").touch()
+        mount = {"volumeMounts": [{"name": "v", "mountPath": "/data", "subPath": "sub"}]}
+        volume = {"volumes": [{"name": "v", "hostPath": {"path": str(tmp_path / below)}}]}
+        with home(tmp_path) as h:
+            end = h.run(job(shell("echo x >/data/made", **mount), pod=volume))
+
+        assert end["type"] == condition
+        assert (tmp_path / below / "sub" / "made").exists() == (condition == "Complete")
+        assert condition == "Complete" or str(tmp_path / below) in end["message"]
+
     def test_a_failing_job_says_what_it_waits_for(self, tmp_path: Path) -> None:
         with home(tmp_path, delays=Delays()) as h:
-            h.submit(job(shell("exit 3")))
-            wait_until(lambda: h.status().get("failed") == 1)
+            h.submit(job(shell("exit 3"), backoffLimit=6))
+            eventually(lambda: h.status().get("failed") == 1)
 
-            wait_until(lambda: "exited with 3; the next try starts at 20" in h.runner.waiting_reason("ns", "j"))
+            eventually(lambda: "exited with 3; the next try starts at 20" in h.runner.waiting_reason("ns", "j"))
 
 
 class TestDisasters:
+    def test_a_start_that_fails_leaves_no_thread_behind(self, tmp_path: Path) -> None:
+        store = FaultyStore(MemoryStore({JOB}))
+        store.fail_on = lambda call: UnavailableError("away") if call.verb == "list" else None
+        processes = Processes(adopt_orphans=False)
+        runner = LocalJobRunner(
+            store, processes, Monitors(), tmp_path, workspace=lambda _job: tmp_path, sync_timeout_seconds=0.1
+        )
+        before = set(threading.enumerate())
+
+        with pytest.raises(UnavailableError, match="no answer from the object store"):
+            runner.start()
+
+        assert set(threading.enumerate()) <= before
+
+    def test_a_file_system_that_does_not_answer_holds_up_its_own_job_only(self, tmp_path: Path) -> None:
+        with home(tmp_path) as h, hanging_program(tmp_path / "program") as program:
+            h.submit(job({"name": PRIMARY, "command": [str(program)]}, name="hanging"))
+            eventually(lambda: h.status("hanging").get("active") == 1)
+
+            assert h.run(job(shell("echo there")))["type"] == "Complete"
+            assert h.log() == "there\n"
+            assert "ready" not in h.status("hanging")
+
+            h.store.delete(JOB, Key("ns", "hanging"))
+            assert h.runner.wait_until_gone(Key("ns", "hanging"), 10)
+
     def test_stopping_leaves_jobs_unfinished_and_the_next_start_runs_them_anew(self, tmp_path: Path) -> None:
         store = MemoryStore({JOB})
         script = f"echo $$ >>{tmp_path}/pids; [ $(wc -l <{tmp_path}/pids) = 2 ] || exec {LONG}"
         with home(tmp_path, store=store) as h:
             h.submit(job(shell(script), backoffLimit=0))
             first = read_pid(tmp_path / "pids")
-            wait_until(lambda: h.status().get("ready") == 1)
+            eventually(lambda: h.status().get("ready") == 1)
         assert not is_running(first)
         assert end_of(store.get(JOB, Key("ns", "j"))["status"]) is None
 
@@ -501,19 +560,19 @@ class TestDisasters:
             assert (tmp_path / "runs").read_text() == "x\n"
             assert h.monitors.discarded == []
 
-    def test_a_lost_guard_fails_the_pod_and_the_job_retries(self, tmp_path: Path) -> None:
+    def test_a_pod_lost_with_the_guard_is_replaced_and_costs_no_try(self, tmp_path: Path) -> None:
         script = f"echo $$ >>{tmp_path}/pids; [ $(wc -l <{tmp_path}/pids) = 2 ] || exec {LONG}"
         with home(tmp_path) as h:
             h.submit(job(shell(script)))
             first = read_pid(tmp_path / "pids")
-            wait_until(lambda: h.status().get("ready") == 1)
+            eventually(lambda: h.status().get("ready") == 1)
             connection = h.processes._connection
             assert connection is not None
 
             os.kill(connection.pid, signal.SIGKILL)
 
             assert h.wait_for_end()["type"] == "Complete"
-            assert h.status()["failed"] == 1
+            assert "failed" not in h.status()
             assert not is_running(first)
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")
@@ -531,7 +590,7 @@ class TestDisasters:
                 assert h.monitors.opened[0].size == 1_000_000
 
                 h.submit(job(shell("true"), name="next"))
-                wait_until(lambda: "No space left on device" in h.runner.waiting_reason("ns", "next"))
+                eventually(lambda: "No space left on device" in h.runner.waiting_reason("ns", "next"))
                 shutil.rmtree(job_directory(h.root, "ns", "j"))
 
                 assert h.wait_for_end("next")["type"] == "Complete"
@@ -544,10 +603,10 @@ class TestDisasters:
         with subprocess.Popen([sys.executable, str(script), str(tmp_path)], cwd=Path.cwd()) as engine:
             daemon = read_pid(tmp_path / "daemon")
             engine.send_signal(signal.SIGKILL)
-        wait_until(lambda: not is_running(daemon))
+        eventually(lambda: not is_running(daemon))
 
         with open_database(tmp_path / "objects.db") as database, home(tmp_path, store=SqlStore(database, {JOB})) as h:
-            wait_until(lambda: (tmp_path / "starts").read_text().count("\n") == 2)
+            eventually(lambda: (tmp_path / "starts").read_text().count("\n") == 2)
             (tmp_path / "go").touch()
 
             assert h.wait_for_end()["type"] == "Complete"

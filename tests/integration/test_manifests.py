@@ -13,13 +13,13 @@ import pytest
 import yaml
 
 from tests.support.api_server import ApiServer
-from tests.support.server_kinds import await_that
+from tests.support.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "manifests"
 EXAMPLES = sorted((ROOT / "tests" / "support" / "katib_examples").rglob("*.yaml"))
 NAMESPACE = "kubeflow"
-FOREIGN = {"Certificate", "Issuer", "VirtualService", "AuthorizationPolicy"}
+FOREIGN = {"Certificate", "Issuer", "VirtualService", "Sidecar", "AuthorizationPolicy"}
 
 Json = dict[str, Any]
 Kubectl = Callable[..., str]
@@ -46,11 +46,11 @@ def kubectl(api_server: ApiServer) -> Iterator[Kubectl]:
     run("apply", "-k", str(MANIFESTS / "components" / "crds"))
     for name in (NAMESPACE, "argo"):
         api_server.namespace(name)
-    await_that(lambda: "experiments" in run("api-resources", "--api-group=kubeflow.org"), "our kinds to be served")
-    await_that(lambda: "error" not in run("explain", "experiment.spec", check=False), "our kinds to be explained")
+    eventually(lambda: "experiments" in run("api-resources", "--api-group=kubeflow.org"), "our kinds to be served")
+    eventually(lambda: "error" not in run("explain", "experiment.spec", check=False), "our kinds to be explained")
     yield run
     # The kinds stay: other tests need them, and what those leave behind may have finalizers that nobody removes.
-    run("delete", "experiments,suggestions,trials", "--all", f"--namespace={NAMESPACE}", "--timeout=30s")
+    run("delete", "experiments,suggestions,trials", "--all", f"--namespace={NAMESPACE}", "--timeout=60s")
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}/{path.stem}")

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.api_server import ApiServer
 from tests.support.control_plane import EXPERIMENT, TRIAL, ControlPlane
-from tests.support.stores import eventually
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -25,7 +25,7 @@ def test_the_official_sdk_runs_reads_resumes_and_deletes_experiments(api_server:
     with ControlPlane(api_server, tmp_path) as plane:
         namespace = plane.namespace("official-sdk")
         controller = plane.controller("sdk").start()
-        eventually(controller.works, 60)
+        eventually(controller.works)
         program = [sys.executable, "-m", "tests.support.official_sdk"]
         done = subprocess.run(
             [*program, str(api_server.kubeconfig), namespace, plane.db_manager_address],
@@ -38,8 +38,8 @@ def test_the_official_sdk_runs_reads_resumes_and_deletes_experiments(api_server:
         )
         assert done.returncode == 0, done.stderr
         told = json.loads(done.stdout.splitlines()[-1])
-        eventually(lambda: not plane.store.list(EXPERIMENT, namespace).items, 60)
-        eventually(lambda: not plane.store.list(TRIAL, namespace).items, 90)
+        eventually(lambda: not plane.store.list(EXPERIMENT, namespace).items)
+        eventually(lambda: not plane.store.list(TRIAL, namespace).items, seconds=90)
         plane.server.delete_namespace(namespace)
 
     assert [told[word] for word in ("created", "succeeded", "failed", "running")] == [True, True, False, False]

@@ -13,13 +13,13 @@ import yaml
 from katib.api.algorithms import check_settings
 from katib.api.types import Experiment, Trial
 from katib.errors import InvalidError
-from katib.processes.client import Processes
+from katib.local.processes.client import Processes
+from katib.local.services.host import ServiceHost
 from katib.rpc._generated import api_pb2
 from katib.rpc.clients import ServiceClient
 from katib.services.catalog import Catalog
 from katib.services.config import ServicesConfig, read_config
-from katib.services.host import ServiceHost
-from tests.support.services import eventually
+from tests.support.waiting import eventually
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "custom-algorithm"
 EXPERIMENT = Experiment.decode(yaml.safe_load((EXAMPLE / "experiment.yaml").read_text()))
@@ -36,7 +36,7 @@ def client(config: ServicesConfig, tmp_path_factory: pytest.TempPathFactory) -> 
     processes.start()
     logs = tmp_path_factory.mktemp("logs")
     host = ServiceHost(processes, logs, plans=config.plans(EXAMPLE), catalog=Catalog(config.infos()))
-    yield eventually(lambda: host.service_for(EXPERIMENT), what="the example's service")
+    yield eventually(lambda: host.service_for(EXPERIMENT), "the example's service")
     host.close()
     processes.stop()
 
@@ -62,7 +62,7 @@ def a_trial(x: str, y: str, loss: str) -> Trial:
 
 def suggest(client: ServiceClient, *trials: Trial, count: int = 8) -> list[tuple[float, float]]:
     future = client.get_suggestions(EXPERIMENT, trials, current_request=count, total_request=count + len(trials))
-    answers = [{a.name: float(a.value) for a in s.assignments} for s in future.result(20).assignments]
+    answers = [{a.name: float(a.value) for a in s.assignments} for s in future.result(60).assignments]
     return [(answer["x"], answer["y"]) for answer in answers]
 
 
@@ -77,7 +77,7 @@ def test_the_experiment_is_accepted(client: ServiceClient, config: ServicesConfi
     assert info is not None
     assert algorithm is not None
     assert check_settings(info, algorithm.algorithm_settings, "spec.algorithm.algorithmSettings") == []
-    assert client.validate(EXPERIMENT).result(20) is None
+    assert client.validate(EXPERIMENT).result(60) is None
 
 
 def test_an_unknown_setting_is_refused_in_the_words_of_the_service(client: ServiceClient) -> None:
@@ -85,7 +85,7 @@ def test_an_unknown_setting_is_refused_in_the_words_of_the_service(client: Servi
     raw["spec"]["algorithm"]["algorithmSettings"] = [{"name": "momentum", "value": "1"}]
 
     with pytest.raises(InvalidError) as caught:
-        client.validate(Experiment.decode(raw)).result(20)
+        client.validate(Experiment.decode(raw)).result(60)
 
     assert str(caught.value) == (
         "spec.algorithm: unknown setting momentum; use step_size; change it as the service asks"

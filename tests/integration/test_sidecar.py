@@ -13,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from katib.api.metrics import MetricLog
+from katib.api.metrics import BatchId, LogAccess, MetricLog
 from katib.errors import FieldError, InvalidError
+from katib.rpc.log_guard import LogGuard, MemoryAccessList
+from katib.rpc.tokens import Claims, Role, Tokens
 from metrics_collector.container_processes import all_processes, command_line, read_process
-from tests.support.sidecar import Pod, early_stopping, eventually, pod_processes
+from tests.support.sidecar import TRIAL, Pod, early_stopping, pod_processes
+from tests.support.waiting import eventually
 
 PATIENT = "trap 'echo loss=0.1; exit 0' TERM; echo loss=0.5; while :; do sleep 0.05; done"
 
@@ -39,18 +42,18 @@ def test_readings_are_stored_while_the_program_runs(pod: Pod) -> None:
     assert program.poll() is None
     gate.touch()
 
-    assert sidecar.wait(20) == 0
+    assert sidecar.wait(60) == 0
     assert pod.readings() == ["0.5", "0.4"]
     assert pod.output(sidecar) == "loss=0.5\nloss=0.4\n"
-    assert pod.news() == ""
+    assert pod.told() == ""
 
 
 def test_a_program_that_ended_before_the_sidecar_began_is_read(pod: Pod) -> None:
-    pod.program("echo", "loss=0.3").wait(20)
+    pod.program("echo", "loss=0.3").wait(60)
 
     sidecar = pod.sidecar()
 
-    assert sidecar.wait(20) == 0
+    assert sidecar.wait(60) == 0
     assert pod.readings() == ["0.3"]
 
 
@@ -58,8 +61,8 @@ def test_a_program_that_ended_before_the_sidecar_began_is_read(pod: Pod) -> None
 def test_the_sidecar_ends_well_whatever_becomes_of_the_program(pod: Pod, end: str) -> None:
     program = pod.program("sh", "-c", f"echo loss=0.3; {end}")
 
-    assert program.wait(20) != 0
-    assert pod.sidecar().wait(20) == 0
+    assert program.wait(60) != 0
+    assert pod.sidecar().wait(60) == 0
     assert pod.readings() == ["0.3"]
 
 
@@ -69,7 +72,7 @@ def test_a_json_file_is_read_and_the_program_keeps_its_output(pod: Pod) -> None:
 
     sidecar = pod.sidecar("-format", "JSON")
 
-    assert sidecar.wait(20) == 0
+    assert sidecar.wait(60) == 0
     assert pod.readings() == ["1.0", "0.5", "0.25"]
     assert pod.readings("accuracy") == ["1", "2", "4"]
     assert pod.output(program) == "done\n"
@@ -78,13 +81,13 @@ def test_a_json_file_is_read_and_the_program_keeps_its_output(pod: Pod) -> None:
 
 def test_a_restarted_program_is_followed_until_it_succeeds(pod: Pod) -> None:
     sidecar = pod.sidecar(KATIB_POD_RESTART_POLICY="OnFailure")
-    assert pod.program("sh", "-c", "echo loss=0.9; exit 1").wait(20) == 1
+    assert pod.program("sh", "-c", "echo loss=0.9; exit 1").wait(60) == 1
     eventually(lambda: pod.readings() == ["0.9"])
     assert sidecar.poll() is None
 
-    assert pod.program("sh", "-c", "echo loss=0.5").wait(20) == 0
+    assert pod.program("sh", "-c", "echo loss=0.5").wait(60) == 0
 
-    assert sidecar.wait(20) == 0
+    assert sidecar.wait(60) == 0
     assert pod.readings() == ["0.9", "0.5"]
 
 
@@ -94,8 +97,8 @@ def test_a_program_that_katib_wrapped_is_followed(pod: Pod) -> None:
     sidecar = pod.sidecar()
     program = pod._start(["sh", "-c", script], dict(os.environ))
 
-    assert program.wait(20) == 0
-    assert sidecar.wait(20) == 0
+    assert program.wait(60) == 0
+    assert sidecar.wait(60) == 0
     assert pod.readings() == ["0.5"]
 
 
@@ -104,44 +107,45 @@ def test_a_directory_that_vanishes_ends_nothing_but_the_readings(pod: Pod) -> No
     program = pod.program("sh", "-c", "echo loss=0.5; while [ -e go ]; do sleep 0.05; done; sleep 1")
     eventually(lambda: pod.readings() == ["0.5"])
 
-    shutil.rmtree(pod.metrics)
+    gone = pod.metrics.rename(pod.metrics.with_name("gone"))  # at once: the collector may be writing there
+    shutil.rmtree(gone)
 
-    assert program.wait(20) == 0
-    assert sidecar.wait(20) == 0
+    assert program.wait(60) == 0
+    assert sidecar.wait(60) == 0
 
 
 # --- explaining -------------------------------------------------------------------------------------------------------
 
 
 def test_a_missing_objective_is_explained_and_marked_unavailable(pod: Pod) -> None:
-    pod.program("sh", "-c", "echo accuracy=0.9; echo Loss: 0.3").wait(20)
+    pod.program("sh", "-c", "echo accuracy=0.9; echo Loss: 0.3").wait(60)
 
-    assert pod.sidecar().wait(20) == 0
+    assert pod.sidecar().wait(60) == 0
     assert pod.readings() == ["unavailable"]
     assert pod.readings("accuracy") == ["0.9"]
-    assert pod.news() == (f'2 lines in {pod.file}, none matched "loss" ("accuracy" read 1 time); nearest: "Loss: 0.3"')
+    assert pod.told() == (f'2 lines in {pod.file}, none matched "loss" ("accuracy" read 1 time); nearest: "Loss: 0.3"')
 
 
 def test_a_file_that_was_never_written_is_explained(pod: Pod) -> None:
-    pod.program("true", to_file=False).wait(20)
+    pod.program("true", to_file=False).wait(60)
 
-    assert pod.sidecar().wait(20) == 0
+    assert pod.sidecar().wait(60) == 0
     assert pod.readings() == ["unavailable"]
-    assert pod.news() == f'no output in {pod.file}; looked for "loss"'
+    assert pod.told() == f'no output in {pod.file}; looked for "loss"'
 
 
 def test_a_failed_program_leaves_its_last_line_and_is_not_marked(pod: Pod) -> None:
-    pod.program("sh", "-c", "echo Traceback; echo oops; exit 1").wait(20)
+    pod.program("sh", "-c", "echo Traceback; echo oops; exit 1").wait(60)
 
-    assert pod.sidecar().wait(20) == 0
+    assert pod.sidecar().wait(60) == 0
     assert pod.readings() == []
-    assert pod.news() == "last output: oops"
+    assert pod.told() == "last output: oops"
 
 
 def test_a_wrong_command_line_is_explained(pod: Pod) -> None:
     sidecar = pod.sidecar("-stop-rule", "loss;1", "-what", "x")
 
-    assert sidecar.wait(20) == 2
+    assert sidecar.wait(60) == 2
     assert "-stop-rule: 'loss;1' is no rule" in pod.news()
     assert "-what: no such flag" in pod.news()
 
@@ -151,42 +155,58 @@ def test_a_wrong_command_line_is_explained(pod: Pod) -> None:
 
 def test_readings_wait_for_a_database_that_is_away(pod: Pod) -> None:
     pod.database_goes()
-    pod.program("sh", "-c", "echo loss=0.5; echo loss=0.4").wait(20)
+    pod.program("sh", "-c", "echo loss=0.5; echo loss=0.4").wait(60)
     sidecar = pod.sidecar()
     eventually(lambda: "loss=0.4" in pod._outputs[sidecar].decode())
     assert sidecar.poll() is None
 
     pod.database_comes_back()
 
-    assert sidecar.wait(20) == 0
+    assert sidecar.wait(60) == 0
     assert pod.readings() == ["0.5", "0.4"]
 
 
 def test_a_reading_that_the_db_manager_refuses_costs_only_itself(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
     report = pod.log.report
 
-    def picky(trial_name: str, logs: Sequence[MetricLog]) -> None:
+    def picky(trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
         if any(log.value == "0.2" for log in logs):
             raise InvalidError([FieldError("value", "cannot be kept", "send another", "value")])
-        report(trial_name, logs)
+        report(trial_name, logs, batch)
 
     monkeypatch.setattr(pod.log, "report", picky)
     program = pod.program("sh", "-c", "for i in 1 2 3 4 5; do echo loss=0.$i; done")
     sidecar = pod.sidecar()
 
-    assert (program.wait(20), sidecar.wait(20)) == (0, 0)
+    assert (program.wait(60), sidecar.wait(60)) == (0, 0)
     assert pod.readings() == ["0.1", "0.3", "0.4", "0.5"]
     assert "readings that the DB manager refused: 1" in pod.news()
     assert "Traceback" not in pod.output(sidecar)
 
 
+def test_the_sidecar_reports_with_the_token_of_its_trial_and_without_it_says_why_not(pod: Pod) -> None:
+    tokens = Tokens([b"k" * 32])
+    pod.database_goes()
+    pod.guard = LogGuard(tokens, MemoryAccessList())
+    pod.database_comes_back()
+    pod.guard.begin(TRIAL, LogAccess("team"))
+    pod.program("echo", "loss=0.5").wait(60)
+
+    assert pod.sidecar().wait(60) == 0
+    assert pod.readings() == []
+    assert "who may report is asked for a token, and none was sent" in pod.news()
+    token = tokens.token_of(Claims(Role.TRIAL, "team", TRIAL))
+    assert pod.sidecar(KATIB_DB_MANAGER_TOKEN=token).wait(60) == 0
+    assert pod.readings() == ["0.5"]
+
+
 def test_the_sidecar_gives_up_with_the_reason_long_after_the_program(pod: Pod) -> None:
     pod.database_goes()
-    pod.program("echo", "loss=0.5").wait(20)
+    pod.program("echo", "loss=0.5").wait(60)
 
     sidecar = pod.sidecar(KATIB_GIVE_UP_SECONDS="1")
 
-    assert sidecar.wait(20) == 1
+    assert sidecar.wait(60) == 1
     assert "1 readings could not be stored: DB manager" in pod.news()
 
 
@@ -201,7 +221,7 @@ def test_the_last_words_of_a_program_that_is_told_to_end_are_stored(pod: Pod) ->
     sidecar.send_signal(signal.SIGTERM)
     program.send_signal(signal.SIGTERM)
 
-    assert sidecar.wait(20) == 0
+    assert sidecar.wait(60) == 0
     assert pod.readings() == ["0.5", "0.1"]
 
 
@@ -212,12 +232,12 @@ def test_sigterm_is_heeded_while_the_program_goes_on(pod: Pod) -> None:
 
     sidecar.send_signal(signal.SIGTERM)
 
-    assert sidecar.wait(5) == 0
+    assert sidecar.wait(60) == 0
     assert program.poll() is None
 
 
 def test_a_native_sidecar_stays_until_it_is_told_to_end(pod: Pod) -> None:
-    pod.program("echo", "loss=0.5").wait(20)
+    pod.program("echo", "loss=0.5").wait(60)
     sidecar = pod.sidecar(KATIB_NATIVE_SIDECAR="true")
     eventually(lambda: pod.readings() == ["0.5"])
     with pytest.raises(subprocess.TimeoutExpired):
@@ -225,19 +245,19 @@ def test_a_native_sidecar_stays_until_it_is_told_to_end(pod: Pod) -> None:
 
     sidecar.send_signal(signal.SIGTERM)
 
-    assert sidecar.wait(5) == 0
+    assert sidecar.wait(60) == 0
     assert pod.readings() == ["0.5"]
 
 
 def test_a_native_sidecar_that_is_told_to_end_at_once_reads_all_the_same(pod: Pod) -> None:
-    pod.program("echo", "loss=0.5").wait(20)
+    pod.program("echo", "loss=0.5").wait(60)
     sidecar = pod.sidecar(KATIB_NATIVE_SIDECAR="true")
     handler = f"/proc/{sidecar.pid}/status"
     eventually(lambda: _catches(Path(handler), signal.SIGTERM))
 
     sidecar.send_signal(signal.SIGTERM)
 
-    assert sidecar.wait(10) == 0
+    assert sidecar.wait(60) == 0
     assert pod.readings() == ["0.5"]
 
 
@@ -259,9 +279,9 @@ def test_a_program_that_meets_the_rules_is_stopped_and_the_service_told(pod: Pod
         program = pod.program("sh", "-c", CLIMB, may_stop=True)
         sidecar = pod.sidecar(*MAXIMIZE, *RULE, "-s-earlystop", address)
 
-        assert program.wait(20) == 0
+        assert program.wait(60) == 0
         assert "Training Container was Early Stopped" in pod.output(program)
-        assert sidecar.wait(20) == 0
+        assert sidecar.wait(60) == 0
         assert service.stopped == ["tune-abc"]
         assert pod.readings() == ["0.5", "2"]
         assert (pod.metrics / f"{program.pid}.pid").read_text() == "completed\n"
@@ -279,8 +299,8 @@ def test_all_processes_of_the_program_are_ended_also_those_that_will_not(pod: Po
         program = pod.program(sys.executable, "-c", stubborn, str(pod.metrics), may_stop=True)
         sidecar = pod.sidecar(*MAXIMIZE, *RULE, "-s-earlystop", address, KATIB_POD_GRACE_SECONDS="1")
 
-        assert program.wait(20) == 0
-        assert sidecar.wait(20) == 0
+        assert program.wait(60) == 0
+        assert sidecar.wait(60) == 0
         assert service.stopped == ["tune-abc"]
         left = [pid for pid in all_processes() if f"tree-of-{pod.metrics}".encode() in command_line(pid)]
         assert left == []
@@ -292,8 +312,8 @@ def test_a_trial_without_early_stopping_service_for_now_keeps_asking(pod: Pod) -
     program = pod.program("sh", "-c", CLIMB, may_stop=True)
     sidecar = pod.sidecar(*MAXIMIZE, *RULE, "-s-earlystop", address, KATIB_GIVE_UP_SECONDS="3")
 
-    assert program.wait(20) == 0
-    assert sidecar.wait(20) == 0
+    assert program.wait(60) == 0
+    assert sidecar.wait(60) == 0
     assert "trying again to tell" in pod.output(sidecar)
     assert pod.readings() == ["0.5", "2"]
 

@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from katib.admission.reviews import Review, Verdict, encode_answer, refused
 from katib.api.decoding import decode
 from katib.api.defaults import with_defaults
+from katib.cluster.admission.reviews import Review, Verdict, encode_answer, refused
 from katib.cluster.webhooks.experiments import DEFAULTER_PATH, INJECTION_LABEL, VALIDATOR_PATH, ExperimentAdmission
 from katib.controllers.kinds import EXPERIMENT
 from katib.errors import KatibError

@@ -87,25 +87,26 @@ def outcome(call: Callable[..., Result], *args: Any) -> tuple[Result | None, tup
         errors = refusal.errors
 
     assert errors
-    assert all(str(error).splitlines() == [str(error)] for error in errors)
+    for error in errors:
+        assert str(error).splitlines() == [str(error)]
+        assert error.origin
+        assert error.remedy
     return None, errors
 
 
 @given(mutants())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_damaged_experiment_is_admitted_or_refused(raw: dict[str, Any]) -> None:
-    experiment, errors = outcome(admitted, raw)
+    experiment, _ = outcome(admitted, raw)
 
-    if experiment is None:
-        assert errors
-    else:
+    if experiment is not None:
         assert with_defaults(experiment) == experiment
         assert Experiment.decode(experiment.encode()) == experiment
-        assert isinstance(find_warnings(experiment), list)
+        assert {warning.origin for warning in find_warnings(experiment)} <= {"discrete-not-numeric"}
 
 
 @given(JSON)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_any_document_is_admitted_or_refused(value: Any) -> None:
     header = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "x"}, "spec": value}
     for document in (value, header):
@@ -124,13 +125,13 @@ def test_any_update_is_admitted_or_refused(raw: dict[str, Any]) -> None:
 @example("? ? ? a")
 @example("- - - &a\n- *a")
 @example("%YAML 1.1\n---\na")
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=250, deadline=None)
 def test_any_text_is_read_or_refused(text: str | bytes) -> None:
     outcome(load_experiment, text, "x.yaml", "default")
 
 
 @given(st.recursive(PRINTABLE, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3)))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_json_means_the_same_to_both_readers(value: Any) -> None:
     """A comment in front sends the text to the YAML reader."""
     text = json.dumps({"a": value}, ensure_ascii=False)

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from katib.workloads.job_schema import check_job_schema, job_schema
-from katib.workloads.local.admission import check_job
+from katib.local.admission import check_job
+from katib.templates.job_schema import check_job_schema, job_schema
 from tests.support.admission import HOST, PATH
 
 FIELD_NAMES = sorted({field for model in job_schema().models.values() for field in model.fields})
@@ -70,7 +70,7 @@ def jobs() -> st.SearchStrategy[dict[str, Any]]:
 
 
 @given(job=jobs())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_any_job_is_judged(job: dict[str, Any]) -> None:
     errors, notices = check_job(job, PATH, host=HOST)
 

@@ -1,4 +1,4 @@
-"""The ledger against counting: after any sequence of changes, a tally is what a recount of all trials gives."""
+"""The ledger against counting: after any sequence of changes, the counts are what a recount of all trials gives."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from katib.api.metrics import is_usable
+from katib.api.pareto import dominates, hypervolume, reference_point
+from katib.api.trials import TrialState
 from katib.api.types import ObjectiveSpec, Trial
 from katib.controllers.experiment.ledger import TrialLedger
-from katib.controllers.trial_states import TrialState
 from katib.runtime.objects import Key
-from tests.support.planning import objective, trial
+from tests.support.planning import KnownLedger, objective, readings, trial, two_objectives
 
 STATES = ("", "Running", "Succeeded", "Failed", "Killed", "EarlyStopped", "MetricsUnavailable")
 VALUES = (None, "0.5", "0.50", "-1", "2e-3", "nan", "inf", "-inf", "unavailable", "conv3x3", "conv5x5")
@@ -71,7 +72,7 @@ changes = st.lists(
 @settings(max_examples=150, deadline=None)
 @given(changes=changes, direction=st.sampled_from(["minimize", "maximize"]))
 def test_a_tally_equals_a_recount(changes: list[tuple[str, int, str, str | None, str]], direction: str) -> None:
-    ledger, model, spec = TrialLedger(), Model(), objective(direction)
+    ledger, model, spec = KnownLedger(), Model(), objective(direction)
     for action, number, condition, value, home in changes:
         name = f"t{number}"
         order, old = model.trials.get(name, (-1, None))
@@ -97,12 +98,74 @@ def test_a_tally_equals_a_recount(changes: list[tuple[str, int, str, str | None,
 
 def _compare(ledger: TrialLedger, model: Model, experiment: str, spec: ObjectiveSpec) -> None:
     trials = model.of(experiment)
-    tally = ledger.tally(Key("default", experiment))
+    counts = ledger.counts(Key("default", experiment))
 
     by_state = {word: tuple(t.name for t in trials if state(t) == word) for word in TrialState}
-    assert dict(tally.counts) == {word: len(names) for word, names in by_state.items() if names}
-    assert dict(tally.names) == {word: names for word, names in by_state.items() if names}
-    assert sorted(tally.active) == sorted(by_state[TrialState.RUNNING] + by_state[TrialState.PENDING])
-    assert tally.total == len(trials)
-    assert tally.completed == len(trials) - len(tally.active)
-    assert (tally.best.name if tally.best else None) == expected_best(trials, spec)
+    assert dict(counts.counts) == {word: len(names) for word, names in by_state.items() if names}
+    assert dict(counts.names) == {word: names for word, names in by_state.items() if names}
+    assert sorted(counts.active) == sorted(by_state[TrialState.RUNNING] + by_state[TrialState.PENDING])
+    assert counts.total == len(trials)
+    assert counts.completed == len(trials) - len(counts.active)
+    assert (counts.best.name if counts.best else None) == expected_best(trials, spec)
+
+
+moves = st.lists(
+    st.tuples(
+        st.integers(0, 14),
+        st.sampled_from(["put", "put", "put", "delete"]),
+        st.sampled_from(["Succeeded", "Succeeded", "EarlyStopped", "Running", "Failed"]),
+        st.integers(0, 5),
+        st.integers(0, 5),
+        st.integers(0, 3),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(moves=moves, latency=st.sampled_from([None, 1.0]))
+def test_the_pareto_set_equals_that_of_all_trials(
+    moves: list[tuple[int, str, str, int, int, int]], latency: float | None
+) -> None:
+    """Also when trials change, or go away and those that they beat come to light."""
+    ledger, spec = KnownLedger(), two_objectives(latency=latency)
+    kept: dict[str, tuple[int, Trial, tuple[float, float], int]] = {}
+    for i, (number, action, condition, accuracy, seconds, delay) in enumerate(moves):
+        name = f"t{number}"
+        old = kept.pop(name, None)
+        if action == "delete":
+            if old is not None:
+                ledger.apply(old[1], None)
+            continue
+        uid = old[1].metadata.uid if old else f"uid-{i}"
+        new = trial(name, condition, uid=uid, objective_spec=spec)
+        observation = readings(accuracy=str(accuracy), seconds=str(seconds), latency=str(delay))
+        new = new.model_copy(update={"status": new.status.model_copy(update={"observation": observation})})
+        ledger.apply(old[1] if old else None, new)
+        kept[name] = (old[0] if old else i, new, (-float(accuracy), float(seconds)), delay)
+
+        _compare_sets(ledger, kept, latency)
+
+
+def _compare_sets(
+    ledger: TrialLedger, kept: dict[str, tuple[int, Trial, tuple[float, float], int]], latency: float | None
+) -> None:
+    counts = ledger.counts(Key("default", "demo"))
+    ended = sorted(entry for entry in kept.values() if state(entry[1]) in ("Succeeded", "EarlyStopped"))
+    fit = [entry for entry in ended if latency is None or entry[3] <= latency]
+    assert counts.infeasible == len(ended) - len(fit)
+    if not fit:
+        assert counts.pareto is None
+        assert counts.best is None
+        return
+
+    points = [entry[2] for entry in fit]
+    expected = sorted(p for p in points if not any(dominates(other, p) for other in points))
+    reference = reference_point(points[:10])
+    assert counts.pareto is not None
+    assert list(counts.pareto.points) == expected
+    assert counts.pareto.reference == reference
+    assert abs(counts.pareto.hypervolume - hypervolume(points, reference)) < 1e-6
+    assert tuple(t.name for t in counts.pareto_trials) == counts.pareto.names
+    assert counts.best is not None
+    assert counts.best.name == min(fit, key=lambda entry: (entry[2], entry[0]))[1].name

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from katib.api.metrics import MetricLog, parse_value
-from katib.api.timestamps import format_timestamp, parse_time
+from katib.api.metrics import MetricLog, format_timestamp, parse_time, parse_value
 from metrics_collector.collector import Collector
 from metrics_collector.explanation import nearest
 from metrics_collector.parsers import DEFAULT_FILTER, JsonParser, Parser, TextParser
+from metrics_collector.sources import Output
 
 NAMES = ("loss", "acc", "val_acc", "läß")
 LIMIT = 40
@@ -99,10 +99,11 @@ def test_every_printed_float_is_read_back(readings: list[tuple[str, float]]) -> 
 
 @given(data=output, places=cuts)
 def test_every_output_without_a_usable_objective_is_explained_on_one_line(data: bytes, places: list[int]) -> None:
-    collector = Collector("loss", ["acc"], TextParser(["loss", "acc"]))
+    program = Output(TextParser(["loss", "acc"]))
+    collector = Collector("loss", ["acc"], program)
     for chunk in cut(data, places):
-        collector.feed(chunk)
-    collector.finish()
+        collector.take(program.feed(chunk))
+    collector.take(program.finish())
 
     text = collector.explanation()
     assert "\n" not in text

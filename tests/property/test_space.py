@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from katib.api.types import FeasibleSpace, ParameterSpec
-from katib.errors import FieldError
+from katib.errors import InvalidError
 from katib.space import Parameter, SearchSpace, check_assignments
 from katib.space.build import build_parameter
 
@@ -107,11 +108,12 @@ def test_any_specification_is_a_parameter_or_errors(
     kind: str, low: str, high: str, step: str, values: list[str], distribution: str
 ) -> None:
     space = FeasibleSpace(min=low, max=high, step=step, list=tuple(values), distribution=distribution)
-    parameter, errors = build_parameter(ParameterSpec(name="p", parameter_type=kind, feasible_space=space), "p")
-
-    assert (parameter is None) == bool(errors)
-    assert all(isinstance(error, FieldError) for error in errors)
-    if parameter is not None:
+    spec = ParameterSpec(name="p", parameter_type=kind, feasible_space=space)
+    if build_parameter(spec) is None:
+        with pytest.raises(InvalidError, match=r"spec\.parameters"):
+            SearchSpace.of([spec])
+    else:
+        [parameter] = SearchSpace.of([spec]).parameters
         assert parameter.contains(parameter.format(parameter.from_unit(0.5)))
 
 

@@ -8,6 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from katib.backoff import Backoff
 from katib.runtime.testing import VirtualClock
 from katib.runtime.work_queue import WorkQueue
 
@@ -21,7 +22,7 @@ class WorkQueueMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = VirtualClock()
-        self.queue: WorkQueue[str] = WorkQueue(self.clock, first_retry_seconds=1, longest_retry_seconds=4)
+        self.queue: WorkQueue[str] = WorkQueue(self.clock, retry=Backoff(1, 4))
         self.ready: list[str] = []
         self.again: set[str] = set()
         self.processing: set[str] = set()
@@ -116,4 +117,4 @@ class WorkQueueMachine(RuleBasedStateMachine):
 
 
 TestWorkQueueLaws = WorkQueueMachine.TestCase
-TestWorkQueueLaws.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestWorkQueueLaws.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)

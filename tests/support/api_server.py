@@ -29,16 +29,12 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from tests.support.server_kinds import (
-    await_garbage_collection,
-    await_that,
-    exists,
-    install_our_kinds,
-    install_test_kinds,
-)
+from tests.support.ports import free_port
+from tests.support.server_kinds import await_garbage_collection, exists, install_our_kinds, install_test_kinds
+from tests.support.waiting import end_of, eventually
 
 if TYPE_CHECKING:
-    from katib.kube import Connection
+    from katib.cluster.client import Connection
 
 CONTROLLER_MANAGER = "kube-controller-manager"
 ADMIN, MANAGER = "admin", "controller-manager"
@@ -68,7 +64,7 @@ class ApiServer:
 
     def connect(self, kubeconfig: Path | None = None) -> Connection:
         """Open a new connection, as the admin or as somebody else; the caller closes it."""
-        from katib.kube import open_connection
+        from katib.cluster.client import open_connection
 
         return open_connection(kubeconfig or self.kubeconfig)
 
@@ -173,7 +169,7 @@ class LocalApiServer(ApiServer):
     def __init__(self, assets: Path, folder: Path) -> None:
         super().__init__(folder / "admin.kubeconfig", owned=True, folder=folder)
         self._assets = assets
-        self._etcd_port, self._peer_port, self._port = free_ports(3)
+        self._etcd_port, self._peer_port, self._port = (free_port() for _ in range(3))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._version = _version(assets)
         self._is_behind = False
@@ -220,7 +216,7 @@ class LocalApiServer(ApiServer):
             *gates,
             *plugins,
         )
-        await_that(lambda: _is_ready(self), "kube-apiserver", self._log_of("kube-apiserver"))
+        eventually(lambda: _is_ready(self), "kube-apiserver", picture=end_of(self._log_of("kube-apiserver")))
         install_test_kinds(self)  # after a restart they are there, but it may be a moment until they are served
         install_our_kinds(self)
         self._is_behind = CONTROLLER_MANAGER in self._processes
@@ -230,7 +226,7 @@ class LocalApiServer(ApiServer):
         if self._is_behind:
             self._end(CONTROLLER_MANAGER)
             self._start_manager()
-            await_that(lambda: exists(self, "/api/v1/namespaces/default/serviceaccounts/default"), CONTROLLER_MANAGER)
+            eventually(lambda: exists(self, "/api/v1/namespaces/default/serviceaccounts/default"), CONTROLLER_MANAGER)
             await_garbage_collection(self)
             self._is_behind = False
 
@@ -272,7 +268,7 @@ class LocalApiServer(ApiServer):
 
     def _ask_etcd(self, call: str, body: Mapping[str, Any]) -> dict[str, Any]:
         request = urllib.request.Request(f"{self._etcd}/v3/kv/{call}", json.dumps(body).encode())
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10) as answer:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60) as answer:
             found: dict[str, Any] = json.load(answer)
         return found
 
@@ -335,7 +331,10 @@ def api_server() -> Iterator[ApiServer]:
             install_test_kinds(server)
             await_garbage_collection(server)
         elif os.environ.get("KUBEBUILDER_ASSETS"):
-            server = local = LocalApiServer(usable_assets(Path(os.environ["KUBEBUILDER_ASSETS"])), folder)
+            assets = Path(os.environ["KUBEBUILDER_ASSETS"])
+            if not (assets / "kube-apiserver").exists():
+                pytest.skip(f"KUBEBUILDER_ASSETS={assets} has no kube-apiserver")
+            server = local = LocalApiServer(assets, folder)
             local.start_all()
         else:
             pytest.skip("no Kubernetes: set KUBECONFIG (any cluster) or KUBEBUILDER_ASSETS (etcd and kube-apiserver)")
@@ -344,34 +343,6 @@ def api_server() -> Iterator[ApiServer]:
         if server is not None:
             server.close()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def usable_assets(assets: Path) -> Path:
-    """Return the folder of binaries, or that of a repaired copy when its API server cannot keep custom resources."""
-    from tools.repair_api_server import SERVER, State, repaired_copy, state_of
-
-    binary = assets / SERVER
-    if not binary.exists():
-        pytest.skip(f"KUBEBUILDER_ASSETS={assets} has no {SERVER}")
-    if state_of(binary.read_bytes()) is not State.FAULTY:
-        return assets
-    stamp = f"{binary.stat().st_size:x}-{int(binary.stat().st_mtime):x}"
-    copy = Path(tempfile.gettempdir()) / f"repaired-api-server-{os.getuid()}-{stamp}"
-    if not (copy / SERVER).exists():
-        repaired_copy(assets, copy)
-    return copy
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports of this machine that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def _is_ready(server: LocalApiServer) -> bool:

@@ -6,33 +6,35 @@ readings go to a real observation log. It runs nothing; what a container would h
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from katib.api.metrics import MetricLog
 from katib.api.names import EXPERIMENT_LABEL, TRIAL_LABEL
-from katib.cluster.access.events import ClusterEventReader, ListEvents, server_events
+from katib.cluster.access.events import ClusterEventReader, server_events
+from katib.cluster.access.metrics import MetricsAccess
 from katib.cluster.access.tuning_service import make_tuning_service
 from katib.cluster.pods.reading import POD
+from katib.cluster.pods.refusals import ListEvents
+from katib.cluster.services.kinds import DEPLOYMENT
+from katib.cluster.store import KubernetesStore
 from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.errors import ConflictError, FieldError, InvalidError, NotFoundError
-from katib.observations.memory import MemoryObservationLog
 from katib.rpc.db_manager import serve_db_manager
 from katib.rpc.db_manager_client import DbManagerClient
 from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
-from katib.services.cluster.kinds import DEPLOYMENT
-from katib.stores.kubernetes import KubernetesStore
 from katib.stores.memory import MemoryStore
 from katib.tuning.service import Json, TuningService
 from tests.support.api_server import ApiServer
+from tests.support.observations import MemoryObservationLog
 from tests.support.tuning import condition
+from tests.support.waiting import eventually
 
 EVENT = Kind("v1", "Event")
 JOB = Kind("batch/v1", "Job")
@@ -86,6 +88,10 @@ class ClusterWorld:
 
     service: TuningService
     stand_in: StandIn
+
+
+def _no_forward(_pod: Key, _port: int) -> NoReturn:
+    raise AssertionError("the DB manager is at hand")
 
 
 class StandIn:
@@ -252,7 +258,7 @@ def open_world(
         logs = KeptLogs()
         service = make_tuning_service(
             store=store,
-            observations=log,
+            observations=stack.enter_context(MetricsAccess(server.address, store, CORE, _no_forward, SystemClock())),
             events=ClusterEventReader(events, store),
             logs=logs,
             clock=SystemClock(),
@@ -289,14 +295,19 @@ def server_world(server: ApiServer) -> Iterator[ClusterWorld]:
 
 
 def _clear(store: ObjectStore) -> None:
-    """Delete all experiments and trials, and the pods of tests, and wait until they are gone."""
-    deadline = time.monotonic() + 60
-    while left := [*_objects(store)]:
-        assert time.monotonic() < deadline, f"objects of the last test are still there: {left}"
-        for kind, key in left:
-            with suppress(NotFoundError):
+    """Delete all experiments and trials, and the pods of tests, and wait until they are gone.
+
+    Their finalizers go too: the controllers of other tests, which might have waited for them, are there no more.
+    """
+
+    def is_clear() -> bool:
+        for kind, key in (left := [*_objects(store)]):
+            with suppress(NotFoundError, ConflictError):
                 store.delete(kind, key)
-        time.sleep(0.05)
+                store.patch(store.get(kind, key), {"metadata": {"finalizers": None}})
+        return not left
+
+    eventually(is_clear, "the objects of the last test to be gone", every=0.05, picture=lambda: str([*_objects(store)]))
 
 
 def _objects(store: ObjectStore) -> Iterator[tuple[Kind, Key]]:

@@ -15,14 +15,13 @@ from typing import Any, Self
 
 import grpc
 
+from katib.api.configuration import read_configuration
 from katib.api.types import Experiment, Suggestion
-from katib.configuration.models import KatibConfig
-from katib.configuration.reading import read_katib_config
-from katib.rpc._generated import api_pb2_grpc, health_pb2, health_pb2_grpc
-from katib.runtime.objects import Key, Kind, Object, ObjectStore
-from katib.services.cluster.catalog import ClusterCatalog
-from katib.services.cluster.directory import ClusterServices
-from katib.services.cluster.kinds import (
+from katib.backoff import Backoff
+from katib.cluster.configuration.models import KatibConfig
+from katib.cluster.services.catalog import ClusterCatalog
+from katib.cluster.services.directory import ClusterServices
+from katib.cluster.services.kinds import (
     DEPLOYMENT,
     POD,
     ROLE,
@@ -33,9 +32,12 @@ from katib.services.cluster.kinds import (
     VOLUME,
     VOLUME_CLAIM,
 )
-from katib.services.cluster.watch import ClusterTiming
+from katib.cluster.services.served import ClusterTiming
+from katib.rpc._generated import api_pb2_grpc, health_pb2, health_pb2_grpc
+from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.stores.memory import MemoryStore
-from tests.support.services import ScriptedEarlyStopping, ScriptedSuggestion, eventually
+from tests.support.services import ScriptedEarlyStopping, ScriptedSuggestion
+from tests.support.waiting import eventually
 
 NAMESPACE = "team"
 EXPERIMENT = Kind("kubeflow.org/v1beta1", "Experiment")
@@ -55,9 +57,7 @@ runtime:
     - {algorithmName: medianstop, image: stopping}
     - {algorithmName: farstop, address: "stop.example:6788"}
 """
-QUICK = ClusterTiming(
-    patience=0.3, first_look=0.01, look=0.02, first_probe=0.01, longest_probe=0.02, retry=0.02, grace=0
-)
+QUICK = ClusterTiming(patience=0.3, first_look=0.01, look=0.02, probe=Backoff(0.01, 0.02), retry=0.02, grace=0)
 
 _hosts = (f"127.{100 + a}.{b}.{c}" for a, b, c in itertools.product(range(100), range(200), range(1, 200)))
 
@@ -81,7 +81,7 @@ class World:
         config: str = CONFIG,
     ) -> None:
         self.store = store or MemoryStore(())
-        self.config: KatibConfig = read_katib_config(config, "katib-config.yaml")
+        self.config: KatibConfig = read_configuration(KatibConfig, config, "katib-config.yaml")
         self.told: list[tuple[str, str]] = []
         self.woken = threading.Event()
         self.services = ClusterServices(
@@ -161,7 +161,7 @@ class World:
 
     def ready(self, experiment: Experiment) -> Any:
         """Return the client once there is one."""
-        return eventually(lambda: self.services.service_for(experiment), what="a client")
+        return eventually(lambda: self.services.service_for(experiment), "a client")
 
 
 def an_object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def listening(
     try:
         yield
     finally:
-        server.stop(None).wait(5)
+        server.stop(None).wait(60)
 
 
 def owner_of(obj: Object) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 Trials run as `StandIn` objects, which a stand-in in this process ends as soon as it sees them: it reports one reading
 and sets a condition, as a job's controller and a collector together would. Suggestions come from a real service in a
 process of its own, found by address; readings are kept by a real DB manager on SQLite, which can be taken away.
+Every write to our kinds is watched: none may change what was stored for good (tests/support/spec_guard.py).
 """
 
 from __future__ import annotations
@@ -21,17 +22,24 @@ from typing import Any, Self
 import yaml
 
 from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.database import open_database
+from katib.cluster.client import open_connection
+from katib.cluster.installation_key import SECRET_NAME, ensure_keys
+from katib.cluster.store import KubernetesStore
+from katib.databases.sqlite import open_database
 from katib.errors import ConflictError, KatibError, NotFoundError
-from katib.kube import open_connection
+from katib.observations import access_list
 from katib.observations.sql import SqlObservationLog
 from katib.rpc.db_manager import serve_db_manager
+from katib.rpc.log_guard import LogGuard
+from katib.rpc.tokens import Tokens
 from katib.runtime.objects import EventType, Key, Kind, Object
-from katib.stores.kubernetes import KubernetesStore
-from tests.support.api_server import ApiServer, free_ports
+from tests.support.api_server import ApiServer
 from tests.support.experiments import a_double
+from tests.support.ports import free_port
 from tests.support.server_kinds import install_our_kinds
+from tests.support.spec_guard import SpecGuard
 from tests.support.stores import STAND_IN
+from tests.support.waiting import eventually
 
 EXPERIMENT = Kind("kubeflow.org/v1beta1", "Experiment")
 SUGGESTION = Kind("kubeflow.org/v1beta1", "Suggestion")
@@ -68,7 +76,7 @@ class StandIns:
     def stop(self) -> None:
         self._stopping.set()
         self._connection.close()
-        self._thread.join(10)
+        self._thread.join(60)
 
     def end(self, job: Object, reading: str) -> None:
         """End one job."""
@@ -111,22 +119,25 @@ class StandIns:
 class ControllerProcess:
     """One `katib controller`, to be killed, frozen and started again."""
 
-    def __init__(self, plane: ControlPlane, name: str, *, election: bool = False) -> None:
+    def __init__(self, plane: ControlPlane, name: str, *, election: bool = False, **init: Any) -> None:
         self._plane = plane
-        self._election = election
+        self._init = {"enableLeaderElection": election, **init}
         self.name = name
         self.log = plane.folder / f"{name}.log"
         self.process: subprocess.Popen[bytes] | None = None
         self.health_port = 0
+        self.kubeconfig: Path | None = None
+        self.shutdown_delay = 0.0
 
     def start(self) -> Self:
-        webhook, health, metrics = free_ports(3)
-        self.health_port, self.metrics_port = health, metrics
+        webhook, health, metrics = (free_port() for _ in range(3))
+        self.webhook_port, self.health_port, self.metrics_port = webhook, health, metrics
         config = self._plane.folder / f"{self.name}.yaml"
-        config.write_text(yaml.safe_dump(self._plane.katib_config(webhook, health, metrics, election=self._election)))
+        config.write_text(yaml.safe_dump(self._plane.katib_config(webhook, health, metrics, self._init)))
         command = [*KATIB, "controller", "--katib-config", str(config)]
-        command += ["--kubeconfig", str(self._plane.server.kubeconfig)]
-        command += ["--db-manager-address", self._plane.db_manager_address]
+        command += ["--kubeconfig", str(self.kubeconfig or self._plane.server.kubeconfig)]
+        command += ["--db-manager-address", self._plane.db_manager_address, "--webhook-name", "127.0.0.1"]
+        command += ["--shutdown-delay", str(self.shutdown_delay)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=self._plane.environment)
         return self
@@ -161,10 +172,10 @@ class ControllerProcess:
             return 0 if self.process is None else self.process.returncode
         self.process.send_signal(number)
         try:
-            return self.process.wait(30)
+            return self.process.wait(60)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            return self.process.wait(10)
+            return self.process.wait(60)
 
 
 class ControlPlane:
@@ -184,9 +195,11 @@ class ControlPlane:
             stack.callback(self.connection.close)
             self.store = KubernetesStore(self.connection)
             self._install()
+            self.guard = stack.enter_context(SpecGuard(self.server.kubeconfig))
             database = stack.enter_context(open_database(self.folder / "observations.db"))
             self.log = SqlObservationLog(database)
-            self._db_port, suggestion_port = free_ports(2)
+            self._access = access_list(database)
+            self._db_port, suggestion_port = free_port(), free_port()
             self.start_db_manager()
             stack.callback(self.stop_db_manager)
             self._serve_suggestions(stack, suggestion_port)
@@ -199,34 +212,42 @@ class ControlPlane:
 
     def __exit__(self, *_exc: object) -> None:
         self._stack.close()
+        assert self.guard.broken == []
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
-    def controller(self, name: str = "controller", *, election: bool = False) -> ControllerProcess:
-        made = ControllerProcess(self, name, election=election)
+    def controller(self, name: str = "controller", *, election: bool = False, **init: Any) -> ControllerProcess:
+        """Return a controller; `init` are further fields of `init.controller` of its KatibConfig."""
+        made = ControllerProcess(self, name, election=election, **init)
         self._controllers.append(made)
         return made
 
     @property
     def environment(self) -> Mapping[str, str]:
-        return {**os.environ, "KATIB_CORE_NAMESPACE": self.core_namespace, "PYTHONUNBUFFERED": "1"}
+        """Variables of a controller; services are told of the DB manager of this process, not of one in a pod."""
+        prefix, port = "KATIB_DB_MANAGER_SERVICE", str(self._db_port)
+        reached = {f"{prefix}_IP": "127.0.0.1", f"{prefix}_NAMESPACE": "", f"{prefix}_PORT": port}
+        return {**os.environ, **reached, "KATIB_CORE_NAMESPACE": self.core_namespace, "PYTHONUNBUFFERED": "1"}
 
     @property
     def db_manager_address(self) -> str:
         return f"127.0.0.1:{self._db_port}"
 
     def start_db_manager(self) -> None:
-        self._db_manager = serve_db_manager(self.log, self.db_manager_address)
+        """Serve the log as a pod of ours does, with the key of the installation."""
+        tokens = Tokens(ensure_keys(self.store, Key(self.core_namespace, SECRET_NAME)))
+        self.log_guard = LogGuard(tokens, self._access)
+        self._db_manager = serve_db_manager(self.log, self.db_manager_address, guard=self.log_guard)
 
     def stop_db_manager(self) -> None:
         self._db_manager.stop(0)
 
-    def katib_config(self, webhook: int, health: int, metrics: int, *, election: bool) -> dict[str, Any]:
+    def katib_config(self, webhook: int, health: int, metrics: int, init: Mapping[str, Any]) -> dict[str, Any]:
         controller = {
             "webhookPort": webhook,
             "healthzAddr": f"127.0.0.1:{health}",
             "metricsAddr": f"127.0.0.1:{metrics}",
-            "enableLeaderElection": election,
+            **init,
         }
         return {
             "apiVersion": "config.kubeflow.org/v1beta1",
@@ -253,6 +274,17 @@ class ControlPlane:
     def add_service(self, algorithm: str, address: str) -> None:
         """Offer an algorithm whose service listens at an address."""
         self._runtime["suggestions"].append({"algorithmName": algorithm, "address": address})
+        self._put_config(yaml.safe_dump({"runtime": self._runtime}))
+
+    def serve_early_stopping(self, stack: ExitStack, algorithm: str) -> None:
+        """Offer an early stopping algorithm, served by a process of its own that brings no token."""
+        port = free_port()
+        command = [sys.executable, "-m", "suggestion_services", "--algorithm", algorithm]
+        process = subprocess.Popen([*command, "--address", f"127.0.0.1:{port}"], env=self.environment)
+        stack.callback(process.wait)
+        stack.callback(process.kill)
+        entry = {"algorithmName": algorithm, "address": f"127.0.0.1:{port}", "sendsToken": False}
+        self._runtime.setdefault("earlyStoppings", []).append(entry)
         self._put_config(yaml.safe_dump({"runtime": self._runtime}))
 
     def _put_config(self, text: str) -> None:
@@ -293,15 +325,17 @@ class ControlPlane:
 
     def wait_for_end(self, name: str, namespace: str, within_seconds: float = 120.0) -> Object:
         """Return the experiment once it is over."""
-        deadline = time.monotonic() + within_seconds
-        while True:
-            found: Object = {}
+        found: Object = {}
+
+        def has_ended() -> str:
+            nonlocal found
             with suppress(KatibError):
                 found = self.experiment(name, namespace)
-            if ended(found):
-                return found
-            assert time.monotonic() < deadline, f"{name} has not ended: {found.get('status')}"
-            time.sleep(0.2)
+            return ended(found)
+
+        what = f"the end of {name}"
+        eventually(has_ended, what, seconds=within_seconds, every=0.1, picture=lambda: str(found.get("status")))
+        return found
 
 
 def ended(experiment: Object) -> str:

@@ -8,10 +8,12 @@ created, with the readings that the test's script gives for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
 from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.api.names import METRICS_REPORT_ANNOTATION
@@ -25,16 +27,25 @@ from katib.api.types import (
 )
 from katib.controllers.assembly import Assembly, Caches, assemble
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
-from katib.controllers.ports import SuggestedAssignment, SuggestionService, SuggestionsReply
+from katib.controllers.ports import (
+    GivenRules,
+    StopVerdict,
+    SuggestedAssignment,
+    SuggestionService,
+    SuggestionsReply,
+    TrialLogs,
+)
 from katib.controllers.settings import ControllerSettings
-from katib.controllers.trial.job_caches import as_it_is
+from katib.controllers.trial.job_caches import identity
+from katib.controllers.trial.observing import LocalTrialLogs
 from katib.errors import ConflictError, KatibError, NotFoundError
-from katib.observations.memory import MemoryObservationLog
 from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.informer import Informer, InformerEvent
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.runtime.shared_thread import SharedThread
 from katib.stores.memory import MemoryStore
-from tests.support.stores import eventually
+from tests.support.observations import MemoryObservationLog
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 JOB = Kind("batch/v1", "Job")
 NAMESPACE = "default"
@@ -76,7 +87,12 @@ class FakeServices:
     answer: Callable[[int, int], SuggestionsReply] = field(default=a_reply)
     refuse: KatibError | None = None
     rules: tuple[EarlyStoppingRule, ...] = ()
+    judgment: Callable[[Sequence[Trial]], tuple[StopVerdict, ...] | None] = field(default=lambda _trials: None)
+    """What is said of running trials; None: the service does not judge."""
+    judged: int = 0
     requests: list[tuple[int, int, int]] = field(default_factory=list)
+    earlier: list[str] = field(default_factory=list)
+    """The earlier trials that were given with the last question."""
     released: list[str] = field(default_factory=list)
     reads_history: bool = True
     waits: str | None = None
@@ -99,8 +115,15 @@ class FakeServices:
             raise self.refuse
 
     def get_suggestions(
-        self, _experiment: Experiment, trials: Sequence[Trial], *, current_request: int, total_request: int
+        self,
+        _experiment: Experiment,
+        trials: Sequence[Trial],
+        *,
+        current_request: int,
+        total_request: int,
+        earlier: Sequence[Trial] = (),
     ) -> Future[SuggestionsReply]:
+        self.earlier = [trial.name for trial in earlier]
         self.requests.append((current_request, total_request, len(trials)))
         return _future(lambda: self.answer(total_request - current_request, current_request))
 
@@ -108,6 +131,13 @@ class FakeServices:
         self, _experiment: Experiment, _trials: Sequence[Trial]
     ) -> Future[tuple[EarlyStoppingRule, ...]]:
         return _future(lambda: self.rules)
+
+    def judges(self, _experiment: Experiment) -> Future[bool]:
+        return _future(lambda: self.judgment(()) is not None)
+
+    def judge(self, _experiment: Experiment, trials: Sequence[Trial]) -> Future[tuple[StopVerdict, ...] | None]:
+        self.judged += 1
+        return _future(lambda: self.judgment(trials))
 
 
 def _future(compute: Callable[[], Any]) -> Future[Any]:
@@ -139,8 +169,12 @@ class World:
     Args:
         store: Where objects are; a new world over an old store is a restart.
         script: How the job of a trial ends.
+        trial_logs: What the controllers ask about `observations`; with a pool, as across a network.
         through: Wraps the store that the controllers see, to make it fail.
         caches_of: Makes the caches of the store that the controllers see.
+        thread: Where all controllers take turns; None: they have threads of their own.
+        given_rules: Evaluates the rules that trials were given.
+        is_ending: Whether programs of a deleted job still run.
     """
 
     def __init__(
@@ -150,9 +184,14 @@ class World:
         *,
         services: FakeServices | None = None,
         observations: MemoryObservationLog | None = None,
+        trial_logs: TrialLogs | None = None,
+        observation_pool: Executor | None = None,
         settings: ControllerSettings | None = None,
         through: Callable[[ObjectStore], ObjectStore] = lambda store: store,
         caches_of: Callable[[ObjectStore, Clock], Caches] = lambda store, clock: Caches.of(store, [JOB], clock),
+        thread: SharedThread | None = None,
+        given_rules: GivenRules | None = None,
+        is_ending: Callable[[Trial], bool] = lambda _trial: False,
     ) -> None:
         self.clock = SystemClock()
         self.store = store or new_store()
@@ -166,12 +205,16 @@ class World:
             store=seen,
             caches=self.caches,
             services=self.services,
-            observations=self.observations,
+            observations=trial_logs or LocalTrialLogs(self.observations),
+            observation_pool=observation_pool,
             events=self.events,
             clock=self.clock,
             settings=settings,
+            thread=thread,
+            given_rules=given_rules,
+            is_ending=is_ending,
         )
-        self._jobs: Informer[Object] = Informer(self.store, JOB, as_it_is, clock=self.clock)
+        self._jobs: Informer[Object] = Informer(self.store, JOB, identity, clock=self.clock)
         self._jobs.add_handler(self._job_changed)
 
     def __enter__(self) -> Self:
@@ -186,13 +229,16 @@ class World:
     def wake(self, name: str) -> None:
         self._assembly.wake_suggestion(Key(NAMESPACE, name))
 
+    def wake_trial(self, name: str) -> None:
+        self._assembly.wake_trial(Key(NAMESPACE, name))
+
     # --- the user ---------------------------------------------------------------------------------------------------
 
     def submit(self, raw: dict[str, Any]) -> Experiment:
         return Experiment.decode(self.store.create(with_defaults(Experiment.decode(raw)).encode()))
 
     def experiment(self, name: str = "demo") -> Experiment:
-        return Experiment.decode(self.store.get(EXPERIMENT, Key(NAMESPACE, name)))
+        return decode_stored(self.store.get(EXPERIMENT, Key(NAMESPACE, name)))
 
     def suggestion(self, name: str = "demo") -> Suggestion:
         return Suggestion.decode(self.store.get(SUGGESTION, Key(NAMESPACE, name)))
@@ -200,9 +246,9 @@ class World:
     def trials(self) -> list[Trial]:
         return [Trial.decode(obj) for obj in self.store.list(TRIAL).items]
 
-    def ended(self, name: str = "demo", within_seconds: float = 20.0) -> Experiment:
+    def ended(self, name: str = "demo", within_seconds: float = PATIENCE_SECONDS) -> Experiment:
         """Return the experiment once it is over and all its trials are."""
-        eventually(lambda: self.is_over(name) and self.at_rest(), within_seconds)
+        eventually(lambda: self.is_over(name) and self.at_rest(), seconds=within_seconds)
         return self.experiment(name)
 
     def is_over(self, name: str = "demo") -> bool:
@@ -226,6 +272,15 @@ class World:
             self.end_job(job, trial, self._script(trial))
         except (NotFoundError, ConflictError):
             return  # deleted, or changed: another event follows
+
+    def finish_jobs(self) -> None:
+        """Have all jobs end well, those that run and those to come."""
+        self._script = lambda _trial: JobEnd()
+        for job in self.store.list(JOB).items:
+            if (job.get("status") or {}).get("conditions"):
+                continue
+            with suppress(NotFoundError, ConflictError):
+                self.end_job(job, Trial.decode(self.store.get(TRIAL, Key.of(job))), JobEnd())
 
     def end_job(self, job: Object, trial: Trial, end: JobEnd) -> None:
         if not end.ends:

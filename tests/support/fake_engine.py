@@ -1,4 +1,4 @@
-"""Stands in for `katib.engine` and for clusters where the command line is tested, over a tuning service in memory.
+"""Stands in for `katib.local` and for clusters where the command line is tested, over a tuning service in memory.
 
 It differs from the real engine in that it keeps nothing on disk and that its trials are played, not run. Run as a
 program, it is the `katib` command over itself, for tests that need a real process; FAKE_PAUSE is how long each of its
@@ -19,13 +19,13 @@ from types import ModuleType, SimpleNamespace
 from katib.errors import FieldError, InvalidError
 from katib.tuning.reading import is_completed, name_of, namespace_of
 from katib.tuning.service import Submission, TuningService
-from tests.support.tuning import ALGORITHMS, FakeTuningService, condition
+from tests.support.tuning import ALGORITHMS, MemoryTuningService, condition
 
 
 class FakeEngine:
     """Plays every unfinished experiment once it is started; trials of experiments named `bad...` fail."""
 
-    def __init__(self, service: FakeTuningService, pause_seconds: float) -> None:
+    def __init__(self, service: MemoryTuningService, pause_seconds: float) -> None:
         self.service = service
         self.started = self.stopped = False
         self._pause = pause_seconds
@@ -33,6 +33,9 @@ class FakeEngine:
     def start(self) -> None:
         self.started = True
         threading.Thread(target=self._play, daemon=True).start()
+
+    def readiness(self) -> dict[str, bool]:
+        return {"controllers": self.started}
 
     def stop(self) -> None:
         time.sleep(float(os.environ.get("FAKE_STOP", "0")))
@@ -54,13 +57,13 @@ class Catalog:
         return ALGORITHMS
 
 
-def make_module(service: FakeTuningService, pause_seconds: float = 0) -> ModuleType:
-    """Return a module with the functions that the command line asks of `katib.engine`."""
-    module = ModuleType("katib.engine")
+def make_module(service: MemoryTuningService, pause_seconds: float = 0) -> ModuleType:
+    """Return a module with the functions that the command line asks of `katib.local`."""
+    module = ModuleType("katib.local")
     engines: list[FakeEngine] = []
 
     @contextmanager
-    def open_engine(*, data_dir: Path, config: Path | None = None) -> Iterator[FakeEngine]:
+    def open_engine(*, data_dir: Path, config: Path | None = None, metrics: object = None) -> Iterator[FakeEngine]:
         data_dir.mkdir(parents=True, exist_ok=True)
         engine = FakeEngine(service, pause_seconds)
         engines.append(engine)
@@ -86,7 +89,7 @@ def make_module(service: FakeTuningService, pause_seconds: float = 0) -> ModuleT
 class _Played:
     """The service of a cluster: what is submitted is played at once."""
 
-    def __init__(self, service: FakeTuningService, pause_seconds: float) -> None:
+    def __init__(self, service: MemoryTuningService, pause_seconds: float) -> None:
         self._service = service
         self._pause = pause_seconds
 
@@ -99,7 +102,7 @@ class _Played:
         return getattr(self._service, name)
 
 
-def make_cluster_module(service: FakeTuningService, pause_seconds: float = 0) -> ModuleType:
+def make_cluster_module(service: MemoryTuningService, pause_seconds: float = 0) -> ModuleType:
     """Return a module with the function that the command line asks of `katib.cluster.access.tuning_service`.
 
     The namespace of its context is `team`; `asked` holds how the cluster was named each time.
@@ -133,7 +136,7 @@ def refuse(*_args: object, **_kwargs: object) -> Sequence[str]:
 if __name__ == "__main__":
     from katib.cli import main
 
-    made, pause = FakeTuningService(), float(os.environ.get("FAKE_PAUSE", "0"))
-    sys.modules["katib.engine"] = make_module(made, pause)
+    made, pause = MemoryTuningService(), float(os.environ.get("FAKE_PAUSE", "0"))
+    sys.modules["katib.local"] = make_module(made, pause)
     sys.modules["katib.cluster.access.tuning_service"] = make_cluster_module(made, pause)
     sys.exit(main())

@@ -7,16 +7,15 @@ It wraps a real store, so everything but the fault is real. A fault strikes befo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
-from katib.runtime.objects import Key, Kind, Object, ObjectList, ObjectStore, Watch, WatchEvent
+from katib.runtime.objects import Key, Kind, Object, ObjectList, ObjectStore, TellingWatch, Watch, WatchEvent
 
 R = TypeVar("R")
 
-WRITES = frozenset({"create", "update", "update_status", "delete"})
+WRITES = frozenset({"create", "update", "patch", "update_status", "delete"})
 
 
 class Crash(BaseException):
@@ -28,7 +27,7 @@ class Call:
     """A moment at which a fault may strike.
 
     Attributes:
-        verb: `get`, `list`, `create`, `update`, `update_status`, `delete`, `watch`, or `next` (of a watch).
+        verb: `get`, `list`, `create`, `update`, `patch`, `update_status`, `delete`, `watch`, or `next` (of a watch).
         kind: Which kind.
         key: Which object; None for calls about many.
         write_number: How many writes were begun, this one included; 0 before the first.
@@ -80,11 +79,23 @@ class FaultyStore:
             "list", kind, None, lambda: self._inner.list(kind, namespace, labels=labels, owner_uid=owner_uid)
         )
 
+    def pages(
+        self, kind: Kind, namespace: str | None = None, *, labels: Mapping[str, str] | None = None
+    ) -> Iterator[ObjectList]:
+        self.strike("list", kind, None, before=True)
+        for page in self._inner.pages(kind, namespace, labels=labels):
+            yield page
+            del page
+            self.strike("list", kind, None, before=False)
+
     def create(self, obj: Object) -> Object:
         return self._call("create", *_named(obj), lambda: self._inner.create(obj))
 
     def update(self, obj: Object) -> Object:
         return self._call("update", *_named(obj), lambda: self._inner.update(obj))
+
+    def patch(self, obj: Object, changes: Mapping[str, Any]) -> Object:
+        return self._call("patch", *_named(obj), lambda: self._inner.patch(obj, changes))
 
     def update_status(self, obj: Object) -> Object:
         return self._call("update_status", *_named(obj), lambda: self._inner.update_status(obj))
@@ -111,7 +122,7 @@ class FaultyStore:
 
 
 def _named(obj: Object) -> tuple[Kind, Key | None]:
-    """Return what an object says it is; what is no object is for the real store to refuse."""
+    """Return what an object says it is; what is not an object is for the real store to refuse."""
     try:
         return Kind.of(obj), Key.of(obj)
     except AttributeError:
@@ -130,13 +141,15 @@ class _FaultyWatch:
         self._store.strike("next", self._kind, Key.of(event.object) if event else None, before=False)
         return event
 
+    def tell(self, on_change: Callable[[], None]) -> None:
+        assert isinstance(self._inner, TellingWatch)
+        self._inner.tell(on_change)
+
     def close(self) -> None:
         self._inner.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

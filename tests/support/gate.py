@@ -10,7 +10,9 @@ from katib.api.loading import Submission, decode_experiment
 from katib.api.types import Experiment, ParameterSpec, TrialTemplate
 from katib.api.validation import admit
 from katib.errors import FieldError, InvalidError
+from katib.space import check_assignments
 from katib.templates import check_template, template_text
+from katib.templates.source import usable_data
 
 
 class Catalog:
@@ -36,7 +38,7 @@ TPE_SETTINGS = (
     SettingSpec("prior", "text", "flat", "Shape of the prior.", choices=("flat", "peaked")),
 )
 
-CATALOG = Catalog("random", "grid", "tpe", "bayesianoptimization")
+CATALOG = Catalog("random", "grid", "tpe", "bayesianoptimization", "auto")
 KATIB_CATALOG = Catalog(
     *("random", "tpe", "multivariate-tpe", "bayesianoptimization", "cmaes", "sobol", "grid", "hyperband", "pbt"),
     *("enas", "darts"),
@@ -54,12 +56,13 @@ def admit_submission(submission: Submission, *, catalog: Catalog = CATALOG, **op
 
     def check(template: TrialTemplate, parameters: Sequence[ParameterSpec]) -> list[FieldError]:
         try:
-            text = template_text(template, submission.config_map)
+            namespace = submission.experiment.namespace
+            text = template_text(template, lambda ns, name: usable_data(submission.config_map(ns, name), namespace))
         except InvalidError as error:
             return list(error.errors)
         return check_template(template, parameters, text)
 
-    return admit(submission, catalog=catalog, check_template=check, **options)
+    return admit(submission, catalog=catalog, check_template=check, check_point=check_assignments, **options)
 
 
 def errors_of(raw: dict[str, Any], **options: Any) -> list[FieldError]:

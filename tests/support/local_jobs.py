@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from katib.processes.client import Processes
+from katib.backoff import Backoff
+from katib.local.jobs.conditions import end_of
+from katib.local.jobs.prepare import job_directory
+from katib.local.jobs.runner import JOB, LocalJobRunner
+from katib.local.pods.monitor import MonitorReport
+from katib.local.pods.records import Delays
+from katib.local.processes.client import Processes
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.stores.memory import MemoryStore
-from katib.workloads.local.delays import Delays
-from katib.workloads.local.directories import job_directory
-from katib.workloads.local.job_conditions import end_of
-from katib.workloads.local.runner import JOB, LocalJobRunner
-from katib.workloads.ports import MonitorReport
-from tests.support.processes import wait_until
+from tests.support.waiting import eventually
 
 PRIMARY = "main"
 
@@ -47,6 +48,9 @@ class RecordingMonitor:
             self.data += data
         if self.stop_when and self.stop_when in self.data:
             self.verdict = "rule met"
+
+    def hasten(self) -> None:
+        pass
 
     def poll(self) -> None:
         self.polls += 1
@@ -119,7 +123,7 @@ class Home:
 
     def wait_for_end(self, name: str = "j") -> dict[str, Any]:
         """Return the final condition of a job."""
-        wait_until(lambda: end_of(self.status(name)), f"job {name} did not end")
+        eventually(lambda: end_of(self.status(name)), f"job {name} did not end")
         end = end_of(self.status(name))
         assert end is not None
         return end
@@ -168,7 +172,7 @@ def home(
         monitors,
         root / "trials",
         workspace=lambda _job: workspace or root,
-        delays=delays or Delays(recreate_base_seconds=0.01, restart_base_seconds=0.01),
+        delays=delays or Delays(recreate=Backoff(0.01, 600.0), restart=Backoff(0.01, 300.0)),
         **options,
     )
     runner.start()

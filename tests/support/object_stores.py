@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from katib.cluster.store import KubernetesStore
 from katib.runtime.objects import ObjectStore, Watch, WatchEvent
-from katib.stores.kubernetes import KubernetesStore
 from tests.support.api_server import ApiServer
 from tests.support.server_kinds import await_garbage_collection, clear_test_kinds, objects_of_tests
-from tests.support.stores import eventually
+from tests.support.waiting import eventually
 
 BackDoor = Callable[[], list[dict[str, Any]]]
 
@@ -45,7 +45,7 @@ class Home:
     def settled(self, check: Callable[[], object]) -> None:
         """Assert that a check holds, at once or as soon as the store may need."""
         if self.patience_seconds:
-            eventually(check, self.patience_seconds)
+            eventually(check, seconds=self.patience_seconds)
         assert check()
 
     def drained(self, watch: Watch, count: int, of: Callable[[WatchEvent], bool] | None = None) -> list[WatchEvent]:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
+from typing import Self
 
-from katib.api.metrics import MetricLog
-from katib.database import open_database
-from katib.observations import MemoryObservationLog, SqlObservationLog
+from katib.api.metrics import BatchId, BestTrial, Change, MetricLog
+from katib.api.summary import best_of, observation_of
+from katib.api.thinning import thinned
+from katib.api.types import Observation
+from katib.databases import address_of, open_sql_server
+from katib.databases.sqlite import open_database
+from katib.observations import SqlObservationLog
+from katib.observations.tables import metadata
 from katib.rpc.db_manager import serve_db_manager
 from katib.rpc.db_manager_client import DbManagerClient
-from katib.sql_server import address_of, open_sql_server
 from tests.support.sql_servers import SqlServerProcess, mysql, postgresql
 
 OpenLog = Callable[[Path], AbstractContextManager[SqlObservationLog]]
@@ -22,8 +27,87 @@ OpenLog = Callable[[Path], AbstractContextManager[SqlObservationLog]]
 T0 = datetime(2024, 3, 4, 17, 55, 8, tzinfo=UTC)
 
 
-def reading(value: str, *, second: float = 0, name: str = "loss") -> MetricLog:
-    return MetricLog(T0 + timedelta(seconds=second), name, value)
+def reading(value: str, *, second: float = 0, name: str = "loss", step: int | None = None) -> MetricLog:
+    return MetricLog(T0 + timedelta(seconds=second), name, value, step)
+
+
+class MemoryObservationLog:
+    """A log in memory; passes the contract of all logs. Differs from a real one in that a call never fails."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._logs: dict[str, list[MetricLog]] = {}
+        self._stored_to: dict[tuple[str, str], int] = {}
+
+    def report(self, trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
+        if batch is not None:
+            key, end = (trial_name, batch.reporter), batch.first + len(logs)
+            with self._lock:
+                stored = self._stored_to.get(key, 0)
+                self._stored_to[key] = max(stored, end)
+            logs = logs[max(0, stored - batch.first) :]
+        self.report_all({trial_name: logs})
+
+    def report_all(self, batch: Mapping[str, Sequence[MetricLog]]) -> None:
+        with self._lock:
+            for trial_name, logs in batch.items():
+                self._logs.setdefault(trial_name, []).extend(logs)
+
+    def summarize(self, trial_name: str, metrics: Sequence[str]) -> Observation | None:
+        return observation_of(metrics, ((log.name, log.value) for log in self._sorted(trial_name)))
+
+    def delete(self, trial_name: str) -> None:
+        with self._lock:
+            self._logs.pop(trial_name, None)
+            for key in [key for key in self._stored_to if key[0] == trial_name]:
+                del self._stored_to[key]
+
+    def read(
+        self,
+        trial_name: str,
+        *,
+        metric_name: str = "",
+        start: datetime | None = None,
+        end: datetime | None = None,
+    ) -> list[MetricLog]:
+        return [
+            log
+            for log in self._sorted(trial_name)
+            if (not metric_name or log.name == metric_name)
+            and (start is None or log.time >= start)
+            and (end is None or log.time <= end)
+        ]
+
+    def newest(self, trial_name: str, *, limit: int, metric_name: str = "") -> list[MetricLog]:
+        return self.read(trial_name, metric_name=metric_name)[-limit:]
+
+    def count(self, trial_name: str, *, metric_name: str = "") -> int:
+        return len(self.read(trial_name, metric_name=metric_name))
+
+    def curve(self, trial_name: str, metric_name: str, max_points: int) -> list[MetricLog]:
+        return thinned(self.read(trial_name, metric_name=metric_name), max_points)
+
+    def best(self, trial_names: Sequence[str], metric_name: str, *, maximize: bool) -> BestTrial | None:
+        summaries = {name: self.summarize(name, [metric_name]) for name in trial_names}
+        return best_of({name: found.metrics[0] for name, found in summaries.items() if found}, maximize=maximize)
+
+    def changes(self, cursors: Mapping[str, int], metric_name: str) -> list[Change]:
+        with self._lock:
+            return [
+                Change(trial, number, log)
+                for trial, cursor in cursors.items()
+                for number, log in enumerate(self._logs.get(trial, ()), 1)
+                if log.name == metric_name and number > cursor
+            ]
+
+    def within(self, _namespace: str) -> Self:
+        return self
+
+    def _sorted(self, trial_name: str) -> list[MetricLog]:
+        with self._lock:
+            logs = list(self._logs.get(trial_name, ()))
+        # Stable: readings of one step and time stay in the order of their reports.
+        return sorted(logs, key=lambda log: (-1 if log.step is None else log.step, log.time))
 
 
 @contextmanager
@@ -51,8 +135,18 @@ def mysql_log(_directory: Path) -> Iterator[SqlObservationLog]:
 
 @contextmanager
 def _server_log(server: SqlServerProcess) -> Iterator[SqlObservationLog]:
-    with open_sql_server(address_of(server.url(server.new_database()))) as database:
-        yield SqlObservationLog(database)
+    with open_sql_server(address_of(server.url(_kept_database(server)))) as database:
+        log = SqlObservationLog(database)
+        with database.write() as connection:
+            for table in metadata.sorted_tables:  # what an earlier test left
+                connection.execute(table.delete())
+        yield log
+
+
+@cache
+def _kept_database(server: SqlServerProcess) -> str:
+    """Return the one database of this server for all tests of logs: to make one takes longer than most of these."""
+    return server.new_database()
 
 
 @contextmanager
@@ -86,12 +180,3 @@ class FaultyLog:
         self.calls.append({name: len(logs) for name, logs in batch.items()})
         self.fault(list(batch))
         self._log.report_all(batch)
-
-
-def eventually(condition: Callable[[], bool], *, seconds: float = 5.0) -> None:
-    """Wait until the condition holds, by polling with a deadline."""
-    deadline = time.monotonic() + seconds
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        pause.wait(0.001)

@@ -12,8 +12,10 @@ from katib.api.types import (
     Condition,
     Experiment,
     Metric,
+    MetricConstraint,
     MetricStrategySpec,
     ObjectiveSpec,
+    ObjectiveTerm,
     ObjectMeta,
     Observation,
     Suggestion,
@@ -23,6 +25,9 @@ from katib.api.types import (
     TrialSpec,
     TrialStatus,
 )
+from katib.controllers.experiment.ledger import OrderOf, TrialLedger
+from katib.controllers.kinds import key_of
+from katib.runtime.objects import Key
 from tests.support.experiments import an_experiment
 
 NOW = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)
@@ -56,6 +61,29 @@ def suggestion(*conditions: Condition, requests: int = 0, **status: Any) -> Sugg
         spec=SuggestionSpec(requests=requests),
         status=SuggestionStatus(conditions=conditions, **status),
     )
+
+
+def two_objectives(
+    *, goals: tuple[float | None, float | None] = (None, None), latency: float | None = None
+) -> ObjectiveSpec:
+    """Return objectives `accuracy`, to be maximized, and `seconds`, to be minimized; latency is the most allowed."""
+    types = (("accuracy", "maximize"), ("seconds", "minimize"))
+    terms = tuple(ObjectiveTerm(name=n, type=t, goal=g) for (n, t), g in zip(types, goals, strict=True))
+    bounds = () if latency is None else (MetricConstraint(metric_name="latency", max=latency),)
+    names = ("accuracy", "seconds", *(bound.metric_name for bound in bounds))
+    return ObjectiveSpec(
+        type="maximize",
+        goal=goals[0],
+        objective_metric_name="accuracy",
+        objectives=terms,
+        constraints=bounds,
+        metric_strategies=tuple(MetricStrategySpec(name=name, value="latest") for name in names),
+    )
+
+
+def readings(**values: str) -> Observation:
+    """Return an observation of several metrics with one reading each."""
+    return Observation(metrics=tuple(Metric(name=n, min=v, max=v, latest=v) for n, v in values.items()))
 
 
 def objective(type_: str = "minimize", *, goal: float | None = None, strategy: str = "latest") -> ObjectiveSpec:
@@ -92,3 +120,18 @@ def trial(
         spec=TrialSpec(objective=objective_spec or objective(), **spec),
         status=TrialStatus(conditions=made, observation=None if value is None else observed(value)),
     )
+
+
+class KnownLedger(TrialLedger):
+    """A ledger beside a cache that holds what was applied."""
+
+    def __init__(self, order_of: OrderOf | None = None) -> None:
+        self._known: dict[Key, Trial] = {}
+        super().__init__(self._known.get, order_of)
+
+    def apply(self, old: Trial | None, new: Trial | None) -> None:
+        if old is not None:
+            del self._known[key_of(old)]
+        if new is not None:
+            self._known[key_of(new)] = new
+        super().apply(old, new)

@@ -9,17 +9,19 @@ import json
 import os
 import shutil
 import subprocess
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+import yaml
 
+from katib.cluster.client import Connection, open_connection
+from katib.cluster.client.answers import NotServedError
 from katib.errors import KatibError, NotFoundError
-from katib.kube import Connection, open_connection
+from tests.support.waiting import eventually
 from tools.cluster_tests import INSTALLED
 
 Json = dict[str, Any]
@@ -54,6 +56,7 @@ API_VERSIONS = {
     "jobs": "batch/v1",
     "namespaces": "v1",
     "persistentvolumeclaims": "v1",
+    "persistentvolumes": "v1",
     "pods": "v1",
     "rolebindings": "rbac.authorization.k8s.io/v1",
     "roles": "rbac.authorization.k8s.io/v1",
@@ -70,7 +73,7 @@ class PodCluster:
 
     Attributes:
         kubeconfig: Of the admin.
-        connection: The admin's; whoever opened it closes it.
+        connection: The admin's; the one who opened it closes it.
     """
 
     kubeconfig: Path
@@ -112,15 +115,16 @@ class PodCluster:
     def _version_of(self, plural: str, group: str) -> str:
         """Return the version of a group that has a kind: other versions of the group may have other kinds only."""
         for version in self._get(f"/apis/{group}")["versions"]:
-            served = self._get(f"/apis/{version['groupVersion']}")["resources"]
-            if any(resource["name"] == plural for resource in served):
-                return str(version["groupVersion"])
+            with suppress(NotServedError):  # another test takes its kinds away at this moment
+                served = self._get(f"/apis/{version['groupVersion']}")["resources"]
+                if any(resource["name"] == plural for resource in served):
+                    return str(version["groupVersion"])
         raise AssertionError(f"the API server has no {plural} in {group}")
 
     def _get(self, path: str, selector: str = "") -> Json:
         try:
             return self.connection.request("GET", path, query={"labelSelector": selector} if selector else None)
-        except NotFoundError:
+        except (NotFoundError, NotServedError):
             raise
         except KatibError as error:
             raise AssertionError(str(error)) from error
@@ -180,7 +184,7 @@ class Room:
         assert found == state, self.picture()
         return self.experiment(name)
 
-    def delete(self, name: str, seconds: int = 60) -> None:
+    def delete(self, name: str, seconds: int = PATIENCE * GONE_SECONDS) -> None:
         """Delete an experiment and wait until it is gone."""
         self.cluster.run("delete", OURS[0], name, f"--namespace={self.namespace}", f"--timeout={seconds}s")
 
@@ -217,16 +221,11 @@ def wait_for(
     look: Callable[[], T], what: str, seconds: float = 60, picture: Callable[[], str] = lambda: "", every: float = 0.3
 ) -> T:
     """Look until there is something to see, and return it. `seconds` are those of a quiet machine."""
-    until = time.monotonic() + PATIENCE * seconds
-    while not (seen := look()):
-        if time.monotonic() > until:
-            pytest.fail(f"waited {PATIENCE * seconds:.0f} s for {what}\n{picture()}")
-        time.sleep(every)
-    return seen
+    return eventually(look, what, seconds=PATIENCE * seconds, every=every, picture=picture)
 
 
 def is_true(obj: Json, condition: str) -> bool:
-    """Tell whether a condition of an object holds."""
+    """Return whether a condition of an object holds."""
     return condition_of(obj, condition).get("status") == "True"
 
 
@@ -234,6 +233,36 @@ def condition_of(obj: Json, condition: str) -> Json:
     """Return a condition; empty when there is none."""
     conditions: list[Json] = obj.get("status", {}).get("conditions", [])
     return next((c for c in conditions if c["type"] == condition), {})
+
+
+@contextmanager
+def algorithm(cluster: PodCluster, entry: Json) -> Iterator[None]:
+    """Have one more algorithm in the KatibConfig for a while."""
+    found = cluster.find("configmap", "katib-config", CORE)
+    assert found is not None
+    before = found["data"]["katib-config.yaml"]
+    config = yaml.safe_load(before)
+    config["runtime"]["suggestions"].append(entry)
+    _configure(cluster, yaml.safe_dump(config))
+    try:
+        yield
+    finally:
+        _configure(cluster, before)
+
+
+def _configure(cluster: PodCluster, text: str) -> None:
+    metadata = {"name": "katib-config", "namespace": CORE}
+    data = {"katib-config.yaml": text}
+    cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+
+
+def accepts(room: Room, wanted: Json) -> bool:
+    """Apply an object; return whether it was taken."""
+    try:
+        room.apply(wanted)
+    except AssertionError:
+        return False
+    return True
 
 
 def found_cluster() -> PodCluster:

@@ -18,7 +18,7 @@ from katib.api.types import (
     Trial,
     TrialSpec,
 )
-from katib.injection import CollectorEntry, InjectionSettings
+from katib.cluster.injection import CollectorEntry, InjectionSettings
 
 TRIAL = "test-trial"
 DB_MANAGER = "katib-db-manager.kubeflow:6789"

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import os
+import platform
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
-from katib.processes import proc
-from katib.processes.client import Processes
-from katib.processes.handle import Exit, ProcessHandle
-
-PATIENCE_SECONDS = 15.0
+from katib.local.processes import proc
+from katib.local.processes.client import Processes
+from katib.local.processes.handle import Exit, ProcessHandle
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 DAEMON = """
 import os, sys, time
@@ -40,26 +42,29 @@ while len(sys.argv) > 2:
 ENGINE = """
 import os, sys, threading
 from pathlib import Path
-from katib.processes.client import Processes
+from typing import Any, Protocol
+from katib.local.processes.client import Processes
 
 directory, pid_file, daemon = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 processes = Processes(directory)
 processes.start()
 null = os.open(os.devnull, os.O_RDWR)
 argv = [sys.executable, "-c", daemon, pid_file, "stay"]
-processes.spawn(argv, dict(os.environ), Path("/"), null, null, on_exit=lambda *_: None)
+processes.spawn(argv, dict(os.environ), Path("/"), null, on_exit=lambda *_: None)
 print("ready", flush=True)
 threading.Event().wait()
 """
 """A stand-in for the engine: starts one process that starts a daemon, then waits to be killed."""
 
 
-def wait_until(holds: Callable[[], object], what: str = "") -> None:
-    """Poll until something holds; fail the test when it does not in good time."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, what or "waited in vain"
-        time.sleep(0.005)
+_TGKILL = {"x86_64": 234, "aarch64": 131}
+
+
+def signal_another_thread(pid: int, number: signal.Signals) -> None:
+    """Send a signal that the main thread of a process does not notice while it waits, as one that comes too early."""
+    thread = next(int(task.name) for task in Path(f"/proc/{pid}/task").iterdir() if int(task.name) != pid)
+    if ctypes.CDLL(None, use_errno=True).syscall(_TGKILL[platform.machine()], pid, thread, int(number)):
+        raise OSError(ctypes.get_errno(), "tgkill")
 
 
 def marked(engine_id: str) -> list[int]:
@@ -69,8 +74,30 @@ def marked(engine_id: str) -> list[int]:
 
 def read_pid(path: Path) -> int:
     """Return the pid that a process wrote to a file, waiting until it is there."""
-    wait_until(lambda: path.exists() and path.read_text(), f"{path} was never written")
+    eventually(lambda: path.exists() and path.read_text(), f"{path} was never written")
     return int(path.read_text())
+
+
+class Launch(Protocol):
+    """Starts a program as `subprocess.Popen` does."""
+
+    def __call__(self, command: Sequence[str | Path], **options: Any) -> subprocess.Popen[Any]: ...
+
+
+@contextmanager
+def launching() -> Iterator[Launch]:
+    """Yield what starts programs; those that still run at the end are killed, and all pipes to them are closed.
+
+    A program that outlives a failed test makes tests fail that have nothing to do with it.
+    """
+    with ExitStack() as started:
+
+        def launch(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[Any]:
+            process = started.enter_context(subprocess.Popen(command, **options))
+            started.callback(process.kill)
+            return process
+
+        yield launch
 
 
 @dataclass
@@ -101,7 +128,6 @@ def start(
             dict(os.environ) if env is None else env,
             cwd,
             fd,
-            fd,
             on_exit=lambda _handle, exit_: ended.set_result(exit_),
         )
     finally:
@@ -126,3 +152,21 @@ def engine(directory: Path, pid_file: Path) -> Iterator[subprocess.Popen[bytes]]
             yield process
         finally:
             process.send_signal(signal.SIGKILL)
+
+
+@contextmanager
+def hanging_program(path: Path) -> Iterator[Path]:
+    """Make a program that nobody can start meanwhile: the kernel makes who opens it wait for the holder of a lease.
+
+    That is how a file on a file system that does not answer looks to those who start it. At the end it starts.
+    """
+    path.write_text("#!/bin/sh\nexec sleep 600\n")
+    path.chmod(0o755)
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel's request to give it up
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        yield path
+    finally:
+        os.close(descriptor)
+        signal.signal(signal.SIGIO, before)

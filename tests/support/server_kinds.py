@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
 import yaml
 
 from katib.api.types import API_VERSION
 from katib.runtime.objects import Kind
 from tests.support.stores import GADGET, NOTE, STAND_IN, WIDGET
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.support.api_server import ApiServer
 
 CRDS = Path(__file__).resolve().parents[2] / "manifests" / "components" / "crds"
-READY_SECONDS = 60.0
 GARBAGE_SECONDS = 90.0
 """The garbage collector looks for new kinds every 30 s."""
 
@@ -70,8 +68,8 @@ def install_kind(server: ApiServer, api_version: str, kind: str, *, has_status: 
 
 
 def _await_kind(server: ApiServer, api_version: str, kind: str, plural: str) -> None:
-    await_that(lambda: exists(server, f"/apis/{api_version}/{plural}"), f"{kind} to be served")
-    await_that(lambda: _is_listed(server, api_version, kind), f"{kind} to be listed among the kinds")
+    eventually(lambda: exists(server, f"/apis/{api_version}/{plural}"), f"{kind} to be served")
+    eventually(lambda: _is_listed(server, api_version, kind), f"{kind} to be listed among the kinds")
 
 
 def remove_kind(server: ApiServer, api_version: str, kind: str) -> None:
@@ -79,7 +77,7 @@ def remove_kind(server: ApiServer, api_version: str, kind: str) -> None:
     group = api_version.split("/", maxsplit=1)[0]
     plural = f"{kind.lower()}s"
     server.admin.request("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.{group}")
-    await_that(lambda: not exists(server, f"/apis/{api_version}/{plural}"), f"{kind} to be gone")
+    eventually(lambda: not exists(server, f"/apis/{api_version}/{plural}"), f"{kind} to be gone")
 
 
 def objects_of_tests(server: ApiServer) -> list[dict[str, Any]]:
@@ -93,8 +91,13 @@ def objects_of_tests(server: ApiServer) -> list[dict[str, Any]]:
 
 
 def clear_test_kinds(server: ApiServer) -> None:
-    """Delete all objects of the kinds of the tests, whatever finalizers they have; wait until they are gone."""
+    """Delete all objects of the kinds of the tests, whatever finalizers they have; wait until they are gone.
+
+    A server that was started again lists its kinds one after the other.
+    """
     server.settle()
+    for kind in (WIDGET, GADGET, NOTE):
+        eventually(lambda kind=kind: _is_listed(server, kind.api_version, kind.kind), f"{kind} to be listed")
 
     def is_clear() -> bool:
         left = objects_of_tests(server)
@@ -102,7 +105,7 @@ def clear_test_kinds(server: ApiServer) -> None:
             _remove(server, obj)
         return not left
 
-    await_that(is_clear, "the objects of the last test to be gone")
+    eventually(is_clear, "the objects of the last test to be gone")
 
 
 def _remove(server: ApiServer, obj: Mapping[str, Any]) -> None:
@@ -137,25 +140,15 @@ def await_garbage_collection(server: ApiServer) -> None:
 
 
 def _await_gone(server: ApiServer, path: str) -> None:
-    await_that(lambda: not exists(server, path), "garbage collection", within=GARBAGE_SECONDS)
+    eventually(lambda: not exists(server, path), "garbage collection", seconds=GARBAGE_SECONDS)
 
 
 def _header(kind: tuple[str, str]) -> dict[str, str]:
     return {"apiVersion": kind[0], "kind": kind[1]}
 
 
-def await_that(check: Callable[[], bool], what: str, log: Path | None = None, within: float = READY_SECONDS) -> None:
-    """Poll until something holds; fail with the end of a log when it does not in time."""
-    deadline = time.monotonic() + within
-    while not check():
-        if time.monotonic() > deadline:
-            end = log.read_text(errors="replace")[-2000:] if log is not None else ""
-            pytest.fail(f"waited {within:g} s for {what}\n{end}")
-        time.sleep(0.05)
-
-
 def _is_listed(server: ApiServer, api_version: str, kind: str) -> bool:
-    """Tell whether clients that ask which kinds there are hear of this one: a moment later than it is served."""
+    """Return whether clients that ask which kinds there are hear of this one: a moment later than it is served."""
     from katib.errors import NotFoundError, UnavailableError
 
     try:
@@ -166,7 +159,7 @@ def _is_listed(server: ApiServer, api_version: str, kind: str) -> bool:
 
 
 def exists(server: ApiServer, path: str) -> bool:
-    """Tell whether something is served at a path; of a list, at most one object is fetched."""
+    """Return whether something is served at a path; of a list, at most one object is fetched."""
     from katib.errors import NotFoundError, UnavailableError
 
     try:

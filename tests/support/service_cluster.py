@@ -14,18 +14,19 @@ from typing import Any
 
 import yaml
 
+from katib.api.configuration import read_configuration
 from katib.api.types import Experiment, Suggestion
-from katib.configuration.reading import read_katib_config
+from katib.cluster.configuration.models import KatibConfig
+from katib.cluster.services.catalog import ClusterCatalog
+from katib.cluster.services.directory import ClusterServices
+from katib.cluster.services.kinds import CONFIG_MAP, DEPLOYMENT, POD, ROLE, ROLE_BINDING, SERVICE, SERVICE_SELECTORS
+from katib.cluster.services.served import ClusterTiming
+from katib.cluster.store import KubernetesStore
 from katib.errors import ConflictError, KatibError, NotFoundError, TerminalError
 from katib.runtime.objects import Key, Kind
-from katib.services.cluster.catalog import ClusterCatalog
-from katib.services.cluster.directory import ClusterServices
-from katib.services.cluster.kinds import CONFIG_MAP, DEPLOYMENT, POD, ROLE, ROLE_BINDING, SERVICE, SERVICE_SELECTORS
-from katib.services.cluster.watch import ClusterTiming
-from katib.stores.kubernetes import KubernetesStore
 from tests.support.api_server import ApiServer
 from tests.support.server_kinds import install_kind
-from tests.support.services import eventually
+from tests.support.waiting import eventually
 
 SUGGESTION_IMAGE = os.environ.get("KATIB_TEST_SUGGESTION_IMAGE", "katib/suggestion:0.1.0")
 EARLY_STOPPING_IMAGE = os.environ.get("KATIB_TEST_EARLY_STOPPING_IMAGE", "katib/early-stopping:0.1.0")
@@ -77,7 +78,7 @@ class ServiceCluster:
         connection = server.connect()
         stack.callback(connection.close)
         self.store = KubernetesStore(connection)
-        self.config = read_katib_config(config_text(), "katib-config.yaml")
+        self.config = read_configuration(KatibConfig, config_text(), "katib-config.yaml")
         self.told: list[tuple[str, str]] = []
 
     def services(self, kubeconfig: Path | None = None, timing: ClusterTiming | None = None) -> ClusterServices:
@@ -103,11 +104,19 @@ class ServiceCluster:
         self._stack.callback(self.server.forget_user, name)
         return self.server.user(name, rights)
 
-    def submit(self, algorithm: str = "random", name: str = "demo", **fields: Any) -> Experiment:
+    def submit(
+        self,
+        algorithm: str = "random",
+        name: str = "demo",
+        *,
+        settings: Sequence[Mapping[str, str]] = (),
+        **fields: Any,
+    ) -> Experiment:
         """Store a Suggestion. Its Experiment is a stand-in: where Katib is installed, nobody else is to serve it."""
         stand_in = self.store.create(self._header(CONFIG_MAP, name))
         objective = {"type": "minimize", "objectiveMetricName": "loss"}
-        spec = {"algorithm": {"algorithmName": algorithm}, **fields}
+        asked = {"algorithmName": algorithm, "algorithmSettings": list(settings)}
+        spec: dict[str, Any] = {"algorithm": asked, **fields}
         header = self._header(SUGGESTION, name)
         owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": stand_in["metadata"]["uid"]}
         header["metadata"]["ownerReferences"] = [{**owner, "controller": True, "blockOwnerDeletion": True}]
@@ -175,7 +184,7 @@ def failure_of(services: ClusterServices, experiment: Experiment) -> str:
             return str(error)
         return ""
 
-    return str(eventually(ask, seconds=POD_SECONDS, what="the failure"))
+    return str(eventually(ask, "the failure", seconds=POD_SECONDS))
 
 
 def waiting_for(services: ClusterServices, experiment: Experiment) -> str:
@@ -185,8 +194,8 @@ def waiting_for(services: ClusterServices, experiment: Experiment) -> str:
         assert services.service_for(experiment) is None
         return services.waiting_for(experiment)
 
-    return str(eventually(ask, seconds=POD_SECONDS, what="the cluster's trouble"))
+    return str(eventually(ask, "the cluster's trouble", seconds=POD_SECONDS))
 
 
 def await_client(services: ClusterServices, experiment: Experiment) -> Any:
-    return eventually(lambda: services.service_for(experiment), seconds=POD_SECONDS, what="the client")
+    return eventually(lambda: services.service_for(experiment), "the client", seconds=POD_SECONDS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -14,7 +12,9 @@ from typing import Any
 import grpc
 
 from katib.rpc._generated import api_pb2 as pb
-from katib.rpc._generated import api_pb2_grpc
+from katib.rpc._generated import api_pb2_grpc, early_stopping_pb2_grpc
+from katib.rpc._generated import early_stopping_pb2 as judging
+from katib.rpc.tokens import METADATA_KEY
 
 Handler = Callable[[Any, grpc.ServicerContext], Any]
 
@@ -51,15 +51,30 @@ class ScriptedEarlyStopping(api_pb2_grpc.EarlyStoppingServicer):
         return self._validate(request, context)
 
 
+class ScriptedJudge(ScriptedEarlyStopping, early_stopping_pb2_grpc.EarlyStoppingJudgeServicer):
+    """An early stopping service that judges running trials, as the test says."""
+
+    def __init__(self, judge: Handler) -> None:
+        super().__init__()
+        self.judged: list[judging.JudgeRequest] = []
+        self._judge = judge
+
+    def Judge(self, request: judging.JudgeRequest, context: grpc.ServicerContext) -> Any:  # noqa: N802 - the wire's name
+        self.judged.append(request)
+        return self._judge(request, context)
+
+
 class MemoryDBManager(api_pb2_grpc.DBManagerServicer):
     """An observation log in a dictionary, for services that read metrics."""
 
     def __init__(self) -> None:
         self.readings: dict[str, list[tuple[str, str]]] = {}
         self.reads: list[str] = []
+        self.tokens: set[str] = set()
 
     def GetObservationLog(self, request: pb.GetObservationLogRequest, context: grpc.ServicerContext) -> Any:  # noqa: N802 - the wire's name
         self.reads.append(request.trial_name)
+        self.tokens.add(dict(context.invocation_metadata()).get(METADATA_KEY, ""))
         logs = [
             pb.MetricLog(time_stamp=time_stamp, metric=pb.Metric(name=request.metric_name, value=value))
             for time_stamp, value in self.readings.get(request.trial_name, [])
@@ -92,6 +107,8 @@ def serving(
         api_pb2_grpc.add_SuggestionServicer_to_server(suggestion, server)
     if early_stopping is not None:
         api_pb2_grpc.add_EarlyStoppingServicer_to_server(early_stopping, server)
+    if isinstance(early_stopping, ScriptedJudge):
+        early_stopping_pb2_grpc.add_EarlyStoppingJudgeServicer_to_server(early_stopping, server)
     if db_manager is not None:
         api_pb2_grpc.add_DBManagerServicer_to_server(db_manager, server)
     server.add_generic_rpc_handlers(handlers)
@@ -102,14 +119,4 @@ def serving(
         try:
             yield address
         finally:
-            server.stop(None).wait(5)
-
-
-def eventually(check: Callable[[], Any], *, seconds: float = 20.0, what: str = "the condition") -> Any:
-    """Return the first truthy result of a check that is repeated until the deadline."""
-    pause = threading.Event()
-    deadline = time.monotonic() + seconds
-    while not (result := check()):
-        assert time.monotonic() < deadline, f"{what} did not come true within {seconds:g} s"
-        pause.wait(0.005)
-    return result
+            server.stop(None).wait(60)

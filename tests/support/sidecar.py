@@ -6,8 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,24 +14,18 @@ from typing import Any
 
 import grpc
 
-from katib.injection.command import wrapped
-from katib.injection.paths import MetricsPath
+from katib.cluster.injection.command import wrapped
+from katib.cluster.injection.paths import MetricsPath
 from katib.observations import SqlObservationLog
 from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated.api_pb2_grpc import EarlyStoppingServicer, add_EarlyStoppingServicer_to_server
 from katib.rpc.db_manager import DbManagerServer, serve_db_manager
+from katib.rpc.log_guard import LogGuard
+from metrics_collector.sidecar import ALL_STORED
 from tests.support.observations import sql_log
 from tests.support.pods import expanded
 
 TRIAL = "tune-abc"
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    """Wait until something holds; fail when it does not in time."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "in vain"
-        time.sleep(0.02)
 
 
 class EarlyStopping(EarlyStoppingServicer):
@@ -72,6 +65,7 @@ class Pod:
         self.metrics.mkdir(exist_ok=True)
         self.file = self.metrics / "metrics.log"
         self.log = log
+        self.guard: LogGuard | None = None
         self.server: DbManagerServer = serve_db_manager(log, "127.0.0.1:0")
         self.address = self.server.address
         self.termination_log = directory / "termination-log"
@@ -94,15 +88,21 @@ class Pod:
 
     def readings(self, metric: str = "loss") -> list[str]:
         """Return what the log holds of one metric."""
-        return [entry.value for entry in self.log.read(TRIAL, metric_name=metric)[0]]
+        return [entry.value for entry in self.log.read(TRIAL, metric_name=metric)]
 
     def news(self) -> str:
         """Return what was left for Kubernetes."""
         return self.termination_log.read_text() if self.termination_log.exists() else ""
 
+    def told(self) -> str:
+        """Return what was left for Kubernetes beside that all is stored, which it has to say."""
+        first, _, rest = self.news().partition("\n")
+        assert first == ALL_STORED
+        return rest
+
     def output(self, process: subprocess.Popen[bytes]) -> str:
         """Return what an ended container printed."""
-        self._readers[process].join(10)
+        self._readers[process].join(60)
         return self._outputs[process].decode()
 
     def database_goes(self) -> None:
@@ -111,7 +111,7 @@ class Pod:
 
     def database_comes_back(self) -> None:
         """Serve the log again at its old address."""
-        self.server = serve_db_manager(self.log, self.address)
+        self.server = serve_db_manager(self.log, self.address, guard=self.guard)
 
     def close(self) -> None:
         """End everything."""
@@ -119,7 +119,7 @@ class Pod:
             process.kill()
             process.wait()
         for reader in self._readers.values():
-            reader.join(10)
+            reader.join(60)
         self.server.stop(0)
 
     def _start(self, command: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:

@@ -30,7 +30,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.support.cli import free_port
+from tests.support.ports import free_port
+from tests.support.waiting import eventually
 
 PASSWORD = "s3cr:t/p@ss wörd?"  # what has to be quoted in a URL
 QUOTED_PASSWORD = "s3cr%3At%2Fp%40ss%20w%C3%B6rd%3F"
@@ -98,6 +99,7 @@ class SqlServerProcess:
     def frozen(self) -> Iterator[None]:
         """Let it answer nothing while its connections stay open."""
         self._signal(signal.SIGSTOP)
+        eventually(lambda: all(_is_stopped(pid) for pid in self._pids()))  # some threads go on for a moment
         try:
             yield
         finally:
@@ -152,14 +154,17 @@ class SqlServerProcess:
 
     def _signal(self, number: signal.Signals) -> None:
         """Send to the server and all its children: PostgreSQL is a process per session."""
-        assert self._process is not None
-        for pid in (self._process.pid, *_children(self._process.pid)):
+        for pid in self._pids():
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
 
+    def _pids(self) -> list[int]:
+        assert self._process is not None
+        return [self._process.pid, *_children(self._process.pid)]
+
     def _end(self) -> None:
         if self._process is not None:
-            self._process.wait(30)
+            self._process.wait(60)
             self._process = None
 
 
@@ -248,6 +253,7 @@ class MysqlProcess(SqlServerProcess):
             self._server,
             "--no-defaults",
             f"--datadir={self._data}",
+            f"--tmpdir={self._data}",  # a server that starts empties it, and another one may run
             f"--socket={self._socket}",
             f"--pid-file={self._directory / 'pid'}",
             f"--port={self.port}",
@@ -320,6 +326,15 @@ def make_certificate(certificate: Path, key: Path) -> None:
     form = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     key.write_bytes(private.private_bytes(serialization.Encoding.PEM, *form))
     key.chmod(0o600)
+
+
+def _is_stopped(pid: int) -> bool:
+    """Return whether every thread of a process is stopped, or it is gone."""
+    try:
+        stats = [(task / "stat").read_text() for task in Path(f"/proc/{pid}/task").iterdir()]
+    except OSError:
+        return not Path(f"/proc/{pid}").exists()
+    return all(stat.rpartition(")")[2].split()[0] in "TtZ" for stat in stats)
 
 
 def _children(pid: int) -> list[int]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from katib.runtime.clock import Clock
@@ -81,11 +80,3 @@ def drain(watch: Watch, wait_seconds: float = 0.0) -> list[WatchEvent]:
     while (event := watch.next(wait_seconds)) is not None:
         events.append(event)
     return events
-
-
-def eventually(check: Callable[[], object], within_seconds: float = 10.0) -> None:
-    """Poll until a check holds; fail with its last answer when it does not in time."""
-    deadline = time.monotonic() + within_seconds
-    while not (answer := check()):
-        assert time.monotonic() < deadline, f"still {answer!r} after {within_seconds:g} s"
-        time.sleep(0.001)

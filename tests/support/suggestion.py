@@ -19,6 +19,9 @@ from suggestion_services.base.servicer import EXHAUSTED_METADATA
 
 PATIENCE_SECONDS = 60.0
 
+REQUIRED: dict[str, dict[str, object]] = {"pbt": {"suggestion_trial_dir": "/checkpoints"}}
+"""Settings without which an algorithm refuses every experiment."""
+
 Assignments = dict[str, str]
 Status = pb.TrialStatus
 
@@ -40,6 +43,7 @@ def an_experiment(
     max_trial_count: int = 0,
 ) -> pb.Experiment:
     """Return an experiment that searches two doubles for the least loss, unless told otherwise."""
+    chosen = {**REQUIRED.get(algorithm, {}), **(settings or {})}
     return pb.Experiment(
         name=name,
         spec=pb.ExperimentSpec(
@@ -49,9 +53,7 @@ def an_experiment(
             objective=pb.ObjectiveSpec(type=pb.MAXIMIZE if maximize else pb.MINIMIZE, objective_metric_name="loss"),
             algorithm=pb.AlgorithmSpec(
                 algorithm_name=algorithm,
-                algorithm_settings=[
-                    pb.AlgorithmSetting(name=key, value=str(value)) for key, value in (settings or {}).items()
-                ],
+                algorithm_settings=[pb.AlgorithmSetting(name=key, value=str(value)) for key, value in chosen.items()],
             ),
             max_trial_count=max_trial_count,
         ),
@@ -59,7 +61,13 @@ def an_experiment(
 
 
 def a_trial(
-    name: str, assignments: Mapping[str, str], loss: object = None, condition: int = Status.SUCCEEDED, **status: str
+    name: str,
+    assignments: Mapping[str, str],
+    loss: object = None,
+    condition: int = Status.SUCCEEDED,
+    *,
+    labels: Mapping[str, str] | None = None,
+    **status: str,
 ) -> pb.Trial:
     """Return a trial; without a loss its observation is empty."""
     metrics = [] if loss is None else [pb.Metric(name="loss", value=str(loss))]
@@ -70,6 +78,7 @@ def a_trial(
             parameter_assignments=pb.TrialSpec.ParameterAssignments(
                 assignments=[pb.ParameterAssignment(name=key, value=value) for key, value in assignments.items()]
             ),
+            labels=labels,
         ),
         status=pb.TrialStatus(condition=condition, observation=pb.Observation(metrics=metrics), **status),  # type: ignore[arg-type]  # fields by name
     )
@@ -81,6 +90,8 @@ class Service:
 
     channel: grpc.Channel
     exhausted: bool = field(default=False, init=False)
+    labels: list[dict[str, str]] = field(default_factory=list, init=False)
+    """Of the trials of the last reply."""
 
     def ask(
         self, experiment: pb.Experiment, trials: Sequence[pb.Trial] = (), *, count: int = 1, first: int | None = None
@@ -101,6 +112,7 @@ class Service:
             request, timeout=PATIENCE_SECONDS
         )
         self.exhausted = EXHAUSTED_METADATA in [tuple(pair) for pair in call.trailing_metadata()]
+        self.labels = [dict(one.labels) for one in reply.parameter_assignments]
         return [{a.name: a.value for a in one.assignments} for one in reply.parameter_assignments]
 
     def validate(self, experiment: pb.Experiment) -> None:
@@ -121,7 +133,10 @@ class Service:
         trials: list[pb.Trial] = []
         while len(trials) < budget:
             points = self.ask(experiment, trials, count=min(parallel, budget - len(trials)))
-            trials += [a_trial(f"t{len(trials) + i:05}", p, objective(p)) for i, p in enumerate(points)]
+            first = len(trials)
+            trials += [
+                a_trial(f"t{first + i:05}", p, objective(p), labels=self.labels[i]) for i, p in enumerate(points)
+            ]
             if self.exhausted:
                 break
         return trials
@@ -144,8 +159,8 @@ def served_here(algorithm: str) -> Iterator[Service]:
 
 
 @contextmanager
-def served_apart(algorithm: str, folder: Path) -> Iterator[Service]:
-    """Serve an algorithm in another process, on a Unix socket."""
+def start_apart(algorithm: str, folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], Service]]:
+    """Serve an algorithm in another process, on a Unix socket, and return the process, too."""
     address = f"unix:{folder}/{algorithm}.sock"
     command = [sys.executable, "-m", "suggestion_services", "--algorithm", algorithm, "--address", address]
     with subprocess.Popen([*command, "--exit-with-stdin"], stdin=subprocess.PIPE) as process:
@@ -153,6 +168,13 @@ def served_apart(algorithm: str, folder: Path) -> Iterator[Service]:
             with grpc.insecure_channel(address, [("grpc.max_reconnect_backoff_ms", 50)]) as channel:
                 service = Service(channel)
                 service.health()
-                yield service
+                yield process, service
         finally:
             process.terminate()
+
+
+@contextmanager
+def served_apart(algorithm: str, folder: Path) -> Iterator[Service]:
+    """Serve an algorithm in another process, on a Unix socket."""
+    with start_apart(algorithm, folder) as (_, service):
+        yield service

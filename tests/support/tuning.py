@@ -1,8 +1,6 @@
-"""A tuning service in memory, with builders for its objects.
+"""The tuning service over a store in memory, with builders for its objects.
 
-`FakeTuningService` keeps the contract of `TuningService`. Where it differs from the real ones: it runs nothing (trials
-move when `play` or the back door says so), it validates no further than reading the document, and its `why` and its
-algorithms are what the test put there.
+Nothing runs: trials move when `play` or the back door says so.
 """
 
 from __future__ import annotations
@@ -10,26 +8,30 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from katib.api.algorithms import AlgorithmInfo, SettingSpec
-from katib.api.loading import load_experiment
+from katib.api.conditions import COMPLETED_TRIAL
 from katib.api.metrics import MetricLog
-from katib.errors import ExpiredError, FieldError, InvalidError, NotFoundError
-from katib.tuning.reading import COMPLETED_TRIAL, is_completed, name_of, namespace_of, objective_value, state_of
-from katib.tuning.service import (
-    DEFAULT_NAMESPACE,
-    Change,
-    Diagnosis,
-    Json,
-    Page,
-    RecordedEvent,
-    Submission,
-)
+from katib.api.names import EXPERIMENT_LABEL
+from katib.controllers.kinds import EXPERIMENT, TRIAL
+from katib.errors import NotFoundError
+from katib.local.admission import HostCapacity
+from katib.local.submission import local_gate
+from katib.runtime.clock import SystemClock
+from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.runtime.testing import VirtualClock
+from katib.tuning.reading import name_of
+from katib.tuning.service import DEFAULT_NAMESPACE, Diagnosis, Json, RecordedEvent
+from katib.tuning.stored_service import ObjectTuningService
+from katib.tuning.submission import ConfigMaps
+from tests.support.observations import MemoryObservationLog
+from tests.support.stores import memory_store, owned_by
 
+KEPT_CHANGES = 100
 START = datetime(2030, 1, 1, 12, 0, tzinfo=UTC)
 GROUP_VERSION = "kubeflow.org/v1beta1"
 
@@ -84,6 +86,40 @@ def make_experiment(name: str = "demo", *conditions: Json, namespace: str = DEFA
     }
 
 
+def make_pareto_experiment(name: str = "demo", *conditions: Json, **status: Any) -> Json:
+    """Return an Experiment that maximizes `accuracy` and minimizes `seconds` with at most 8 of `memory`.
+
+    Two trials are named of three that no other beats.
+    """
+    made = make_experiment(name, *conditions)
+    names = ("accuracy", "seconds", "memory")
+    made["spec"]["objective"] = {
+        "type": "maximize",
+        "objectiveMetricName": "accuracy",
+        "objectives": [{"name": "accuracy", "type": "maximize", "goal": 0.99}, {"name": "seconds", "type": "minimize"}],
+        "constraints": [{"metricName": "memory", "max": 8}],
+        "metricStrategies": [{"name": metric, "value": "latest"} for metric in names],
+    }
+    trials = [
+        {
+            "bestTrialName": trial,
+            "parameterAssignments": [{"name": "x", "value": x}],
+            "observation": {
+                "metrics": [{"name": m, "latest": v, "min": v, "max": v} for m, v in zip(names, values, strict=True)]
+            },
+        }
+        for trial, x, values in (("slow", "0.5", ("0.9", "30", "4")), ("quick", "0.25", ("0.70000001", "3", "2")))
+    ]
+    pareto = {
+        "trials": trials,
+        "trialCount": 3,
+        "hypervolume": 12.5,
+        "referencePoint": [{"name": "accuracy", "value": "0.1"}, {"name": "seconds", "value": "60"}],
+    }
+    made["status"].update({"currentOptimalTrial": trials[0], "paretoSet": pareto, **status})
+    return made
+
+
 def make_trial(
     name: str,
     *conditions: Json,
@@ -127,7 +163,7 @@ def document(name: str = "demo", *, trials: int = 3, namespace: str | None = Non
             "kind": "Experiment",
             "metadata": metadata,
             "spec": {
-                "objective": {"type": "minimize", "objectiveMetricName": "loss"},
+                "objective": make_experiment()["spec"]["objective"],
                 "algorithm": {"algorithmName": "random"},
                 "maxTrialCount": trials,
                 "parallelTrialCount": 2,
@@ -147,66 +183,120 @@ def document(name: str = "demo", *, trials: int = 3, namespace: str | None = Non
     )
 
 
-@dataclass(frozen=True)
-class _Key:
-    kind: str
-    namespace: str
-    name: str
+class _Catalog:
+    """The algorithms of these tests."""
+
+    def all(self) -> Sequence[AlgorithmInfo]:
+        return ALGORITHMS
+
+    def find(self, name: str, *, early_stopping: bool = False) -> AlgorithmInfo | None:
+        return next((i for i in ALGORITHMS if (i.name, i.early_stopping) == (name, early_stopping)), None)
 
 
-class FakeTuningService:
-    """A TuningService in memory."""
+class _Kept:
+    """What a home has beside its store, as a test put it there: output, events, explanations."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self.changed = threading.Condition()
+        self.logs: dict[Key, bytes] = {}
+        self.events: list[tuple[str, RecordedEvent]] = []
+        self.diagnoses: dict[Key, Diagnosis] = {}
+
+    def read(
+        self, trial: Object, *, follow: Callable[[], bool] | None = None, tail_lines: int | None = None
+    ) -> Iterator[bytes]:
+        data = self.logs.get(Key.of(trial), b"")
+        lines = data.splitlines(keepends=True)
+        yield data if tail_lines is None else b"".join(lines[max(0, len(lines) - tail_lines) :])
+        sent = len(data)
+        while follow is not None:
+            goes_on = follow()
+            with self.changed:
+                fresh = self.logs.get(Key.of(trial), b"")[sent:]
+                if not fresh and goes_on:
+                    self.changed.wait(0.2)
+            sent += len(fresh)
+            if not fresh and not goes_on:
+                return
+            yield fresh
+
+    def events_of(self, kind: str, namespace: str, name: str) -> Sequence[RecordedEvent]:
+        names = {(kind, name)}
+        if kind == "Experiment":
+            trials = self._store.list(TRIAL, namespace, labels={EXPERIMENT_LABEL: name}).items
+            names |= {("Trial", Key.of(trial).name) for trial in trials}
+        return tuple(event for ns, event in self.events if ns == namespace and (event.kind, event.name) in names)
+
+    def explain(self, namespace: str, name: str) -> Diagnosis:
+        try:
+            return self.diagnoses[Key(namespace, name)]
+        except KeyError:
+            raise NotFoundError(f'there is neither an experiment nor a trial "{name}" in {namespace}') from None
+
+
+class MemoryTuningService(ObjectTuningService):
+    """The tuning service over a store in memory, with a back door for what controllers and trials would do."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._objects: dict[_Key, Json] = {}
-        self._specs: dict[_Key, Json] = {}
-        self._history: list[Change] = []
-        self._metrics: dict[tuple[str, str], list[MetricLog]] = {}
-        self._logs: dict[tuple[str, str], bytes] = {}
-        self._events: list[tuple[str, RecordedEvent]] = []
-        self._diagnoses: dict[tuple[str, str], Diagnosis] = {}
-        self.oldest_cursor = 0
-        """Changes before this one are forgotten."""
-
-    # --- back door ------------------------------------------------------------------------------------------------
+        self.store = memory_store(VirtualClock(START), kept_changes=KEPT_CHANGES)
+        self._log = MemoryObservationLog()
+        self._kept = _Kept(self.store)
+        catalog = _Catalog()
+        super().__init__(
+            store=self.store,
+            observations=self._log,
+            events=self._kept,
+            gate=local_gate(catalog, HostCapacity.detect(), ConfigMaps(self.store).find),
+            output=self._kept,
+            explain=self._kept.explain,
+            catalog=catalog,
+            clock=SystemClock(),
+        )
 
     def put(self, obj: Json) -> None:
-        """Store an object as a controller would, and tell the watchers."""
-        with self._changed:
-            key = _Key(obj["kind"], namespace_of(obj), name_of(obj))
-            type_ = "MODIFIED" if key in self._objects else "ADDED"
-            version = str(len(self._history) + 1)
-            stored = {**obj, "metadata": {**obj["metadata"], "resourceVersion": version}}
-            self._objects[key] = stored
-            self._history.append(Change(type_, stored, version))
-            self._changed.notify_all()
+        """Store an object as a controller would; of one that is there, the status."""
+        kind, key = Kind(obj["apiVersion"], obj["kind"]), Key.of(obj)
+        try:
+            stored = self.store.get(kind, key)
+        except NotFoundError:
+            metadata = {
+                name: obj["metadata"][name] for name in ("name", "namespace", "labels") if name in obj["metadata"]
+            }
+            if experiment := metadata.get("labels", {}).get(EXPERIMENT_LABEL):
+                with suppress(NotFoundError):
+                    owner = self.store.get(EXPERIMENT, Key(key.namespace, experiment))
+                    metadata["ownerReferences"] = owned_by(owner)
+            stored = self.store.create({**obj, "metadata": metadata})
+        if stored.get("status") != obj["status"]:
+            self.store.update_status({**stored, "status": obj["status"]})
 
     def write_log(self, namespace: str, trial: str, data: bytes) -> None:
         """Append to the output of a trial."""
-        with self._changed:
-            self._logs[namespace, trial] = self._logs.get((namespace, trial), b"") + data
-            self._changed.notify_all()
+        with self._kept.changed:
+            key = Key(namespace, trial)
+            self._kept.logs[key] = self._kept.logs.get(key, b"") + data
+            self._kept.changed.notify_all()
 
-    def report(self, namespace: str, trial: str, *readings: MetricLog) -> None:
+    def report(self, trial: str, *readings: MetricLog) -> None:
         """Append readings."""
-        self._metrics.setdefault((namespace, trial), []).extend(readings)
+        self._log.report(trial, readings)
 
     def record(self, namespace: str, event: RecordedEvent) -> None:
         """Note an event."""
-        self._events.append((namespace, event))
+        self._kept.events.append((namespace, event))
 
     def explain(self, namespace: str, diagnosis: Diagnosis) -> None:
         """Set what `why` says."""
-        self._diagnoses[namespace, diagnosis.name] = diagnosis
+        self._kept.diagnoses[Key(namespace, diagnosis.name)] = diagnosis
 
     def play(self, namespace: str, name: str, *, pause_seconds: float = 0) -> None:
         """Run an experiment to its end: one trial after the other, with losses 0.5, 0.4, 0.3 and so on."""
         experiment = self.get("Experiment", namespace, name)
         limit = experiment["spec"].get("maxTrialCount", 3)
-        start = sum(state_of(t) == "Succeeded" for t in self._trials_of(namespace, name))
+        start = self.trials(namespace, name, states=("Succeeded",)).total
         for index in range(start, limit):
-            self._play_trial(experiment, index, pause_seconds)
+            trial = self._play_trial(namespace, name, index, pause_seconds)
             done = index + 1
             ends = [condition("Succeeded", "ExperimentMaxTrialsReached")] if done == limit else []
             status = {
@@ -214,183 +304,27 @@ class FakeTuningService:
                 "conditions": [condition("Created"), condition("Running"), *ends],
                 "trials": done,
                 "trialsSucceeded": done,
-                "currentOptimalTrial": self._optimum(namespace, name),
+                "currentOptimalTrial": {
+                    "bestTrialName": name_of(trial),
+                    "parameterAssignments": trial["spec"]["parameterAssignments"],
+                    "observation": trial["status"]["observation"],
+                },
             }
             if ends:
                 status["completionTime"] = stamp(10 * done)
             self.put({**self.get("Experiment", namespace, name), "status": status})
 
-    def _optimum(self, namespace: str, name: str) -> Json:
-        best = self.best(namespace, name) or {}
-        return {
-            "bestTrialName": name_of(best),
-            "parameterAssignments": best["spec"]["parameterAssignments"],
-            "observation": best["status"]["observation"],
-        }
-
-    def _play_trial(self, experiment: Json, index: int, pause_seconds: float) -> None:
-        namespace, name = namespace_of(experiment), name_of(experiment)
+    def _play_trial(self, namespace: str, name: str, index: int, pause_seconds: float) -> Json:
         trial, value = f"{name}-{index:04d}", f"{0.5 - 0.1 * index:.1f}"
         running = condition("Running", "TrialRunning", at=10 * index)
-        parts = {"experiment": name, "namespace": namespace, "index": index, "x": value}
-        self.put(make_trial(trial, running, **parts))  # type: ignore[arg-type]  # built by hand just above
+        parts: Json = {"experiment": name, "namespace": namespace, "index": index, "x": value}
+        self.put(make_trial(trial, running, **parts))
         time.sleep(pause_seconds)
         self.write_log(namespace, trial, f"loss={value}\n".encode())
-        self.report(namespace, trial, MetricLog(START + timedelta(seconds=10 * index), "loss", value))
-        done = condition("Succeeded", "TrialSucceeded", at=10 * index + 5)
-        self.put(make_trial(trial, running, done, loss=value, **parts))  # type: ignore[arg-type]  # as above
         moment = START + timedelta(seconds=10 * index)
+        self.report(trial, MetricLog(moment, "loss", value))
+        done = condition("Succeeded", "TrialSucceeded", at=10 * index + 5)
+        ended = make_trial(trial, running, done, loss=value, **parts)
+        self.put(ended)
         self.record(namespace, RecordedEvent(moment, "Trial", trial, False, "JobSucceeded", f"Job {trial} succeeded"))
-
-    # --- the service ----------------------------------------------------------------------------------------------
-
-    def submit(self, document: str, *, source: str, namespace: str | None = None) -> Submission:
-        loaded = self._load(document, source, namespace)
-        key = _Key("Experiment", namespace_of(loaded), name_of(loaded))
-        notices = ("image none is not run here; the command runs on this machine",)
-        with self._changed:
-            known = self._objects.get(key)
-            if known is None:
-                self._specs[key] = loaded["spec"]
-                fresh = make_experiment(key.name, condition("Created"), namespace=key.namespace)
-                self.put({**fresh, "spec": {**fresh["spec"], **loaded["spec"]}})
-                return Submission(self._objects[key], "created", notices)
-        if self._specs.get(key, loaded["spec"]) != loaded["spec"]:
-            raise InvalidError(
-                [FieldError("spec", "differs from the stored one", "choose another name", "spec-changed")]
-            )
-        return Submission(known, "unchanged" if is_completed(known) else "resumed", notices)
-
-    def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
-        self._load(document, source, namespace)
-        return ("image none is not run here; the command runs on this machine",)
-
-    def _load(self, document: str, source: str, namespace: str | None) -> Json:
-        loaded = load_experiment(document, source, namespace or DEFAULT_NAMESPACE)
-        if loaded.errors:
-            raise InvalidError(loaded.errors)
-        encoded = loaded.experiment.encode()
-        encoded["metadata"].setdefault("namespace", namespace or DEFAULT_NAMESPACE)
-        return encoded
-
-    def get(self, kind: str, namespace: str, name: str) -> Json:
-        try:
-            return self._objects[_Key(kind, namespace, name)]
-        except KeyError:
-            raise NotFoundError(f'{kind} "{name}" does not exist in namespace {namespace}') from None
-
-    def experiments(self, namespace: str | None = None) -> Sequence[Json]:
-        return tuple(
-            obj for key, obj in self._objects.items() if key.kind == "Experiment" and namespace in (None, key.namespace)
-        )
-
-    def trials(
-        self, namespace: str, experiment: str, *, states: Sequence[str] = (), limit: int = 500, cursor: str = ""
-    ) -> Page:
-        self.get("Experiment", namespace, experiment)
-        found = [t for t in self._trials_of(namespace, experiment) if not states or state_of(t) in states]
-        start = int(cursor or 0)
-        after = start + limit
-        return Page(tuple(found[start:after]), str(after) if after < len(found) else "", len(found))
-
-    def _trials_of(self, namespace: str, experiment: str) -> list[Json]:
-        return [
-            obj
-            for key, obj in self._objects.items()
-            if key.kind == "Trial"
-            and key.namespace == namespace
-            and obj["metadata"]["labels"]["katib.kubeflow.org/experiment"] == experiment
-        ]
-
-    def best(self, namespace: str, experiment: str) -> Json | None:
-        valued = [(t, objective_value(t)) for t in self.trials(namespace, experiment).items]
-        usable = [(float(value), name_of(t), t) for t, value in valued if value is not None]
-        return min(usable)[2] if usable else None
-
-    def metrics(self, namespace: str, trial: str, *, metric: str = "", limit: int = 100_000) -> Sequence[MetricLog]:
-        self.get("Trial", namespace, trial)
-        readings = self._metrics.get((namespace, trial), [])
-        return tuple([r for r in readings if metric in ("", r.name)][-limit:])
-
-    def logs(
-        self, namespace: str, trial: str, *, follow: bool = False, tail_lines: int | None = None
-    ) -> Iterator[bytes]:
-        self.get("Trial", namespace, trial)
-        return self._log_chunks(namespace, trial, follow, tail_lines)
-
-    def _log_chunks(self, namespace: str, trial: str, follow: bool, tail_lines: int | None) -> Iterator[bytes]:
-        data = self._logs.get((namespace, trial), b"")
-        sent = len(data)
-        if tail_lines is not None:
-            lines = data.splitlines(keepends=True)
-            data = b"".join(lines[len(lines) - tail_lines :] if tail_lines < len(lines) else lines)
-        yield data
-        while follow:
-            with self._changed:
-                ended = is_completed(self.get("Trial", namespace, trial))
-                fresh = self._logs.get((namespace, trial), b"")[sent:]
-                if not fresh and not ended:
-                    self._changed.wait(0.2)
-            sent += len(fresh)
-            if not fresh and ended:
-                return
-            yield fresh
-
-    def events(self, kind: str, namespace: str, name: str) -> Sequence[RecordedEvent]:
-        self.get(kind, namespace, name)
-        names = {(kind, name)}
-        if kind == "Experiment":
-            names |= {("Trial", name_of(t)) for t in self._trials_of(namespace, name)}
-        return tuple(event for ns, event in self._events if ns == namespace and (event.kind, event.name) in names)
-
-    def changes(
-        self, namespace: str, experiment: str, *, timeout_seconds: float | None = None, since: str = ""
-    ) -> Iterator[Change]:
-        end = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-        with self._changed:
-            position = int(since) if since else len(self._history)
-            if since and position < self.oldest_cursor:
-                raise ExpiredError("that change is no longer kept")
-            self.get("Experiment", namespace, experiment)
-            opening = [self.get("Experiment", namespace, experiment), *self._trials_of(namespace, experiment)]
-        if not since:
-            for i, obj in enumerate(opening, 1):
-                yield Change("ADDED", obj, str(position) if i == len(opening) else "")
-        while True:
-            with self._changed:
-                left = None if end is None else end - time.monotonic()
-                if position == len(self._history) and (left is None or left > 0):
-                    self._changed.wait(left)
-                    left = None if end is None else end - time.monotonic()
-                fresh = self._history[position:]
-                position += len(fresh)
-            for change in fresh:
-                if _concerns(change.object, namespace, experiment):
-                    yield change
-                    if change.type == "DELETED" and change.object["kind"] == "Experiment":
-                        return
-            if left is not None and left <= 0:
-                return
-
-    def why(self, namespace: str, name: str) -> Diagnosis:
-        try:
-            return self._diagnoses[namespace, name]
-        except KeyError:
-            raise NotFoundError(f'there is neither an experiment nor a trial "{name}" in {namespace}') from None
-
-    def delete(self, namespace: str, experiment: str) -> None:
-        with self._changed:
-            doomed = [*self._trials_of(namespace, experiment), self.get("Experiment", namespace, experiment)]
-            for obj in doomed:
-                del self._objects[_Key(obj["kind"], namespace, name_of(obj))]
-                self._history.append(Change("DELETED", obj, str(len(self._history) + 1)))
-            self._changed.notify_all()
-
-    def algorithms(self) -> Sequence[AlgorithmInfo]:
-        return ALGORITHMS
-
-
-def _concerns(obj: Json, namespace: str, experiment: str) -> bool:
-    labels = obj["metadata"].get("labels", {})
-    names = {"Experiment": name_of(obj), "Trial": labels.get("katib.kubeflow.org/experiment")}
-    return namespace_of(obj) == namespace and names.get(obj["kind"]) == experiment
+        return ended

@@ -10,61 +10,15 @@ the few objects that are always written.
 
 from __future__ import annotations
 
-from katib.api.types.blocks import (
-    AlgorithmSetting,
-    AlgorithmSpec,
-    CollectorSpec,
-    ConfigMapSource,
-    EarlyStoppingRule,
-    FeasibleSpace,
-    FileSystemPath,
-    FilterSpec,
-    GraphConfig,
-    Metric,
-    MetricsCollectorSpec,
-    MetricStrategySpec,
-    NasConfig,
-    ObjectiveSpec,
-    Observation,
-    Operation,
-    ParameterAssignment,
-    ParameterSpec,
-    SourceSpec,
-    TrialParameterSpec,
-    TrialTemplate,
-)
-from katib.api.types.model import (
-    DecimalText,
-    Flag,
-    Int32,
-    Model,
-    Number,
-    PlainText,
-    Time,
-    format_time,
-)
-from katib.api.types.resources import (
-    API_VERSION,
-    GROUP,
-    VERSION,
-    Condition,
-    Experiment,
-    ExperimentSpec,
-    ExperimentStatus,
-    ObjectMeta,
-    OptimalTrial,
-    OwnerReference,
-    Resource,
-    Suggestion,
-    SuggestionSpec,
-    SuggestionStatus,
-    Trial,
-    TrialAssignment,
-    TrialSpec,
-    TrialStatus,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from katib.api.types.words import (
+    API_VERSION,
+    CAMEL_CASE,
+    GROUP,
     UNAVAILABLE,
+    VERSION,
     CollectorKind,
     ComparisonType,
     ConditionStatus,
@@ -80,8 +34,70 @@ from katib.api.types.words import (
     TrialCondition,
 )
 
+if TYPE_CHECKING:
+    from katib.api.types.blocks import (
+        AlgorithmSetting,
+        AlgorithmSpec,
+        CollectorSpec,
+        ConfigMapSource,
+        EarlierTrial,
+        EarlyStoppingRule,
+        FeasibleSpace,
+        FileSystemPath,
+        FilterSpec,
+        GraphConfig,
+        InitialTrial,
+        Metric,
+        MetricConstraint,
+        MetricsCollectorSpec,
+        MetricStrategySpec,
+        MetricValue,
+        NasConfig,
+        ObjectiveSpec,
+        ObjectiveTerm,
+        Observation,
+        Operation,
+        ParameterAssignment,
+        ParameterCondition,
+        ParameterSpec,
+        SourceSpec,
+        TrialParameterSpec,
+        TrialTemplate,
+        WarmStartSpec,
+    )
+    from katib.api.types.model import (
+        DecimalText,
+        Flag,
+        Int32,
+        Model,
+        Number,
+        PlainText,
+        Time,
+        format_time,
+    )
+    from katib.api.types.resources import (
+        Condition,
+        EarlierTrialsStatus,
+        Experiment,
+        ExperimentSpec,
+        ExperimentStatus,
+        ObjectMeta,
+        OptimalTrial,
+        OwnerReference,
+        ParetoSet,
+        Resource,
+        Suggestion,
+        SuggestionSpec,
+        SuggestionStatus,
+        Trial,
+        TrialAssignment,
+        TrialSpec,
+        TrialStatus,
+    )
+
 __all__ = [
     "API_VERSION",
+    "CAMEL_CASE",
     "GROUP",
     "UNAVAILABLE",
     "VERSION",
@@ -95,6 +111,8 @@ __all__ = [
     "ConfigMapSource",
     "DecimalText",
     "Distribution",
+    "EarlierTrial",
+    "EarlierTrialsStatus",
     "EarlyStoppingRule",
     "Experiment",
     "ExperimentCondition",
@@ -107,24 +125,30 @@ __all__ = [
     "FilterSpec",
     "Flag",
     "GraphConfig",
+    "InitialTrial",
     "Int32",
     "Metric",
+    "MetricConstraint",
     "MetricStrategy",
     "MetricStrategySpec",
+    "MetricValue",
     "MetricsCollectorSpec",
     "Model",
     "NasConfig",
     "Number",
     "ObjectMeta",
     "ObjectiveSpec",
+    "ObjectiveTerm",
     "ObjectiveType",
     "Observation",
     "Operation",
     "OptimalTrial",
     "OwnerReference",
     "ParameterAssignment",
+    "ParameterCondition",
     "ParameterSpec",
     "ParameterType",
+    "ParetoSet",
     "PlainText",
     "Resource",
     "ResumePolicy",
@@ -141,5 +165,18 @@ __all__ = [
     "TrialSpec",
     "TrialStatus",
     "TrialTemplate",
+    "WarmStartSpec",
     "format_time",
 ]
+
+_MODELS = ("resources", "blocks", "model")
+
+
+def __getattr__(name: str) -> Any:
+    """Import the models when one is asked for: a command that shows objects needs the words only, and no pydantic."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    for module in _MODELS:
+        found = vars(import_module(f"{__name__}.{module}"))
+        globals().update({exported: found[exported] for exported in __all__ if exported in found})
+    return globals()[name]

@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import Field
 
-from katib.api.types.model import DecimalText, Flag, Int32, Model, Number, PlainText
+from katib.api.types.model import DecimalText, Flag, Int32, Model, Number, OpenModel, PlainText
+from katib.api.types.words import CollectorKind
 
 # --- search space -----------------------------------------------------------------------------------------------------
 
@@ -21,12 +22,20 @@ class FeasibleSpace(Model):
     distribution: str = ""
 
 
+class ParameterCondition(Model):
+    """Where a parameter has a value: only in trials in which another parameter has one of these values."""
+
+    parameter: str = ""
+    values: tuple[PlainText, ...] = ()
+
+
 class ParameterSpec(Model):
     """One parameter of the search space."""
 
     name: str = ""
     parameter_type: str = ""
     feasible_space: FeasibleSpace = Field(default_factory=FeasibleSpace)
+    when: ParameterCondition | None = None
 
 
 class GraphConfig(Model):
@@ -61,19 +70,51 @@ class MetricStrategySpec(Model):
     value: str = ""
 
 
+class ObjectiveTerm(Model):
+    """One of several objectives."""
+
+    name: str = ""
+    type: str = ""
+    goal: Number | None = None
+
+
+class MetricConstraint(Model):
+    """Bounds that a metric of a trial has to stay in; the bounds themselves are allowed."""
+
+    metric_name: str = ""
+    min: Number | None = None
+    max: Number | None = None
+
+
 class ObjectiveSpec(Model):
-    """What to optimize."""
+    """What to optimize. With several `objectives`, `type` and `objective_metric_name` are those of the first."""
 
     type: str = ""
     goal: Number | None = None
     objective_metric_name: str = ""
     additional_metric_names: tuple[str, ...] = ()
     metric_strategies: tuple[MetricStrategySpec, ...] = ()
+    objectives: tuple[ObjectiveTerm, ...] = ()
+    constraints: tuple[MetricConstraint, ...] = ()
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The objective metric, then the additional ones."""
-        return (self.objective_metric_name, *self.additional_metric_names)
+        """All metrics that are collected, once each: the objective first, then the additional ones."""
+        others = (term.name for term in self.objectives)
+        bounded = (constraint.metric_name for constraint in self.constraints)
+        return tuple(dict.fromkeys((self.objective_metric_name, *self.additional_metric_names, *others, *bounded)))
+
+    @property
+    def terms(self) -> tuple[ObjectiveTerm, ...]:
+        """All objectives, also where there is one."""
+        if self.objectives:
+            return self.objectives
+        return (ObjectiveTerm(name=self.objective_metric_name, type=self.type, goal=self.goal),)
+
+    @property
+    def has_several(self) -> bool:
+        """Whether there is more than one objective."""
+        return len(self.objectives) > 1
 
     def strategy_of(self, metric: str) -> str:
         """Return the strategy of a metric, empty when it has none."""
@@ -114,10 +155,37 @@ class ParameterAssignment(Model):
     value: PlainText = ""
 
 
+class InitialTrial(Model):
+    """A trial that the user chose."""
+
+    parameter_assignments: tuple[ParameterAssignment, ...] = ()
+
+
+class MetricValue(Model):
+    """A metric and the value that it had at the end."""
+
+    name: str = ""
+    value: PlainText = ""
+
+
+class EarlierTrial(Model):
+    """What a trial of an earlier search came to."""
+
+    parameter_assignments: tuple[ParameterAssignment, ...] = ()
+    metrics: tuple[MetricValue, ...] = ()
+
+
+class WarmStartSpec(Model):
+    """Earlier trials to learn from: those of other experiments of the namespace, and those that are listed here."""
+
+    experiments: tuple[str, ...] = ()
+    trials: tuple[EarlierTrial, ...] = ()
+
+
 # --- metrics ----------------------------------------------------------------------------------------------------------
 
 
-class Metric(Model):
+class Metric(OpenModel):
     """Summary of one metric of a trial. Values keep the text that the trial printed."""
 
     name: str = ""
@@ -126,7 +194,7 @@ class Metric(Model):
     latest: str = ""
 
 
-class Observation(Model):
+class Observation(OpenModel):
     """Summary of all metrics of a trial."""
 
     metrics: tuple[Metric, ...] = ()
@@ -171,6 +239,11 @@ class MetricsCollectorSpec(Model):
     source: SourceSpec | None = None
     collector: CollectorSpec | None = None
 
+    @property
+    def kind(self) -> str:
+        """The kind of collector; `StdOut` where none is named."""
+        return self.collector.kind if self.collector is not None else CollectorKind.STDOUT
+
 
 # --- template ---------------------------------------------------------------------------------------------------------
 
@@ -181,6 +254,8 @@ class TrialParameterSpec(Model):
     name: str = ""
     description: str = ""
     reference: str = ""
+    otherwise: PlainText | None = None
+    """What stands in the place of a parameter that a trial does not have."""
 
 
 class ConfigMapSource(Model):

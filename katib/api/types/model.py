@@ -61,3 +61,9 @@ class Model(BaseModel):
     def encode(self) -> dict[str, Any]:
         """Return the JSON form, without what is empty."""
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
+
+class OpenModel(Model):
+    """A type that others write, too: fields that we do not know, as a newer version may have, survive a round trip."""
+
+    model_config = ConfigDict(extra="allow")

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from katib.api.types.blocks import (
     AlgorithmSetting,
     AlgorithmSpec,
     EarlyStoppingRule,
+    InitialTrial,
     MetricsCollectorSpec,
+    MetricValue,
     NasConfig,
     ObjectiveSpec,
     Observation,
     ParameterAssignment,
     ParameterSpec,
     TrialTemplate,
+    WarmStartSpec,
 )
-from katib.api.types.model import Int32, Model, Time
-
-GROUP = "kubeflow.org"
-VERSION = "v1beta1"
-API_VERSION = f"{GROUP}/{VERSION}"
+from katib.api.types.model import Int32, Model, Number, OpenModel, Time
+from katib.api.types.words import API_VERSION
 
 
 class OwnerReference(Model):
@@ -36,10 +36,8 @@ class OwnerReference(Model):
     block_owner_deletion: bool = False
 
 
-class ObjectMeta(Model):
-    """Metadata of every object, with Kubernetes' meaning. Fields that we do not use survive a round trip."""
-
-    model_config = ConfigDict(extra="allow")
+class ObjectMeta(OpenModel):
+    """Metadata of every object, with Kubernetes' meaning."""
 
     name: str = ""
     generate_name: str = ""
@@ -55,7 +53,7 @@ class ObjectMeta(Model):
     finalizers: tuple[str, ...] = ()
 
 
-class Condition(Model):
+class Condition(OpenModel):
     """One fact about an object now. The list is in order of the last change, so its last element is "the state"."""
 
     type: str = ""
@@ -88,12 +86,25 @@ class Resource(Model):
         return {"apiVersion": API_VERSION, "kind": type(self).__name__, **super().encode()}
 
 
-class OptimalTrial(Model):
+class OptimalTrial(OpenModel):
     """The best trial so far."""
 
     best_trial_name: str = ""
     parameter_assignments: tuple[ParameterAssignment, ...] = ()
     observation: Observation = Field(default_factory=Observation)
+
+
+class ParetoSet(OpenModel):
+    """The trials of several objectives that no other one beats in everything.
+
+    `trials` holds a few of them, in the order of the first objective and spread over all; `trial_count` counts all. The
+    `hypervolume` is what all of them cover, measured from `reference_point`.
+    """
+
+    trials: tuple[OptimalTrial, ...] = ()
+    trial_count: int = 0
+    hypervolume: Number | None = None
+    reference_point: tuple[MetricValue, ...] = ()
 
 
 class ExperimentSpec(Model):
@@ -110,9 +121,11 @@ class ExperimentSpec(Model):
     metrics_collector_spec: MetricsCollectorSpec | None = None
     nas_config: NasConfig | None = None
     resume_policy: str = ""
+    warm_start: WarmStartSpec | None = None
+    initial_trials: tuple[InitialTrial, ...] = ()
 
 
-class ExperimentStatus(Model):
+class ExperimentStatus(OpenModel):
     """How the run goes. Counts are exact; each list of names holds the newest ones only (`docs/decisions`)."""
 
     start_time: Time | None = None
@@ -120,6 +133,7 @@ class ExperimentStatus(Model):
     last_reconcile_time: Time | None = None
     conditions: tuple[Condition, ...] = ()
     current_optimal_trial: OptimalTrial = Field(default_factory=OptimalTrial)
+    pareto_set: ParetoSet | None = None
     running_trial_list: tuple[str, ...] = ()
     pending_trial_list: tuple[str, ...] = ()
     failed_trial_list: tuple[str, ...] = ()
@@ -135,6 +149,13 @@ class ExperimentStatus(Model):
     trials_running: int = 0
     trials_early_stopped: int = 0
     trial_metrics_unavailable: int = 0
+    trials_infeasible: int = 0
+
+    def encode(self) -> dict[str, Any]:
+        """Return the JSON form, with the object that Katib writes even when it is empty."""
+        status = super().encode()
+        status.setdefault("currentOptimalTrial", {}).setdefault("observation", {})
+        return status
 
 
 class Experiment(Resource):
@@ -147,13 +168,13 @@ class Experiment(Resource):
         """Return the JSON form, with the objects that Katib writes even when they are empty."""
         obj = super().encode()
         if "status" in obj:
-            obj["status"].setdefault("currentOptimalTrial", {}).setdefault("observation", {})
+            obj["status"] = self.status.encode()
         for parameter in obj.get("spec", {}).get("parameters", ()):
             parameter.setdefault("feasibleSpace", {})
         return obj
 
 
-class TrialAssignment(Model):
+class TrialAssignment(OpenModel):
     """An assignment that waits to become a trial."""
 
     name: str = ""
@@ -169,10 +190,31 @@ class SuggestionSpec(Model):
     early_stopping: AlgorithmSpec | None = None
     requests: int = 0
     resume_policy: str = ""
+    initial_trials: tuple[InitialTrial, ...] = ()
 
 
-class SuggestionStatus(Model):
-    """What the service answered: `suggestion_count` since the start; `suggestions` only those without a trial yet."""
+class EarlierTrialsStatus(OpenModel):
+    """What became of the earlier trials of a warm start."""
+
+    used: int = 0
+    left_out: int = 0
+    reason: str = ""
+
+    def __str__(self) -> str:
+        """Return it as a sentence."""
+        total = self.used + self.left_out
+        if not total:
+            return "There is no earlier trial to learn from"
+        said = f"{self.used} of {total} earlier trials are learned from"
+        return f"{said}; others do not fit, such as {self.reason}" if self.left_out else said
+
+
+class SuggestionStatus(OpenModel):
+    """What the service answered.
+
+    `suggestion_count` counts since the start, initial trials included; `suggestions` holds only those without a trial
+    yet, and `explanation` is a sentence on what the service chose, and why.
+    """
 
     algorithm_settings: tuple[AlgorithmSetting, ...] = ()
     suggestion_count: int = 0
@@ -181,6 +223,9 @@ class SuggestionStatus(Model):
     completion_time: Time | None = None
     last_reconcile_time: Time | None = None
     conditions: tuple[Condition, ...] = ()
+    explanation: str = ""
+    initial_trials_given: int = 0
+    earlier_trials: EarlierTrialsStatus | None = None
 
 
 class Suggestion(Resource):
@@ -206,7 +251,7 @@ class TrialSpec(Model):
     labels: dict[str, str] = Field(default_factory=dict)
 
 
-class TrialStatus(Model):
+class TrialStatus(OpenModel):
     """How the evaluation goes."""
 
     start_time: Time | None = None

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
+
+GROUP = "kubeflow.org"
+VERSION = "v1beta1"
+API_VERSION = f"{GROUP}/{VERSION}"
 
 
 class ParameterType(StrEnum):
@@ -65,6 +70,7 @@ class CollectorKind(StrEnum):
     PROMETHEUS_METRIC = "PrometheusMetric"
     CUSTOM = "Custom"
     PUSH = "Push"
+    NONE = "None"
 
 
 class FileSystemKind(StrEnum):
@@ -123,3 +129,13 @@ class TrialCondition(StrEnum):
 
 UNAVAILABLE = "unavailable"
 """Text of a metric that nobody could read."""
+
+
+def _to_camel(name: str) -> str:
+    from pydantic.alias_generators import to_camel
+
+    return to_camel(name)
+
+
+CAMEL_CASE: dict[str, Any] = {"alias_generator": _to_camel, "populate_by_name": True}
+"""As `__pydantic_config__` of a dataclass: how it is written in JSON."""

@@ -9,6 +9,7 @@ from katib.api.defaults import with_defaults
 from katib.api.loading import Submission
 from katib.api.types import Experiment
 from katib.api.validation.experiment import ALL_COLLECTORS, TemplateCheck, validate_experiment
+from katib.api.validation.history import PointCheck, no_point_errors
 from katib.api.validation.update import validate_update
 from katib.errors import FieldError, InvalidError
 
@@ -21,6 +22,7 @@ def admit(
     *,
     catalog: AlgorithmCatalog,
     check_template: TemplateCheck,
+    check_point: PointCheck = no_point_errors,
     collectors: Collection[str] = ALL_COLLECTORS,
 ) -> Experiment:
     """Return the experiment with defaults, ready to be created.
@@ -29,13 +31,16 @@ def admit(
         submission: What was loaded.
         catalog: Algorithms that are offered here.
         check_template: Looks into the template.
+        check_point: Looks at the values of initial trials.
         collectors: Kinds of metrics collectors that can run here.
 
     Raises:
         InvalidError: With every error of loading and of validation.
     """
     experiment = with_defaults(submission.experiment)
-    found = validate_experiment(experiment, catalog=catalog, check_template=check_template, collectors=collectors)
+    found = validate_experiment(
+        experiment, catalog=catalog, check_template=check_template, check_point=check_point, collectors=collectors
+    )
     _raise_all(submission.errors, found)
     return experiment
 
@@ -59,7 +64,7 @@ def _raise_all(loading: Sequence[FieldError], validation: Sequence[FieldError]) 
 
 
 def _follows(error: FieldError, unread: str) -> bool:
-    """Tell whether an error is only the echo of a value that could not be read: about it, or about its absence."""
+    """Return whether an error is only the echo of a value that could not be read: about it, or about its absence."""
     if error.path == unread or error.path.startswith((f"{unread}.", f"{unread}[")):
         return True
     return error.origin.endswith(_ABSENCE) and unread.startswith((f"{error.path}.", f"{error.path}["))

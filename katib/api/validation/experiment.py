@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from katib.api.algorithms import AlgorithmCatalog
+from katib.api.search_space import check_search_space
 from katib.api.types import CollectorKind, Experiment, ExperimentSpec, ParameterSpec, TrialTemplate
-from katib.api.validation.algorithm import check_algorithm, check_early_stopping, check_resume_policy
+from katib.api.validation.algorithm import (
+    check_algorithm,
+    check_early_stopping,
+    check_numeric_parameters,
+    check_resume_policy,
+)
 from katib.api.validation.counts import check_counts
+from katib.api.validation.history import PointCheck, check_initial_trials, check_warm_start, no_point_errors
 from katib.api.validation.metadata import check_metadata
 from katib.api.validation.metrics_collector import check_metrics_collector
 from katib.api.validation.objective import check_objective
-from katib.api.validation.search_space import check_search_space
 from katib.api.validation.template import check_frame, check_source
 from katib.api.validation.update import validate_update
 from katib.errors import FieldError
@@ -28,6 +34,7 @@ def validate_experiment(
     *,
     catalog: AlgorithmCatalog,
     check_template: TemplateCheck,
+    check_point: PointCheck = no_point_errors,
     collectors: Collection[str] = ALL_COLLECTORS,
     old: Experiment | None = None,
 ) -> list[FieldError]:
@@ -37,6 +44,7 @@ def validate_experiment(
         experiment: With defaults.
         catalog: Algorithms that are offered here.
         check_template: Looks into the template.
+        check_point: Looks at the values of initial trials.
         collectors: Kinds of metrics collectors that can run here.
         old: The stored experiment, when this is an update. Then only the change is judged: what was accepted once
             stays accepted, also when its algorithm has left the catalog since.
@@ -49,9 +57,12 @@ def validate_experiment(
         *check_counts(spec),
         *check_resume_policy(spec.resume_policy),
         *check_objective(spec.objective),
-        *check_algorithm(spec.algorithm, catalog),
-        *check_early_stopping(spec.early_stopping, catalog),
+        *check_algorithm(spec, catalog),
+        *check_early_stopping(spec, catalog),
         *check_search_space(spec),
+        *check_initial_trials(spec, check_point),
+        *check_warm_start(spec, experiment.name),
+        *check_numeric_parameters(spec, catalog),
         *_check_template(spec, check_template),
         *check_metrics_collector(spec.metrics_collector_spec, collectors),
     ]

@@ -33,7 +33,8 @@ def check_metadata(metadata: ObjectMeta) -> Iterator[FieldError]:
     namespace = metadata.namespace
     if namespace and (not _NAMESPACE.fullmatch(namespace) or len(namespace) > _MAX_NAMESPACE):
         remedy = f"use at most {_MAX_NAMESPACE} lower case letters, digits and inner hyphens"
-        yield FieldError("metadata.namespace", f"{shown(namespace)} is no namespace", remedy, "namespace-format")
+        cause = f"{shown(namespace)} is not a valid namespace"
+        yield FieldError("metadata.namespace", cause, remedy, "namespace-format")
     yield from _check_labels(metadata.labels)
 
 
@@ -62,8 +63,8 @@ def _check_labels(labels: Mapping[str, str]) -> Iterator[FieldError]:
         prefix, slash, name = key.rpartition("/")
         if not _LABEL.fullmatch(name) or (slash and not _LABEL_PREFIX.fullmatch(prefix)):
             remedy = "use at most 63 letters, digits and inner -_. after an optional domain and /"
-            yield FieldError("metadata.labels", f"{shown(key)} is no name of a label", remedy, "label-format")
+            yield FieldError("metadata.labels", f"{shown(key)} is not a valid label name", remedy, "label-format")
         if value and not _LABEL.fullmatch(value):
             remedy = "use at most 63 letters, digits and inner -_. or make it an annotation"
             where = path_to("metadata.labels", key)
-            yield FieldError(where, f"{shown(value)} is no value of a label", remedy, "label-format")
+            yield FieldError(where, f"{shown(value)} is not a valid label value", remedy, "label-format")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
+from katib.api.metrics import compile_format
 from katib.api.types import (
     CollectorKind,
     FileFormat,
@@ -15,7 +16,7 @@ from katib.api.types import (
     SourceSpec,
 )
 from katib.api.wording import did_you_mean, one_of, shown
-from katib.errors import FieldError
+from katib.errors import FieldError, InvalidError
 
 _PATH = "spec.metricsCollectorSpec"
 _SOURCE = f"{_PATH}.source"
@@ -36,7 +37,7 @@ def check_metrics_collector(spec: MetricsCollectorSpec | None, offered: Collecti
     kind, source = spec.collector.kind, spec.source or SourceSpec()
     where = f"{_PATH}.collector.kind"
     if kind not in tuple(CollectorKind):
-        cause = f"{shown(kind)} is no collector" if kind else "it is missing"
+        cause = f"{shown(kind)} is not a collector" if kind else "it is missing"
         yield FieldError(where, cause, did_you_mean(kind, CollectorKind), "collector-kind")
     elif kind not in offered:
         yield FieldError(where, f"{kind} is not available here", one_of(sorted(offered)), "collector-not-offered")
@@ -57,7 +58,7 @@ def _check_file(source: SourceSpec) -> Iterator[FieldError]:
     if path.format not in tuple(FileFormat):
         remedy = did_you_mean(path.format, FileFormat)
         yield FieldError(
-            f"{_FILE_SYSTEM_PATH}.format", f"{shown(path.format)} is no file format", remedy, "metrics-format"
+            f"{_FILE_SYSTEM_PATH}.format", f"{shown(path.format)} is not a file format", remedy, "metrics-format"
         )
     if path.format == FileFormat.JSON and source.filter is not None:
         cause = "a JSON file is read without filters"
@@ -107,20 +108,8 @@ def _check_filter(spec: FilterSpec | None) -> Iterator[FieldError]:
     """Check that each pattern is RE2 and has groups for name and value."""
     if spec is None or not spec.metrics_format:
         return
-    import re2  # a compiled library that most experiments do not need
-
-    options = re2.Options()
-    options.log_errors = False
     for i, pattern in enumerate(spec.metrics_format):
-        where = f"{_SOURCE}.filter.metricsFormat[{i}]"
         try:
-            groups = re2.compile(pattern, options=options).groups
-        except re2.error as error:
-            reason = error.args[0] if error.args else "not RE2"
-            text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-            cause = f"{shown(pattern)} is not an RE2 expression: {shown(text)[1:-1]}"
-            yield FieldError(where, cause, "mend the expression", "filter-syntax")
-            continue
-        if groups < 2:  # noqa: PLR2004  # name and value
-            cause = f"{shown(pattern)} has {groups} groups, name and value need 2"
-            yield FieldError(where, cause, "put ( ) around the name and around the value", "filter-groups")
+            compile_format(pattern, f"{_SOURCE}.filter.metricsFormat[{i}]")
+        except InvalidError as error:
+            yield from error.errors

@@ -18,29 +18,88 @@ def check_objective(objective: ObjectiveSpec | None) -> Iterator[FieldError]:
         remedy = "say what to optimize with type and objectiveMetricName"
         yield FieldError(_PATH, "it is missing", remedy, "objective-missing")
         return
-    if objective.type not in tuple(ObjectiveType):
-        cause = f"{shown(objective.type)} is no direction" if objective.type else "it is missing"
-        yield FieldError(f"{_PATH}.type", cause, did_you_mean(objective.type, ObjectiveType), "objective-type")
-    if objective.goal is not None and not math.isfinite(objective.goal):
-        remedy = "use a finite number, or remove it to use up the budget"
-        yield FieldError(f"{_PATH}.goal", f"{objective.goal} can never be reached", remedy, "goal-not-finite")
-    yield from _check_metrics(objective)
+    if objective.objectives:
+        yield from _check_terms(objective)
+        yield from _check_first(objective)
+    else:
+        yield from _check_direction(objective.type, objective.goal, _PATH)
+        yield from _check_metric(objective.objective_metric_name, f"{_PATH}.objectiveMetricName")
+    yield from _check_additional(objective)
+    yield from _check_constraints(objective)
     yield from _check_strategies(objective)
 
 
-def _check_metrics(objective: ObjectiveSpec) -> Iterator[FieldError]:
-    metric = objective.objective_metric_name
-    path = f"{_PATH}.objectiveMetricName"
-    if not metric:
+def _check_terms(objective: ObjectiveSpec) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for i, term in enumerate(objective.objectives):
+        path = f"{_PATH}.objectives[{i}]"
+        yield from _check_metric(term.name, f"{path}.name")
+        if term.name and term.name in seen:
+            remedy = "keep one of them"
+            yield FieldError(f"{path}.name", f"{shown(term.name)} is listed twice", remedy, "objective-duplicate")
+        yield from _check_direction(term.type, term.goal, path)
+        seen.add(term.name)
+
+
+def _check_first(objective: ObjectiveSpec) -> Iterator[FieldError]:
+    """Check that the fields for one objective say what the first of the list says; left out, they do."""
+    first = objective.objectives[0]
+    pairs = (
+        ("type", objective.type, first.type),
+        ("objectiveMetricName", objective.objective_metric_name, first.name),
+        ("goal", objective.goal, first.goal),
+    )
+    for field, given, expected in pairs:
+        if expected not in ("", given):
+            wanted = "nothing" if expected is None else shown(expected)
+            cause = f"{shown(given)} is not that of objectives[0], {wanted}"
+            yield FieldError(f"{_PATH}.{field}", cause, "remove it, objectives says it", "objective-conflict")
+
+
+def _check_direction(type_: str, goal: float | None, path: str) -> Iterator[FieldError]:
+    if type_ not in tuple(ObjectiveType):
+        cause = f"{shown(type_)} is not a direction" if type_ else "it is missing"
+        yield FieldError(f"{path}.type", cause, did_you_mean(type_, ObjectiveType), "objective-type")
+    if goal is not None and not math.isfinite(goal):
+        remedy = "use a finite number, or remove it to use up the budget"
+        yield FieldError(f"{path}.goal", f"{goal} can never be reached", remedy, "goal-not-finite")
+
+
+def _check_metric(name: str, path: str) -> Iterator[FieldError]:
+    if not name:
         yield FieldError(path, "it is missing", "name the metric that trials print", "metric-missing")
-    yield from _check_name(metric, path)
+    yield from _check_name(name, path)
+
+
+def _check_constraints(objective: ObjectiveSpec) -> Iterator[FieldError]:
+    seen: set[str] = set()
+    for i, bounds in enumerate(objective.constraints):
+        path, low, high = f"{_PATH}.constraints[{i}]", bounds.min, bounds.max
+        yield from _check_metric(bounds.metric_name, f"{path}.metricName")
+        if bounds.metric_name and bounds.metric_name in seen:
+            cause = f"{shown(bounds.metric_name)} is bounded twice"
+            yield FieldError(f"{path}.metricName", cause, "give it one entry with min and max", "constraint-duplicate")
+        for field, bound in (("min", low), ("max", high)):
+            if bound is not None and not math.isfinite(bound):
+                remedy = "use a finite number, or remove it"
+                yield FieldError(f"{path}.{field}", f"{bound} is not a bound", remedy, "constraint-not-finite")
+        if low is None and high is None:
+            yield FieldError(path, "it has no bound", "give it min, max or both", "constraint-unbounded")
+        elif low is not None and high is not None and low > high:
+            cause, remedy = f"{low:g} is above max {high:g}", "swap the bounds or raise max"
+            yield FieldError(f"{path}.min", cause, remedy, "constraint-order")
+        seen.add(bounds.metric_name)
+
+
+def _check_additional(objective: ObjectiveSpec) -> Iterator[FieldError]:
+    objectives = [term.name for term in objective.terms]
     seen: set[str] = set()
     for i, name in enumerate(objective.additional_metric_names):
         path = f"{_PATH}.additionalMetricNames[{i}]"
         if not name:
             yield FieldError(path, "it is empty", "name a metric or remove the entry", "metric-empty")
-        elif name == metric:
-            cause = f"{shown(name)} is the objective metric"
+        elif name in objectives:
+            cause = f"{shown(name)} is {'the' if len(objectives) == 1 else 'an'} objective metric"
             yield FieldError(path, cause, "remove it, the objective is always collected", "metric-is-objective")
         elif name in seen:
             yield FieldError(path, f"{shown(name)} is listed twice", "keep one of them", "metric-duplicate")
@@ -63,12 +122,12 @@ def _check_strategies(objective: ObjectiveSpec) -> Iterator[FieldError]:
     for i, strategy in enumerate(objective.metric_strategies):
         path = f"{_PATH}.metricStrategies[{i}]"
         if strategy.name not in objective.metric_names:
-            cause = f"{shown(strategy.name)} is no metric of this experiment"
+            cause = f"{shown(strategy.name)} is not a metric of this experiment"
             yield FieldError(f"{path}.name", cause, did_you_mean(strategy.name, metrics), "strategy-metric")
         elif strategy.name in seen:
             cause = f"{shown(strategy.name)} has a strategy already"
             yield FieldError(f"{path}.name", cause, "keep one of them", "strategy-duplicate")
         if strategy.value not in tuple(MetricStrategy):
             remedy = did_you_mean(strategy.value, MetricStrategy)
-            yield FieldError(f"{path}.value", f"{shown(strategy.value)} is no strategy", remedy, "strategy-value")
+            yield FieldError(f"{path}.value", f"{shown(strategy.value)} is not a strategy", remedy, "strategy-value")
         seen.add(strategy.name)

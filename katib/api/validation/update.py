@@ -11,14 +11,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic.alias_generators import to_camel
+
 from katib.api.conditions import COMPLETED_EXPERIMENT, find_condition, is_true, true_types
-from katib.api.types import Experiment, ExperimentCondition, ResumePolicy
+from katib.api.types import Experiment, ExperimentCondition, ExperimentSpec, ResumePolicy
 from katib.api.validation.counts import check_counts
 from katib.api.wording import path_to, shown
 from katib.errors import FieldError
 
 MAX_TRIALS_REACHED = "ExperimentMaxTrialsReached"
-_MUTABLE = frozenset({"spec.parallelTrialCount", "spec.maxTrialCount", "spec.maxFailedTrialCount"})
+COUNTS = ("parallelTrialCount", "maxTrialCount", "maxFailedTrialCount")
+"""The fields of a spec that may change."""
+
+_MUTABLE = frozenset(f"spec.{name}" for name in COUNTS)
 _RESUMABLE_POLICIES = (ResumePolicy.LONG_RUNNING, ResumePolicy.FROM_VOLUME)
 _MAX_CHANGES = 10
 """More differences than this are another experiment, not an edit."""
@@ -51,7 +56,7 @@ def validate_update(old: Experiment, new: Experiment) -> list[FieldError]:
 
 
 def is_restartable(experiment: Experiment) -> bool:
-    """Tell whether a finished experiment goes on when its budget is raised."""
+    """Return whether a finished experiment goes on when its budget is raised."""
     succeeded = find_condition(experiment.status.conditions, ExperimentCondition.SUCCEEDED)
     return (
         succeeded is not None
@@ -62,7 +67,7 @@ def is_restartable(experiment: Experiment) -> bool:
 
 
 def awaits_restart(experiment: Experiment) -> bool:
-    """Tell whether an experiment that has ended has got a larger budget since and is about to go on."""
+    """Return whether an experiment that has ended has got a larger budget since and is about to go on."""
     budget = experiment.spec.max_trial_count
     return is_restartable(experiment) and (budget is None or budget > experiment.status.trials)
 
@@ -70,6 +75,19 @@ def awaits_restart(experiment: Experiment) -> bool:
 def describe_changes(old: Experiment, new: Experiment) -> list[Change]:
     """Return every field of the spec that differs, in order of the old spec, then what is new."""
     return list(_changes("spec", old.spec.encode(), new.spec.encode()))
+
+
+def changed_fields(old: Experiment, new: Experiment) -> frozenset[str]:
+    """Return the fields of the spec whose meaning differs. Both with defaults."""
+    before, after = old.spec.encode(), new.spec.encode()
+    differ = (name for name in {**before, **after} if any(_changes(name, _field(before, name), _field(after, name))))
+    return frozenset(differ)
+
+
+def changed_counts(old: Experiment, new: Experiment) -> dict[str, int | None]:
+    """Return the counts that differ, None for one that is taken away: an allowed change of the spec, to be patched."""
+    after = new.spec.encode()
+    return {name: after.get(name) for name in COUNTS if name in changed_fields(old, new)}
 
 
 def _check_restart(old: Experiment) -> Iterator[FieldError]:
@@ -119,10 +137,38 @@ def _changes(path: str, old: Any, new: Any) -> Iterator[Change]:
         yield Change(path, f"changed from {shown(old)} to {shown(new)}")
 
 
+def _field(spec: dict[str, Any], name: str) -> Any:
+    return spec.get(name, _ABSENT)
+
+
 def _element(values: list[Any], i: int) -> Any:
     return values[i] if i < len(values) else _ABSENT
 
 
 def _same(old: Any, new: Any) -> bool:
-    """Compare as JSON does: `1` and `true` differ; NaN, which was refused anyway, equals itself."""
+    """Return whether a value is the same; NaN, which was refused anyway, equals itself.
+
+    Other than `same_json`, 1 and 1.0 are: an API server gives back the one for the other.
+    """
     return (old == new and isinstance(old, bool) == isinstance(new, bool)) or (old != old and new != new)  # noqa: PLR0124  # NaN is what differs from itself
+
+
+Rule = dict[str, str]
+"""One element of `x-kubernetes-validations`."""
+
+FIXED_FIELDS = tuple(name for field in ExperimentSpec.model_fields if (name := to_camel(field)) not in COUNTS)
+"""The fields of an Experiment's spec that stay as they were stored."""
+
+OBJECT_RULES: tuple[Rule, ...] = (
+    {"rule": "has(self.spec) == has(oldSelf.spec)", "message": "spec cannot be added or removed"},
+)
+"""Rules about the object as a whole."""
+
+SPEC_RULES: tuple[Rule, ...] = tuple(
+    {
+        "rule": f"has(self.{name}) == has(oldSelf.{name}) && (!has(self.{name}) || self.{name} == oldSelf.{name})",
+        "message": f"{name} cannot be changed; submit the experiment under another name",
+    }
+    for name in FIXED_FIELDS
+)
+"""Rules about the spec: a field that is there stays, one that is not is not added."""

@@ -8,15 +8,13 @@ import click
 
 from katib.cli import failures, options
 from katib.cli.app import INTERRUPTED
-from katib.cli.run.following import Interrupt, Run
-from katib.cli.run.summary import interrupted_line, left_line, options_of
+from katib.cli.run.summary import interrupted_line, left_line, options_of, run_again_line
 from katib.errors import InvalidError
 from katib.tuning.reading import Json, is_completed, name_of
 from katib.tuning.service import DEFAULT_NAMESPACE, Submission, TuningService
 
 
 @click.command(
-    short_help="Run an experiment here, to its end.",
     epilog=options.examples(
         "katib run experiment.yaml",
         "katib run experiment.yaml -q -o json | jq .status.currentOptimalTrial",
@@ -24,6 +22,12 @@ from katib.tuning.service import DEFAULT_NAMESPACE, Submission, TuningService
     ),
 )
 @click.argument("file")
+@click.option(
+    "--warm-start",
+    "warm_start",
+    metavar="FILE",
+    help="Learn from the trials of a CSV or JSON file, with a column for each parameter and metric.",
+)
 @options.data_dir
 @options.namespace
 @options.config
@@ -31,8 +35,9 @@ from katib.tuning.service import DEFAULT_NAMESPACE, Submission, TuningService
 @options.output("json", "yaml")
 @options.quiet
 @options.verbose
-def command(
+def run(
     file: str,
+    warm_start: str | None,
     data_dir: Path | None,
     namespace: str | None,
     config: Path | None,
@@ -54,17 +59,35 @@ def command(
     options.set_up_logging(verbose, quiet=quiet)
     if cluster:
         options.refuse_beside("a cluster", "data_dir", "config")
-        return _run_in_cluster(file, namespace, cluster, form=form, quiet=quiet)
-    return _run_here(file, data_dir, namespace, config, form=form, quiet=quiet)
+        return _run_in_cluster(file, warm_start, namespace, cluster, form=form, quiet=quiet)
+    return _run_here(file, warm_start, data_dir, namespace, config, form=form, quiet=quiet)
+
+
+def _read(file: str, warm_start: str | None) -> tuple[str, str]:
+    """Return the text of an experiment file, with earlier trials of another file, and what to call it in errors."""
+    text, source = options.read_file(file)
+    if warm_start is None:
+        return text, source
+    from katib.tuning.earlier_files import with_earlier_trials
+
+    return with_earlier_trials(text, source, *options.read_file(warm_start)), source
 
 
 def _run_here(
-    file: str, data_dir: Path | None, namespace: str | None, config: Path | None, *, form: str | None, quiet: bool
+    file: str,
+    warm_start: str | None,
+    data_dir: Path | None,
+    namespace: str | None,
+    config: Path | None,
+    *,
+    form: str | None,
+    quiet: bool,
 ) -> int:
-    from katib.engine import open_engine, validate_document
+    from katib.cli.run.following import Interrupt, Run
+    from katib.local import open_engine, validate_document
 
     interrupt = Interrupt()
-    text, source = options.read_file(file)
+    text, source = _read(file, warm_start)
     directory = data_dir or options.default_data_dir()
     if not directory.exists():  # what cannot be run leaves no data directory behind
         try:
@@ -87,17 +110,26 @@ def _run_here(
             click.echo(interrupted_line(run.progress.experiment, file, run.progress.done, data), err=True)
             return INTERRUPTED
         code = run.report(options_of(run.progress.experiment, DEFAULT_NAMESPACE, data))
+        if run.was_over and not quiet:
+            click.echo(run_again_line(run.progress.experiment, file, here=True), err=form is not None)
         engine.stop()
         return code
 
 
 def _run_in_cluster(
-    file: str, namespace: str | None, cluster: options.Cluster, *, form: str | None, quiet: bool
+    file: str,
+    warm_start: str | None,
+    namespace: str | None,
+    cluster: options.Cluster,
+    *,
+    form: str | None,
+    quiet: bool,
 ) -> int:
     from katib.cli.connection import open_cluster
+    from katib.cli.run.following import Interrupt, Run
 
     interrupt = Interrupt()
-    text, source = options.read_file(file)
+    text, source = _read(file, warm_start)
     with open_cluster(cluster) as opened:
         submission = _submit(opened.service, text, source, namespace or opened.namespace)
         if submission is None:
@@ -110,7 +142,10 @@ def _run_in_cluster(
         if interrupt.requested and not run.progress.finished:
             click.echo(left_line(run.progress.experiment, file, run.progress.done, place), err=True)
             return INTERRUPTED
-        return run.report(place)
+        code = run.report(place)
+        if run.was_over and not quiet:
+            click.echo(run_again_line(run.progress.experiment, file, here=False), err=form is not None)
+        return code
 
 
 def _submit(service: TuningService, text: str, source: str, namespace: str | None) -> Submission | None:

@@ -14,11 +14,11 @@ import click
 
 from katib.cli.app import INTERRUPTED
 from katib.cli.printing import print_object
-from katib.cli.run.lines import Lines, Silence
-from katib.cli.run.progress import Moment, Progress
 from katib.cli.run.summary import ended_lines
 from katib.cli.signals import stop_on_signal
 from katib.errors import ExpiredError, UnavailableError
+from katib.following.lines import Lines, Silence
+from katib.following.progress import Moment, Progress, savings_of, with_remedy
 from katib.tuning.reading import Json, condition_of, name_of, namespace_of
 from katib.tuning.service import Change, TuningService
 
@@ -58,7 +58,11 @@ class _Display(Protocol):
 
 
 class Run:
-    """One run from its submission to its end."""
+    """One run from its submission to its end.
+
+    Attributes:
+        was_over: Whether the experiment had ended before, so that nothing was run.
+    """
 
     def __init__(
         self, service: TuningService, experiment: Json, interrupt: Interrupt, *, form: str | None, quiet: bool
@@ -72,6 +76,7 @@ class Run:
         self._finished_at: float | None = None
         self._namespace, self._name = namespace_of(experiment), name_of(experiment)
         self.progress = Progress(experiment, datetime.now(UTC))
+        self.was_over = self.progress.completed
 
     def follow(self) -> None:
         """Show every change until the experiment has ended or somebody interrupts."""
@@ -83,7 +88,7 @@ class Run:
                 display.tick()
 
     def _is_over(self) -> bool:
-        """Tell whether nothing more is worth waiting for."""
+        """Return whether nothing more is worth waiting for."""
         progress, now = self.progress, time.monotonic()
         if progress.completed and self._completed_at is None:
             self._completed_at = now
@@ -101,7 +106,7 @@ class Run:
         if isinstance(change, Exception):
             raise change
         for moment in self.progress.observe(change):
-            display.tell(moment)
+            display.tell(with_remedy(moment, self._service))
 
     def _read_changes(self, changes: queue.SimpleQueue[Change | Exception]) -> None:
         while True:
@@ -144,6 +149,7 @@ class Run:
                 self._namespace, self._name, states=("Failed", "MetricsUnavailable"), limit=_SHOWN_LOST_TRIALS
             ).items
             seconds = time.monotonic() - self._began
-            for line in ended_lines(experiment, best, lost, seconds=seconds, place=place):
+            savings = savings_of(self._service, experiment)
+            for line in ended_lines(experiment, best, lost, seconds=seconds, place=place, savings=savings):
                 click.echo(line)
         return 1 if condition_of(experiment, "Failed") is not None else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
@@ -13,16 +14,29 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from katib.cli.columns import parameters_of, short
-from katib.cli.run.lines import header, moment_line
-from katib.cli.run.progress import Moment, Progress, TrialEnded, TrialHeldUp, TrialRetried
 from katib.errors import KatibError
+from katib.following.lines import header, moment_line
+from katib.following.progress import (
+    ExperimentHeldUp,
+    FailingAlike,
+    Moment,
+    Progress,
+    TrialEnded,
+    TrialHeldUp,
+    TrialRetried,
+)
 from katib.tuning.reading import (
     Json,
     format_duration,
+    has_several_objectives,
     name_of,
     namespace_of,
     objective_of,
+    objective_text,
+    parameters_of,
+    pareto_trials,
+    pareto_words,
+    short,
     state_of,
     status_of,
     time_of,
@@ -32,6 +46,7 @@ from katib.tuning.service import TuningService
 _REDRAWS_PER_SECOND = 4
 _METRIC_SECONDS = 1.0
 _SHOWN_TRIALS = 10
+_SHOWN_BEST = 5
 _BAR_WIDTH = 40
 _LOST = frozenset({"Failed", "MetricsUnavailable"})
 
@@ -65,11 +80,11 @@ class LiveTable:
         self._live.__exit__(exc_type, exc, tb)
 
     def tell(self, moment: Moment) -> None:
-        """Print a line for a lost, failing or waiting trial; everything else is in the table."""
+        """Print a line for whatever is lost, fails or waits; everything else is in the table."""
         if isinstance(moment, TrialEnded):
             self._readings.pop(name_of(moment.trial), None)
         lost = isinstance(moment, TrialEnded) and state_of(moment.trial) in _LOST
-        if lost or isinstance(moment, TrialRetried | TrialHeldUp):
+        if lost or isinstance(moment, TrialRetried | TrialHeldUp | ExperimentHeldUp | FailingAlike):
             self._live.console.print(Text(moment_line(moment, self._progress), style="yellow"))
 
     def tick(self) -> None:
@@ -94,7 +109,9 @@ class LiveTable:
         running = _running(progress)
         if running:
             parts.append(self._trials(running))
-        if progress.best_value is not None:
+        if has_several_objectives(progress.experiment):
+            parts.extend(_pareto_set(progress))
+        elif progress.best_value is not None:
             parts.append(_best(progress))
         return Group(*parts)
 
@@ -143,6 +160,20 @@ def _best(progress: Progress) -> RenderableType:
     text.append(f"{metric}={short(progress.best_value or '')}", style="bold green")
     text.append(f"  {values}  ({best.get('bestTrialName', '')})", style="default")
     return text
+
+
+def _pareto_set(progress: Progress) -> Iterator[RenderableType]:
+    """Yield what the trials that none beats cover, and a few of them."""
+    trials = pareto_trials(progress.experiment)
+    if not trials:
+        return
+    text = Text("best so far  ", style="dim")
+    text.append(pareto_words(progress.experiment), style="bold green")
+    yield text
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for trial in trials[:: max(1, -(-len(trials) // _SHOWN_BEST))]:
+        table.add_row(*map(Text, ("", objective_text(trial) or "", parameters_of(trial), f"({name_of(trial)})")))
+    yield table
 
 
 def _lost(experiment: Json) -> int:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from katib.cli.best import best_lines
-from katib.diagnosis import Evidence, diagnose_experiment
-from katib.tuning.reading import Json, format_duration, name_of, namespace_of
+from katib.cli.results import best_lines, pareto_lines
+from katib.diagnosis import Evidence, common_cause, diagnose_experiment
+from katib.tuning.reading import Json, format_duration, infeasible_words, name_of, namespace_of, pareto_trials
 
 
 def ended_lines(
-    experiment: Json, best: Json | None, lost: Sequence[Json], *, seconds: float, place: str
+    experiment: Json, best: Json | None, lost: Sequence[Json], *, seconds: float, place: str, savings: str = ""
 ) -> Iterator[str]:
     """Yield how an experiment ended, its best trial, where the logs are, and what to do next.
 
@@ -21,12 +21,19 @@ def ended_lines(
         lost: A few of the trials that failed or had no metrics.
         seconds: How long this run took.
         place: Options that later commands need in order to find the experiment again.
+        savings: What its early stopping saved, a sentence; empty without early stopping.
     """
     evidence = Evidence(now=datetime.now(UTC), experiment=experiment, best=best, trials=lost)
     yield f"{diagnose_experiment(experiment, evidence).verdict} ({format_duration(seconds)})"
+    if savings:
+        yield savings
+    if best is None and lost:
+        yield common_cause(lost, evidence)
+    if best is None and (infeasible := infeasible_words(experiment)):
+        yield f"{infeasible[0].upper()}{infeasible[1:]}."
     if best is not None:
         yield ""
-        yield from best_lines(best)
+        yield from pareto_lines(experiment) if pareto_trials(experiment) else best_lines(best)
         yield ""
         yield f"Its output:   katib logs {name_of(best)}{place}"
     elif lost:
@@ -42,6 +49,23 @@ def interrupted_line(experiment: Json, file: str, done: int, place: str) -> str:
         f"interrupted: {_so_far(experiment, done)} of {name_of(experiment)} are done and kept; "
         f"`katib run {file}{place}` goes on from there"
     )
+
+
+def run_again_line(experiment: Json, file: str, *, here: bool) -> str:
+    """Return that an experiment had ended before, and how to have more trials of it.
+
+    Args:
+        experiment: As it ended.
+        file: Its file.
+        here: Whether it is in a data directory.
+    """
+    name, spec = name_of(experiment), experiment.get("spec", {})
+    ways = [f"give it another name in {file}"]
+    if here:
+        ways.append(f"keep a second data directory (`katib run {file} --data-dir .katib-2`)")
+    if spec.get("resumePolicy") in ("LongRunning", "FromVolume") and spec.get("maxTrialCount") is not None:
+        ways.insert(0, "raise maxTrialCount")
+    return f"\n{name} had ended before, so nothing was run now. To run more trials, {', or '.join(ways)}."
 
 
 def left_line(experiment: Json, file: str, done: int, place: str) -> str:

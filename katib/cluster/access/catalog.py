@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from katib.api.algorithms import AlgorithmCatalog, AlgorithmInfo
-from katib.configuration.models import KatibConfig
-from katib.configuration.reading import read_katib_config
+from katib.api.configuration import read_configuration
+from katib.cluster.configuration.models import KatibConfig
+from katib.cluster.services.catalog import ClusterCatalog
+from katib.cluster.services.config_map import CONFIG_MAP_KEY, CONFIG_MAP_NAME
+from katib.cluster.services.kinds import CONFIG_MAP
 from katib.errors import KatibError
 from katib.runtime.objects import Key, ObjectStore
 from katib.services.catalog import Catalog
-from katib.services.cluster.catalog import ClusterCatalog
-from katib.services.cluster.config_map import CONFIG_MAP_KEY, CONFIG_MAP_NAME
-from katib.services.cluster.kinds import CONFIG_MAP
 
 
 class UsersCatalog:
@@ -51,4 +51,4 @@ class UsersCatalog:
 
     def _config(self) -> KatibConfig:
         data = self._store.get(CONFIG_MAP, self._key).get("data") or {}
-        return read_katib_config(str(data.get(CONFIG_MAP_KEY, "")), f"ConfigMap {self._key}")
+        return read_configuration(KatibConfig, str(data.get(CONFIG_MAP_KEY, "")), f"ConfigMap {self._key}")

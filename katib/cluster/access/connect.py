@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from kubernetes import client
-
 from katib.api.types import API_VERSION
+from katib.cluster.client import Connection
+from katib.cluster.client.configuration import Access, access
 from katib.cluster.environment import core_namespace
 from katib.errors import KindNotInstalledError
-from katib.kube import Connection
-from katib.kube.configuration import Access, access
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +30,6 @@ class Cluster:
     def namespace(self) -> str:
         """The namespace of the context, or of the pod we run in."""
         return self.connection.namespace
-
-    def configuration(self) -> client.Configuration:
-        """Return how to reach the API server, with fresh credentials."""
-        return self.access.load()
 
 
 def connect(kubeconfig: Path | None = None, context: str | None = None, *, user_agent: str = "katib") -> Cluster:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
 from katib.api.names import EXPERIMENT_LABEL
+from katib.cluster.client import Connection
+from katib.cluster.pods.refusals import ListEvents
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.errors import ForbiddenError, NotFoundError
-from katib.kube import Connection
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.tuning.reading import time_of
 from katib.tuning.service import RecordedEvent
-
-ListEvents = Callable[[str, Mapping[str, str]], Iterable[Object]]
-"""Returns the events of a namespace whose fields have these values, such as `involvedObject.kind`."""
 
 _PAGE = "500"
 _OURS = {kind.kind: kind for kind in (EXPERIMENT, SUGGESTION, TRIAL)}
@@ -42,7 +40,7 @@ def server_events(connection: Connection) -> ListEvents:
 
 
 class ClusterEventReader:
-    """Reads events. Fits `katib.homes.ports.EventReader`.
+    """Reads events. Fits `katib.tuning.ports.EventReader`.
 
     Those of an Experiment include those of its Suggestion and of the trials that are still there. An object that was
     deleted leaves its events behind for an hour; they are not told of a new one of the same name.
@@ -86,7 +84,7 @@ def _uid(obj: Object) -> str:
 
 
 def _is_about(event: Object, uid: str | None) -> bool:
-    """Tell whether an event is about the object with this uid: None is no object, empty is any of that name."""
+    """Return whether an event is about the object with this uid: None is not an object, empty is any of that name."""
     about = event["involvedObject"].get("uid") or ""
     return uid is not None and (not uid or not about or about == uid)
 

@@ -10,14 +10,14 @@ from typing import Any
 from katib.api.names import TRIAL_LABEL
 from katib.cluster.pods.logs import ClusterOutput, most_telling_first
 from katib.cluster.pods.reading import COLLECTORS, POD, container_statuses, facts_of
+from katib.cluster.services.kinds import DEPLOYMENT, object_name
+from katib.cluster.services.trouble import is_available, trouble_of
 from katib.diagnosis import JobFacts, Place, ServiceFacts
+from katib.diagnosis.diagnostician import attempt_of
 from katib.errors import ForbiddenError, KatibError, KindNotInstalledError, NotFoundError, UnavailableError
-from katib.homes.diagnosing import attempt_of
-from katib.homes.ports import EventReader
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
-from katib.services.cluster.kinds import DEPLOYMENT, object_name
-from katib.services.cluster.trouble import is_available, trouble_of
-from katib.tuning.reading import is_completed, state_of
+from katib.tuning.ports import EventReader
+from katib.tuning.reading import condition_of, is_completed, state_of
 
 CONTROLLER = "katib-controller"
 
@@ -26,8 +26,8 @@ _SIGNALS = range(1, 65)
 _SIGNALED = 128
 """A shell adds the number of the signal that ended its program to this."""
 _IMAGE = "Check the name of the image in the template, and whether the nodes may pull it (imagePullSecrets)."
-_CONTAINER = "Mend the container in the template as the message says."
-_OUTPUT = "Read the output below and mend the cause; set restartPolicy: Never and backoffLimit: 0 if no retry can help."
+_CONTAINER = "Fix the container in the template as the message says."
+_OUTPUT = "Read the output below and fix the cause; set restartPolicy: Never and backoffLimit: 0 if no retry can help."
 _REMEDIES = {
     "ErrImagePull": _IMAGE,
     "ImagePullBackOff": _IMAGE,
@@ -41,9 +41,9 @@ _REMEDIES = {
 """What to do about a container that waits, by the reason of its state."""
 
 _UNSCHEDULED = {
-    "persistentvolumeclaim": "Create the claim, or mend its name in the template; one that is there needs a volume.",
+    "persistentvolumeclaim": "Create the claim, or fix its name in the template; one that is there needs a volume.",
     "taint": "Give the pod of the template tolerations for the taint, or let other nodes join.",
-    "match": "Mend nodeSelector or affinity in the template, or give a node the labels.",
+    "match": "Fix nodeSelector or affinity in the template, or give a node the labels.",
 }
 """What to do about a pod that no node takes for another cause than room, by a word of the scheduler's message."""
 
@@ -63,7 +63,7 @@ def cluster_place(core_namespace: str) -> Place:
 
 
 class ClusterJobs:
-    """Gathers the facts of a trial's job. Fits `katib.homes.diagnosing.JobFactsOf`.
+    """Gathers the facts of a trial's job. Fits `katib.diagnosis.diagnostician.JobFactsOf`.
 
     What may not be read is left out.
 
@@ -104,15 +104,15 @@ class ClusterJobs:
         return ()
 
     def _without_pods(self, kind: Kind, trial: Object, job: dict[str, Any]) -> JobFacts:
-        """Return why a job has no pod: its own events say who refused it."""
+        """Return why a job has no pod: its own events say who refused it, or the trial has found out."""
         key = Key.of(trial)
         refusals = []
         with suppress(KatibError):
             events = self._events.events_of(kind.kind, key.namespace, key.name)
             refusals = [event for event in events if event.warning and event.reason == "FailedCreate"]
-        if not refusals:
+        message = " ".join(refusals[-1].message.split()) if refusals else _told_refusal(trial)
+        if not message:
             return JobFacts(job=job, attempt=attempt_of(job))
-        message = " ".join(refusals[-1].message.split())
         return JobFacts(
             job=job,
             waiting=f"no pod of its job can be created: {message}",
@@ -140,7 +140,7 @@ class ClusterJobs:
 
 
 class ClusterServices:
-    """Tells how the service of a suggestion is doing. Fits `katib.homes.diagnosing.ServiceFactsOf`."""
+    """Tells how the service of a suggestion is doing. Fits `katib.diagnosis.diagnostician.ServiceFactsOf`."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -191,14 +191,20 @@ def _remedy_of(pod: Object) -> str:
     return next((_REMEDIES[reason] for reason in reasons if reason in _REMEDIES), "")
 
 
+def _told_refusal(trial: Object) -> str:
+    """Return what a trial says of refused pods; empty when it says nothing of them."""
+    message = str((condition_of(dict(trial), "Running") or {}).get("message", ""))
+    return message.partition("no pod of its job can be created: ")[2]
+
+
 def _refusal_remedy(message: str) -> str:
     if "admission webhook" in message:
-        return "Mend the pod of the template, or the webhook that refuses it, as the message says."
+        return "Fix the pod of the template, or the webhook that refuses it, as the message says."
     if "exceeded quota" in message:
         return "Wait for running trials to end, ask for a larger quota, or lower resources in the template."
     if "violates PodSecurity" in message:
         return "Give the pod of the template the security context that the namespace demands."
-    return "Mend the template as the message says; the job goes on by itself."
+    return "Fix the template as the message says; the job goes on by itself."
 
 
 def _statuses(pod: Object) -> Sequence[Mapping[str, Any]]:

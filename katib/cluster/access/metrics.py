@@ -5,24 +5,32 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from datetime import datetime
-from typing import Protocol, Self
+from dataclasses import dataclass
+from typing import Protocol, Self, TypeVar
 
 from katib.api.metrics import MetricLog
 from katib.cluster.environment import db_manager_address
 from katib.cluster.pods.reading import POD
+from katib.cluster.services.kinds import SERVICE
 from katib.errors import KatibError, NotFoundError, UnavailableError
+from katib.rpc.credentials import NO_CREDENTIALS, Credentials
 from katib.rpc.db_manager_client import DbManagerClient
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Object, ObjectStore
-from katib.services.cluster.kinds import SERVICE
+from katib.tuning.ports import ObservationReader
 
 DB_MANAGER = "katib-db-manager"
 DB_MANAGER_PORT = 6789
 
+PLAIN_PORT_NAME = "plain"
+"""Port of a DB manager with certificates for those who come through a forwarded port."""
+
 TIMEOUT_SECONDS = 20.0
 _ASK_AGAIN_SECONDS = 10.0
 """How long a way that could not be found is not looked for again: a live table asks every second."""
+
+
+Answer = TypeVar("Answer")
 
 
 class Forward(Protocol):
@@ -42,8 +50,28 @@ def direct_address(environment: Mapping[str, str]) -> str:
     return given or (db_manager_address(environment) if "KUBERNETES_SERVICE_HOST" in environment else "")
 
 
+@dataclass(frozen=True, slots=True)
+class _Within:
+    """The logs of one namespace."""
+
+    access: MetricsAccess
+    namespace: str
+
+    def newest(self, trial_name: str, *, limit: int, metric_name: str = "") -> Sequence[MetricLog]:
+        """Return the newest readings in the order of their curve."""
+        return self.access.ask(self.namespace, lambda log: log.newest(trial_name, limit=limit, metric_name=metric_name))
+
+    def curve(self, trial_name: str, metric_name: str, max_points: int) -> Sequence[MetricLog]:
+        """Return a curve of at most so many readings."""
+        return self.access.ask(self.namespace, lambda log: log.curve(trial_name, metric_name, max_points))
+
+    def count(self, trial_name: str, *, metric_name: str = "") -> int:
+        """Return the number of readings."""
+        return self.access.ask(self.namespace, lambda log: log.count(trial_name, metric_name=metric_name))
+
+
 class MetricsAccess:
-    """Reads the observation log of a cluster. Fits `katib.homes.ports.ObservationReader`. Thread-safe.
+    """Reads the observation log of a cluster. Fits `katib.tuning.ports.Observations`. Thread-safe.
 
     The way is found with the first call, and anew when it was lost. A context manager that closes it.
 
@@ -53,11 +81,19 @@ class MetricsAccess:
         core_namespace: Where they are.
         forward: Opens a way to a port of a pod.
         clock: Measures how long a failure is remembered.
+        credentials: Returns what the DB manager is brought where it is asked directly, for a namespace; all without.
     """
 
     def __init__(
-        self, address: str, store: ObjectStore, core_namespace: str, forward: OpenForward, clock: Clock
+        self,
+        address: str,
+        store: ObjectStore,
+        core_namespace: str,
+        forward: OpenForward,
+        clock: Clock,
+        credentials: Callable[[str], Credentials] = lambda _namespace: NO_CREDENTIALS,
     ) -> None:
+        self._credentials = credentials
         self._address = address
         self._store = store
         self._namespace = core_namespace
@@ -75,29 +111,25 @@ class MetricsAccess:
     def __exit__(self, *_exc: object) -> None:
         self._close()
 
-    def read(
-        self,
-        trial_name: str,
-        *,
-        metric_name: str = "",
-        start: datetime | None = None,
-        end: datetime | None = None,
-        limit: int | None = None,
-        cursor: str = "",
-    ) -> tuple[Sequence[MetricLog], str]:
-        """Return readings in order of time."""
+    def within(self, namespace: str) -> ObservationReader:
+        """Return a reader of the logs of one namespace, for those who may not see the others."""
+        return _Within(self, namespace)
 
-        def ask(log: DbManagerClient) -> tuple[Sequence[MetricLog], str]:
-            return log.read(trial_name, metric_name=metric_name, start=start, end=end, limit=limit, cursor=cursor)
-
+    def ask(self, namespace: str, ask: Callable[[DbManagerClient], Answer]) -> Answer:
+        """Return what the DB manager answers, asked in the name of a namespace."""
         log = self._open()
         try:
-            return ask(log)
+            return ask(self._speaking_for(log, namespace))
         except UnavailableError:
             if self._address:
                 raise
             self._close(log)  # the pod may have been replaced meanwhile
-            return ask(self._open())
+            return ask(self._speaking_for(self._open(), namespace))
+
+    def _speaking_for(self, log: DbManagerClient, namespace: str) -> DbManagerClient:
+        """Return a client with a token; through a forwarded port nobody needs one."""
+        token = self._credentials(namespace).token if self._address else ""
+        return log.speaking_as(token) if token else log
 
     def _open(self) -> DbManagerClient:
         with self._lock:
@@ -115,11 +147,13 @@ class MetricsAccess:
 
     def _connect(self) -> DbManagerClient:
         with ExitStack() as way:
-            address = self._address
-            if not address:
+            address, credentials = self._address, NO_CREDENTIALS
+            if address:
+                credentials = self._credentials("")
+            else:
                 pod, port = self._find_pod()
                 address = way.enter_context(self._forward(pod, port)).address
-            log = DbManagerClient(address, timeout_seconds=TIMEOUT_SECONDS)
+            log = DbManagerClient(address, timeout_seconds=TIMEOUT_SECONDS, credentials=credentials)
             way.callback(log.close)
             self._way = way.pop_all()
             return log
@@ -159,7 +193,7 @@ def _is_ready(pod: Object) -> bool:
 
 
 def _target_port(service: Object, pod: Object) -> int:
-    """Return the port of the pod that the Service leads to, which may be given by name."""
+    """Return the port of the pod that the Service leads to, or the one for forwarding that speaks plain text."""
     ports = (service.get("spec") or {}).get("ports") or ()
     target = next((port.get("targetPort") for port in ports if port.get("port") == DB_MANAGER_PORT), None)
     named = {
@@ -167,5 +201,5 @@ def _target_port(service: Object, pod: Object) -> int:
         for container in pod["spec"].get("containers") or ()
         for port in container.get("ports") or ()
     }
-    found = named.get(target, target)
+    found = named.get(PLAIN_PORT_NAME) or named.get(target, target)
     return found if isinstance(found, int) else DB_MANAGER_PORT

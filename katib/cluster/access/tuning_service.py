@@ -4,7 +4,7 @@
                      |           --> DB manager (metrics), directly or through the API server
                      +--> Gate, Diagnostician
 
-Everything is done with the rights of whoever asks.
+Everything is done with the rights of the user who asks.
 """
 
 from __future__ import annotations
@@ -24,19 +24,29 @@ from katib.cluster.access.connect import Cluster, connect
 from katib.cluster.access.events import ClusterEventReader, server_events
 from katib.cluster.access.facts import ClusterJobs, ClusterServices, Controllers, cluster_place
 from katib.cluster.access.metrics import MetricsAccess, direct_address
-from katib.cluster.access.port_forward import PortForward
+from katib.cluster.client.port_forward import PortForward
+from katib.cluster.installation_key import SECRET_NAME, InstallationTokens
 from katib.cluster.pods.logs import ClusterOutput, PodLogs, ServerLogs
 from katib.cluster.pods.reading import POD
-from katib.cluster.template_warnings import template_warnings
-from katib.errors import AlreadyExistsError, FieldError, ForbiddenError, KindNotInstalledError, UnavailableError
-from katib.homes.diagnosing import Diagnostician
-from katib.homes.ports import EventReader, ObservationReader
-from katib.homes.submission import ConfigMaps, Gate
-from katib.homes.tuning_service import ObjectTuningService
+from katib.cluster.store import KubernetesStore
+from katib.cluster.template_warnings import template_errors, template_warnings
+from katib.diagnosis.diagnostician import Diagnostician
+from katib.errors import (
+    AlreadyExistsError,
+    FieldError,
+    ForbiddenError,
+    KatibError,
+    KindNotInstalledError,
+    UnavailableError,
+)
+from katib.rpc.credentials import Credentials
+from katib.rpc.tokens import Claims, Role, Tokens
 from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
-from katib.stores.kubernetes import KubernetesStore
+from katib.tuning.ports import EventReader, Observations
 from katib.tuning.service import TuningService
+from katib.tuning.stored_service import ObjectTuningService
+from katib.tuning.submission import ConfigMaps, Gate
 
 _LOOK_SECONDS = 1.0
 
@@ -72,28 +82,54 @@ def open_cluster(
     """
     clock = SystemClock()
     cluster = connect(kubeconfig, context)
-    with cluster.connection:
-        store = KubernetesStore(cluster.connection)
-        with _metrics(cluster, store, db_manager, clock) as observations:
-            service = make_tuning_service(
-                store=store,
-                scoped=partial(_scoped, cluster),
-                observations=observations,
-                events=ClusterEventReader(server_events(cluster.connection), store),
-                logs=ServerLogs(cluster.connection),
-                serves=partial(_serves, cluster),
-                try_create=partial(_try_create, cluster),
-                clock=clock,
-                namespace=cluster.namespace,
-                core_namespace=cluster.core_namespace,
-            )
-            yield OpenCluster(service, cluster.namespace, cluster.connection.host)
+    with cluster.connection, open_metrics(cluster, db_manager, clock) as observations:
+        service = service_on(cluster, observations, clock)
+        yield OpenCluster(service, cluster.namespace, cluster.connection.host)
+
+
+def open_metrics(cluster: Cluster, db_manager: str, clock: Clock) -> MetricsAccess:
+    """Return the way to the observation log of a cluster, to be entered; without an address it is found by itself."""
+    return _metrics(cluster, KubernetesStore(cluster.connection), db_manager, clock)
+
+
+def service_on(
+    cluster: Cluster,
+    observations: Observations,
+    clock: Clock,
+    *,
+    scoped: Callable[[str | None], ObjectStore] | None = None,
+    core_store: ObjectStore | None = None,
+) -> TuningService:
+    """Return the tuning service over what the connection of a cluster may see and do.
+
+    Args:
+        cluster: Which one.
+        observations: Metrics.
+        clock: Measures timeouts.
+        scoped: Makes the store of one namespace, and for None of all; left out: a plain one over the connection.
+        core_store: As `make_tuning_service` takes it.
+    """
+    scoped = scoped or partial(_scoped, cluster)
+    store = scoped(None)
+    return make_tuning_service(
+        store=store,
+        scoped=scoped,
+        observations=observations,
+        events=ClusterEventReader(server_events(cluster.connection), store),
+        logs=ServerLogs(cluster.connection),
+        serves=partial(_serves, cluster),
+        try_create=partial(_try_create, cluster),
+        clock=clock,
+        namespace=cluster.namespace,
+        core_namespace=cluster.core_namespace,
+        core_store=core_store,
+    )
 
 
 def make_tuning_service(
     *,
     store: ObjectStore,
-    observations: ObservationReader,
+    observations: Observations,
     events: EventReader,
     logs: PodLogs,
     clock: Clock,
@@ -102,6 +138,7 @@ def make_tuning_service(
     scoped: Callable[[str], ObjectStore] | None = None,
     serves: Callable[[Kind], bool] = lambda _kind: True,
     try_create: Callable[[Object], None] = lambda _obj: None,
+    core_store: ObjectStore | None = None,
 ) -> TuningService:
     """Return the tuning service over the objects of a cluster, wherever they are kept.
 
@@ -116,9 +153,12 @@ def make_tuning_service(
         scoped: The store as seen through one namespace.
         serves: Tells whether the cluster has a kind.
         try_create: Raises what the API server would say to a new object, and stores nothing.
+        core_store: The store as Katib's own parts may see it: which algorithms it offers and whether its controller
+            works are no secrets of a namespace. Left out: only what the user who asks may read.
     """
     output = ClusterOutput(store, logs)
-    catalog = UsersCatalog(store, core_namespace)
+    core_store = core_store or store
+    catalog = UsersCatalog(core_store, core_namespace)
     return ObjectTuningService(
         store=store,
         observations=observations,
@@ -128,19 +168,20 @@ def make_tuning_service(
             ConfigMaps(store).find,
             check_object=partial(_check_object, serves),
             warn_of=template_warnings,
+            errors_of=template_errors,
             notes_workspace=False,
         ),
         output=output,
-        explainer=Diagnostician(
+        explain=Diagnostician(
             store=store,
             observations=observations,
             events=events,
             clock=clock,
             jobs=ClusterJobs(store, events, output),
             services=ClusterServices(store),
-            is_at_work=Controllers(store, core_namespace).are_at_work,
+            is_at_work=Controllers(core_store, core_namespace).are_at_work,
             place=cluster_place(core_namespace),
-        ),
+        ).explain,
         catalog=catalog,
         clock=clock,
         namespace=namespace,
@@ -151,14 +192,14 @@ def make_tuning_service(
 
 
 class PodsAftermath:
-    """Waits for the pods of deleted trials. Fits `katib.homes.ports.Aftermath`."""
+    """Waits for the pods of deleted trials. Fits `katib.tuning.ports.Aftermath`."""
 
     def __init__(self, store: ObjectStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
     def wait(self, experiment: Key, trials: Sequence[Key], timeout_seconds: float) -> bool:
-        """Wait until no pod of the trials is left; whoever may not see pods does not wait for them."""
+        """Wait until no pod of the trials is left; anyone who may not see pods does not wait for them."""
         names = {trial.name for trial in trials}
         deadline = self._clock.monotonic() + timeout_seconds
         while names and self._is_any_left(experiment, names):
@@ -180,11 +221,29 @@ class PodsAftermath:
 
 def _metrics(cluster: Cluster, store: ObjectStore, given: str, clock: Clock) -> MetricsAccess:
     address = given or direct_address(os.environ)
-    forward = partial(PortForward, cluster.configuration)
-    return MetricsAccess(address, store, cluster.core_namespace, forward, clock)
+    forward = partial(PortForward, cluster.access.load)
+    tokens = InstallationTokens(store, Key(cluster.core_namespace, SECRET_NAME), may_make=False)
+    return MetricsAccess(
+        address, store, cluster.core_namespace, forward, clock, lambda namespace: reader_credentials(tokens, namespace)
+    )
 
 
-def _scoped(cluster: Cluster, namespace: str) -> ObjectStore:
+def reader_credentials(tokens: Callable[[], Tokens], namespace: str) -> Credentials:
+    """Return what we bring as a reader: what we were handed, else what the key of the installation signs for us.
+
+    Who may not see the key reads without a token; then the DB manager says what to do.
+    """
+    handed = Credentials.of(os.environ)
+    if handed.token:
+        return handed
+    try:
+        token = tokens().token_of(Claims(Role.READER, namespace))
+    except KatibError:
+        return handed
+    return Credentials(token, handed.authority)
+
+
+def _scoped(cluster: Cluster, namespace: str | None) -> ObjectStore:
     return KubernetesStore(cluster.connection, namespace=namespace)
 
 

@@ -1,91 +1,52 @@
-"""A store and a log that take writes only while we lead: a frozen controller must not act on what it knew before."""
+"""A store and logs that take writes only while we lead: a frozen controller must not act on what it knew before."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
-from katib.api.metrics import MetricLog
-from katib.api.types import Observation
-from katib.controllers.ports import ObservationLog
+from katib.controllers.ports import TrialLogs
 from katib.errors import UnavailableError
-from katib.runtime.objects import Key, Kind, Object, ObjectList, ObjectStore, Watch
+from katib.runtime.objects import ObjectStore
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _fenced(call: Callable[P, R], may_write: Callable[[], bool]) -> Callable[P, R]:
+    """Return a call that raises UnavailableError while we may not write."""
+
+    @wraps(call)
+    def fenced(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not may_write():
+            raise UnavailableError("this controller does not lead any more; another one goes on")
+        return call(*args, **kwargs)
+
+    return fenced
 
 
 class FencedStore:
     """Fits `ObjectStore`. Reads pass; writes raise UnavailableError while `may_write` says no."""
 
     def __init__(self, store: ObjectStore, may_write: Callable[[], bool]) -> None:
-        self._store = store
-        self._may_write = may_write
-
-    def get(self, kind: Kind, key: Key) -> Object:
-        """Return an object."""
-        return self._store.get(kind, key)
-
-    def list(
-        self,
-        kind: Kind,
-        namespace: str | None = None,
-        *,
-        labels: Mapping[str, str] | None = None,
-        owner_uid: str | None = None,
-    ) -> ObjectList:
-        """Return the objects of a kind."""
-        return self._store.list(kind, namespace, labels=labels, owner_uid=owner_uid)
-
-    def watch(self, kind: Kind, since: str) -> Watch:
-        """Stream the changes of a kind."""
-        return self._store.watch(kind, since)
-
-    def create(self, obj: Object) -> Object:
-        """Store a new object."""
-        self._require()
-        return self._store.create(obj)
-
-    def update(self, obj: Object) -> Object:
-        """Replace everything but the status."""
-        self._require()
-        return self._store.update(obj)
-
-    def update_status(self, obj: Object) -> Object:
-        """Replace the status."""
-        self._require()
-        return self._store.update_status(obj)
-
-    def delete(self, kind: Kind, key: Key, *, uid: str | None = None) -> None:
-        """Delete an object."""
-        self._require()
-        self._store.delete(kind, key, uid=uid)
-
-    def _require(self) -> None:
-        _require(self._may_write())
+        self.get, self.list, self.pages, self.watch = store.get, store.list, store.pages, store.watch
+        self.create = _fenced(store.create, may_write)
+        self.update = _fenced(store.update, may_write)
+        self.patch = _fenced(store.patch, may_write)
+        self.update_status = _fenced(store.update_status, may_write)
+        self.delete = _fenced(store.delete, may_write)
 
 
-class FencedLog:
-    """Fits `katib.controllers.ports.ObservationLog`. Reads pass; the rest raises UnavailableError in the same way.
+class FencedLogs:
+    """Fits `katib.controllers.ports.TrialLogs`. Reads pass; the rest raises UnavailableError in the same way.
 
-    No store compares and sets here: who woke up late would remove readings of a job that another controller started.
+    No store compares and sets here: one that woke up late would remove readings of a job that another controller
+    started.
     """
 
-    def __init__(self, log: ObservationLog, may_write: Callable[[], bool]) -> None:
-        self._log = log
-        self._may_write = may_write
-
-    def report(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
-        """Append readings."""
-        _require(self._may_write())
-        self._log.report(trial_name, logs)
-
-    def summarize(self, trial_name: str, metrics: Sequence[str]) -> Observation | None:
-        """Return what was observed."""
-        return self._log.summarize(trial_name, metrics)
-
-    def delete(self, trial_name: str) -> None:
-        """Remove the log of a trial."""
-        _require(self._may_write())
-        self._log.delete(trial_name)
-
-
-def _require(may_write: bool) -> None:
-    if not may_write:
-        raise UnavailableError("this controller does not lead any more; another one goes on")
+    def __init__(self, logs: TrialLogs, may_write: Callable[[], bool]) -> None:
+        self.summarize = logs.summarize
+        self.begin = _fenced(logs.begin, may_write)
+        self.end = _fenced(logs.end, may_write)
+        self.delete = _fenced(logs.delete, may_write)

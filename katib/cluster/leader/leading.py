@@ -7,28 +7,43 @@ Experiment -> controllers -> Trial -> Job (any kind) -> pods with the injected c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
+from katib.api.decoding import decode_stored
+from katib.api.defaults import with_defaults
+from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Experiment, Trial
-from katib.cluster.leader.caches import decode_experiment, judged_part
-from katib.cluster.monitoring.metrics import ControllerMetrics
+from katib.cluster.configuration.source import ConfigSource
+from katib.cluster.leader import rules
+from katib.cluster.leader.fencing import FencedLogs
+from katib.cluster.leader.stray_jobs import ListUnlabelled, StrayJobs
+from katib.cluster.leader.trial_logs import DbManagerTrialLogs
+from katib.cluster.pods.missed import FindTrial, MissedPods
 from katib.cluster.pods.reading import TrialPods
-from katib.cluster.pods.repair import FindTrial, PodRepair
-from katib.configuration.source import ConfigSource
+from katib.cluster.pods.refusals import ListEvents, Refusals
+from katib.cluster.pods.repair import PERIOD_SECONDS, PodRepair
+from katib.cluster.services.catalog import ClusterCatalog
+from katib.cluster.services.directory import ClusterServices
+from katib.controllers import retention
 from katib.controllers.assembly import Assembly, Caches, assemble
 from katib.controllers.experiment.ledger import creation_second
-from katib.controllers.ports import EventRecorder, ObservationLog
+from katib.controllers.ports import EventRecorder, PodUpdate, TrialLogs
+from katib.controllers.retention import Retention
 from katib.controllers.settings import ControllerSettings
-from katib.controllers.trial_states import ACTIVE, state_of
+from katib.controllers.trial.jobs import Jobs
 from katib.errors import FieldError
+from katib.monitoring import ControllerMetrics
+from katib.rpc.db_manager_client import DbManagerClient
+from katib.rpc.tokens import Tokens
 from katib.runtime.clock import Clock
 from katib.runtime.informer import InformerEvent
-from katib.runtime.objects import Key, ObjectStore
-from katib.services.cluster.catalog import ClusterCatalog
-from katib.services.cluster.directory import ClusterServices
+from katib.runtime.objects import Key, Object, ObjectStore
+from katib.runtime.periodic import Periodic
+from metrics_collector.uncollected import UncollectedTrials
 
 CLUSTER_SETTINGS = ControllerSettings(
     discards_before_start=True, explanation_seconds=3.0, summary_interval_seconds=0.5, workers=8
@@ -36,16 +51,36 @@ CLUSTER_SETTINGS = ControllerSettings(
 """A store across a network: more workers, for they mostly wait, and fewer writes of counts. Readings outlive a job that
 somebody deletes by hand."""
 
+_SYNC_SECONDS = 10.0
+"""How long to wait for the pods that missed their collector before trials are judged: one that may not list pods
+works without."""
+
+
+OBSERVATION_CALLS = 8
+"""Calls of the DB manager at once: as many as it serves at once, less what the collectors need."""
+
+
+_KEPT = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "annotations", "deletionTimestamp")
+"""What of a foreign object's metadata is looked at."""
+
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Dependencies:
     """What the leader works with.
 
     Attributes:
         store: Where objects are; refuses writes once we do not lead any more. Shows only pods that bear the label of a
             trial, and only Deployments and Services of suggestions.
+        offered: Shows the ConfigMaps with trial templates that the installation offers.
+        jobs: The same store, but only with what bears the label of a trial's job.
+        unlabelled_jobs: Lists the metadata of what does not.
         all_pods: The same store, but with every pod; what is deleted there goes at once.
-        observations: The observation log.
+        missed_pods: The same store, but with the pods of jobs that do not bear the label of a trial.
+        list_events: Lists events.
+        db_manager: The observation log.
+        tokens: What the installation signs with.
+        may_write: Whether we still lead.
+        reader_variables: What early stopping services of a namespace bring to the DB manager.
         config: The KatibConfig in force.
         events: Told of notable moments.
         check: What is wrong with an experiment that no webhook has seen.
@@ -54,12 +89,21 @@ class Surroundings:
         db_manager_address: Where pods reach the DB manager.
         clock: Where time is measured.
         grpc_probes: Whether the cluster's kubelets know gRPC probes.
+        validation_rules: Whether the cluster's definitions may carry rules about changes.
         settings: Knobs of the controllers.
     """
 
     store: ObjectStore
+    offered: ObjectStore
+    jobs: ObjectStore
+    unlabelled_jobs: ListUnlabelled
     all_pods: ObjectStore
-    observations: ObservationLog
+    missed_pods: ObjectStore
+    list_events: ListEvents
+    db_manager: DbManagerClient
+    tokens: Callable[[], Tokens]
+    may_write: Callable[[], bool]
+    reader_variables: Callable[[str], Mapping[str, str]]
     config: ConfigSource
     events: EventRecorder
     check: Callable[[Experiment], Sequence[FieldError]]
@@ -68,6 +112,7 @@ class Surroundings:
     clock: Clock
     db_manager_address: str
     grpc_probes: bool = False
+    validation_rules: bool = False
     settings: ControllerSettings = CLUSTER_SETTINGS
 
 
@@ -78,78 +123,177 @@ class Leading:
         UnavailableError: The API server does not answer.
     """
 
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
         self._running = ExitStack()
 
     def __enter__(self) -> Self:
-        around = self._around
+        dependencies = self._dependencies
         with ExitStack() as stack:
             caches = Caches.of(
-                around.store,
+                dependencies.store,
                 [],
-                around.clock,
+                dependencies.clock,
                 decode_experiment=decode_experiment,
                 decode_job=judged_part,
                 follows_new_jobs=True,
+                job_store=dependencies.jobs,
                 order_of=creation_second,
+                offered=dependencies.offered,
             )
-            around.metrics.follow(caches)
-            pods = TrialPods(around.store, around.clock)
+            dependencies.metrics.follow(caches)
+            strays = StrayJobs(dependencies.unlabelled_jobs, caches.jobs, dependencies.clock)
+            pods = TrialPods(dependencies.store, dependencies.clock)
+            missed = MissedPods(dependencies.missed_pods, dependencies.find_trial, dependencies.clock)
+            repair = PodRepair(
+                store=dependencies.all_pods,
+                trials=caches.trials,
+                missed=missed,
+                events=dependencies.events,
+                clock=dependencies.clock,
+            )
+            refusals = self._refusals(caches, pods, missed)
             caches.trials.add_handler(lambda event: _forget_ended(event, pods))
             services = ClusterServices(
-                around.store,
+                dependencies.store,
                 suggestion_of=caches.suggestions.get,
-                config=around.config,
-                catalog=ClusterCatalog(around.config),
-                db_manager_address=lambda: around.db_manager_address,
-                grpc_probes=around.grpc_probes,
-                all_pods=around.all_pods,
-                clock=around.clock,
+                config=dependencies.config,
+                catalog=ClusterCatalog(dependencies.config),
+                db_manager_address=lambda: dependencies.db_manager_address,
+                grpc_probes=dependencies.grpc_probes,
+                reader_variables=dependencies.reader_variables,
+                all_pods=dependencies.all_pods,
+                clock=dependencies.clock,
+            )
+            logs = DbManagerTrialLogs(
+                dependencies.db_manager, dependencies.tokens, dependencies.config, caches.suggestions.get
             )
             assembly = assemble(
-                store=around.store,
+                store=dependencies.store,
                 caches=caches,
                 services=services,
-                observations=around.observations,
-                events=around.events,
-                clock=around.clock,
-                settings=around.settings,
-                check=around.check,
-                pods=pods,
+                observations=FencedLogs(logs, dependencies.may_write),
+                given_rules=UncollectedTrials(logs.log_of),
+                observation_pool=_pool(stack),
+                events=dependencies.events,
+                clock=dependencies.clock,
+                settings=dependencies.settings,
+                check=dependencies.check,
+                pods=_ClusterPods(pods, repair, refusals),
             )
             services.on_change(lambda namespace, name: assembly.wake_suggestion(Key(namespace, name)))
             pods.on_change(assembly.wake_trial)
+            strays.on_found(assembly.wake_trial)
+            refusals.on_change(assembly.wake_trial)
+            care = Periodic(
+                "pods", (repair.look, refusals.look), PERIOD_SECONDS, dependencies.clock, complaint="Pods not checked"
+            )
+            missed.on_new(care.wake)
             stack.callback(services.close)
             services.start()
-            self._start(stack, assembly, pods)
-            self._repair(stack, caches, pods)
+            self._keep_rules(stack)
+            self._keep_logs(stack, caches, FencedLogs(logs, dependencies.may_write))
+            strays.start()
+            stack.callback(strays.stop)
+            self._start(stack, assembly, pods, missed)
+            care.start()
+            stack.callback(care.stop)
             self._running = stack.pop_all()
         return self
 
     def __exit__(self, *_exc: object) -> None:
         self._running.close()
 
-    def _start(self, stack: ExitStack, assembly: Assembly, pods: TrialPods) -> None:
+    def _start(self, stack: ExitStack, assembly: Assembly, pods: TrialPods, missed: MissedPods) -> None:
         pods.informer.start()  # not waited for: what pods say is an explanation, nothing is decided by its absence
         stack.callback(pods.informer.stop)
+        missed.informer.start()
+        stack.callback(missed.informer.stop)
+        missed.informer.wait_for_sync(_SYNC_SECONDS)  # while nobody led, a pod may have run and ended unseen
         assembly.manager.start()
         stack.callback(assembly.manager.stop)
 
-    def _repair(self, stack: ExitStack, caches: Caches, pods: TrialPods) -> None:
-        around = self._around
-        repair = PodRepair(
-            store=around.all_pods,
+    def _keep_rules(self, stack: ExitStack) -> None:
+        if self._dependencies.validation_rules:
+            store, clock = self._dependencies.store, self._dependencies.clock
+            complaint = "The definition of Experiments holds no rules about changes"
+            keeper = Periodic(
+                "definition-rules", [lambda: rules.keep_rules(store)], rules.PERIOD_SECONDS, clock, complaint=complaint
+            )
+            keeper.wake()
+            keeper.start()
+            stack.callback(keeper.stop)
+
+    def _keep_logs(self, stack: ExitStack, caches: Caches, logs: TrialLogs) -> None:
+        """Have logs of trials that are over removed, as the configuration says."""
+        config, clock = self._dependencies.config, self._dependencies.clock
+        look = Retention(
+            caches.experiments.all,
+            caches.trials.all,
+            logs,
+            lambda: config().runtime.metrics_retention,
+            clock,
+        ).look
+        keeper = Periodic("retention", [look], retention.PERIOD_SECONDS, clock, complaint=retention.COMPLAINT)
+        keeper.start()
+        stack.callback(keeper.stop)
+
+    def _refusals(self, caches: Caches, pods: TrialPods, missed: MissedPods) -> Refusals:
+        dependencies = self._dependencies
+        return Refusals(
             trials=caches.trials,
             pods=pods,
-            find_trial=around.find_trial,
-            events=around.events,
-            clock=around.clock,
+            missed=missed,
+            find_job=Jobs(dependencies.store, caches.jobs).find,
+            find_trial=dependencies.find_trial,
+            list_events=dependencies.list_events,
+            clock=dependencies.clock,
         )
-        repair.start()
-        stack.callback(repair.stop)
+
+
+def _pool(stack: ExitStack) -> ThreadPoolExecutor:
+    """Return threads that wait for the DB manager, so that no worker does; what hangs at the end is not waited for."""
+    pool = ThreadPoolExecutor(OBSERVATION_CALLS, thread_name_prefix="observations")
+    stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+    return pool
 
 
 def _forget_ended(event: InformerEvent[Trial], pods: TrialPods) -> None:
-    if event.new is None or state_of(event.new) not in ACTIVE:
+    if event.new is None or trial_state(event.new) not in ACTIVE:
         pods.forget(event.key)
+
+
+class _ClusterPods:
+    """Says what there is to know of a trial's pods. Fits `katib.controllers.ports.PodWatcher`.
+
+    Args:
+        pods: The pods that have collectors.
+        repair: Knows those that have none.
+        refusals: Knows why there is none at all.
+    """
+
+    def __init__(self, pods: TrialPods, repair: PodRepair, refusals: Refusals) -> None:
+        self._pods = pods
+        self._repair = repair
+        self._refusals = refusals
+
+    def update_of(self, trial: Trial) -> PodUpdate:
+        """Return what is known of the pods of a trial."""
+        update = self._pods.update_of(trial)
+        return replace(update, uncollected=self._repair.uncollected(trial), refusal=self._refusals.of(trial))
+
+
+def judged_part(job: Object) -> Object:
+    """Return what of a job is looked at: who it is, whose, and its status. Of a foreign one, that it is there."""
+    metadata = job["metadata"]
+    owners = metadata.get("ownerReferences") or ()
+    kept = {key: metadata[key] for key in _KEPT if key in metadata}
+    if not any(owner.get("kind") == "Trial" for owner in owners):
+        return {"metadata": {key: kept[key] for key in ("name", "namespace", "uid") if key in kept}}
+    part = {"apiVersion": job.get("apiVersion", ""), "kind": job.get("kind", ""), "metadata": kept}
+    return {**part, "status": job["status"]} if "status" in job else part
+
+
+def decode_experiment(obj: Object) -> Experiment:
+    """Return an experiment with defaults, also where no webhook has filled them in."""
+    return with_defaults(decode_stored(obj))

@@ -19,6 +19,7 @@ from typing import Any
 from katib.errors import AlreadyExistsError, ConflictError, KatibError, NotFoundError
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.runtime.periodic import Periodic
 
 LEASE = Kind("coordination.k8s.io/v1", "Lease")
 
@@ -73,8 +74,10 @@ class Leadership:
         self._seen_at = 0.0
         self._changed = threading.Condition()
         self._stopping = False
-        self._led = False
-        self._thread = threading.Thread(target=self._run, name="leadership", daemon=True)
+        self._led = self._lost = False
+        self._looks = Periodic(
+            "leadership", [self._renew], self._times.retry_seconds, clock, complaint="Lease not renewed"
+        )
 
     @property
     def is_leading(self) -> bool:
@@ -83,10 +86,11 @@ class Leadership:
 
     def start(self) -> None:
         """Begin to contend."""
-        self._thread.start()
+        self._looks.wake()
+        self._looks.start()
 
     def wait_until_leading(self, timeout_seconds: float | None = None) -> bool:
-        """Wait until the Lease is ours; tell whether it is."""
+        """Wait until the Lease is ours; return whether it is."""
         with self._changed:
             self._changed.wait_for(lambda: self._led or self._stopping, timeout_seconds)
         return self.is_leading
@@ -96,32 +100,24 @@ class Leadership:
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._looks.stop()
         if self.is_leading:
             self._release()
         self._trusted_until = float("-inf")
 
     # --- contending ---------------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while not self._stopping:
-            try:
-                self._contend()
-            except KatibError as error:
-                _log.debug("Lease not renewed: %s", error)
-            except Exception:  # noqa: BLE001 - a thread that died here would leave a controller that never ends nor leads
-                _log.exception("Lease not renewed")
-            if self._led and not self.is_leading:
+    def _renew(self) -> None:
+        """Contend once; who has lost the Lease contends no more."""
+        if self._lost:
+            return
+        try:
+            self._contend()
+        finally:
+            self._lost = self._led and not self.is_leading
+            if self._lost:
                 _log.error("Leadership lost", extra={"lease": str(self._key), "identity": self._identity})
                 self._on_lost()
-                return
-            self._pause()
-
-    def _pause(self) -> None:
-        with self._changed:
-            if not self._stopping:
-                self._clock.wait(self._changed, self._times.retry_seconds)
 
     def _contend(self) -> None:
         """Take or renew the Lease if that is possible now."""

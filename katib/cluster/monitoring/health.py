@@ -1,19 +1,39 @@
-"""Small HTTP servers for those who watch the controller: probes of the kubelet, and Prometheus."""
+"""What is served to those who watch the controller: probes of the kubelet, and Prometheus."""
 
 from __future__ import annotations
 
-import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import Counter, Histogram
 
-Page = Callable[[], tuple[int, str, bytes]]
-"""Returns the status, content type and body of a page."""
+from katib.monitoring import ControllerMetrics, Page
+
+
+class ClusterMetrics(ControllerMetrics):
+    """The counters of a controller of a cluster.
+
+    Attributes:
+        requests: Requests to the API server, by verb, resource and status: what its rights have to allow.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests = Counter(
+            "katib_api_requests",
+            "Requests to the API server",
+            ("verb", "group", "resource", "status"),
+            registry=self.registry,
+        )
+        self.reviews = Histogram(
+            "katib_admission_seconds",
+            "Time that admission reviews take",
+            ("webhook",),
+            registry=self.registry,
+        )
 
 
 class Pages:
@@ -49,22 +69,6 @@ class Pages:
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
-
-
-def check_page(checks: Callable[[], Mapping[str, bool]]) -> Page:
-    """Return a page that is 200 when all checks hold, else 503; it names each of them."""
-
-    def page() -> tuple[int, str, bytes]:
-        results = checks()
-        status = HTTPStatus.OK if all(results.values()) else HTTPStatus.SERVICE_UNAVAILABLE
-        return status, "application/json", json.dumps(results).encode()
-
-    return page
-
-
-def metrics_page(registry: CollectorRegistry) -> Page:
-    """Return the page that Prometheus reads."""
-    return lambda: (HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(registry))
 
 
 def _handler(pages: Mapping[str, Page]) -> type[BaseHTTPRequestHandler]:

@@ -1,4 +1,7 @@
-"""Structured logs: one JSON object a line, with what a record carries beside its message, such as `reconcile_id`."""
+"""Structured logs: one JSON object a line, with what a record carries beside its message.
+
+What is logged while something is reconciled carries `controller`, `key` and `reconcile_id`, no matter who logs it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import logging
 import sys
 from datetime import UTC, datetime
 from typing import Any
+
+from katib.runtime.controller import current_reconcile
 
 _PLAIN = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
 
@@ -28,8 +33,19 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str, ensure_ascii=False)
 
 
+class ReconcileFields(logging.Filter):
+    """Adds to a record which reconcile it belongs to. Fields that the record has already stay as they are."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return that the record is to be written."""
+        for name, value in current_reconcile().items():
+            vars(record).setdefault(name, value)
+        return True
+
+
 def log_json(level: int) -> None:
     """Send all records to stderr as JSON."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
+    handler.addFilter(ReconcileFields())
     logging.basicConfig(level=level, handlers=[handler], force=True)

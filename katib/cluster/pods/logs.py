@@ -11,9 +11,9 @@ from typing import Protocol
 from urllib.parse import quote
 
 from katib.api.names import TRIAL_LABEL
+from katib.cluster.client import Connection
 from katib.cluster.pods.reading import COLLECTORS, POD
 from katib.errors import InvalidError, KatibError, NotFoundError
-from katib.kube import Connection
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.tuning.reading import is_completed
 
@@ -62,7 +62,7 @@ class ServerLogs:
 
 
 class ClusterOutput:
-    """Reads what trials print. Fits `katib.homes.ports.TrialOutput`.
+    """Reads what trials print. Fits `katib.tuning.ports.TrialOutput`.
 
     Args:
         store: Has the pods.

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from katib.backoff import Backoff
 from katib.controllers.kinds import TRIAL
 from katib.errors import ForbiddenError, KindNotInstalledError, NotFoundError
 from katib.runtime.clock import Clock
@@ -25,8 +26,12 @@ _NEVER_OF_TRIALS = frozenset(
         Kind("v1", "Node"),
     }
 )
-"""Owners that run for ever, as no trial does. Most pods of a cluster have one of these, so they are not even read, and
+"""Owners that run forever, as no trial does. Most pods of a cluster have one of these, so they are not even read, and
 the controller needs no right to."""
+
+REFUSAL = Backoff(5.0, 300.0)
+"""How long a kind that may not be read is not asked for again by those who are patient. A namespace
+may hold hundreds of pods of such a kind, and rights are given by hand."""
 
 _MAX_REMEMBERED = 2_000
 _MAX_DEPTH = 10
@@ -54,6 +59,14 @@ class _Finding(NamedTuple):
     until: float
 
 
+class _Refusal(NamedTuple):
+    """Why a kind of a namespace may not be read, how often that was said, and until when nobody patient asks again."""
+
+    error: ForbiddenError
+    failures: int
+    until: float
+
+
 class TrialFinder:
     """Finds the trials of pods. Thread-safe.
 
@@ -67,29 +80,35 @@ class TrialFinder:
         self._clock = clock
         self._lock = threading.Lock()
         self._findings: OrderedDict[_Owner, _Finding] = OrderedDict()
+        self._refusals: OrderedDict[tuple[Kind, str], _Refusal] = OrderedDict()
 
-    def trial_of(self, pod: Object, namespace: str) -> OwningTrial | None:
+    def trial_of(self, pod: Object, namespace: str, *, patient: bool = False) -> OwningTrial | None:
         """Return the trial that owns a pod at whatever distance; None when there is none.
+
+        Args:
+            pod: The pod, or any object: only its owners are looked at.
+            namespace: Where it is.
+            patient: Whether a refusal counts for a while, for those who ask again and again.
 
         Raises:
             ForbiddenError: An owner may not be read.
             UnavailableError: An owner cannot be read now.
         """
-        return self._walk(pod, namespace, _MAX_DEPTH)
+        return self._walk(pod, namespace, _MAX_DEPTH, patient=patient)
 
-    def _walk(self, obj: Object, namespace: str, depth: int) -> OwningTrial | None:
+    def _walk(self, obj: Object, namespace: str, depth: int, *, patient: bool) -> OwningTrial | None:
         named = (_owner(reference, namespace) for reference in _references(obj))
         owners = [owner for owner in named if owner.kind not in _NEVER_OF_TRIALS]
         direct = next((owner for owner in owners if owner.kind == TRIAL), None)
         if direct is not None:
             return OwningTrial(Key(namespace, direct.name), direct.uid)
-        return self._through(owners, depth - 1) if depth else None
+        return self._through(owners, depth - 1, patient=patient) if depth else None
 
-    def _through(self, owners: list[_Owner], depth: int) -> OwningTrial | None:
+    def _through(self, owners: list[_Owner], depth: int, *, patient: bool) -> OwningTrial | None:
         refusal: ForbiddenError | None = None
         for owner in owners:
             try:
-                if found := self._beyond(owner, depth):
+                if found := self._beyond(owner, depth, patient=patient):
                     return found
             except ForbiddenError as error:
                 refusal = error  # another owner may lead to the trial
@@ -97,14 +116,14 @@ class TrialFinder:
             raise refusal
         return None
 
-    def _beyond(self, owner: _Owner, depth: int) -> OwningTrial | None:
+    def _beyond(self, owner: _Owner, depth: int, *, patient: bool) -> OwningTrial | None:
         now = self._clock.monotonic()
         with self._lock:
             finding = self._findings.get(owner)
         if finding is not None and now < finding.until:
             return finding.trial
-        obj = self._read(owner)
-        trial = None if obj is None else self._walk(obj, owner.namespace, depth)
+        obj = self._read(owner, patient=patient)
+        trial = None if obj is None else self._walk(obj, owner.namespace, depth, patient=patient)
         with self._lock:
             self._findings[owner] = _Finding(trial, now + REMEMBERED_SECONDS)
             self._findings.move_to_end(owner)
@@ -112,12 +131,37 @@ class TrialFinder:
                 self._findings.popitem(last=False)
         return trial
 
-    def _read(self, owner: _Owner) -> Object | None:
+    def _read(self, owner: _Owner, *, patient: bool) -> Object | None:
+        place = (owner.kind, owner.namespace)
+        if patient:
+            self._respect_refusal(place)
         try:
             found = self._store.get(owner.kind, Key(owner.namespace, owner.name))
         except (NotFoundError, KindNotInstalledError):
             return None
+        except ForbiddenError as error:
+            self._remember_refusal(place, error)
+            raise
+        with self._lock:
+            self._refusals.pop(place, None)
         return found if found.get("metadata", {}).get("uid") == owner.uid else None
+
+    def _respect_refusal(self, place: tuple[Kind, str]) -> None:
+        with self._lock:
+            refusal = self._refusals.get(place)
+        if refusal is not None and self._clock.monotonic() < refusal.until:
+            raise refusal.error
+
+    def _remember_refusal(self, place: tuple[Kind, str], error: ForbiddenError) -> None:
+        now = self._clock.monotonic()
+        with self._lock:
+            last = self._refusals.get(place)
+            if last is not None and now < last.until:
+                return  # somebody who is not patient asked meanwhile
+            failures = 1 if last is None else last.failures + 1
+            self._refusals[place] = _Refusal(error, failures, now + REFUSAL.pause_seconds(failures))
+            if len(self._refusals) > _MAX_REMEMBERED:
+                self._refusals.popitem(last=False)
 
 
 def _references(obj: Object) -> list[Mapping[str, Any]]:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from katib.api.failure_text import LAST_OUTPUT
 from katib.api.names import TRIAL_LABEL
-from katib.api.types import Trial
+from katib.api.types import CollectorKind, Trial
 from katib.controllers.kinds import key_of
-from katib.controllers.ports import PodNews
+from katib.controllers.ports import PodUpdate
 from katib.runtime.clock import Clock
 from katib.runtime.informer import Informer, InformerEvent
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
-from metrics_collector.sidecar import LAST_OUTPUT
+from metrics_collector.sidecar import ALL_STORED, NOT_ALL_STORED
 
 POD = Kind("v1", "Pod")
 
@@ -27,6 +28,10 @@ COLLECTORS = ("metrics-logger-and-collector", "metrics-collector")
 
 _PULL_FAILURES = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
 _CREATE_FAILURES = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+_OVER = ("Succeeded", "Failed")
+_OUR_COLLECTORS = frozenset(CollectorKind) - {CollectorKind.CUSTOM, CollectorKind.PUSH, CollectorKind.NONE}
+"""Kinds whose collectors end by themselves, or are ended with their pod: whether they stored everything counts."""
+
 _BY_TRIAL = "trial"
 _REMEMBERED_FAILURES = 10_000
 
@@ -41,6 +46,11 @@ class PodFacts:
         failed_at: When a container of it failed last; empty when none has.
         failure: How that container ended, and its last output when the collector left it.
         report: What its collector said about missing metrics.
+        collecting: Which collector of it has not ended.
+        incomplete: Why its collector has not stored all readings.
+        has_failed: Whether the whole pod has.
+        labels: Its labels, which say whether it is a primary pod.
+        is_over: Whether none of its containers will run any more.
     """
 
     trial: Key
@@ -48,6 +58,11 @@ class PodFacts:
     failed_at: str = ""
     failure: str = ""
     report: str = ""
+    collecting: str = ""
+    incomplete: str = ""
+    has_failed: bool = False
+    labels: frozenset[tuple[str, str]] = frozenset()
+    is_over: bool = False
 
 
 def facts_of(pod: Object) -> PodFacts:
@@ -64,6 +79,11 @@ def facts_of(pod: Object) -> PodFacts:
         failed_at=failed_at,
         failure=failure,
         report=report,
+        collecting="" if metadata.get("deletionTimestamp") else next(_collecting(metadata["name"], status), ""),
+        incomplete=next(_incomplete(metadata["name"], status), ""),
+        has_failed=status.get("phase") == "Failed",
+        labels=frozenset(labels.items()),
+        is_over=status.get("phase") in _OVER,
     )
 
 
@@ -79,7 +99,9 @@ class TrialPods:
             store, POD, facts_of, {_BY_TRIAL: lambda facts: (str(facts.trial),)}, clock=clock
         )
         self._failures: OrderedDict[Key, tuple[str, str]] = OrderedDict()
+        self._incomplete: OrderedDict[Key, str] = OrderedDict()
         self.informer.add_handler(self._remember)
+        self.informer.add_handler(self._remember_incomplete)
 
     def on_change(self, wake: Callable[[Key], None]) -> None:
         """Have somebody told which trial's pod changed in a way worth knowing. Before the informer starts."""
@@ -92,23 +114,54 @@ class TrialPods:
 
         self.informer.add_handler(changed)
 
-    def news_of(self, trial: Trial) -> PodNews:
+    def update_of(self, trial: Trial) -> PodUpdate:
         """Return what the pods of a trial say."""
         pods = self.informer.by_index(_BY_TRIAL, str(key_of(trial)))
         _, failure = self._failures.get(key_of(trial), ("", ""))
-        return PodNews(
+        update = PodUpdate(
             waiting=next((pod.waiting for pod in pods if pod.waiting), ""),
             last_failure=failure,
             metrics_report=next((pod.report for pod in reversed(pods) if pod.report), ""),
         )
+        return self._with_collection(update, trial, pods)
 
     def has_pods(self, trial: Key) -> bool:
-        """Tell whether any pod with the trial's label is there."""
+        """Return whether any pod with the trial's label is there."""
         return self.informer.count_by_index(_BY_TRIAL, str(trial)) > 0
+
+    def has_active_pod(self, trial: Trial) -> bool:
+        """Return whether a pod that metrics are collected from runs, or waits to."""
+        primary, pods = trial.spec.primary_pod_labels.items(), self.informer.by_index(_BY_TRIAL, str(key_of(trial)))
+        return any(primary <= pod.labels and not pod.is_over for pod in pods)
 
     def forget(self, trial: Key) -> None:
         """Forget a trial that is over."""
         self._failures.pop(trial, None)
+        self._incomplete.pop(trial, None)
+
+    def _with_collection(self, update: PodUpdate, trial: Trial, pods: Sequence[PodFacts]) -> PodUpdate:
+        """Return the update that says, too, whether the trial's readings are all stored.
+
+        What is not known yet counts as not stored: a job may be seen to have ended before its pods are.
+        """
+        collector = trial.spec.metrics_collector.collector
+        if collector is not None and collector.kind not in _OUR_COLLECTORS:
+            return update
+        unknown = "" if self.informer.is_following else "its pods could not be looked at"
+        return replace(
+            update,
+            collecting=next((pod.collecting for pod in pods if pod.collecting), unknown),
+            incomplete=self._incomplete.get(key_of(trial), ""),
+            lost=next((pod.incomplete for pod in pods if pod.has_failed and pod.incomplete), ""),
+        )
+
+    def _remember_incomplete(self, event: InformerEvent[PodFacts]) -> None:
+        """Remember it beyond the pod, which may go with its job; not of a pod that failed: another one counts."""
+        facts = event.new
+        if facts is not None and facts.incomplete and not facts.has_failed and not facts.collecting:
+            self._incomplete[facts.trial] = facts.incomplete
+            if len(self._incomplete) > _REMEMBERED_FAILURES:
+                self._incomplete.popitem(last=False)
 
     def _remember(self, event: InformerEvent[PodFacts]) -> None:
         facts = event.new
@@ -169,7 +222,35 @@ def _how(ended: Mapping[str, Any]) -> str:
 
 
 def _reports(status: Mapping[str, Any]) -> Iterator[str]:
+    for _, ended in _ended_collectors(status):
+        text = str(ended.get("message") or "").strip()
+        first, _, rest = text.partition("\n")
+        if report := rest if first == ALL_STORED or first.startswith(NOT_ALL_STORED) else text:
+            yield report.strip()
+
+
+def _ended_collectors(status: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for container in container_statuses(status):
-        ended = (container.get("state") or {}).get("terminated") or {}
-        if container.get("name") in COLLECTORS and ended.get("message"):
-            yield str(ended["message"]).strip()
+        ended = (container.get("state") or {}).get("terminated")
+        if container.get("name") in COLLECTORS and ended:
+            yield str(container["name"]), ended
+
+
+def _collecting(pod: str, status: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the collectors that may still store something. In a pod that has ended they do not."""
+    if status.get("phase") in ("Succeeded", "Failed"):
+        return
+    for container in container_statuses(status):
+        if container.get("name") in COLLECTORS and not (container.get("state") or {}).get("terminated"):
+            yield f"the collector in pod {pod} had not ended"
+
+
+def _incomplete(pod: str, status: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why a collector has not stored everything: it says so, or it could not say anything any more."""
+    for name, ended in _ended_collectors(status):
+        first = str(ended.get("message") or "").partition("\n")[0].strip()
+        if first.startswith(NOT_ALL_STORED):
+            yield f"{first} (container {name} in pod {pod})"
+        elif ended.get("exitCode") and first != ALL_STORED:
+            said = f": {first}" if first else ""
+            yield f"container {name} in pod {pod} {_how(ended)}{said}"

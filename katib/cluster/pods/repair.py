@@ -1,143 +1,202 @@
-"""Pods that a trial got without a collector: found, and their jobs run anew.
+"""Pods that a trial got without a collector are replaced.
 
 The webhook that adds collectors must not keep pods from starting while it is down, or no pod of a namespace could. So
-it may miss one: a job creates its pod just when the controller dies. Such a trial would end without metrics although
-nothing is wrong with it. Its job is deleted instead, and the trial creates it again.
+it may miss one: a job creates its pod just when the controller is replaced. What such a pod reports is lost, although
+nothing is wrong with it, whether the trial's other pods have collectors or not.
+
+What is done about a pod is decided by `remedy_for`. Only a Job with several pods makes a new one of the pod alone: it
+counts as a failed try there, so a try has to be left. Everything else is run anew as a whole; other operators may take
+the end of one pod for the end of their job.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from enum import Enum
+from typing import Any
 
-from katib.api.names import TRIAL_LABEL
-from katib.api.types import CollectorKind, Trial
-from katib.cluster.pods.owners import OwningTrial
-from katib.cluster.pods.reading import POD, TrialPods
-from katib.controllers.kinds import key_of
-from katib.controllers.ports import EventRecorder
+from katib.api.trials import ACTIVE, trial_state
+from katib.api.types import Trial
+from katib.cluster.pods.missed import MissedPod, MissedPods, concerns
+from katib.cluster.pods.reading import POD
+from katib.controllers.kinds import TRIAL, key_of
+from katib.controllers.ports import EventRecorder, UncollectedPod
 from katib.controllers.trial.jobs import job_kind
-from katib.controllers.trial_states import TrialState, state_of
-from katib.errors import KatibError, NotFoundError
+from katib.errors import KatibError, NotFoundError, UnavailableError
 from katib.runtime.clock import Clock
 from katib.runtime.informer import Informer
-from katib.runtime.objects import Object, ObjectStore
+from katib.runtime.objects import Key, Kind, Object, ObjectStore
 
 PERIOD_SECONDS = 5.0
+
+PAUSES_SECONDS = (0.0, 10.0, 60.0)
+"""How long after the last repair of a trial the next one may come, as long as new pods miss their collector, too: the
+webhook may need a moment. After the last one the pods stay: a namespace whose pods are never given collectors must not
+run its jobs forever."""
+
+_JOB = Kind("batch/v1", "Job")
+_DEFAULT_BACKOFF_LIMIT = 6
+"""Of a Job that names none, as Kubernetes has it."""
+
 SETTLING_SECONDS = 5.0
-"""How long after its start a trial may be without a pod before anybody looks for one."""
+"""How long after a repair the old job may still be seen: what it says counts no more."""
 
-MAX_RERUNS = 3
-"""A namespace whose pods are never given collectors must not run its jobs for ever."""
-
-_NEVER_COLLECTED = (CollectorKind.PUSH,)
+_CAUSE = "pod {} ran without metrics collector, because the webhook that adds it did not answer"
+_REPAIRED = "a pod ran without metrics collector and is being replaced"
 
 _log = logging.getLogger(__name__)
 
-FindTrial = Callable[[Object, str], OwningTrial | None]
-"""Returns the trial of a pod of a namespace, found through its owners; None when it has none."""
+
+class Remedy(Enum):
+    """What is done about a pod without collector; the value is how an event says it."""
+
+    REPLACE_POD = "it is deleted, so that its job makes another one"
+    RUN_ANEW = "the job runs anew"
+
+
+def remedy_for(pod: MissedPod, maker: Object | None, trial_uid: str) -> Remedy:
+    """Return what is done about a pod of a trial.
+
+    Args:
+        pod: The pod.
+        maker: The Job that made it; None when something else did.
+        trial_uid: Of its trial.
+    """
+    if maker is None or pod.phase == "Succeeded":
+        return Remedy.RUN_ANEW
+    spec: Mapping[str, Any] = maker.get("spec") or {}
+    makes_one = max(spec.get("completions") or 1, spec.get("parallelism") or 1) == 1
+    is_whole = any(owner.get("uid") == trial_uid for owner in maker["metadata"].get("ownerReferences") or ())
+    if makes_one and is_whole:
+        return Remedy.RUN_ANEW
+    limit = spec.get("backoffLimit", _DEFAULT_BACKOFF_LIMIT)
+    has_tries = ((maker.get("status") or {}).get("failed") or 0) < limit
+    judges_failures = spec.get("podFailurePolicy") or spec.get("backoffLimitPerIndex") is not None
+    return Remedy.REPLACE_POD if has_tries and not judges_failures else Remedy.RUN_ANEW
 
 
 class PodRepair:
-    """Looks for pods without collectors, now and then, from a thread of its own.
+    """Replaces pods without collectors. `look` is called by one thread, `uncollected` by any.
 
     Args:
         store: Where pods and jobs are. Jobs deleted there have to go at once: one that stays until its pod is gone
             would be judged by how that pod was ended.
         trials: The trials.
-        pods: The pods that have collectors.
-        find_trial: Walks the owners of a pod.
+        missed: The pods that the webhook did not see.
         events: Told of what was found.
-        clock: Where time is measured.
+        clock: Measures pauses.
     """
 
     def __init__(
-        self,
-        *,
-        store: ObjectStore,
-        trials: Informer[Trial],
-        pods: TrialPods,
-        find_trial: FindTrial,
-        events: EventRecorder,
-        clock: Clock,
+        self, *, store: ObjectStore, trials: Informer[Trial], missed: MissedPods, events: EventRecorder, clock: Clock
     ) -> None:
         self._store = store
         self._trials = trials
-        self._pods = pods
-        self._find_trial = find_trial
+        self._missed = missed
         self._events = events
         self._clock = clock
-        self._reruns: Counter[str] = Counter()
-        self._asleep = threading.Condition()
-        self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="pod-repair", daemon=True)
-
-    def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop looking."""
-        with self._asleep:
-            self._stopping = True
-            self._asleep.notify_all()
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._repairs: Counter[str] = Counter()
+        self._repaired_at: dict[str, float] = {}
+        self._handled: dict[str, set[str]] = {}
 
     def look(self) -> None:
         """Look once; raises what the store raises."""
-        if not self._pods.informer.has_synced():
-            return
         trials = self._trials.all()
-        self._reruns = Counter({t.metadata.uid: n for t in trials if (n := self._reruns[t.metadata.uid])})
-        suspects = {t.metadata.uid: t for t in trials if self._is_suspect(t)}
-        for namespace in {trial.namespace for trial in suspects.values()}:
-            for uid in self._without_collector(namespace).intersection(suspects):
-                self._rerun(suspects[uid])
+        self._forget_all_but({trial.metadata.uid for trial in trials})
+        running = [trial for trial in trials if _is_active(trial) and self._missed.is_any_in(trial.namespace)]
+        for namespace in {trial.namespace for trial in running}:
+            found = self._missed.by_trial(namespace)
+            for trial in running:
+                pods = self._untreated(found.get(trial.metadata.uid, ()), trial)
+                if pods and self._may_repair(trial):
+                    self._repair(trial, pods)
 
-    def _run(self) -> None:
-        while not self._stopping:
-            try:
-                self.look()
-            except KatibError as error:
-                _log.warning("Pods not checked: %s", error)
-            except Exception:  # noqa: BLE001 - a foreign object that surprises must not end the watch over others
-                _log.exception("Pods not checked")
-            with self._asleep:
-                if not self._stopping:
-                    self._clock.wait(self._asleep, PERIOD_SECONDS)
+    def uncollected(self, trial: Trial) -> UncollectedPod | None:
+        """Return a pod of a running trial whose metrics are lost, None when there is none."""
+        if not _is_active(trial):
+            return None
+        with suppress(KatibError):  # somebody who cannot be asked now may be later; the trial waits for its metrics
+            pods = self._missed.by_trial(trial.namespace).get(trial.metadata.uid, ())
+            for pod in self._untreated(pods, trial):
+                return UncollectedPod(_CAUSE.format(pod.key.name), is_final=self._has_given_up(trial))
+        settled_at = self._repaired_at.get(trial.metadata.uid, float("-inf")) + SETTLING_SECONDS
+        return UncollectedPod(_REPAIRED) if self._clock.monotonic() < settled_at else None
 
-    def _is_suspect(self, trial: Trial) -> bool:
-        """Tell whether a trial should have a pod with a collector by now, and has none."""
-        if state_of(trial) is not TrialState.RUNNING or trial.metadata.deletion_timestamp is not None:
+    def _untreated(self, pods: Sequence[MissedPod], trial: Trial) -> list[MissedPod]:
+        handled = self._handled.get(trial.metadata.uid, ())
+        return [pod for pod in pods if concerns(pod, trial) and pod.uid not in handled]
+
+    def _has_given_up(self, trial: Trial) -> bool:
+        return self._repairs[trial.metadata.uid] >= len(PAUSES_SECONDS)
+
+    def _may_repair(self, trial: Trial) -> bool:
+        """Return whether it is time for the next repair of a trial."""
+        if self._has_given_up(trial):
             return False
-        collector = trial.spec.metrics_collector.collector
-        if collector is not None and collector.kind in _NEVER_COLLECTED:
-            return False
-        started = trial.status.start_time
-        settled = started is not None and (self._clock.now() - started).total_seconds() > SETTLING_SECONDS
-        return settled and not self._pods.has_pods(key_of(trial)) and self._reruns[trial.metadata.uid] < MAX_RERUNS
+        pause = PAUSES_SECONDS[self._repairs[trial.metadata.uid]]
+        return self._clock.monotonic() >= self._repaired_at.get(trial.metadata.uid, float("-inf")) + pause
 
-    def _without_collector(self, namespace: str) -> set[str]:
-        """Return the uids of the trials that own pods without the label of a trial."""
-        pods = self._store.list(POD, namespace).items
-        unlabelled = (pod for pod in pods if TRIAL_LABEL not in (pod["metadata"].get("labels") or {}))
-        found = (self._find_trial(pod, namespace) for pod in unlabelled if pod["metadata"].get("ownerReferences"))
-        return {trial.uid for trial in found if trial is not None}
+    def _repair(self, trial: Trial, pods: Sequence[MissedPod]) -> None:
+        """Do something about pods; what the API server refuses counts as tried, what it does not answer does not."""
+        uid = trial.metadata.uid
+        try:
+            self._replace(trial, pods)
+            self._repaired_at[uid] = self._clock.monotonic()  # before they count as handled: others read both
+            self._handled.setdefault(uid, set()).update(pod.uid for pod in pods)
+        except UnavailableError:
+            raise
+        except KatibError as error:
+            _log.warning("Pod without collector stays: %s", error, extra={"trial": str(key_of(trial))})
+        self._repaired_at[uid] = self._clock.monotonic()
+        self._repairs[uid] += 1
 
-    def _rerun(self, trial: Trial) -> None:
-        self._reruns[trial.metadata.uid] += 1
-        kind, key = job_kind(trial), key_of(trial)
+    def _replace(self, trial: Trial, pods: Sequence[MissedPod]) -> None:
+        """Replace pods one by one, or all of them by running the job anew."""
+        remedies = [remedy_for(pod, self._maker(pod), trial.metadata.uid) for pod in pods]
+        if Remedy.RUN_ANEW in remedies:
+            self._run_anew(trial)
+            self._tell(trial, pods[0], Remedy.RUN_ANEW)
+            return
+        for pod in pods:
+            with suppress(NotFoundError):
+                self._store.delete(POD, pod.key, uid=pod.uid)
+            self._tell(trial, pod, Remedy.REPLACE_POD)
+
+    def _maker(self, pod: MissedPod) -> Object | None:
+        owner = next((owner for owner in pod.owners if owner.get("controller")), pod.owners[0])
+        if Kind(str(owner.get("apiVersion")), str(owner.get("kind"))) != _JOB:
+            return None
         with suppress(NotFoundError):
-            job = self._store.get(kind, key)["metadata"]
-            if any(owner.get("uid") == trial.metadata.uid for owner in job.get("ownerReferences") or ()):
-                self._tell(trial)
-                self._store.delete(kind, key, uid=job["uid"])
+            job = self._store.get(_JOB, Key(pod.key.namespace, str(owner.get("name"))))
+            return job if job["metadata"]["uid"] == owner.get("uid") else None
+        return None
 
-    def _tell(self, trial: Trial) -> None:
-        message = "A pod started without metrics collector while the webhook did not answer; the job runs anew"
+    def _run_anew(self, trial: Trial) -> None:
+        """Delete the job, which the trial then creates again; not that of a trial which is over by now."""
+        key = key_of(trial)
+        with suppress(NotFoundError):
+            current = Trial.decode(self._store.get(TRIAL, key))
+            job = self._store.get(job_kind(trial), key)["metadata"]
+            is_its = any(owner.get("uid") == trial.metadata.uid for owner in job.get("ownerReferences") or ())
+            if is_its and _is_active(current) and current.metadata.uid == trial.metadata.uid:
+                self._store.delete(job_kind(trial), key, uid=job["uid"])
+
+    def _tell(self, trial: Trial, pod: MissedPod, remedy: Remedy) -> None:
+        message = (
+            f"Pod {pod.key.name} started without metrics collector while the webhook did not answer; {remedy.value}"
+        )
         self._events.record(trial, warning=True, reason="PodWithoutCollector", message=message)
-        _log.warning("Job runs anew: its pod has no collector", extra={"trial": str(key_of(trial))})
+        _log.warning("Pod has no collector", extra={"trial": str(key_of(trial)), "remedy": remedy.value})
+
+    def _forget_all_but(self, uids: set[str]) -> None:
+        for uid in self._repairs.keys() - uids:
+            del self._repairs[uid]
+            self._handled.pop(uid, None)
+            self._repaired_at.pop(uid, None)
+
+
+def _is_active(trial: Trial) -> bool:
+    return trial_state(trial) in ACTIVE and trial.metadata.deletion_timestamp is None

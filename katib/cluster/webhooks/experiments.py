@@ -1,6 +1,6 @@
 """The webhooks of Experiments: fill in defaults, then say everything that is wrong with one before it is stored.
 
-The rules are those of every home (`katib.homes.submission`). What only a cluster has is here: the label of the
+The rules are those of every home (`katib.tuning.submission`). What only a cluster has is here: the label of the
 namespace, volumes left by an earlier experiment, and requests about objects that exist already.
 """
 
@@ -11,17 +11,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from katib.admission.reviews import ALLOWED, Handler, Review, Verdict
 from katib.api.algorithms import AlgorithmCatalog
 from katib.api.decoding import decode
 from katib.api.defaults import with_defaults
 from katib.api.loading import Submission, decode_experiment
 from katib.api.types import CollectorKind, Experiment, ExperimentStatus, ResumePolicy
 from katib.api.validation import validate_update
-from katib.cluster.template_warnings import template_warnings
+from katib.api.validation.update import COUNTS, FIXED_FIELDS, changed_fields
+from katib.cluster.admission.reviews import ALLOWED, Handler, Review, Verdict
+from katib.cluster.template_warnings import template_errors, template_warnings
 from katib.errors import FieldError, InvalidError, NotFoundError
-from katib.homes.submission import ConfigMaps, Gate
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.tuning.submission import ConfigMaps, Gate, has_experiment
 
 DEFAULTER_PATH = "/mutate-experiment"
 VALIDATOR_PATH = "/validate-experiment"
@@ -32,8 +33,11 @@ INJECTION_ENABLED = "enabled"
 NAMESPACE = Kind("v1", "Namespace")
 PERSISTENT_VOLUME = Kind("v1", "PersistentVolume")
 
-WITHOUT_IMAGE = (CollectorKind.CUSTOM, CollectorKind.PUSH)
-"""Collectors that need no entry in the configuration: the user brings the container, or the program reports itself."""
+WITHOUT_IMAGE = (CollectorKind.CUSTOM, CollectorKind.PUSH, CollectorKind.NONE)
+"""Collectors that need no entry in the configuration: what the user brings reports by itself, or nothing does."""
+
+KNOWN_FIELDS = frozenset((*COUNTS, *FIXED_FIELDS))
+"""Fields of a spec whose meaning is known; an edit of any other stays as it was made."""
 
 _UNKNOWN_FIELD = "field-unknown"
 
@@ -66,11 +70,15 @@ class ExperimentAdmission:
         return {DEFAULTER_PATH: self.default, VALIDATOR_PATH: self.validate}
 
     def default(self, review: Review) -> Verdict:
-        """Fill in what the author left out; whatever was given stays as it was written.
+        """Fill in what the author of a new one left out; whatever was given stays as it was written.
+
+        An edit gets nothing but what it is about: every field that means what is stored gets the form in which it is
+        stored. So the API server's own rules, which compare forms, refuse no edit for a default or for its writer's
+        way of writing.
 
         What cannot be read is left to the validator, which sees it next and says why.
         """
-        if _is_none_of_ours(review) or _is_left_alone(review):
+        if _is_none_of_ours(review) or _keeps_spec(review):
             return ALLOWED
         try:
             submission = decode_experiment(review.object, review.namespace)
@@ -78,10 +86,12 @@ class ExperimentAdmission:
             return ALLOWED
         if _value_errors(submission):  # a default must not take the place of what cannot be read
             return ALLOWED
+        if review.operation == "UPDATE":
+            return _edited(review, submission.experiment)
         return Verdict(allowed=True, patched=with_raw_defaults(review.object, submission.experiment))
 
     def validate(self, review: Review) -> Verdict:
-        """Say whether an experiment may be stored, with all errors or with what will surprise.
+        """Return whether an experiment may be stored, with all errors or with what will surprise.
 
         Raises:
             InvalidError: It may not.
@@ -122,7 +132,14 @@ class ExperimentAdmission:
     def _gate(self) -> Gate:
         collectors = {*WITHOUT_IMAGE, *self._collectors()}
         config_maps = ConfigMaps(self._store).find
-        return Gate(self._catalog(), config_maps, collectors=collectors, warn_of=template_warnings)
+        return Gate(
+            self._catalog(),
+            config_maps,
+            collectors=collectors,
+            warn_of=template_warnings,
+            errors_of=template_errors,
+            has_experiment=has_experiment(self._store),
+        )
 
     def _check_namespace(self, namespace: str) -> Iterator[FieldError]:
         """Check that metrics can be collected there: pods of other namespaces are left alone."""
@@ -164,6 +181,33 @@ def with_raw_defaults(raw: Object, experiment: Experiment) -> dict[str, Any]:
     return {**raw, "spec": _overlaid(raw.get("spec") or {}, before, after)}
 
 
+def with_stored_form(raw: Object, stored: Object, new: Experiment, old: Experiment) -> dict[str, Any]:
+    """Return an edited Experiment in which every field that means what is stored has the form that is stored.
+
+    Args:
+        raw: As it was edited.
+        stored: As it is stored.
+        new: The edited one as it was read, all of it.
+        old: The stored one as it was read, all of it.
+    """
+    changed = changed_fields(with_defaults(old), with_defaults(new))
+    defaulted, before = with_raw_defaults(raw, new)["spec"], stored.get("spec") or {}
+    spec = {**(raw.get("spec") or {}), **{name: defaulted[name] for name in COUNTS if name in changed & set(defaulted)}}
+    for name in KNOWN_FIELDS - changed:
+        if name in before:
+            spec[name] = before[name]
+        else:
+            spec.pop(name, None)
+    return {**raw, "spec": spec}
+
+
+def _edited(review: Review, new: Experiment) -> Verdict:
+    old, errors = decode(review.old_object)
+    if errors:  # what it means is not known
+        return ALLOWED
+    return Verdict(allowed=True, patched=with_stored_form(review.object, review.old_object, new, old))
+
+
 def _overlaid(raw: Any, before: Any, after: Any) -> Any:
     """Put the difference between two encodings onto what they were read from.
 
@@ -191,7 +235,7 @@ def _is_none_of_ours(review: Review) -> bool:
 
 
 def _is_left_alone(review: Review) -> bool:
-    """Tell whether an update is none of the spec: labels, finalizers, or anything while the object goes.
+    """Return whether an update is none of the spec: labels, finalizers, or anything while the object goes.
 
     Such an update always passes, whatever has changed around the experiment since it was created; otherwise its
     finalizer could not be removed, and it could not be deleted.
@@ -199,7 +243,11 @@ def _is_left_alone(review: Review) -> bool:
     if review.operation != "UPDATE":
         return False
     metadata = review.object.get("metadata") or {}
-    return bool(metadata.get("deletionTimestamp")) or review.object.get("spec") == review.old_object.get("spec")
+    return bool(metadata.get("deletionTimestamp")) or _keeps_spec(review)
+
+
+def _keeps_spec(review: Review) -> bool:
+    return review.operation == "UPDATE" and review.object.get("spec") == review.old_object.get("spec")
 
 
 def _stored(raw: Object) -> Experiment:

@@ -15,13 +15,13 @@ from collections.abc import Callable
 
 from pydantic import ValidationError
 
-from katib.admission.reviews import ALLOWED, Handler, Review, Verdict
 from katib.api.types import Trial
+from katib.cluster.admission.reviews import ALLOWED, Handler, Review, Verdict
+from katib.cluster.injection import InjectionSettings, inject, missing_primary_container
 from katib.cluster.pods.owners import OwningTrial, TrialFinder
 from katib.controllers.kinds import TRIAL
 from katib.controllers.ports import EventRecorder
 from katib.errors import ForbiddenError, InvalidError, NotFoundError, TerminalError, UnavailableError
-from katib.injection import InjectionSettings, inject, missing_primary_container
 from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.objects import Object, ObjectStore
 
@@ -70,12 +70,15 @@ class PodAdmission:
         return ALLOWED if found is None else self._inject(review, self._trial(found))
 
     def trial_of(self, pod: Object, namespace: str) -> OwningTrial | None:
-        """Return the trial that owns a pod at whatever distance; None when there is none, or none to be seen."""
-        try:
-            return self._finder.trial_of(pod, namespace)
-        except ForbiddenError as error:
-            _log.debug("Owners of a pod not read", extra={"namespace": namespace, "cause": str(error)})
-            return None
+        """Return the trial that owns a pod at whatever distance; None when there is none.
+
+        For those who ask again and again: what may not be read is asked for again only after a while.
+
+        Raises:
+            ForbiddenError: An owner may not be read.
+            UnavailableError: An owner cannot be read now.
+        """
+        return self._finder.trial_of(pod, namespace, patient=True)
 
     def _trial(self, owner: OwningTrial) -> Trial:
         key = owner.key

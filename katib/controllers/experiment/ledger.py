@@ -3,7 +3,7 @@
 It is a view of the trial cache: the informer applies every change under its own lock, so the ledger and the cache never
 disagree, and the cost of one finished trial does not grow with the number of trials.
 
-Law: a tally equals what counting all cached trials would give, so a restart changes nothing.
+Law: they equal what counting all cached trials would give, so a restart changes nothing.
 """
 
 from __future__ import annotations
@@ -13,30 +13,43 @@ import itertools
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 
 from katib.api.metrics import parse_value
 from katib.api.names import EXPERIMENT_LABEL
-from katib.api.types import UNAVAILABLE, Trial
-from katib.controllers.objectives import cost, objective_text, objective_value
-from katib.controllers.trial_states import ACTIVE, ELIGIBLE, TrialState, state_of
+from katib.api.pareto import Point
+from katib.api.trials import (
+    ACTIVE,
+    ELIGIBLE,
+    TrialState,
+    is_feasible,
+    metric_text,
+    objective_costs,
+    trial_state,
+)
+from katib.api.types import Trial
+from katib.controllers.experiment.pareto_set import ParetoSet, ParetoSummary
 from katib.runtime.objects import Key
 
 LISTED_NAMES = 100
-"""How many names of each state a tally lists, the newest ones. All counts are exact; the bound keeps an Experiment
+"""How many names of each state are listed, the newest ones. All counts are exact; the bound keeps an Experiment
 object, which is written at every step, the same size at the hundredth and at the ten-thousandth trial."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class TrialCounts:
     """What the trials of one experiment add up to.
 
     Attributes:
         counts: Number of trials by state; states without trials are absent.
         names: Names by state in order of creation, the newest ones.
         active: Names of all trials that are pending or running.
-        best: The trial with the best objective value among those that may be best; None when there is none.
+        best: The trial with the best objective value among those that may be best; None when there is none. With
+            several objectives the best in the first, and where that is equal in the next.
+        pareto: The trials of several objectives that none beats in everything; None with one objective.
+        pareto_trials: Those that it names.
+        infeasible: Number of measured trials that do not satisfy the constraints; they cannot be best.
         owners: Uids of the experiments that control the trials: more than one, or another than the experiment's own,
             while trials of a deleted experiment of the same name are still going.
     """
@@ -45,6 +58,9 @@ class Tally:
     names: Mapping[TrialState, tuple[str, ...]] = field(default_factory=dict)
     active: tuple[str, ...] = ()
     best: Trial | None = None
+    pareto: ParetoSummary | None = None
+    pareto_trials: tuple[Trial, ...] = ()
+    infeasible: int = 0
     owners: frozenset[str] = frozenset()
 
     @property
@@ -64,57 +80,64 @@ class Tally:
 
 @dataclass(slots=True)
 class _Account:
-    """The trials of one experiment."""
+    """The trials of one experiment, by name."""
 
     by_state: dict[TrialState, list[tuple[int, str]]] = field(default_factory=dict)
-    state: dict[str, tuple[TrialState, int]] = field(default_factory=dict)
-    candidates: dict[str, tuple[float, int, Trial]] = field(default_factory=dict)
-    ranking: list[tuple[float, int, str]] = field(default_factory=list)
-    texts: dict[str, tuple[int, Trial]] = field(default_factory=dict)
+    places: dict[str, tuple[TrialState, int, Point | None]] = field(default_factory=dict)
+    ranking: list[tuple[Point, int, str]] = field(default_factory=list)
+    texts: dict[str, int] = field(default_factory=dict)
+    infeasible: set[str] = field(default_factory=set)
+    pareto: ParetoSet = field(default_factory=ParetoSet)
+    shown: tuple[ParetoSummary, tuple[Trial, ...]] | None = None
     owners: Counter[str] = field(default_factory=Counter)
 
     def remove(self, trial: Trial) -> None:
         name = trial.name
-        place = self.state.pop(name, None)
+        place = self.places.pop(name, None)
         if place is not None:
             self.owners -= Counter(_owners_of(trial))
-            state, order = place
+            state, order, _ = place
             names = self.by_state[state]
             del names[bisect_left(names, (order, name))]
-        self.candidates.pop(name, None)
         self.texts.pop(name, None)
+        self.infeasible.discard(name)
+        self.pareto.remove(name)
 
     def add(self, trial: Trial, order: int) -> None:
-        state = state_of(trial)
-        self.state[trial.name] = (state, order)
+        state = trial_state(trial)
         self.owners.update(_owners_of(trial))
         insort(self.by_state.setdefault(state, []), (order, trial.name))
-        if state in ELIGIBLE:
-            self._enter(trial, order)
+        rank = self._enter(trial, order) if state in ELIGIBLE else None
+        self.places[trial.name] = (state, order, rank)
 
-    def _enter(self, trial: Trial, order: int) -> None:
-        objective = trial.spec.objective
-        value = objective_value(objective, trial.status.observation)
-        if objective is not None and value is not None:
-            rank = cost(objective, value)
-            self.candidates[trial.name] = (rank, order, trial)
+    def _enter(self, trial: Trial, order: int) -> Point | None:
+        objective, observation = trial.spec.objective, trial.status.observation
+        if objective is None:
+            return None
+        rank = objective_costs(objective, observation)
+        if objective.constraints and not is_feasible(objective, observation):
+            if rank is not None:
+                self.infeasible.add(trial.name)
+            return None
+        if rank is not None:
             heapq.heappush(self.ranking, (rank, order, trial.name))
-            return
-        text = objective_text(objective, trial.status.observation)
-        if text != UNAVAILABLE and parse_value(text) is None:
-            self.texts[trial.name] = (order, trial)
+            if objective.has_several:
+                self.pareto.add(trial.name, order, rank)
+            return rank
+        text = metric_text(objective, observation)
+        if text is not None and parse_value(text) is None and not objective.has_several:
+            self.texts[trial.name] = order
+        return None
 
-    def best(self) -> Trial | None:
+    def best(self) -> str:
+        """Return the name of the best trial; empty when there is none."""
         while self.ranking:
             rank, order, name = self.ranking[0]
-            candidate = self.candidates.get(name)
-            if candidate is not None and candidate[:2] == (rank, order):
-                return candidate[2]
+            place = self.places.get(name)
+            if place is not None and place[1:] == (order, rank):
+                return name
             heapq.heappop(self.ranking)  # an older value of this trial, or the trial is gone
-        if not self.texts:
-            return None
-        _, newest = max(self.texts.items(), key=lambda item: (item[1][0], item[0]))
-        return newest[1]
+        return max(self.texts, key=lambda name: (self.texts[name], name), default="")
 
 
 OrderOf = Callable[[Trial], int]
@@ -127,15 +150,17 @@ def creation_second(trial: Trial) -> int:
 
 
 class TrialLedger:
-    """Tallies of all experiments. `apply` runs under the informer's lock; `tally` may be called from any thread.
+    """Counts of all trials by experiment. `apply` runs under the informer's lock; any thread may call `counts`.
 
     Args:
+        find: Returns a trial of the cache; the ledger keeps only what it counts and compares.
         order_of: Where a trial stands among the others. By default trials keep the order in which they came: a store
             lists them in order of creation, so that a restart finds the same. A store that does not know the order of
             what was created within a second has to be asked for what it does know.
     """
 
-    def __init__(self, order_of: OrderOf | None = None) -> None:
+    def __init__(self, find: Callable[[Key], Trial | None], order_of: OrderOf | None = None) -> None:
+        self._find = find
         self._order_of = order_of
         self._accounts: dict[Key, _Account] = {}
         self._order: dict[str, int] = {}
@@ -151,20 +176,49 @@ class TrialLedger:
                 order = self._place_of(new)
                 self._accounts.setdefault(experiment_of(new), _Account()).add(new, order)
 
-    def tally(self, experiment: Key) -> Tally:
+    def counts(self, experiment: Key) -> TrialCounts:
         """Return what the trials of an experiment add up to now."""
         with self._lock:
             account = self._accounts.get(experiment)
             if account is None:
-                return Tally()
+                return TrialCounts()
             filled = {state: names for state, names in account.by_state.items() if names}
-            return Tally(
+            counts = TrialCounts(
                 counts={state: len(names) for state, names in filled.items()},
                 names={state: tuple(name for _, name in names[-LISTED_NAMES:]) for state, names in filled.items()},
                 active=tuple(name for state in ACTIVE for _, name in filled.get(state, ())),
-                best=account.best(),
+                infeasible=len(account.infeasible),
                 owners=frozenset(account.owners),
             )
+            best = account.best()
+            if not best:
+                return counts
+            counts = replace(counts, pareto=account.pareto.summary())
+        # Without the lock, which the cache takes under its own.
+        return replace(
+            counts,
+            best=self._find(Key(experiment.namespace, best)),
+            pareto_trials=self._shown(experiment.namespace, account, counts.pareto),
+        )
+
+    def _shown(self, namespace: str, account: _Account, pareto: ParetoSummary | None) -> tuple[Trial, ...]:
+        """Return the trials that the summary of a set names, found once as long as it stays the same."""
+        if pareto is None:
+            return ()
+        known = account.shown
+        if known is None or known[0] is not pareto:
+            found = (self._find(Key(namespace, name)) for name in pareto.names)
+            known = account.shown = pareto, tuple(trial for trial in found if trial is not None)
+        return known[1]
+
+    def ended_and_active(self, experiment: Key) -> tuple[int, int]:
+        """Return how many trials of an experiment have ended and how many have not; cheaper than all counts."""
+        with self._lock:
+            account = self._accounts.get(experiment)
+            if account is None:
+                return 0, 0
+            active = sum(len(account.by_state.get(state, ())) for state in ACTIVE)
+            return len(account.places) - active, active
 
     def _place_of(self, trial: Trial) -> int:
         if self._order_of is not None:
@@ -179,7 +233,7 @@ class TrialLedger:
         account.remove(trial)
         if not keeps_order:
             self._order.pop(trial.metadata.uid, None)
-        if not account.state:
+        if not account.places:
             del self._accounts[key]
 
 

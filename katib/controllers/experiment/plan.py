@@ -15,13 +15,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from katib.api.conditions import Conditions, find_condition, is_true, set_condition, true_types, without_condition
+from katib.api.names import TEMPLATE_MISSING
+from katib.api.trials import TrialState, cost, objective_costs, reaches_goals
 from katib.api.types import (
     ConditionStatus,
     Experiment,
     ExperimentCondition,
     ExperimentStatus,
+    MetricValue,
     Observation,
     OptimalTrial,
+    ParetoSet,
     ResumePolicy,
     Suggestion,
     SuggestionCondition,
@@ -29,15 +33,27 @@ from katib.api.types import (
     TrialAssignment,
 )
 from katib.api.validation.update import MAX_TRIALS_REACHED, awaits_restart
-from katib.controllers.experiment.ledger import Tally
-from katib.controllers.objectives import objective_value, reaches_goal
+from katib.controllers.experiment.ledger import TrialCounts
 from katib.controllers.settings import FINISH, FINISH_ANNOTATION
+from katib.controllers.suggestion.replies import initial_trials_left
 from katib.controllers.suggestion.states import is_closed, is_exhausted
-from katib.controllers.trial_states import TrialState
 
 GOAL_REACHED = "ExperimentGoalReached"
 SUGGESTION_END_REACHED = "ExperimentSuggestionEndReached"
 EXPERIMENT_FAILED = "ExperimentFailed"
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why no trial can be made of an experiment.
+
+    Attributes:
+        cause: A sentence.
+        may_pass: Whether it may pass without a change of the experiment, which then waits.
+    """
+
+    cause: str
+    may_pass: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +94,14 @@ class Observed:
 
     Attributes:
         waiting: Assignments of the Suggestion that no trial has taken.
-        obstacle: Why no trial can be made of the experiment, as a sentence; empty when they can.
+        obstacle: Why no trial can be made of the experiment; None when they can.
     """
 
     experiment: Experiment
     suggestion: Suggestion | None
-    tally: Tally
+    counts: TrialCounts
     waiting: tuple[TrialAssignment, ...] = ()
-    obstacle: str = ""
+    obstacle: Obstacle | None = None
     now: datetime = field(kw_only=True)
 
 
@@ -97,15 +113,18 @@ def plan_experiment(seen: Observed) -> ExperimentPlan:
             return _wind_down(seen, status)
         status = _restarted(status, seen.now)
     ending = _ending(seen)
+    if ending is None and seen.obstacle is not None and seen.obstacle.may_pass:
+        return ExperimentPlan(status=_waiting(status, seen, seen.obstacle))
+    status = _waiting_no_more(status)
     if ending is not None:
         return _wind_down(seen, _ended(status, ending, seen.now))
-    if seen.tally.total:
+    if seen.counts.total:
         status = _running(status, seen.now)
     return _go_on(seen, status)
 
 
 def is_completed(conditions: Conditions) -> bool:
-    """Tell whether an experiment is over."""
+    """Return whether an experiment is over."""
     return not true_types(conditions).isdisjoint((ExperimentCondition.SUCCEEDED, ExperimentCondition.FAILED))
 
 
@@ -127,14 +146,16 @@ def _with_start(status: ExperimentStatus, now: datetime) -> ExperimentStatus:
 
 
 def _with_summary(status: ExperimentStatus, seen: Observed) -> ExperimentStatus:
-    tally = seen.tally
+    counts = seen.counts
     update = {
-        "trials": tally.total,
-        "current_optimal_trial": optimal_trial(tally.best),
+        "trials": counts.total,
+        "current_optimal_trial": optimal_trial(counts.best),
+        "pareto_set": _pareto_set(seen),
+        "trials_infeasible": counts.infeasible,
     }
     for state, (names_field, count_field) in _SUMMARY_FIELDS.items():
-        update[names_field] = tally.names.get(state, ())
-        update[count_field] = tally.count(state)
+        update[names_field] = counts.names.get(state, ())
+        update[count_field] = counts.count(state)
     return status.model_copy(update=update)
 
 
@@ -160,6 +181,20 @@ def optimal_trial(best: Trial | None) -> OptimalTrial:
     )
 
 
+def _pareto_set(seen: Observed) -> ParetoSet | None:
+    """Return what an experiment's status says of the trials that none beats in everything."""
+    objective, pareto = seen.experiment.spec.objective, seen.counts.pareto
+    if objective is None or pareto is None:
+        return None
+    reference = zip(objective.terms, pareto.reference, strict=True)
+    return ParetoSet(
+        trials=tuple(map(optimal_trial, seen.counts.pareto_trials)),
+        trial_count=pareto.count,
+        hypervolume=pareto.hypervolume,
+        reference_point=tuple(MetricValue(name=t.name, value=f"{cost(t, worst):.9g}") for t, worst in reference),
+    )
+
+
 def _running(status: ExperimentStatus, now: datetime) -> ExperimentStatus:
     conditions = set_condition(
         status.conditions,
@@ -172,27 +207,62 @@ def _running(status: ExperimentStatus, now: datetime) -> ExperimentStatus:
     return status.model_copy(update={"conditions": conditions})
 
 
+def _waiting(status: ExperimentStatus, seen: Observed, obstacle: Obstacle) -> ExperimentStatus:
+    """Say what the next trials wait for; those that run go on."""
+    holds = ConditionStatus.TRUE if seen.counts.active else ConditionStatus.FALSE
+    conditions = status.conditions
+    old = find_condition(conditions, ExperimentCondition.RUNNING)
+    if old is not None and (old.reason, old.message) != (TEMPLATE_MISSING, obstacle.cause):
+        conditions = without_condition(conditions, ExperimentCondition.RUNNING)
+    conditions = set_condition(
+        conditions,
+        ExperimentCondition.RUNNING,
+        holds,
+        reason=TEMPLATE_MISSING,
+        message=obstacle.cause,
+        now=seen.now,
+    )
+    return status.model_copy(update={"conditions": conditions})
+
+
+def _waiting_no_more(status: ExperimentStatus) -> ExperimentStatus:
+    """Take back what `_waiting` said."""
+    old = find_condition(status.conditions, ExperimentCondition.RUNNING)
+    if old is None or old.reason != TEMPLATE_MISSING:
+        return status
+    conditions = without_condition(status.conditions, ExperimentCondition.RUNNING)
+    return status.model_copy(update={"conditions": conditions})
+
+
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 
 def _ending(seen: Observed) -> Ending | None:
     """Return how the experiment ends now; the first rule that holds wins, None when it goes on."""
-    spec, tally = seen.experiment.spec, seen.tally
-    best = objective_value(spec.objective, tally.best.status.observation) if tally.best else None
-    failed = tally.count(TrialState.FAILED, TrialState.METRICS_UNAVAILABLE)
-    if reaches_goal(spec.objective, best):
+    spec, counts = seen.experiment.spec, seen.counts
+    failed = counts.count(TrialState.FAILED, TrialState.METRICS_UNAVAILABLE)
+    if _goal_is_reached(seen):
         return _succeeded(GOAL_REACHED, "Objective goal has reached")
     if spec.max_failed_trial_count is not None and failed and failed >= spec.max_failed_trial_count:
         return _failed("Experiment has failed because max failed count has reached")
-    if spec.max_trial_count is not None and tally.completed >= spec.max_trial_count:
+    if spec.max_trial_count is not None and counts.completed >= spec.max_trial_count:
         return _succeeded(MAX_TRIALS_REACHED, "max trial count has reached")
-    return None if tally.active else _dead_end(seen)
+    return None if counts.active else _dead_end(seen)
+
+
+def _goal_is_reached(seen: Observed) -> bool:
+    """Return whether one trial reaches all goals. If any does, then one that none beats in everything does, too."""
+    objective, best, pareto = seen.experiment.spec.objective, seen.counts.best, seen.counts.pareto
+    if objective is None or best is None:
+        return False
+    points = [objective_costs(objective, best.status.observation)] if pareto is None else pareto.points
+    return any(point is not None and reaches_goals(objective, point) for point in points)
 
 
 def _dead_end(seen: Observed) -> Ending | None:
     """Return why nothing more can be started, once nothing runs any more: what runs may still bring the best trial."""
-    if seen.obstacle:
-        return _failed(seen.obstacle)
+    if seen.obstacle is not None and not seen.obstacle.may_pass:
+        return _failed(seen.obstacle.cause)
     if seen.suggestion is None:
         return None
     conditions = seen.suggestion.status.conditions
@@ -233,7 +303,7 @@ def _wind_down(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
     lets_finish = seen.experiment.metadata.annotations.get(FINISH_ANNOTATION) == FINISH
     return ExperimentPlan(
         status=status,
-        stop_trials=() if lets_finish else seen.tally.active,
+        stop_trials=() if lets_finish else seen.counts.active,
         close_suggestion=close,
     )
 
@@ -257,19 +327,22 @@ def _restarted(status: ExperimentStatus, now: datetime) -> ExperimentStatus:
 
 
 def _go_on(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
-    if seen.obstacle:
+    if seen.obstacle is not None:
         return ExperimentPlan(status=status)
     spec = seen.experiment.spec
-    slots = max((spec.parallel_trial_count or 1) - len(seen.tally.active), 0)
+    parallel = max(spec.parallel_trial_count or 1, 1)  # no webhook may have seen the last edit
+    slots = max(parallel - len(seen.counts.active), 0)
     if spec.max_trial_count is not None:
-        slots = min(slots, max(spec.max_trial_count - seen.tally.total, 0))
+        slots = min(slots, max(spec.max_trial_count - seen.counts.total, 0))
     create = seen.waiting[:slots]
     missing = max(slots - len(seen.waiting), 0)
     suggestion = seen.suggestion
     if suggestion is None:
         return ExperimentPlan(status=status, create_suggestion=True, requests=missing)
     conditions = suggestion.status.conditions
-    wanted = suggestion.status.suggestion_count + (0 if is_exhausted(conditions) else missing)
+    if is_exhausted(conditions):
+        missing = min(missing, initial_trials_left(suggestion))
+    wanted = suggestion.status.suggestion_count + missing
     return ExperimentPlan(
         status=status,
         create_trials=create,

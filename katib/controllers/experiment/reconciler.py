@@ -7,25 +7,34 @@ from contextlib import suppress
 from dataclasses import replace
 
 from katib.api.conditions import find_condition
-from katib.api.names import EXPERIMENT_FINALIZER
+from katib.api.names import EXPERIMENT_FINALIZER, TEMPLATE_MISSING
+from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Experiment, ExperimentCondition, ObjectMeta, Suggestion, SuggestionSpec, Trial
+from katib.controllers.cached_trial import TakenNames
+from katib.controllers.experiment.config_maps import MISSING_SECONDS, TemplateConfigMaps
+from katib.controllers.experiment.deletion import ExperimentDeletion
 from katib.controllers.experiment.ledger import TrialLedger
-from katib.controllers.experiment.plan import ExperimentPlan, Observed, is_completed, plan_experiment
+from katib.controllers.experiment.plan import (
+    ExperimentPlan,
+    Observed,
+    Obstacle,
+    is_completed,
+    plan_experiment,
+)
 from katib.controllers.experiment.trial_factory import TrialFactory
 from katib.controllers.freshness import Freshness
-from katib.controllers.kinds import is_owned_by, owned_by, with_metadata, with_status
+from katib.controllers.kinds import as_read, is_owned_by, owned_by, with_finalizer, with_status
 from katib.controllers.ports import EventRecorder
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion import states
-from katib.controllers.suggestion.plan import waiting_assignments
-from katib.controllers.taken_names import TakenNames
-from katib.controllers.trial.plan import killed
-from katib.controllers.trial_states import ACTIVE, state_of
-from katib.errors import AlreadyExistsError, ConflictError, FieldError, InvalidError, NotFoundError
+from katib.controllers.suggestion.replies import waiting_assignments
+from katib.controllers.trial.plan import is_stopping, killed
+from katib.errors import AlreadyExistsError, ConflictError, FieldError, InvalidError, NotFoundError, one_line
 from katib.runtime.clock import Clock
 from katib.runtime.controller import DONE, Result
 from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Object, ObjectStore
+from katib.templates.source import is_not_there
 
 ExperimentCheck = Callable[[Experiment], Sequence[FieldError]]
 """Returns what is wrong with an experiment that was just created."""
@@ -51,6 +60,7 @@ class ExperimentReconciler:
         clock: Clock,
         settings: ControllerSettings,
         check: ExperimentCheck,
+        config_maps: TemplateConfigMaps,
     ) -> None:
         self._store = store
         self._experiments = experiments
@@ -61,7 +71,8 @@ class ExperimentReconciler:
         self._clock = clock
         self._settings = settings
         self._check = check
-        self._factory = TrialFactory(store)
+        self._factory = TrialFactory(config_maps)
+        self._deletion = ExperimentDeletion(store, trials, clock)
         self._fresh = Freshness()
         self._written_at: dict[str, float] = {}
 
@@ -72,46 +83,48 @@ class ExperimentReconciler:
             return DONE
         with suppress(NotFoundError):  # it went away meanwhile; the event of that is on its way
             if experiment.metadata.deletion_timestamp is not None:
-                self._let_go(experiment)
-            elif EXPERIMENT_FINALIZER not in experiment.metadata.finalizers:
-                finalizers = (*experiment.metadata.finalizers, EXPERIMENT_FINALIZER)
-                self._fresh.wrote(experiment, self._store.update(with_metadata(experiment, finalizers=finalizers)))
-            else:
-                return self._progress(key, experiment)
+                return self._let_go(experiment)
+            if EXPERIMENT_FINALIZER not in experiment.metadata.finalizers:
+                stored = self._store.patch(as_read(experiment), with_finalizer(experiment, EXPERIMENT_FINALIZER))
+                self._fresh.wrote(experiment, stored)
+                return DONE
+            return self._progress(key, experiment)
         return DONE
 
     def _progress(self, key: Key, experiment: Experiment) -> Result:
-        # The Suggestion first: an assignment leaves it only after its trial is in the cache, so whoever reads in this
+        # The Suggestion first: an assignment leaves it only after its trial is in the cache, so a reader in this
         # order sees every assignment in at least one of the two places.
         suggestion = self._suggestions.get(key)
         if suggestion is not None and not is_owned_by(suggestion, experiment):
             suggestion = None  # of a deleted experiment of this name; the cache is behind
         with self._trials.reading():
-            tally = self._ledger.tally(key)
+            counts = self._ledger.counts(key)
             waiting = waiting_assignments(suggestion, TakenNames(self._trials, key.namespace))
-        if not tally.owners <= {experiment.metadata.uid}:
+        if not counts.owners <= {experiment.metadata.uid}:
             return DONE  # trials of a deleted experiment of this name are still going; the end of the last wakes us
-        seen = Observed(experiment, suggestion, tally, waiting, self._obstacle(experiment), now=self._clock.now())
+        seen = Observed(experiment, suggestion, counts, waiting, self._obstacle(experiment), now=self._clock.now())
         plan = plan_experiment(seen)
         try:
             trials = [self._factory.make(experiment, assignment) for assignment in plan.create_trials]
         except InvalidError as error:
-            plan, trials = plan_experiment(replace(seen, obstacle=_unusable(error))), []
-        return self._apply(experiment, suggestion, plan, trials)
+            seen = replace(seen, obstacle=_obstacle_of(error))
+            plan, trials = plan_experiment(seen), []
+        result = self._apply(experiment, suggestion, plan, trials)
+        return _no_later_than(MISSING_SECONDS, result) if seen.obstacle and seen.obstacle.may_pass else result
 
-    def _obstacle(self, experiment: Experiment) -> str:
-        """Return why no trial can be made of the experiment; empty when they can."""
+    def _obstacle(self, experiment: Experiment) -> Obstacle | None:
+        """Return why no trial can be made of the experiment, None when they can."""
         if is_completed(experiment.status.conditions):
-            return ""
+            return None
         if find_condition(experiment.status.conditions, ExperimentCondition.CREATED) is None:
-            errors = self._check(experiment)
+            errors = [error for error in self._check(experiment) if not is_not_there(error)]
             if errors:
-                return f"Experiment is invalid: {_one_line(InvalidError(errors))}"
+                return Obstacle(f"Experiment is invalid: {one_line(InvalidError(errors))}")
         try:
             self._factory.template_of(experiment)
         except InvalidError as error:
-            return _unusable(error)
-        return ""
+            return _obstacle_of(error)
+        return None
 
     def _apply(
         self,
@@ -159,6 +172,7 @@ class ExperimentReconciler:
                 early_stopping=experiment.spec.early_stopping,
                 requests=requests,
                 resume_policy=experiment.spec.resume_policy,
+                initial_trials=experiment.spec.initial_trials,
             ),
         )
         with suppress(AlreadyExistsError):
@@ -166,8 +180,7 @@ class ExperimentReconciler:
 
     def _write_suggestion(self, suggestion: Suggestion, plan: ExperimentPlan) -> None:
         if plan.requests is not None:
-            spec = suggestion.spec.model_copy(update={"requests": plan.requests})
-            self._store.update(suggestion.model_copy(update={"spec": spec}).encode())
+            self._store.patch(as_read(suggestion), {"spec": {"requests": plan.requests}})
             return
         if not plan.close_suggestion and not plan.restart_suggestion:
             return
@@ -183,8 +196,8 @@ class ExperimentReconciler:
 
     def _kill(self, key: Key, plan: ExperimentPlan) -> None:
         trial = self._trials.get(key)
-        if trial is None or state_of(trial) not in ACTIVE:
-            return  # it came to its own end after the tally was taken
+        if trial is None or trial_state(trial) not in ACTIVE or is_stopping(trial):
+            return  # it came to its own end after the counts were taken, or is about to
         end = plan.status.conditions[-1]
         status = killed(trial.status, f"Trial is stopped: {end.message}", self._clock.now())
         with suppress(ConflictError, NotFoundError):  # it moved by itself; its event brings us back
@@ -193,21 +206,23 @@ class ExperimentReconciler:
     def _announce(self, experiment: Experiment, plan: ExperimentPlan) -> None:
         last = plan.status.conditions[-1]
         if last not in experiment.status.conditions:
-            failed = last.type == "Failed"
-            self._events.record(experiment, warning=failed, reason=last.reason, message=last.message)
+            warning = last.type == "Failed" or last.reason == TEMPLATE_MISSING
+            self._events.record(experiment, warning=warning, reason=last.reason, message=last.message)
 
-    def _let_go(self, experiment: Experiment) -> None:
+    def _let_go(self, experiment: Experiment) -> Result:
         self._factory.forget(experiment.metadata.uid)
         self._fresh.forget(experiment.metadata.uid)
         self._written_at.pop(experiment.metadata.uid, None)
-        if EXPERIMENT_FINALIZER in experiment.metadata.finalizers:
-            finalizers = tuple(f for f in experiment.metadata.finalizers if f != EXPERIMENT_FINALIZER)
-            self._store.update(with_metadata(experiment, finalizers=finalizers))
+        return self._deletion.let_go(experiment)
 
 
-def _unusable(error: InvalidError) -> str:
-    return f"Trial template cannot be rendered: {_one_line(error)}"
+def _obstacle_of(error: InvalidError) -> Obstacle:
+    if all(map(is_not_there, error.errors)):
+        return Obstacle(f"Experiment waits for its trial template: {one_line(error)}", may_pass=True)
+    return Obstacle(f"Trial template cannot be rendered: {one_line(error)}")
 
 
-def _one_line(error: InvalidError) -> str:
-    return "; ".join(map(str, error.errors))
+def _no_later_than(seconds: float, result: Result) -> Result:
+    """Return a result that looks again after so many seconds, or sooner."""
+    again = result.requeue_after_seconds
+    return Result(seconds if again is None else min(again, seconds))

@@ -15,33 +15,33 @@ from katib.api.types import (
     TrialSpec,
     TrialTemplate,
 )
-from katib.controllers.kinds import CONFIG_MAP, owned_by
-from katib.errors import NotFoundError
-from katib.runtime.objects import Key, ObjectStore
+from katib.controllers.experiment.config_maps import TemplateConfigMaps
+from katib.controllers.kinds import owned_by
+from katib.runtime.objects import Key
 from katib.templates.render import CompiledTemplate, compile_template
-from katib.templates.source import template_text
+from katib.templates.source import template_text, usable_data
 
 
 class TrialFactory:
     """Renders trials. Used by one worker per experiment at a time."""
 
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
+    def __init__(self, config_maps: TemplateConfigMaps) -> None:
+        self._config_maps = config_maps
         self._compiled: dict[str, tuple[str, CompiledTemplate]] = {}
 
     def template_of(self, experiment: Experiment) -> CompiledTemplate:
         """Return the compiled template of an experiment, made anew when its text changed.
 
         Raises:
-            InvalidError: The template, or the ConfigMap that holds it, is missing or cannot be used.
+            InvalidError: The template cannot be used, or its text is not there (`is_not_there` tells which).
         """
         template = experiment.spec.trial_template or TrialTemplate()
-        text = template_text(template, self._config_map)
+        text = template_text(template, lambda *place: self._data_for(experiment, Key(*place)))
         version = f"{experiment.metadata.generation}:{text}"
         cached = self._compiled.get(experiment.metadata.uid)
         if cached is not None and cached[0] == version:
             return cached[1]
-        compiled = compile_template(template, text)
+        compiled = compile_template(template, text, experiment.spec.parameters)
         self._compiled[experiment.metadata.uid] = (version, compiled)
         return compiled
 
@@ -57,7 +57,7 @@ class TrialFactory:
         """
         template = experiment.spec.trial_template or TrialTemplate()
         rendered = self.template_of(experiment).render(
-            assignment.parameter_assignments, assignment.name, experiment.namespace
+            assignment.parameter_assignments, assignment.name, experiment.namespace, assignment.labels
         )
         both = bool(template.success_condition and template.failure_condition)
         spec = TrialSpec(
@@ -86,8 +86,5 @@ class TrialFactory:
         )
         return Trial(metadata=metadata, spec=spec).encode()
 
-    def _config_map(self, namespace: str, name: str) -> Mapping[str, str] | None:
-        try:
-            return self._store.get(CONFIG_MAP, Key(namespace, name)).get("data") or {}
-        except NotFoundError:
-            return None
+    def _data_for(self, experiment: Experiment, key: Key) -> Mapping[str, str] | None:
+        return usable_data(self._config_maps.find(key), experiment.namespace)

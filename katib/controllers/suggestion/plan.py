@@ -1,204 +1,297 @@
-"""What a reply means for a Suggestion, and what is asked. Pure: no I/O, no clock.
+"""What to do next for a Suggestion whose conversation is open. Pure: what was seen in, one step out.
 
-Theory of operation: `suggestionCount` counts every assignment ever accepted and never falls; `suggestions` keeps those
-that no trial has taken. An assignment's name comes from its number, so accepting the same reply twice gives the same
-names, and the compare-and-set on the object lets only one of the two through.
+Theory of operation: the service comes up, accepts the experiment, and is asked whenever assignments are outstanding.
+A service that has nothing to give until a running trial ends is asked again when one has; a controller that was started
+again does not know that it waits, and finds out with one question.
+One call at a time is under way; its answer stays until its effect is stored. That the experiment is accepted is stored
+before anything is asked: while it cannot be, its call must not give way to the next one, or the two would take turns,
+each waking the other, for as long as the disk is full.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, Literal
 
-from katib.api.conditions import Conditions, set_condition
-from katib.api.names import trial_name
-from katib.api.types import (
-    AlgorithmSetting,
-    AlgorithmSpec,
-    ConditionStatus,
-    EarlyStoppingRule,
-    Experiment,
-    ObjectMeta,
-    Suggestion,
-    SuggestionStatus,
-    Trial,
-    TrialAssignment,
-    TrialCondition,
-    TrialSpec,
-    TrialStatus,
-)
-from katib.controllers.ports import SuggestedAssignment, SuggestionsReply
+from katib.api.conditions import Conditions, is_true
+from katib.api.types import EarlierTrialsStatus, Experiment, Suggestion, SuggestionCondition, SuggestionStatus
+from katib.backoff import Backoff
+from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion import states
-from katib.space import check_assignments
+from katib.controllers.suggestion.replies import (
+    Answer,
+    MalformedReplyError,
+    Question,
+    accepted,
+    initial_trials_left,
+    open_question,
+    waiting_assignments,
+    with_initial_trials,
+)
+from katib.errors import InvalidError, KatibError
 
-_DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+BACKOFF = Backoff(0.05, 15.0)
 
+WAIT_SECONDS = 60.0
+"""How long a service that waits for a trial is left alone while none ends: it may wait for something else as well."""
 
-class MalformedReplyError(Exception):
-    """A service answered something that cannot be used."""
+Purpose = Question | Literal["validate"]
+"""What a service is called for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """One question to the services and the position it was asked from.
+class Streak:
+    """Failures of a service without a success between them.
 
     Attributes:
-        base: `suggestionCount` when it was asked.
-        wanted: How many assignments were asked for.
+        count: How many.
+        since: Monotonic time of the first.
+        next_try: Monotonic time from which the next attempt may be made.
     """
 
-    base: int
-    wanted: int
+    count: int
+    since: float
+    next_try: float
+
+
+def longer_streak(streak: Streak | None, moment: float) -> Streak:
+    """Return the streak with one more failure."""
+    count = 1 if streak is None else streak.count + 1
+    return Streak(count, moment if streak is None else streak.since, moment + BACKOFF.pause_seconds(count))
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What the services said in one round."""
+class Wait:
+    """A service said that it has no more until a trial ends.
 
-    reply: SuggestionsReply
-    rules: tuple[EarlyStoppingRule, ...] = ()
+    Attributes:
+        ended: How many trials had ended when it was asked.
+        until: Monotonic time at which it is asked again even if none has ended since.
+    """
 
-
-def next_round(suggestion: Suggestion) -> Round | None:
-    """Return what is to be asked now; None when nothing is outstanding."""
-    wanted = suggestion.spec.requests - suggestion.status.suggestion_count
-    if wanted <= 0 or states.is_exhausted(suggestion.status.conditions):
-        return None
-    return Round(suggestion.status.suggestion_count, wanted)
+    ended: int
+    until: float
 
 
-def waiting_assignments(suggestion: Suggestion | None, taken: Container[str]) -> tuple[TrialAssignment, ...]:
-    """Return the assignments that no trial has taken.
+@dataclass(frozen=True, slots=True)
+class SeenCall:
+    """The call of the services as it is now.
+
+    Attributes:
+        purpose: What it is for.
+        is_done: Whether it is over.
+        answer: What was answered: an Answer to a Question, nothing to a validation.
+        error: Why nothing was.
+    """
+
+    purpose: Purpose
+    is_done: bool = False
+    answer: Answer | None = None
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One reconcile's view of the world.
+
+    Attributes:
+        experiment: The experiment.
+        suggestion: Its Suggestion.
+        is_ready: Whether the service can be asked.
+        waiting_for: What keeps it from that; empty when nothing in particular does.
+        failure: Why it never will be ready; empty while it may.
+        call: The call under way or answered.
+        streak: Its failures in a row.
+        taken: Names of trials.
+        earlier: What became of the earlier trials; None without a warm start.
+        ended: How many trials of the experiment have ended.
+        active: How many are there that have not.
+        wait: What the service waits for by its last answer; None when it waits for nothing.
+    """
+
+    experiment: Experiment
+    suggestion: Suggestion
+    is_ready: bool = False
+    waiting_for: str = ""
+    failure: str = ""
+    call: SeenCall | None = None
+    streak: Streak | None = None
+    taken: Container[str] = ()
+    earlier: EarlierTrialsStatus | None = None
+    ended: int = 0
+    active: int = 0
+    wait: Wait | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What to do, in this order.
+
+    Attributes:
+        status: To store.
+        forgets_call: Whether the call has served its purpose.
+        streak: Failures in a row from now on.
+        wait: What the service waits for from now on.
+        warnings: Events to record, as reason and message.
+        call: What to call the service for.
+        retry_after_seconds: When to look again without being woken; None for never.
+    """
+
+    status: SuggestionStatus
+    forgets_call: bool = False
+    streak: Streak | None = None
+    wait: Wait | None = None
+    warnings: tuple[tuple[str, str], ...] = ()
+    call: Purpose | None = None
+    retry_after_seconds: float | None = None
+
+
+def next_step(seen: Seen, settings: ControllerSettings, *, now: datetime, moment: float) -> Step:
+    """Return the next step.
 
     Args:
-        suggestion: The Suggestion; None counts as one without assignments.
-        taken: Names of the experiment's trials.
-    """
-    if suggestion is None:
-        return ()
-    return tuple(a for a in suggestion.status.suggestions if a.name not in taken)
-
-
-def accepted(
-    experiment: Experiment,
-    suggestion: Suggestion,
-    asked: Round,
-    answer: Answer,
-    *,
-    taken: Container[str],
-    conditions: Conditions,
-    now: datetime,
-) -> SuggestionStatus:
-    """Return the status of a Suggestion that takes an answer.
+        seen: What was seen.
+        settings: How patient we are.
+        now: Stamps conditions.
+        moment: Monotonic time, by which patience is measured.
 
     Raises:
-        MalformedReplyError: The answer has the wrong number of assignments, or one that is not a point of the search
-            space, or a name that cannot be a trial's.
+        BaseException: What the call raised, if it is no error of ours: a bug somewhere.
     """
-    reply = answer.reply
-    _check_count(len(reply.assignments), asked, exhausted=reply.exhausted)
-    waiting = waiting_assignments(suggestion, taken)
-    names = _UsedNames({a.name for a in waiting}, taken)
-    new: list[TrialAssignment] = []
-    for i, suggested in enumerate(reply.assignments):
-        assignment = _assignment(experiment, suggested, asked.base + i, answer.rules, names)
-        names.add(assignment.name)
-        new.append(assignment)
-    return suggestion.status.model_copy(
-        update={
-            "suggestions": (*waiting, *new),
-            "suggestion_count": asked.base + len(new),
-            "algorithm_settings": merged_settings(suggestion.status.algorithm_settings, reply.algorithm_settings),
-            "conditions": states.exhausted(conditions, now) if reply.exhausted else conditions,
-        }
-    )
+    status = seen.suggestion.status
+    started = {"start_time": status.start_time or now, "earlier_trials": seen.earlier}
+    status = _with(status, states.created(status.conditions, now), **started)
+    if seen.failure:
+        return _given_up(status, seen.failure, now)
+    if not seen.is_ready:
+        return _waiting(seen, status, now)
+    status = _with(status, states.deployment_ready(status.conditions, now))
+    if seen.streak is not None and seen.streak.next_try > moment:
+        return Step(status, streak=seen.streak, retry_after_seconds=seen.streak.next_try - moment)
+    return _conversation(seen, settings, status, now, moment)
 
 
-def _check_count(given: int, asked: Round, *, exhausted: bool) -> None:
-    if given > asked.wanted or (given < asked.wanted and not exhausted):
-        raise MalformedReplyError(f"{given} assignments were given where {asked.wanted} were asked for")
-    if given == asked.base == 0:
-        raise MalformedReplyError("the very first answer holds no assignment; a search space has at least one point")
+def _conversation(
+    seen: Seen, settings: ControllerSettings, status: SuggestionStatus, now: datetime, moment: float
+) -> Step:
+    """Return the next step with a service that can be asked now."""
+    purpose = _purpose(seen, status)
+    if purpose != "validate" and _has_initial_trials(seen):
+        suggestion = seen.suggestion.model_copy(update={"status": status})
+        status, purpose = with_initial_trials(seen.experiment, suggestion, seen.taken), None
+    if purpose is None:
+        return Step(_with(status, states.waiting_no_more(status.conditions)), forgets_call=True)
+    wait = _wait_of(seen, moment)
+    if seen.call is None and isinstance(purpose, Question) and wait is not None:
+        return Step(status, streak=seen.streak, wait=wait, retry_after_seconds=wait.until - moment)
+    if seen.call is None or (seen.call.is_done and not _serves(seen.call.purpose, purpose)):
+        return Step(status, streak=seen.streak, call=purpose)
+    return _after_call(seen, seen.call, settings, status, now, moment)
 
 
-class _UsedNames:
-    """The names that trials or waiting assignments have."""
-
-    def __init__(self, waiting: set[str], taken: Container[str]) -> None:
-        self._waiting = waiting
-        self._taken = taken
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._waiting or name in self._taken
-
-    def add(self, name: str) -> None:
-        """Take a name."""
-        self._waiting.add(name)
-
-
-def _assignment(
-    experiment: Experiment,
-    suggested: SuggestedAssignment,
-    index: int,
-    rules: tuple[EarlyStoppingRule, ...],
-    used: Container[str],
-) -> TrialAssignment:
-    if experiment.spec.parameters:
-        errors = check_assignments(experiment.spec.parameters, suggested.assignments)
-        if errors:
-            raise MalformedReplyError("; ".join(f"{e.path}: {e.cause}" for e in errors))
-    name = suggested.trial_name or trial_name(experiment.namespace, experiment.name, index, used)
-    if name in used:
-        raise MalformedReplyError(f'trial name "{name}" is taken')
-    if not _DNS_LABEL.fullmatch(name):
-        raise MalformedReplyError(f'trial name "{name}" is not a DNS label')
-    return TrialAssignment(
-        name=name,
-        parameter_assignments=suggested.assignments,
-        early_stopping_rules=rules,
-        labels=suggested.labels,
-    )
+def _after_call(
+    seen: Seen, call: SeenCall, settings: ControllerSettings, status: SuggestionStatus, now: datetime, moment: float
+) -> Step:
+    """Return the next step with a call for what is needed."""
+    if not call.is_done:
+        return Step(status, streak=seen.streak)  # the answer wakes us
+    try:
+        stored = _answered(seen, call, status, now)
+        if _waits(call):
+            return _waiting_for_trials(seen, call, stored, moment)
+        return Step(stored, forgets_call=True)
+    except InvalidError as error:
+        return _given_up(status, f"Validation failed: {error}", now)
+    except (KatibError, MalformedReplyError) as error:
+        return _failed_once(seen, settings, status, str(error), now, moment)
 
 
-def merged_settings(old: Sequence[AlgorithmSetting], new: Sequence[AlgorithmSetting]) -> tuple[AlgorithmSetting, ...]:
-    """Return the old settings with equally named ones replaced in place and the others appended."""
-    merged = {s.name: s for s in old} | {s.name: s for s in new}
-    return tuple(merged.values())
+def _waiting(seen: Seen, status: SuggestionStatus, now: datetime) -> Step:
+    conditions = states.deployment_not_ready(status.conditions, seen.waiting_for, now)
+    is_new = bool(seen.waiting_for) and conditions != status.conditions
+    warnings = (("SuggestionServiceWaiting", seen.waiting_for),) if is_new else ()
+    return Step(_with(status, conditions), streak=seen.streak, warnings=warnings)
 
 
-def question(experiment: Experiment, suggestion: Suggestion) -> Experiment:
-    """Return the experiment as it is asked about: its settings overridden by those the service gave."""
-    algorithm = experiment.spec.algorithm or AlgorithmSpec()
-    settings = merged_settings(algorithm.algorithm_settings, suggestion.status.algorithm_settings)
-    spec = experiment.spec.model_copy(
-        update={"algorithm": algorithm.model_copy(update={"algorithm_settings": settings})}
-    )
-    return experiment.model_copy(update={"spec": spec})
+def _wait_of(seen: Seen, moment: float) -> Wait | None:
+    """Return what the service waits for while asking again would only get the same answer."""
+    wait = seen.wait
+    return wait if wait is not None and seen.ended == wait.ended and moment < wait.until else None
 
 
-def waiting_trials(experiment: Experiment, waiting: Sequence[TrialAssignment], now: datetime) -> tuple[Trial, ...]:
-    """Return the trials that waiting assignments will become, so that the service counts them as under way."""
-    conditions = set_condition(
-        (),
-        TrialCondition.CREATED,
-        ConditionStatus.TRUE,
-        reason="TrialCreated",
-        message="Trial is created",
+def _waits(call: SeenCall) -> bool:
+    return call.answer is not None and call.answer.reply.waits
+
+
+def _waiting_for_trials(seen: Seen, call: SeenCall, status: SuggestionStatus, moment: float) -> Step:
+    """Return the step after an answer with fewer assignments than asked, and more once a trial ends.
+
+    Raises:
+        MalformedReplyError: There is no trial that could end: the service would be waited for forever.
+    """
+    ended = call.purpose.ended if isinstance(call.purpose, Question) else seen.ended
+    if not seen.active and not waiting_assignments(seen.suggestion.model_copy(update={"status": status}), seen.taken):
+        if ended == seen.ended:
+            raise MalformedReplyError("it waits for a running trial to end, and none is running")
+        return Step(status, forgets_call=True, retry_after_seconds=0.0)
+    wait = Wait(ended, moment + WAIT_SECONDS)
+    pause = 0.0 if ended != seen.ended else WAIT_SECONDS
+    return Step(status, forgets_call=True, wait=wait, retry_after_seconds=pause)
+
+
+def _purpose(seen: Seen, status: SuggestionStatus) -> Purpose | None:
+    """Return what the service has to be called for; None when nothing is outstanding."""
+    if not is_true(status.conditions, SuggestionCondition.RUNNING):
+        return "validate"
+    return open_question(seen.suggestion, seen.ended)
+
+
+def _has_initial_trials(seen: Seen) -> bool:
+    """Return whether initial trials come next: not while the service is asked, whose answer would be lost."""
+    asks = seen.call is not None and isinstance(seen.call.purpose, Question)
+    outstanding = seen.suggestion.spec.requests - seen.suggestion.status.suggestion_count
+    return outstanding > 0 and initial_trials_left(seen.suggestion) > 0 and not asks
+
+
+def _serves(made: Purpose, wanted: Purpose) -> bool:
+    """Return whether a call is as good as the one wanted: also when more or fewer assignments are wanted by now."""
+    if isinstance(made, Question) and isinstance(wanted, Question):
+        return made.base == wanted.base
+    return made == wanted
+
+
+def _answered(seen: Seen, call: SeenCall, status: SuggestionStatus, now: datetime) -> SuggestionStatus:
+    if call.error is not None:
+        raise call.error
+    if not isinstance(call.purpose, Question) or call.answer is None:
+        return _with(status, states.running(status.conditions, now))
+    return accepted(
+        seen.experiment,
+        seen.suggestion.model_copy(update={"status": status}),
+        call.purpose,
+        call.answer,
+        taken=seen.taken,
         now=now,
     )
-    return tuple(
-        Trial(
-            metadata=ObjectMeta(
-                name=a.name, namespace=experiment.namespace, uid=f"waiting-{a.name}", resource_version="0"
-            ),
-            spec=TrialSpec(
-                objective=experiment.spec.objective,
-                parameter_assignments=a.parameter_assignments,
-                labels=a.labels,
-            ),
-            status=TrialStatus(conditions=conditions),
-        )
-        for a in waiting
-    )
+
+
+def _failed_once(
+    seen: Seen, settings: ControllerSettings, status: SuggestionStatus, error: str, now: datetime, moment: float
+) -> Step:
+    streak = longer_streak(seen.streak, moment)
+    failed = ("SuggestionServiceFailed", error)
+    if streak.count >= settings.service_attempts and moment - streak.since >= settings.service_patience_seconds:
+        return _given_up(status, f"Suggestion service failed {streak.count} times in a row: {error}", now, failed)
+    pause = streak.next_try - moment
+    return Step(status, forgets_call=True, streak=streak, warnings=(failed,), retry_after_seconds=pause)
+
+
+def _given_up(status: SuggestionStatus, message: str, now: datetime, *warnings: tuple[str, str]) -> Step:
+    failed = _with(status, states.failed(status.conditions, message, now))
+    return Step(failed, forgets_call=True, warnings=(*warnings, ("SuggestionFailed", message)))
+
+
+def _with(status: SuggestionStatus, conditions: Conditions, **changes: Any) -> SuggestionStatus:
+    return status.model_copy(update={"conditions": conditions, **changes})

@@ -2,54 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
-from katib.api.conditions import Conditions, is_true
-from katib.api.types import Experiment, Suggestion, SuggestionCondition, SuggestionStatus, Trial
+from katib.api.types import Experiment, Suggestion, SuggestionStatus, Trial
+from katib.controllers.cached_trial import TakenNames
+from katib.controllers.calls import Call, PendingCalls, error_of, then
+from katib.controllers.experiment.ledger import TrialLedger
 from katib.controllers.freshness import Freshness
 from katib.controllers.kinds import is_owned_by, key_of, with_status
 from katib.controllers.ports import EventRecorder, ServiceDirectory, SuggestionService
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion import states
-from katib.controllers.suggestion.calls import PendingCalls, then
-from katib.controllers.suggestion.failures import Failures
-from katib.controllers.suggestion.plan import (
-    Answer,
-    MalformedReplyError,
-    Round,
-    accepted,
-    next_round,
-    question,
-    waiting_assignments,
-    waiting_trials,
-)
-from katib.controllers.taken_names import TakenNames
-from katib.errors import InvalidError, KatibError, NotFoundError, TerminalError
+from katib.controllers.suggestion.earlier import EarlierTrialsReader
+from katib.controllers.suggestion.plan import Purpose, Seen, SeenCall, Step, Streak, Wait, next_step
+from katib.controllers.suggestion.replies import Answer, Question, asked_about, waiting_assignments, waiting_trials
+from katib.errors import NotFoundError, TerminalError
 from katib.runtime.clock import Clock
 from katib.runtime.controller import Result
 from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, ObjectStore
 
+LONG_HISTORY = 1_000
+"""From how many trials on a question is prepared on a thread of its own: encoding tens of thousands for the first time
+takes seconds, and all experiments of one machine share the thread of the controllers."""
+
+PREPARED_AT_ONCE = 8
+
 TRIALS_BY_EXPERIMENT = "experiment"
 """Index of the trial informer: `namespace/name` of the experiment."""
-
-
-class _Waiting(Exception):  # noqa: N818 - no error: it ends a reconcile that somebody will wake
-    """The answer is not there yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Round:
-    """One reconcile's view of the world."""
-
-    key: Key
-    experiment: Experiment
-    suggestion: Suggestion
-    client: SuggestionService
 
 
 class SuggestionReconciler:
@@ -62,6 +45,7 @@ class SuggestionReconciler:
         suggestions: Informer[Suggestion],
         experiments: Informer[Experiment],
         trials: Informer[Trial],
+        ledger: TrialLedger,
         services: ServiceDirectory,
         events: EventRecorder,
         clock: Clock,
@@ -72,11 +56,16 @@ class SuggestionReconciler:
         self._suggestions = suggestions
         self._experiments = experiments
         self._trials = trials
+        self._ledger = ledger
         self._services = services
         self._events = events
         self._clock = clock
-        self._calls = PendingCalls(wake)
-        self._failures = Failures(clock, settings)
+        self._settings = settings
+        self._pool = ThreadPoolExecutor(PREPARED_AT_ONCE, thread_name_prefix="questions")  # without threads until used
+        self._calls: PendingCalls[Purpose] = PendingCalls(wake)
+        self._streaks: dict[Key, Streak] = {}
+        self._earlier = EarlierTrialsReader(trials, TRIALS_BY_EXPERIMENT)
+        self._waits: dict[Key, Wait] = {}
         self._fresh = Freshness()
         self._served: dict[Key, Experiment] = {}
 
@@ -86,6 +75,9 @@ class SuggestionReconciler:
         experiment = self._experiments.get(key)
         if suggestion is None or experiment is None or not is_owned_by(suggestion, experiment):
             self._close(key)
+            return Result()
+        if experiment.metadata.deletion_timestamp is not None:
+            self._close(key, experiment)
             return Result()
         if self._fresh.is_stale(suggestion):
             return Result()
@@ -100,10 +92,12 @@ class SuggestionReconciler:
         A known experiment is released even if it was never served here: a controller before this one may have done so.
         """
         self._calls.finish(key)
-        self._failures.clear(key)
+        self._streaks.pop(key, None)
+        self._waits.pop(key, None)
         to_release = self._served.get(key, experiment)
         if to_release is not None:
             self._services.release(to_release)
+        self._earlier.forget(key)
         self._served.pop(key, None)  # after the release, which is tried again if it fails
 
     def _serve(self, key: Key, experiment: Experiment) -> None:
@@ -114,125 +108,103 @@ class SuggestionReconciler:
         self._served[key] = experiment
 
     def _converse(self, key: Key, experiment: Experiment, suggestion: Suggestion) -> Result:
-        now = self._clock.now()
-        conditions = states.created(suggestion.status.conditions, now)
-        start = suggestion.status.start_time or now
-        status = suggestion.status.model_copy(update={"conditions": conditions, "start_time": start})
         self._serve(key, experiment)
+        client, waiting_for, failure = None, "", ""
         try:
             client = self._services.service_for(experiment)
         except TerminalError as error:
-            return self._give_up(suggestion, status, str(error))
-        if client is None:
-            return self._await(suggestion, status, self._services.waiting_for(experiment))
-        status = _with_conditions(status, states.deployment_ready(status.conditions, now))
-        wait = self._failures.wait_seconds(key)
-        if wait > 0:
-            self._write(suggestion, status)
-            return Result(requeue_after_seconds=wait)
-        current = suggestion.model_copy(update={"status": status})
-        return self._ask(_Round(key, experiment, current, client), suggestion)
-
-    def _await(self, stored: Suggestion, status: SuggestionStatus, waiting_for: str) -> Result:
-        conditions = states.deployment_not_ready(status.conditions, waiting_for, self._clock.now())
-        self._write(stored, _with_conditions(status, conditions))
-        if waiting_for and conditions != status.conditions:
-            self._events.record(stored, warning=True, reason="SuggestionServiceWaiting", message=waiting_for)
-        return Result()
-
-    def _ask(self, seen: _Round, stored: Suggestion) -> Result:
-        status = seen.suggestion.status
-        try:
-            # That the experiment is accepted is stored before anything is asked: while it cannot be, its call must not
-            # give way to the next one, or the two would take turns, each waking the other, for as long as the disk is
-            # full.
-            accepted_before = is_true(status.conditions, SuggestionCondition.RUNNING)
-            status = self._answered(seen, status) if accepted_before else self._validated(seen)
-        except _Waiting:
-            self._write(stored, status)
-            return Result()
-        except InvalidError as error:
-            self._calls.finish(seen.key)
-            return self._give_up(stored, status, f"Validation failed: {error}")
-        except (KatibError, MalformedReplyError) as error:
-            self._calls.finish(seen.key)
-            return self._failed_once(seen, stored, status, str(error))
-        except Exception:
-            self._calls.finish(seen.key)  # the next attempt asks anew instead of stumbling over the same answer
-            raise
-        self._write(stored, status)  # outside of the attempt: what the store refuses is no failure of the service
-        self._calls.finish(seen.key)
-        self._failures.clear(seen.key)
-        return Result()
-
-    def _validated(self, seen: _Round) -> SuggestionStatus:
-        future = self._calls.ask(seen.key, "validate", lambda: seen.client.validate(seen.experiment))
-        if not future.done() or self._calls.purpose_of(seen.key) != "validate":
-            raise _Waiting
-        future.result()
-        status = seen.suggestion.status
-        return _with_conditions(status, states.running(status.conditions, self._clock.now()))
-
-    def _answered(self, seen: _Round, status: SuggestionStatus) -> SuggestionStatus:
-        asked = next_round(seen.suggestion)
-        if asked is None:
-            return status
-        under_way = self._calls.purpose_of(seen.key)
-        if isinstance(under_way, Round) and under_way.base == asked.base:
-            asked = under_way  # more or fewer are wanted by now; its answer is as good for that
-        future = self._calls.ask(seen.key, asked, lambda: self._start(seen, asked))
-        under_way = self._calls.purpose_of(seen.key)
-        if not future.done() or not isinstance(under_way, Round) or under_way.base != asked.base:
-            raise _Waiting
-        return accepted(
-            seen.experiment,
-            seen.suggestion,
-            under_way,
-            future.result(),
-            taken=TakenNames(self._trials, seen.key.namespace),
-            conditions=status.conditions,
-            now=self._clock.now(),
+            failure = str(error)
+        if client is None and not failure:
+            waiting_for = self._services.waiting_for(experiment)
+        earlier = self._earlier.read(key, experiment)
+        ended, active = self._ledger.ended_and_active(key)
+        seen = Seen(
+            experiment,
+            suggestion,
+            is_ready=client is not None,
+            waiting_for=waiting_for,
+            failure=failure,
+            call=_seen(self._calls.find(key)),
+            streak=self._streaks.get(key),
+            taken=TakenNames(self._trials, key.namespace),
+            earlier=earlier.status,
+            ended=ended,
+            active=active,
+            wait=self._waits.get(key),
         )
+        try:
+            step = next_step(seen, self._settings, now=self._clock.now(), moment=self._clock.monotonic())
+        except Exception:
+            self._calls.finish(key)  # the next attempt asks anew instead of stumbling over the same answer
+            raise
+        return self._take(key, seen, step, client, earlier.trials)
 
-    def _start(self, seen: _Round, asked: Round) -> Future[Any]:
-        experiment = question(seen.experiment, seen.suggestion)
-        trials = self._history(seen, experiment)
+    def _take(
+        self, key: Key, seen: Seen, step: Step, client: SuggestionService | None, earlier: Sequence[Trial]
+    ) -> Result:
+        self._write(seen.suggestion, step.status)  # first: what the store refuses is no failure of the service
+        if step.status.earlier_trials is not None and seen.suggestion.status.earlier_trials is None:
+            told = str(step.status.earlier_trials)
+            self._events.record(seen.suggestion, warning=False, reason="WarmStart", message=told)
+        if step.forgets_call:
+            self._calls.finish(key)
+        if step.streak is None:
+            self._streaks.pop(key, None)
+        else:
+            self._streaks[key] = step.streak
+        if step.wait is None:
+            self._waits.pop(key, None)
+        else:
+            self._waits[key] = step.wait
+        for reason, message in step.warnings:
+            self._events.record(seen.suggestion, warning=True, reason=reason, message=message)
+        if step.call is not None and client is not None:
+            asked, service = step.call, client
+            self._calls.ask(key, asked, lambda: self._start(seen, step.status, service, asked, earlier))
+        return Result(requeue_after_seconds=step.retry_after_seconds)
+
+    def _start(
+        self,
+        seen: Seen,
+        status: SuggestionStatus,
+        client: SuggestionService,
+        asked: Purpose,
+        earlier: Sequence[Trial],
+    ) -> Future[Any]:
+        if not isinstance(asked, Question):
+            return client.validate(seen.experiment)
+        suggestion = seen.suggestion.model_copy(update={"status": status})
+        experiment = asked_about(seen.experiment, suggestion)
+        trials: Sequence[Trial] = ()
+        if client.reads_history or experiment.spec.early_stopping is not None:
+            waiting = waiting_assignments(suggestion, seen.taken)
+            known = self._trials.by_index(TRIALS_BY_EXPERIMENT, str(key_of(suggestion)))
+            trials = known.followed_by(waiting_trials(experiment, waiting, self._clock.now()))
 
         def suggestions(rules: Any = ()) -> Future[Any]:
-            reply = seen.client.get_suggestions(
-                experiment, trials, current_request=asked.wanted, total_request=asked.base + asked.wanted
+            reply = client.get_suggestions(
+                experiment, trials, current_request=asked.wanted, total_request=asked.total, earlier=earlier
             )
             return then(reply, lambda value: _done(Answer(value, tuple(rules))))
 
-        if experiment.spec.early_stopping is None:
-            return suggestions()
-        # Rules first: they can be asked for again, while assignments that nobody stores are lost on some services.
-        return then(seen.client.get_early_stopping_rules(experiment, trials), suggestions)
+        def rules_first(judges: bool) -> Future[Any]:
+            """Give trials no rules where the service judges them: it knows more while they run than it knows now.
 
-    def _history(self, seen: _Round, experiment: Experiment) -> tuple[Trial, ...]:
-        if not seen.client.reads_history and experiment.spec.early_stopping is None:
-            return ()
-        waiting = waiting_assignments(seen.suggestion, TakenNames(self._trials, seen.key.namespace))
-        return (
-            *self._trials.by_index(TRIALS_BY_EXPERIMENT, str(seen.key)),
-            *waiting_trials(experiment, waiting, self._clock.now()),
-        )
+            Otherwise rules first: they can be asked for again, while assignments that nobody stores are lost on some
+            services.
+            """
+            if judges:
+                return suggestions()
+            return then(client.get_early_stopping_rules(experiment, trials), suggestions)
 
-    def _failed_once(self, seen: _Round, stored: Suggestion, status: SuggestionStatus, error: str) -> Result:
-        streak = self._failures.add(seen.key, error)
-        self._events.record(stored, warning=True, reason="SuggestionServiceFailed", message=error)
-        if self._failures.is_hopeless(streak):
-            message = f"Suggestion service failed {streak.count} times in a row: {error}"
-            return self._give_up(stored, status, message)
-        self._write(stored, status)
-        return Result(requeue_after_seconds=streak.delay_seconds)
+        def ask() -> Future[Any]:
+            if experiment.spec.early_stopping is None:
+                return suggestions()
+            return then(client.judges(experiment), rules_first)
 
-    def _give_up(self, stored: Suggestion, status: SuggestionStatus, message: str) -> Result:
-        failed = states.failed(status.conditions, message, self._clock.now())
-        self._write(stored, _with_conditions(status, failed))
-        self._events.record(stored, warning=True, reason="SuggestionFailed", message=message)
-        self._failures.clear(key_of(stored))
-        return Result()
+        if len(trials) + len(earlier) < LONG_HISTORY:
+            return ask()
+        return then(self._pool.submit(ask), lambda answer: answer)
 
     def _write(self, stored: Suggestion, status: SuggestionStatus) -> None:
         if status != stored.status:
@@ -240,8 +212,14 @@ class SuggestionReconciler:
                 self._fresh.wrote(stored, self._store.update_status(with_status(stored, status)))
 
 
-def _with_conditions(status: SuggestionStatus, conditions: Conditions) -> SuggestionStatus:
-    return status.model_copy(update={"conditions": conditions})
+def _seen(call: Call[Purpose] | None) -> SeenCall | None:
+    """Return a call as it is at this moment."""
+    if call is None:
+        return None
+    if not call.future.done():
+        return SeenCall(call.purpose)
+    error = error_of(call.future)
+    return SeenCall(call.purpose, is_done=True, answer=None if error else call.future.result(), error=error)
 
 
 def _done(value: Answer) -> Future[Any]:

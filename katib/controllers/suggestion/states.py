@@ -2,8 +2,8 @@
 
 Theory of operation: Created, then DeploymentReady follows the service, then Running once the service accepted the
 experiment. Succeeded (closed by the experiment) and Failed end it; Exhausted says that the search space has no more
-points. Opening a closed one again sets Running False with the reason `Experiment is restarting`, which makes the
-controller validate anew.
+points, WaitingForTrials that there are more once a running trial has ended. Opening a closed one again sets Running
+False with the reason `Experiment is restarting`, which makes the controller validate anew.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from katib.api.conditions import Conditions, find_condition, is_true, set_condit
 from katib.api.types import ConditionStatus, ResumePolicy, SuggestionCondition
 
 EXHAUSTED = "Exhausted"
+WAITING = "WaitingForTrials"
 CLOSED_REASON = "Experiment is succeeded"
 RESTARTING_REASON = "Experiment is restarting"
 
@@ -22,12 +23,12 @@ _CLOSED_FOR_NOW = "Suggestion is succeeded, suggestion volume is not deleted, ca
 
 
 def is_exhausted(conditions: Conditions) -> bool:
-    """Tell whether the search space has no more points."""
+    """Return whether the search space has no more points."""
     return is_true(conditions, EXHAUSTED)
 
 
 def is_closed(conditions: Conditions) -> bool:
-    """Tell whether nothing more will be asked."""
+    """Return whether nothing more will be asked."""
     return is_true(conditions, SuggestionCondition.SUCCEEDED) or is_true(conditions, SuggestionCondition.FAILED)
 
 
@@ -66,6 +67,7 @@ def restarting(conditions: Conditions, now: datetime) -> Conditions:
 
 def failed(conditions: Conditions, message: str, now: datetime) -> Conditions:
     """Return the conditions of a Suggestion that cannot go on."""
+    conditions = waiting_no_more(conditions)
     return _set(conditions, SuggestionCondition.FAILED, "True", "SuggestionFailed", message, now)
 
 
@@ -74,10 +76,25 @@ def exhausted(conditions: Conditions, now: datetime) -> Conditions:
     return _set(conditions, EXHAUSTED, "True", "SearchSpaceExhausted", "Suggestion service has reached the end", now)
 
 
+def waiting_for_trials(conditions: Conditions, explanation: str, now: datetime) -> Conditions:
+    """Return the conditions of a Suggestion whose service has nothing to give until a running trial ends."""
+    message = explanation or "Suggestion service waits for a running trial to end"
+    old = find_condition(conditions, WAITING)
+    if old is not None and old.message != message:
+        conditions = without_condition(conditions, WAITING)
+    return _set(conditions, WAITING, "True", "TrialsRunning", message, now)
+
+
+def waiting_no_more(conditions: Conditions) -> Conditions:
+    """Return the conditions of a Suggestion whose service waits for no trial."""
+    return without_condition(conditions, WAITING)
+
+
 def closed(conditions: Conditions, resume_policy: str, now: datetime) -> Conditions:
     """Return the conditions of a Suggestion whose experiment is over."""
     if is_true(conditions, SuggestionCondition.SUCCEEDED):
         return conditions
+    conditions = waiting_no_more(conditions)
     for type_, message in (
         (SuggestionCondition.RUNNING, "Suggestion is not running"),
         (SuggestionCondition.DEPLOYMENT_READY, "Deployment is not ready"),

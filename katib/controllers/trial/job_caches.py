@@ -7,24 +7,32 @@ from threading import Lock
 
 from katib.runtime.clock import Clock
 from katib.runtime.informer import Handler, Informer
-from katib.runtime.objects import Kind, Object, ObjectStore
+from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.runtime.shared_thread import SharedThread
 
 
-def as_it_is(obj: Object) -> Object:
+def identity(obj: Object) -> Object:
     """Return the object: jobs are of any kind, so nothing is known of them beforehand."""
     return obj
+
+
+def _ignore(_kind: Kind) -> None:
+    """Tell nobody."""
 
 
 class JobCaches:
     """Informers of the kinds that trials run as. Thread-safe.
 
+    Jobs that these informers do not show are strays: known by their keys only, and asked for by name.
+
     Args:
-        store: Where jobs are.
+        store: Where jobs are. It may leave out those without `katib.api.names.JOB_LABEL`.
         known: Kinds that are followed from the start; somebody else starts and stops their informers.
         clock: For the informers.
         decode: Turns a job into what is remembered of it.
         follows_new: Whether any other kind is followed as soon as `follow` names it. Its informer is never waited for:
             rights may be missing. It catches up by itself.
+        thread: Where the informers take turns; None: each has a thread of its own.
     """
 
     def __init__(
@@ -33,18 +41,22 @@ class JobCaches:
         known: Sequence[Kind],
         clock: Clock,
         *,
-        decode: Callable[[Object], Object] = as_it_is,
+        decode: Callable[[Object], Object] = identity,
         follows_new: bool = False,
+        thread: SharedThread | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._decode = decode
         self._follows_new = follows_new
+        self._thread = thread
         self._handlers: list[Handler[Object]] = []
         self._lock = Lock()
         self._stopped = False
         self._known = {kind: self._informer(kind) for kind in known}
         self._found: dict[Kind, Informer[Object]] = {}
+        self._strays: set[tuple[Kind, Key]] = set()
+        self._on_follow: Callable[[Kind], None] = _ignore
 
     @property
     def known(self) -> tuple[Informer[Object], ...]:
@@ -60,6 +72,21 @@ class JobCaches:
         self._handlers.append(handler)
         for informer in self._known.values():
             informer.add_handler(handler)
+
+    def on_follow(self, tell: Callable[[Kind], None]) -> None:
+        """Have somebody told of each kind that is followed from now on."""
+        self._on_follow = tell
+
+    def note(self, kind: Kind, key: Key, *, stray: bool) -> None:
+        """Note whether there is a job that no informer shows."""
+        if stray:
+            self._strays.add((kind, key))
+        else:
+            self._strays.discard((kind, key))
+
+    def is_stray(self, kind: Kind, key: Key) -> bool:
+        """Return whether a job is there that no informer shows, as far as anybody has noted."""
+        return (kind, key) in self._strays
 
     def synced(self, kind: Kind) -> Informer[Object] | None:
         """Return the informer of a kind if it can be relied on; None while it catches up, or where there is none."""
@@ -77,6 +104,7 @@ class JobCaches:
             informer = self._informer(kind)
             informer.start()
             self._found[kind] = informer
+        self._on_follow(kind)
 
     def start(self) -> None:
         """Do nothing: a kind is followed when it is first asked for."""
@@ -90,7 +118,9 @@ class JobCaches:
             informer.stop()
 
     def _informer(self, kind: Kind) -> Informer[Object]:
-        informer: Informer[Object] = Informer(self._store, kind, self._decode, {}, clock=self._clock)
+        informer: Informer[Object] = Informer(
+            self._store, kind, self._decode, {}, clock=self._clock, thread=self._thread
+        )
         for handler in self._handlers:
             informer.add_handler(handler)
         return informer

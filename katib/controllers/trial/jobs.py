@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
-from katib.api.names import METRICS_REPORT_ANNOTATION
+from katib.api.names import JOB_LABEL, METRICS_REPORT_ANNOTATION
+from katib.api.trials import TrialState, trial_state
 from katib.api.types import Trial
 from katib.controllers.kinds import owned_by
-from katib.controllers.ports import NO_NEWS, PodNews
+from katib.controllers.ports import NO_UPDATE, PodUpdate
 from katib.controllers.trial.job_caches import JobCaches
 from katib.controllers.trial.plan import JobView, Judgment
 from katib.errors import FieldError, InvalidError, NotFoundError
@@ -18,6 +20,7 @@ from katib.templates.condition_path import parse
 _CACHED_PARTS = ("", "status", "metadata")
 """First keys of condition paths that a cache can answer; a cache need not remember the rest of a job."""
 
+_LONGEST_LABEL = 63
 
 NEVER_JOBS = frozenset(
     {
@@ -53,28 +56,42 @@ class Jobs:
         self._caches = caches
 
     def find(self, trial: Trial) -> Object | None:
-        """Return the job of a trial, None when there is none. A job that somebody else owns does not count."""
+        """Return the job of a trial, None when there is none. A job that somebody else owns does not count.
+
+        A cache may leave out jobs that have lost their label, or never had it. So a job that should be there and is in
+        no cache is asked for by its name, before anybody takes it for gone.
+        """
         kind = job_kind(trial)
         if _is_never_job(kind):
             return None
         key = Key(trial.namespace, trial.name)
         cache = self._caches.synced(kind) if _is_cached(trial) else None
-        if cache is not None:
-            job = cache.get(key)
-        else:
+        job = None if cache is None else cache.get(key)
+        if job is not None:
+            self._caches.note(kind, key, stray=False)
+        elif cache is None or self._is_due(trial, kind, key):
             job = self._live(kind, key)
             self._caches.follow(kind)
         return job if job is not None and _is_owned(job, trial) else None
 
+    def is_stray(self, trial: Trial) -> bool:
+        """Return whether the trial's job is there, but in no cache that would tell of its changes."""
+        return self._caches.is_stray(job_kind(trial), Key(trial.namespace, trial.name))
+
+    def _is_due(self, trial: Trial, kind: Kind, key: Key) -> bool:
+        return trial_state(trial) is TrialState.RUNNING or self._caches.is_stray(kind, key)
+
     def _live(self, kind: Kind, key: Key) -> Object | None:
         try:
-            return self._store.get(kind, key)
+            job = self._store.get(kind, key)
         except NotFoundError:
-            return None
+            job = None
+        self._caches.note(kind, key, stray=job is not None and JOB_LABEL not in (job["metadata"].get("labels") or {}))
+        return job
 
 
 def _is_cached(trial: Trial) -> bool:
-    """Tell whether the trial's conditions look only at what a cache remembers of a job."""
+    """Return whether the trial's conditions look only at what a cache remembers of a job."""
     paths = (trial.spec.success_condition, trial.spec.failure_condition)
     return all(path.partition(".")[0] in _CACHED_PARTS for path in paths)
 
@@ -91,19 +108,27 @@ def job_of(trial: Trial) -> Object:
     namespace, nor anything that only the product itself makes.
 
     Raises:
-        InvalidError: What the trial is to run as is no job.
+        InvalidError: What the trial is to run as is not a job.
     """
     run_spec = trial.spec.run_spec or {}
     errors = check_job_kind(job_kind(trial), "spec.runSpec")
     if errors:
         raise InvalidError(errors)
     metadata = {
-        **(run_spec.get("metadata") or {}),
+        **_labelled(run_spec.get("metadata") or {}, trial.name),
         "name": trial.name,
         "namespace": trial.namespace,
         "ownerReferences": [owned_by(trial).encode()],
     }
     return {**run_spec, "metadata": metadata}
+
+
+def _labelled(metadata: Mapping[str, Any], trial_name: str) -> Mapping[str, Any]:
+    """Return metadata with the label of jobs, unless a trial written by hand is named or labelled in no usable way."""
+    labels = metadata.get("labels") or {}
+    if len(trial_name) > _LONGEST_LABEL or not isinstance(labels, Mapping):
+        return metadata
+    return {**metadata, "labels": {**labels, JOB_LABEL: trial_name}}
 
 
 def check_job_kind(kind: Kind, path: str) -> list[FieldError]:
@@ -114,7 +139,7 @@ def check_job_kind(kind: Kind, path: str) -> list[FieldError]:
     if not _is_never_job(kind):
         return []
     remedy = "give an object that runs to an end, such as a Job"
-    return [FieldError(f"{path}.kind", f"{kind.kind} is no job", remedy, "job-kind")]
+    return [FieldError(f"{path}.kind", f"{kind.kind} is not a job", remedy, "job-kind")]
 
 
 def _is_never_job(kind: Kind) -> bool:
@@ -124,7 +149,7 @@ def _is_never_job(kind: Kind) -> bool:
     return (kind.api_version.rpartition("/")[0], kind.kind) in NEVER_JOBS
 
 
-def view_of(job: Object, trial: Trial, seen_ended_at: datetime, news: PodNews = NO_NEWS) -> JobView:
+def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdate = NO_UPDATE) -> JobView:
     """Return what matters of a job, judged by the trial's two conditions.
 
     Args:
@@ -132,7 +157,7 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime, news: PodNews = 
         trial: Whose conditions judge it.
         seen_ended_at: When it was first seen to have ended, now if this is the first time; counts for a kind that does
             not say itself when it ended.
-        news: What its pods say.
+        update: What its pods say.
     """
     failed = _judge(trial.spec.failure_condition, job)
     succeeded = _judge(trial.spec.success_condition, job)
@@ -142,10 +167,16 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime, news: PodNews = 
         failed=failed,
         succeeded=succeeded,
         ended_at=_end_of(job, seen_ended_at) if ended else None,
-        metrics_report=annotations.get(METRICS_REPORT_ANNOTATION, "") or news.metrics_report,
+        metrics_report=annotations.get(METRICS_REPORT_ANNOTATION, "") or update.metrics_report,
         retrying=_retrying(job),
-        waiting=news.waiting,
-        last_failure=news.last_failure,
+        waiting=update.waiting,
+        last_failure=update.last_failure,
+        collecting=update.collecting,
+        incomplete=update.incomplete,
+        lost=update.lost,
+        uncollected=update.uncollected,
+        refusal=update.refusal,
+        is_going="deletionTimestamp" in job.get("metadata", {}),
     )
 
 

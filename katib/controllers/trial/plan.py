@@ -3,28 +3,65 @@
 Theory of operation. A trial's job is created once and judged by the two conditions of the template, failure first. A
 job that succeeded is not the end yet: the observation has to be read. It is there (Succeeded, or EarlyStopped when the
 collector ended the job), or the collector says why it is not (MetricsUnavailable), or it is waited for until the
-metrics timeout. A trial that has ended keeps its end; its job is removed unless the template says to retain it.
+metrics timeout; where nothing is collected (collector None), the job's success is the trial's. A part of the readings
+is no observation: while a collector may still store some the trial waits, and where some are missing it is
+MetricsUnavailable, whatever the others say. A trial that has ended keeps its end; its job is removed unless the
+template says to retain it.
+
+A trial that its early stopping service wants stopped first says so in its status, then its job is deleted, whatever
+the template says of keeping it. It is EarlyStopped once nothing of the job runs any more: until then it keeps its place
+among the running trials, for its programs keep their cores, and a collector may store a last reading. A job that has
+ended by itself before it was deleted decides how the trial ends.
+
+A job whose pods are refused is waited for with patience, or not at all when they will be refused forever. A pod without
+a collector is never part of a success: its job is run anew, and until then, or when that does not help, metrics are
+missing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from katib.api.conditions import Conditions, find_condition, is_true, set_condition, without_condition
+from katib.api.failure_text import TRIAL_HAS_FAILED, failure_cause, without_last_output
+from katib.api.names import METRICS_INCOMPLETE
+from katib.api.trials import ACTIVE, is_available, missing_objectives, trial_state
 from katib.api.types import CollectorKind, ConditionStatus, Observation, Trial, TrialCondition, TrialStatus
-from katib.controllers.objectives import is_available
-from katib.controllers.trial_states import ACTIVE, state_of
+from katib.controllers.ports import PodRefusal, UncollectedPod
 
 EARLY_STOPPED_REASON = "EarlyStopped"
 """Reason of a job's success condition when the collector's rules ended it."""
 
+DEADLINE_REASON = "DeadlineExceeded"
+"""Reason of a job's failure condition when it ran for too long."""
+
+RUNNING_REASON = "TrialRunning"
+"""Reason of Running while nothing is known that keeps the job from running."""
 
 RETRYING_REASON = "TrialRetrying"
 """Reason of Running once a try of the job has failed; the message says how, and when the next one begins."""
 
 WAITING_REASON = "TrialWaiting"
 """Reason of Running while the job is there but no pod of it gets to run; the message says why."""
+
+PODS_REFUSED_REASON = "TrialPodsRefused"
+"""Reason of Failed when no pod of the job may be created; the message says who refuses it and why."""
+
+STOPPING_REASON = "TrialStopping"
+"""Reason of Running from when the early stopping service says that the trial is to end until its job is gone."""
+
+_STOPPING = "Trial is being stopped early: "
+"""What the message of that condition begins with; why follows."""
+
+UNCOLLECTED_REASON = "PodWithoutCollector"
+"""Reason of MetricsUnavailable when it was not the program: a pod of the job ran without a collector."""
+
+UNMEASURED_REASON = "TrialSucceededUnmeasured"
+"""Reason of Succeeded where nothing is collected; no other trial succeeds without an observation."""
+
+_REPAIR_SECONDS = 5.0
+"""How often to look whether a job with such a pod runs anew; its deletion wakes us anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +84,12 @@ class JobView:
         retrying: How its last try failed and when the next one begins; empty when none has failed.
         waiting: Why no pod of it gets to run; empty when one runs, or may run soon.
         last_failure: How a container of it ended that failed last.
+        collecting: Which collector may still store readings; empty when all have ended.
+        incomplete: Why readings of a pod that ended well are not stored.
+        lost: The same of a pod that failed for nothing but its collector.
+        uncollected: A pod of it without collector; None when all have one.
+        refusal: Why it has no pod; None where it has one, or nobody refuses it.
+        is_going: Whether it was deleted, and its pods have their time to end.
     """
 
     failed: Judgment | None = None
@@ -56,6 +99,12 @@ class JobView:
     retrying: str = ""
     waiting: str = ""
     last_failure: str = ""
+    collecting: str = ""
+    incomplete: str = ""
+    lost: str = ""
+    uncollected: UncollectedPod | None = None
+    refusal: PodRefusal | None = None
+    is_going: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +114,20 @@ class Observed:
     Attributes:
         job: None when there is no job object.
         observation: What the log says; read only once the job has ended, None before and when the log is empty.
+        log_refusal: Why the log refused reports of the trial.
+        verdict: Why its early stopping service wants it stopped; empty while it may go on.
+        is_ending: Whether programs of its job may still run though the job is not there any more.
     """
 
     trial: Trial
     job: JobView | None
     observation: Observation | None = None
+    log_refusal: str = ""
+    verdict: str = ""
+    is_ending: bool = False
     metrics_timeout_seconds: float = 60.0
     explanation_seconds: float = 0.0
+    refusal_patience_seconds: float = 300.0
     now: datetime = field(kw_only=True)
 
 
@@ -106,23 +162,49 @@ class TrialPlan:
 def plan_trial(seen: Observed) -> TrialPlan:
     """Return the next step for a trial that is not being deleted."""
     status = _with_start(seen.trial.status, seen.now)
-    if state_of(seen.trial) not in ACTIVE:
+    if trial_state(seen.trial) not in ACTIVE:
         return _completed(seen, status)
+    if is_stopping(seen.trial) and not _ended_by_itself(seen.job):
+        return _stopping(seen, status)
     if seen.job is None:
         return TrialPlan(
             status=_running(status, seen.now), create_job=True, event=_told(seen, "JobCreated", "been created")
         )
-    if seen.job.failed is not None:
-        return _failed(seen, status, seen.job, seen.job.failed)
-    if seen.job.succeeded is not None:
-        return _succeeded(seen, status, seen.job, seen.job.succeeded)
-    return _under_way(seen, status, seen.job)
+    return _judged(seen, status, seen.job)
 
 
 def needs_observation(trial: Trial, job: JobView | None) -> bool:
-    """Tell whether the log has to be read: the job ended, and the trial does not know its observation yet."""
+    """Return whether the log has to be read: the job ended, and the trial does not know its observation yet."""
     ended = job is not None and job.ended_at is not None
-    return ended and trial.status.observation is None
+    if is_stopping(trial):
+        return job is None or ended
+    return ended and trial.status.observation is None and not _is_incomplete(trial)
+
+
+def takes_no_more_readings(trial: Trial, job: JobView | None) -> bool:
+    """Return whether nothing is to be added to the log of a trial: its final state is stored, and so are its readings.
+
+    One that a service declared early stopped may still run and report.
+    """
+    if trial_state(trial) in ACTIVE or trial.status.completion_time is None or needs_observation(trial, job):
+        return False
+    return job is None or (job.ended_at is not None and not job.collecting)
+
+
+def is_stopping(trial: Trial) -> bool:
+    """Return whether a trial is being stopped early: its job is deleted, or about to be."""
+    running = find_condition(trial.status.conditions, TrialCondition.RUNNING)
+    return running is not None and running.status == ConditionStatus.TRUE and running.reason == STOPPING_REASON
+
+
+def starts_to_run(old: TrialStatus, new: TrialStatus) -> bool:
+    """Return whether a trial runs from now on: for the first time, or again after it was held up."""
+    return _runs(new) and not _runs(old)
+
+
+def _runs(status: TrialStatus) -> bool:
+    running = find_condition(status.conditions, TrialCondition.RUNNING)
+    return running is not None and running.status == ConditionStatus.TRUE and running.reason == RUNNING_REASON
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------
@@ -140,17 +222,73 @@ def _completed(seen: Observed, status: TrialStatus) -> TrialPlan:
         and seen.job is not None
         and seen.job.ended_at is None
     )
-    # A job that still runs for a killed trial has to go whatever the template says: `retain` keeps finished jobs.
-    unwanted = not seen.trial.spec.retain_run or is_true(status.conditions, TrialCondition.KILLED)
+    # A job that still runs for a killed trial has to go whatever the template says: `retain` keeps finished jobs. So
+    # has one whose pods were refused: they may be allowed later, and would run for nobody.
+    cut_off = find_condition(status.conditions, TrialCondition.FAILED)
+    refused_pods = cut_off is not None and cut_off.reason == PODS_REFUSED_REASON
+    unwanted = not seen.trial.spec.retain_run or is_true(status.conditions, TrialCondition.KILLED) or refused_pods
     return TrialPlan(status=status, delete_job=seen.job is not None and unwanted and not waits)
 
 
+def _judged(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
+    if job.failed is not None:
+        return _failed(seen, status, job, job.failed)
+    if job.succeeded is not None:
+        return _succeeded(seen, status, job, job.succeeded)
+    return _begin_to_stop(seen, status) if seen.verdict else _under_way(seen, status, job)
+
+
+def _begin_to_stop(seen: Observed, status: TrialStatus) -> TrialPlan:
+    """Write down why the trial is stopped before anything is ended: whoever reads it next goes on from there."""
+    others = without_condition(status.conditions, TrialCondition.RUNNING)
+    message = f"{_STOPPING}{seen.verdict}"
+    conditions = _set(others, TrialCondition.RUNNING, STOPPING_REASON, message, seen.now)
+    return TrialPlan(status=status.model_copy(update={"conditions": conditions}), delete_job=True)
+
+
+def _stopping(seen: Observed, status: TrialStatus) -> TrialPlan:
+    """End the job; when nothing of it is left, end the trial with what was observed."""
+    if seen.job is not None:
+        return TrialPlan(status=status, delete_job=True)
+    if seen.is_ending:
+        return TrialPlan(status=status)
+    running = find_condition(status.conditions, TrialCondition.RUNNING)
+    why = "" if running is None else running.message.removeprefix(_STOPPING)
+    return _early_stopped(seen, _running(status, seen.now), why)
+
+
+def _ended_by_itself(job: JobView | None) -> bool:
+    """Return whether a job ended before anybody deleted it. How one ends that is going away says nothing of it."""
+    return job is not None and not job.is_going and job.ended_at is not None
+
+
+def _early_stopped(seen: Observed, status: TrialStatus, why: str) -> TrialPlan:
+    message = f"Trial is early stopped: {why}" if why else "Trial is early stopped"
+    status = _ended(status, TrialCondition.EARLY_STOPPED, "TrialEarlyStopped", message, seen)
+    event = _told(seen, "TrialEarlyStopped", "been stopped early")
+    return TrialPlan(status=status, delete_job=_disposable(seen), event=event)
+
+
 def _under_way(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
+    if job.refusal is not None:
+        return _without_pods(seen, status, job.refusal)
     if job.retrying:
         return _with_news(seen, status, RETRYING_REASON, "JobRetrying", job.retrying)
     if job.waiting:
         return _with_news(seen, status, WAITING_REASON, "JobWaiting", job.waiting)
     return TrialPlan(status=_running(status, seen.now))
+
+
+def _without_pods(seen: Observed, status: TrialStatus, refusal: PodRefusal) -> TrialPlan:
+    """Wait for pods that are refused now, or end the trial when that takes too long or cannot help."""
+    cause = f"no pod of its job can be created: {refusal.message}"
+    left = (refusal.since + timedelta(seconds=seen.refusal_patience_seconds) - seen.now).total_seconds()
+    if left > 0 and not refusal.is_final:
+        waiting = _with_news(seen, status, WAITING_REASON, "JobWaiting", cause)
+        return replace(waiting, again_after_seconds=left)
+    status = _ended(status, TrialCondition.FAILED, PODS_REFUSED_REASON, f"Trial has failed: {cause}", seen)
+    event = TrialEvent("JobFailed", f"Job {seen.trial.name} has failed: {cause}", warning=True)
+    return TrialPlan(status=status, delete_job=True, event=event)
 
 
 def _with_news(seen: Observed, status: TrialStatus, reason: str, event_reason: str, news: str) -> TrialPlan:
@@ -184,36 +322,76 @@ def held_up(status: TrialStatus, reason: str, cause: str, now: datetime) -> Tria
 
 
 def refused(status: TrialStatus, cause: str, now: datetime) -> TrialStatus:
-    """Return the status of a trial whose job cannot be created at all: the same job would be refused for ever."""
+    """Return the status of a trial whose job cannot be created at all: the same job would be refused forever."""
     status = _with_start(status, now)
-    message = f"Trial has failed: its job was refused: {cause}"
+    message = f"{TRIAL_HAS_FAILED}: its job was refused: {cause}"
     conditions = _set(_not_running(status.conditions, now), TrialCondition.FAILED, "TrialFailed", message, now)
     return status.model_copy(update={"conditions": conditions, "completion_time": now})
 
 
 def _failed(seen: Observed, status: TrialStatus, job: JobView, judged: Judgment) -> TrialPlan:
-    if job.last_failure:
-        judged = Judgment(judged.reason, ". ".join(filter(None, (judged.message, job.last_failure))))
-    status = _ended(status, TrialCondition.FAILED, "TrialFailed", _explained("Trial has failed", judged), seen)
-    told = f"Job {seen.trial.name} has failed" + (
-        f". {judged.message} {judged.reason}".rstrip() if judged.message else ""
-    )
+    if job.lost and not job.last_failure:
+        return _incomplete(seen, status, job.lost)
+    message = ". ".join(filter(None, (_failure_message(judged, job.last_failure), _refusal(seen))))
+    status = _ended(status, TrialCondition.FAILED, "TrialFailed", message, seen)
+    details = ". ".join(filter(None, (judged.message, job.last_failure)))
+    details = without_last_output(details)
+    told = f"Job {seen.trial.name} has failed" + (f". {details} {judged.reason}".rstrip() if details else "")
     return TrialPlan(status=status, delete_job=_disposable(seen), event=TrialEvent("JobFailed", told))
+
+
+def _failure_message(judged: Judgment, last_failure: str) -> str:
+    """Return why a trial failed, for people; the reason and the words of the job stay in its condition and its event.
+
+    How its program ended explains a failure better than the job does, unless the job ended the program.
+    """
+    told_by_job = judged.message or judged.reason
+    text = told_by_job if judged.reason == DEADLINE_REASON else last_failure or told_by_job
+    return f"{TRIAL_HAS_FAILED}: {failure_cause(text)}" if text else TRIAL_HAS_FAILED
 
 
 def _succeeded(seen: Observed, status: TrialStatus, job: JobView, judged: Judgment) -> TrialPlan:
     if judged.reason == EARLY_STOPPED_REASON:
-        message = f"Trial is early stopped: {judged.message}" if judged.message else "Trial is early stopped"
-        status = _ended(status, TrialCondition.EARLY_STOPPED, "TrialEarlyStopped", message, seen)
-        return TrialPlan(
-            status=status, delete_job=_disposable(seen), event=_told(seen, "TrialEarlyStopped", "been stopped early")
-        )
-    if is_available(seen.trial.spec.objective, seen.observation):
+        return _early_stopped(seen, status, judged.message)
+    if job.uncollected is None and (job.collecting or job.incomplete):
+        return _not_collected(seen, status, job)
+    if job.uncollected is None and is_available(seen.trial.spec.objective, seen.observation):
         status = _ended(
             status, TrialCondition.SUCCEEDED, "TrialSucceeded", _explained("Trial has succeeded", judged), seen
         )
         return TrialPlan(status=status, delete_job=_disposable(seen), event=_told(seen, "JobSucceeded", "succeeded"))
+    if seen.trial.spec.metrics_collector.kind == CollectorKind.NONE:
+        message = _explained("Trial has succeeded, without metrics: its collector is None", judged)
+        status = _ended(status, TrialCondition.SUCCEEDED, UNMEASURED_REASON, message, seen)
+        return TrialPlan(status=status, delete_job=_disposable(seen), event=_told(seen, "JobSucceeded", "succeeded"))
     return _without_metrics(seen, status, job)
+
+
+def _not_collected(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
+    """Wait for collectors that may still store readings, for as long as for metrics that are missing; then say so."""
+    if job.incomplete:
+        return _incomplete(seen, status, job.incomplete)
+    seconds = seen.metrics_timeout_seconds
+    left = timedelta(seconds=seconds) - (seen.now - (job.ended_at or seen.now))
+    if left > timedelta(0):
+        return TrialPlan(status=_running(status, seen.now), again_after_seconds=left.total_seconds())
+    return _incomplete(seen, status, f"{job.collecting} {seconds:g} s after the end of the job")
+
+
+def _incomplete(seen: Observed, status: TrialStatus, cause: str) -> TrialPlan:
+    """End a trial of which only a part of the readings is stored, without an observation: it would be of that part."""
+    message = f"Metrics are not complete: {cause}"
+    unread = replace(seen, observation=None)
+    status = _ended(status, TrialCondition.METRICS_UNAVAILABLE, METRICS_INCOMPLETE, message, unread)
+    event = TrialEvent(
+        "MetricsUnavailable", f"Metrics are not complete for Job {seen.trial.name}: {cause}", warning=True
+    )
+    return TrialPlan(status=status, delete_job=_disposable(seen), event=event)
+
+
+def _is_incomplete(trial: Trial) -> bool:
+    condition = find_condition(trial.status.conditions, TrialCondition.METRICS_UNAVAILABLE)
+    return condition is not None and condition.reason == METRICS_INCOMPLETE
 
 
 def _without_metrics(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
@@ -223,7 +401,7 @@ def _without_metrics(seen: Observed, status: TrialStatus, job: JobView) -> Trial
     status = _ended(
         status,
         TrialCondition.METRICS_UNAVAILABLE,
-        "MetricsUnavailable",
+        "MetricsUnavailable" if job.uncollected is None else UNCOLLECTED_REASON,
         f"Metrics are not available: {cause}",
         seen,
     )
@@ -235,22 +413,30 @@ def _without_metrics(seen: Observed, status: TrialStatus, job: JobView) -> Trial
 
 def _why_no_metrics(seen: Observed, job: JobView) -> tuple[str, float]:
     """Return the cause, and how many seconds metrics may still come."""
-    if job.metrics_report:
-        return job.metrics_report, 0.0
+    if job.uncollected is not None:
+        return job.uncollected.message, 0.0 if job.uncollected.is_final else _REPAIR_SECONDS
+    if job.metrics_report or seen.log_refusal:
+        return job.metrics_report or _refusal(seen), 0.0
     objective = seen.trial.spec.objective
-    name = objective.objective_metric_name if objective else ""
-    collector = seen.trial.spec.metrics_collector.collector
-    pushed = collector is not None and collector.kind == CollectorKind.PUSH
+    name = next(iter(missing_objectives(objective, seen.observation)), "")
+    pushed = seen.trial.spec.metrics_collector.kind == CollectorKind.PUSH
     waited = seen.now - (job.ended_at or seen.now)
     if seen.observation is not None:
         # The collector has reported; what it has to say of it may still be on its way.
         left = timedelta(seconds=0.0 if pushed else seen.explanation_seconds) - waited
+        if objective is not None and name not in ("", objective.objective_metric_name):
+            return f'nothing reported "{name}"; each of several objectives needs a value', left.total_seconds()
         return f'"{name}" was reported, but never with a value', left.total_seconds()
     if pushed:
-        return f'the job ended without reporting "{name}"; call report_metrics in the training code', 0.0
+        remedy = "call katib.report, or Kubeflow's report_metrics, in the training code"
+        return f'the job ended without reporting "{name}"; {remedy}', 0.0
     left = timedelta(seconds=seen.metrics_timeout_seconds) - waited
     cause = f'nothing reported "{name}" within {seen.metrics_timeout_seconds:g} s of the end of the job'
     return cause, left.total_seconds()
+
+
+def _refusal(seen: Observed) -> str:
+    return f"the DB manager refused readings: {seen.log_refusal}" if seen.log_refusal else ""
 
 
 # --- status -----------------------------------------------------------------------------------------------------------
@@ -264,7 +450,7 @@ def _with_start(status: TrialStatus, now: datetime) -> TrialStatus:
 
 
 def _running(status: TrialStatus, now: datetime) -> TrialStatus:
-    conditions = _set(status.conditions, TrialCondition.RUNNING, "TrialRunning", "Trial is running", now)
+    conditions = _set(status.conditions, TrialCondition.RUNNING, RUNNING_REASON, "Trial is running", now)
     return status.model_copy(update={"conditions": conditions})
 
 

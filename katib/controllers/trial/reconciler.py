@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from katib.api.names import TRIAL_FINALIZER
-from katib.api.types import Observation, Trial
+from katib.api.trials import ACTIVE, TrialState, trial_state
+from katib.api.types import Trial
 from katib.controllers.freshness import Freshness
-from katib.controllers.kinds import TRIAL, key_of, with_metadata, with_status
-from katib.controllers.ports import NO_NEWS, EventRecorder, ObservationLog, PodWatcher
+from katib.controllers.kinds import TRIAL, as_read, key_of, with_finalizer, with_status, without_finalizer
+from katib.controllers.ports import NO_UPDATE, EventRecorder, PodWatcher, TrialReport
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.job_caches import JobCaches
 from katib.controllers.trial.jobs import Jobs, job_kind, job_of, view_of
-from katib.controllers.trial.plan import JobView, Observed, TrialPlan, held_up, needs_observation, plan_trial, refused
-from katib.controllers.trial_states import ACTIVE, TrialState, state_of
+from katib.controllers.trial.observing import ObservationCalls
+from katib.controllers.trial.plan import (
+    JobView,
+    Observed,
+    TrialPlan,
+    held_up,
+    is_stopping,
+    needs_observation,
+    plan_trial,
+    refused,
+    starts_to_run,
+    takes_no_more_readings,
+)
 from katib.errors import (
     AlreadyExistsError,
     ForbiddenError,
@@ -24,6 +37,7 @@ from katib.errors import (
     NotFoundError,
     TerminalError,
     UnavailableError,
+    one_line,
 )
 from katib.runtime.clock import Clock
 from katib.runtime.controller import DONE, Result
@@ -31,18 +45,51 @@ from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Object, ObjectStore
 
 _DELETION_POLL_SECONDS = 0.5
+_NO_REPORT = TrialReport()
+
+_CLOSE_WITHIN = timedelta(hours=1)
+"""After the end of a trial; how long a controller may be away and still see to it."""
+
+_CLOSE_RETRY_SECONDS = 10.0
 
 HELD_UP_POLL_SECONDS = 5.0
 """How often to try again what needs a right, or a kind, that is missing: somebody has to give it, by hand."""
 
-_HELD_UP_REASONS = {
+SHORTEST_STRAY_POLL_SECONDS, LONGEST_STRAY_POLL_SECONDS = 5.0, 60.0
+"""How often to look at a job whose changes nobody tells us, by a tenth of how long its trial has been running: such
+jobs are from before an upgrade, or have lost their label, and there may be hundreds of them."""
+
+_HELD_UP_REASONS: dict[type[KatibError], str] = {
     ForbiddenError: "JobForbidden",
     KindNotInstalledError: "JobKindNotInstalled",
 }
 
 
+def no_verdict(_trial: Trial) -> str:
+    """Return that a trial may go on."""
+    return ""
+
+
+def nothing_ends(_trial: Trial) -> bool:
+    """Return that where there is no job there are no programs of it."""
+    return False
+
+
 class TrialReconciler:
-    """Moves one trial at a time towards its end."""
+    """Moves one trial at a time towards its end.
+
+    Args:
+        store: Where trials and jobs are.
+        trials: The cache of the trials.
+        jobs: The caches of the jobs.
+        observations: Asks the observation log.
+        events: Told of notable moments.
+        clock: Time.
+        settings: Times and limits.
+        pods: What the pods of a job say; None where jobs say it all.
+        verdict_of: Why a running trial is to be stopped early; empty while it may go on.
+        is_ending: Whether programs of a deleted job may still run.
+    """
 
     def __init__(
         self,
@@ -50,14 +97,18 @@ class TrialReconciler:
         store: ObjectStore,
         trials: Informer[Trial],
         jobs: JobCaches,
-        observations: ObservationLog,
+        observations: ObservationCalls,
         events: EventRecorder,
         clock: Clock,
         settings: ControllerSettings,
         pods: PodWatcher | None = None,
+        verdict_of: Callable[[Trial], str] = no_verdict,
+        is_ending: Callable[[Trial], bool] = nothing_ends,
     ) -> None:
         self._store = store
         self._pods = pods
+        self._verdict_of = verdict_of
+        self._is_ending = is_ending
         self._trials = trials
         self._jobs = Jobs(store, jobs)
         self._observations = observations
@@ -67,6 +118,7 @@ class TrialReconciler:
         self._fresh = Freshness()
         self._seen_ended: dict[str, datetime] = {}
         self._deleted: dict[str, str] = {}
+        self._closed: set[str] = set()
 
     def reconcile(self, key: Key) -> Result:
         """Move one trial a step closer to its end."""
@@ -77,24 +129,25 @@ class TrialReconciler:
             if trial.metadata.deletion_timestamp is not None:
                 return self._clean_up(trial)
             if TRIAL_FINALIZER not in trial.metadata.finalizers:
-                self._fresh.wrote(trial, self._write_finalizers(trial, present=True))
+                stored = self._store.patch(as_read(trial), with_finalizer(trial, TRIAL_FINALIZER))
+                self._fresh.wrote(trial, stored)
                 return DONE
             return self._progress(trial)
         return DONE
 
     def _refuse(self, trial: Trial, error: InvalidError) -> Result:
         """End a trial whose job the store does not take."""
-        if state_of(trial) not in ACTIVE:
+        if trial_state(trial) not in ACTIVE:
             raise error
-        status = refused(trial.status, _one_line(error), self._clock.now())
+        status = refused(trial.status, one_line(error), self._clock.now())
         self._fresh.wrote(trial, self._store.update_status(with_status(trial, status)))
         self._events.record(trial, warning=True, reason="JobRefused", message=status.conditions[-1].message)
         return DONE
 
     def _hold_up(self, trial: Trial, error: KatibError) -> Result:
         """Say what the trial's job waits for that somebody has to do; try again now and then."""
-        reason = _HELD_UP_REASONS[type(error)]
-        status = held_up(trial.status, reason, _one_line(error), self._clock.now())
+        reason = next(reason for class_, reason in _HELD_UP_REASONS.items() if isinstance(error, class_))
+        status = held_up(trial.status, reason, one_line(error), self._clock.now())
         if status != trial.status:
             self._fresh.wrote(trial, self._store.update_status(with_status(trial, status)))
             self._events.record(trial, warning=True, reason=reason, message=status.conditions[-1].message)
@@ -112,31 +165,60 @@ class TrialReconciler:
         now = self._clock.now()
         job = self._jobs.find(trial)
         view = None if job is None else self._view(job, trial, now)
+        is_ending = view is None and is_stopping(trial) and self._is_ending(trial)
+        report = _NO_REPORT if is_ending else self._report(trial, view)
+        if report is None:
+            return DONE  # the answer wakes us
         plan = plan_trial(
             Observed(
                 trial,
                 view,
-                self._observe(trial, view),
+                report.observation,
+                log_refusal=report.refusal,
+                verdict=self._verdict_of(trial),
+                is_ending=is_ending,
                 metrics_timeout_seconds=self._settings.metrics_timeout_seconds,
                 explanation_seconds=self._settings.explanation_seconds,
+                refusal_patience_seconds=self._settings.refusal_patience_seconds,
                 now=now,
             )
         )
-        return self._apply(trial, plan, job)
+        result = self._apply(trial, plan, job)
+        if takes_no_more_readings(trial, view):
+            return result if self._end_log(trial, now) else _no_later(result, _CLOSE_RETRY_SECONDS)
+        if job is not None and trial_state(trial) in ACTIVE and self._jobs.is_stray(trial):
+            return _no_later(result, stray_poll_seconds(trial.status.start_time, now))
+        return result
+
+    def _end_log(self, trial: Trial, now: datetime) -> bool:
+        """Have the log of a trial closed, once; return whether it was asked to be.
+
+        One that ended before this process began is closed again if that was lately: a crash may have come between.
+        """
+        uid, completed = trial.metadata.uid, trial.status.completion_time
+        if uid in self._closed or completed is None or now - completed > _CLOSE_WITHIN:
+            return True
+        try:
+            if self._observations.end(trial):
+                self._closed.add(uid)
+        except UnavailableError:
+            return False
+        return True
 
     def _view(self, job: Object, trial: Trial, now: datetime) -> JobView:
-        news = NO_NEWS if self._pods is None else self._pods.news_of(trial)
-        view = view_of(job, trial, self._seen_ended.get(trial.metadata.uid, now), news)
+        update = NO_UPDATE if self._pods is None else self._pods.update_of(trial)
+        view = view_of(job, trial, self._seen_ended.get(trial.metadata.uid, now), update)
         if view.ended_at is not None and trial.status.completion_time is None:
             self._seen_ended.setdefault(trial.metadata.uid, now)
         else:
             self._seen_ended.pop(trial.metadata.uid, None)
         return view
 
-    def _observe(self, trial: Trial, job: JobView | None) -> Observation | None:
+    def _report(self, trial: Trial, job: JobView | None) -> TrialReport | None:
+        """Return what the log says where that matters; None while it is asked."""
         if trial.spec.objective is None or not needs_observation(trial, job):
-            return None
-        return self._observations.summarize(trial.name, trial.spec.objective.metric_names)
+            return _NO_REPORT
+        return self._observations.summarize(trial)
 
     def _apply(self, trial: Trial, plan: TrialPlan, job: Object | None) -> Result:
         if plan.create_job and not self._create_job(trial):
@@ -146,31 +228,42 @@ class TrialReconciler:
         if plan.event is not None:
             event = plan.event
             self._events.record(trial, warning=event.warning, reason=event.reason, message=event.message)
-        if plan.delete_job:
-            self._delete_job(trial, job)
+        if starts_to_run(trial.status, plan.status):
+            self._tell(trial, "JobRunning", "is running")
+        if plan.delete_job and self._delete_job(trial, job):
+            self._tell(trial, "JobDeleted", "has been deleted")
         return Result(plan.again_after_seconds)
 
     def _create_job(self, trial: Trial) -> bool:
         """Create the job unless the trial is over by now; a job that is there already is as good.
 
         A second run of a finished trial would be wrong. A trial that had a job before is therefore read anew: the cache
-        may be behind.
+        may be behind, and does not keep the job.
         """
-        if state_of(trial) is TrialState.RUNNING:
+        current = trial
+        if trial_state(trial) is TrialState.RUNNING:
             current = Trial.decode(self._store.get(TRIAL, key_of(trial)))
-            if state_of(current) not in ACTIVE or current.metadata.uid != trial.metadata.uid:
+            if trial_state(current) not in ACTIVE or current.metadata.uid != trial.metadata.uid:
                 return False
-        job = job_of(trial)
-        if self._settings.discards_before_start and not self._has_job(trial):
-            self._observations.delete(trial.name)
+        job = job_of(current)
+        if not self._has_empty_log(trial):
+            return False  # the answer wakes us
         try:
             self._store.create(job)
         except AlreadyExistsError:
             self._check_owner(trial)
         return True
 
+    def _has_empty_log(self, trial: Trial) -> bool:
+        """Return whether the job may be created; False while readings under the trial's name are being removed."""
+        if not self._settings.discards_before_start:
+            return True
+        if not self._observations.is_beginning(trial) and self._has_job(trial):
+            return True
+        return self._observations.begin(trial)
+
     def _has_job(self, trial: Trial) -> bool:
-        """Tell whether the job is there in truth: the cache may be behind, and it may have reported already."""
+        """Return whether the job is there in truth: the cache may be behind, and it may have reported already."""
         try:
             self._store.get(job_kind(trial), key_of(trial))
         except NotFoundError:
@@ -185,14 +278,18 @@ class TrialReconciler:
                 f"{kind.kind} {key_of(trial)} belongs to somebody else; delete it so that the trial can run"
             )
 
-    def _delete_job(self, trial: Trial, job: Object | None) -> None:
-        """Delete the job, once: one that waits for its pods to go is on its way."""
+    def _tell(self, trial: Trial, reason: str, what: str) -> None:
+        self._events.record(trial, warning=False, reason=reason, message=f"Job {trial.name} {what}")
+
+    def _delete_job(self, trial: Trial, job: Object | None) -> bool:
+        """Delete the job, once: one that waits for its pods to go is on its way. Return whether this was the time."""
         uid = job["metadata"].get("uid", "") if job is not None else ""
         if job is None or "deletionTimestamp" in job["metadata"] or self._deleted.get(trial.metadata.uid) == uid:
-            return
+            return False
         with suppress(NotFoundError):  # gone, or by now somebody else's of that name
             self._store.delete(job_kind(trial), key_of(trial), uid=uid)
         self._deleted[trial.metadata.uid] = uid
+        return True
 
     def _clean_up(self, trial: Trial) -> Result:
         """Let the job go first, then its metrics, then the trial, so that nothing is reported after the clean-up."""
@@ -204,33 +301,46 @@ class TrialReconciler:
             if job is not None:
                 self._delete_job(trial, job)
                 return Result(_DELETION_POLL_SECONDS)
-        if not self._forget_metrics(trial):
-            return Result(_DELETION_POLL_SECONDS)
-        self._write_finalizers(trial, present=False)
+        left = self._forget_metrics(trial)
+        if left > 0:
+            return Result(left)
+        self._store.patch(as_read(trial), without_finalizer(trial, TRIAL_FINALIZER))
         self._deleted.pop(trial.metadata.uid, None)
         self._seen_ended.pop(trial.metadata.uid, None)
+        self._closed.discard(trial.metadata.uid)
         self._fresh.forget(trial.metadata.uid)
         return DONE
 
-    def _forget_metrics(self, trial: Trial) -> bool:
-        """Remove the trial's readings; tell whether the trial may go. It does not wait for an absent log for ever."""
+    def _forget_metrics(self, trial: Trial) -> float:
+        """Remove the trial's readings; return how soon to look again, 0 when the trial may go.
+
+        It does not wait forever for a log that refuses, or that has answered nobody since the trial was deleted.
+        """
+        now = self._clock.now()
+        since, soon, cause = trial.metadata.deletion_timestamp or now, _DELETION_POLL_SECONDS, ""
         try:
-            self._observations.delete(trial.name)
-        except UnavailableError as error:
-            deleted_at = trial.metadata.deletion_timestamp or self._clock.now()
-            if (self._clock.now() - deleted_at).total_seconds() < self._settings.deletion_patience_seconds:
-                return False
-            message = f"Metrics stay behind in the observation log, which cannot be reached: {error}"
-            self._events.record(trial, warning=True, reason="MetricsNotDeleted", message=message)
-        return True
+            if self._observations.delete(trial):
+                return 0.0
+        except KatibError as error:
+            cause = one_line(error)
+        else:
+            since = max(since, self._observations.answered_at)
+            soon = self._settings.deletion_patience_seconds  # the answer wakes us before that
+        left = self._settings.deletion_patience_seconds - (now - since).total_seconds()
+        if left > 0:
+            return min(left, soon)
+        self._observations.forget(trial)
+        message = f"Metrics stay behind in the observation log, which cannot be reached: {cause or 'no answer'}"
+        self._events.record(trial, warning=True, reason="MetricsNotDeleted", message=message)
+        return 0.0
 
-    def _write_finalizers(self, trial: Trial, *, present: bool) -> Object:
-        stored = Trial.decode(self._store.get(TRIAL, key_of(trial)))  # the cached one may lack its job
-        if stored.metadata.uid != trial.metadata.uid:
-            raise NotFoundError(f"trial {key_of(trial)} is gone; another has its name")
-        others = tuple(f for f in stored.metadata.finalizers if f != TRIAL_FINALIZER)
-        return self._store.update(with_metadata(stored, finalizers=(*others, TRIAL_FINALIZER) if present else others))
+
+def stray_poll_seconds(started: datetime | None, now: datetime) -> float:
+    """Return when to look again at a job whose changes nobody tells."""
+    age = 0.0 if started is None else (now - started).total_seconds()
+    return min(max(age / 10, SHORTEST_STRAY_POLL_SECONDS), LONGEST_STRAY_POLL_SECONDS)
 
 
-def _one_line(error: KatibError) -> str:
-    return "; ".join(str(error).splitlines())
+def _no_later(result: Result, seconds: float) -> Result:
+    planned = result.requeue_after_seconds
+    return Result(seconds if planned is None else min(planned, seconds))

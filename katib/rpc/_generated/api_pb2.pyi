@@ -84,14 +84,24 @@ class ExperimentSpec(_message.Message):
     def __init__(self, parameter_specs: _Optional[_Union[ExperimentSpec.ParameterSpecs, _Mapping]] = ..., objective: _Optional[_Union[ObjectiveSpec, _Mapping]] = ..., algorithm: _Optional[_Union[AlgorithmSpec, _Mapping]] = ..., early_stopping: _Optional[_Union[EarlyStoppingSpec, _Mapping]] = ..., parallel_trial_count: _Optional[int] = ..., max_trial_count: _Optional[int] = ..., nas_config: _Optional[_Union[NasConfig, _Mapping]] = ...) -> None: ...
 
 class ParameterSpec(_message.Message):
-    __slots__ = ("name", "parameter_type", "feasible_space")
+    __slots__ = ("name", "parameter_type", "feasible_space", "when")
     NAME_FIELD_NUMBER: _ClassVar[int]
     PARAMETER_TYPE_FIELD_NUMBER: _ClassVar[int]
     FEASIBLE_SPACE_FIELD_NUMBER: _ClassVar[int]
+    WHEN_FIELD_NUMBER: _ClassVar[int]
     name: str
     parameter_type: ParameterType
     feasible_space: FeasibleSpace
-    def __init__(self, name: _Optional[str] = ..., parameter_type: _Optional[_Union[ParameterType, str]] = ..., feasible_space: _Optional[_Union[FeasibleSpace, _Mapping]] = ...) -> None: ...
+    when: ParameterCondition
+    def __init__(self, name: _Optional[str] = ..., parameter_type: _Optional[_Union[ParameterType, str]] = ..., feasible_space: _Optional[_Union[FeasibleSpace, _Mapping]] = ..., when: _Optional[_Union[ParameterCondition, _Mapping]] = ...) -> None: ...
+
+class ParameterCondition(_message.Message):
+    __slots__ = ("parameter", "values")
+    PARAMETER_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    parameter: str
+    values: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, parameter: _Optional[str] = ..., values: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class FeasibleSpace(_message.Message):
     __slots__ = ("max", "min", "list", "step", "distribution")
@@ -108,16 +118,40 @@ class FeasibleSpace(_message.Message):
     def __init__(self, max: _Optional[str] = ..., min: _Optional[str] = ..., list: _Optional[_Iterable[str]] = ..., step: _Optional[str] = ..., distribution: _Optional[_Union[Distribution, str]] = ...) -> None: ...
 
 class ObjectiveSpec(_message.Message):
-    __slots__ = ("type", "goal", "objective_metric_name", "additional_metric_names")
+    __slots__ = ("type", "goal", "objective_metric_name", "additional_metric_names", "objectives", "constraints")
     TYPE_FIELD_NUMBER: _ClassVar[int]
     GOAL_FIELD_NUMBER: _ClassVar[int]
     OBJECTIVE_METRIC_NAME_FIELD_NUMBER: _ClassVar[int]
     ADDITIONAL_METRIC_NAMES_FIELD_NUMBER: _ClassVar[int]
+    OBJECTIVES_FIELD_NUMBER: _ClassVar[int]
+    CONSTRAINTS_FIELD_NUMBER: _ClassVar[int]
     type: ObjectiveType
     goal: float
     objective_metric_name: str
     additional_metric_names: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, type: _Optional[_Union[ObjectiveType, str]] = ..., goal: _Optional[float] = ..., objective_metric_name: _Optional[str] = ..., additional_metric_names: _Optional[_Iterable[str]] = ...) -> None: ...
+    objectives: _containers.RepeatedCompositeFieldContainer[ObjectiveTerm]
+    constraints: _containers.RepeatedCompositeFieldContainer[MetricConstraint]
+    def __init__(self, type: _Optional[_Union[ObjectiveType, str]] = ..., goal: _Optional[float] = ..., objective_metric_name: _Optional[str] = ..., additional_metric_names: _Optional[_Iterable[str]] = ..., objectives: _Optional[_Iterable[_Union[ObjectiveTerm, _Mapping]]] = ..., constraints: _Optional[_Iterable[_Union[MetricConstraint, _Mapping]]] = ...) -> None: ...
+
+class ObjectiveTerm(_message.Message):
+    __slots__ = ("name", "type", "goal")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    GOAL_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    type: ObjectiveType
+    goal: float
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[_Union[ObjectiveType, str]] = ..., goal: _Optional[float] = ...) -> None: ...
+
+class MetricConstraint(_message.Message):
+    __slots__ = ("metric_name", "min", "max")
+    METRIC_NAME_FIELD_NUMBER: _ClassVar[int]
+    MIN_FIELD_NUMBER: _ClassVar[int]
+    MAX_FIELD_NUMBER: _ClassVar[int]
+    metric_name: str
+    min: float
+    max: float
+    def __init__(self, metric_name: _Optional[str] = ..., min: _Optional[float] = ..., max: _Optional[float] = ...) -> None: ...
 
 class AlgorithmSpec(_message.Message):
     __slots__ = ("algorithm_name", "algorithm_settings")
@@ -326,19 +360,21 @@ class DeleteObservationLogReply(_message.Message):
     def __init__(self) -> None: ...
 
 class GetSuggestionsRequest(_message.Message):
-    __slots__ = ("experiment", "trials", "current_request_number", "total_request_number")
+    __slots__ = ("experiment", "trials", "current_request_number", "total_request_number", "earlier_trials")
     EXPERIMENT_FIELD_NUMBER: _ClassVar[int]
     TRIALS_FIELD_NUMBER: _ClassVar[int]
     CURRENT_REQUEST_NUMBER_FIELD_NUMBER: _ClassVar[int]
     TOTAL_REQUEST_NUMBER_FIELD_NUMBER: _ClassVar[int]
+    EARLIER_TRIALS_FIELD_NUMBER: _ClassVar[int]
     experiment: Experiment
     trials: _containers.RepeatedCompositeFieldContainer[Trial]
     current_request_number: int
     total_request_number: int
-    def __init__(self, experiment: _Optional[_Union[Experiment, _Mapping]] = ..., trials: _Optional[_Iterable[_Union[Trial, _Mapping]]] = ..., current_request_number: _Optional[int] = ..., total_request_number: _Optional[int] = ...) -> None: ...
+    earlier_trials: _containers.RepeatedCompositeFieldContainer[Trial]
+    def __init__(self, experiment: _Optional[_Union[Experiment, _Mapping]] = ..., trials: _Optional[_Iterable[_Union[Trial, _Mapping]]] = ..., current_request_number: _Optional[int] = ..., total_request_number: _Optional[int] = ..., earlier_trials: _Optional[_Iterable[_Union[Trial, _Mapping]]] = ...) -> None: ...
 
 class GetSuggestionsReply(_message.Message):
-    __slots__ = ("parameter_assignments", "algorithm", "early_stopping_rules")
+    __slots__ = ("parameter_assignments", "algorithm", "early_stopping_rules", "explanation")
     class ParameterAssignments(_message.Message):
         __slots__ = ("assignments", "trial_name", "labels")
         class LabelsEntry(_message.Message):
@@ -358,10 +394,12 @@ class GetSuggestionsReply(_message.Message):
     PARAMETER_ASSIGNMENTS_FIELD_NUMBER: _ClassVar[int]
     ALGORITHM_FIELD_NUMBER: _ClassVar[int]
     EARLY_STOPPING_RULES_FIELD_NUMBER: _ClassVar[int]
+    EXPLANATION_FIELD_NUMBER: _ClassVar[int]
     parameter_assignments: _containers.RepeatedCompositeFieldContainer[GetSuggestionsReply.ParameterAssignments]
     algorithm: AlgorithmSpec
     early_stopping_rules: _containers.RepeatedCompositeFieldContainer[EarlyStoppingRule]
-    def __init__(self, parameter_assignments: _Optional[_Iterable[_Union[GetSuggestionsReply.ParameterAssignments, _Mapping]]] = ..., algorithm: _Optional[_Union[AlgorithmSpec, _Mapping]] = ..., early_stopping_rules: _Optional[_Iterable[_Union[EarlyStoppingRule, _Mapping]]] = ...) -> None: ...
+    explanation: str
+    def __init__(self, parameter_assignments: _Optional[_Iterable[_Union[GetSuggestionsReply.ParameterAssignments, _Mapping]]] = ..., algorithm: _Optional[_Union[AlgorithmSpec, _Mapping]] = ..., early_stopping_rules: _Optional[_Iterable[_Union[EarlyStoppingRule, _Mapping]]] = ..., explanation: _Optional[str] = ...) -> None: ...
 
 class ValidateAlgorithmSettingsRequest(_message.Message):
     __slots__ = ("experiment",)
@@ -370,8 +408,22 @@ class ValidateAlgorithmSettingsRequest(_message.Message):
     def __init__(self, experiment: _Optional[_Union[Experiment, _Mapping]] = ...) -> None: ...
 
 class ValidateAlgorithmSettingsReply(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("features",)
+    class Feature(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        UNKNOWN: _ClassVar[ValidateAlgorithmSettingsReply.Feature]
+        SEVERAL_OBJECTIVES: _ClassVar[ValidateAlgorithmSettingsReply.Feature]
+        CONSTRAINTS: _ClassVar[ValidateAlgorithmSettingsReply.Feature]
+        CONDITIONAL_PARAMETERS: _ClassVar[ValidateAlgorithmSettingsReply.Feature]
+        EARLIER_TRIALS: _ClassVar[ValidateAlgorithmSettingsReply.Feature]
+    UNKNOWN: ValidateAlgorithmSettingsReply.Feature
+    SEVERAL_OBJECTIVES: ValidateAlgorithmSettingsReply.Feature
+    CONSTRAINTS: ValidateAlgorithmSettingsReply.Feature
+    CONDITIONAL_PARAMETERS: ValidateAlgorithmSettingsReply.Feature
+    EARLIER_TRIALS: ValidateAlgorithmSettingsReply.Feature
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    features: _containers.RepeatedScalarFieldContainer[ValidateAlgorithmSettingsReply.Feature]
+    def __init__(self, features: _Optional[_Iterable[_Union[ValidateAlgorithmSettingsReply.Feature, str]]] = ...) -> None: ...
 
 class GetEarlyStoppingRulesRequest(_message.Message):
     __slots__ = ("experiment", "trials", "db_manager_address")

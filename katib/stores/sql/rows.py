@@ -1,103 +1,90 @@
-"""The dialect of the object store: every statement it sends.
+"""The dialect of the object store: every statement it sends, to SQLite's driver and as text.
 
-Statements are built with SQLAlchemy from the tables, compiled once, and run by the driver: a write is four statements
-of 3 to 15 microseconds, to each of which SQLAlchemy's execution would add 30.
+A write is four statements of 3 to 15 microseconds, to each of which SQLAlchemy would add 30, and importing it takes
+longer than most commands that read a data directory.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any
-
-from sqlalchemy import (
-    ClauseElement,
-    ColumnElement,
-    UnaryExpression,
-    bindparam,
-    delete,
-    exists,
-    insert,
-    literal,
-    select,
-    update,
-)
-from sqlalchemy.dialects import sqlite
-from sqlalchemy.sql.operators import custom_op
 
 from katib.runtime.objects import Key, Kind, Object
+from katib.runtime.search import Facts, FactsOf, Found, Order, Place, Query, foreign_cursor
 from katib.stores import semantics
-from katib.stores.sql.tables import object_labels, object_owners, object_revision, objects
 
-_DIALECT = sqlite.dialect(paramstyle="named")
+_LONGEST_ID = 19
+"""Digits of the largest id that SQLite knows."""
 
-
-def _text(statement: ClauseElement) -> str:
-    return str(statement.compile(dialect=_DIALECT, compile_kwargs={"render_postcompile": True}))
-
-
-def _labeled(number: int = 0) -> Any:
-    """Return a condition on objects: they carry the label number n."""
-    is_label = object_labels.c.label == bindparam(f"b_label_{number}")
-    is_value = object_labels.c.value == bindparam(f"b_value_{number}")
-    return objects.c.id.in_(select(object_labels.c.object_id).where(is_label, is_value))
-
-
-_IS_OWNED = objects.c.id.in_(select(object_owners.c.object_id).where(object_owners.c.owner_uid == bindparam("b_owner")))
-_HAS_UID = objects.c.uid == bindparam("b_uid")
-_IS_OF_KIND = (objects.c.kind == bindparam("b_kind")) & (objects.c.api_version == bindparam("b_api_version"))
-_IS_IN_NAMESPACE = objects.c.namespace == bindparam("b_namespace")
-_ID = select(objects.c.id).where(_HAS_UID).scalar_subquery()
-
-_SELECT_NAMED = _text(
-    select(objects.c.body).where(_IS_OF_KIND, _IS_IN_NAMESPACE, objects.c.name == bindparam("b_name"))
+_SELECT_NAMED = (
+    "SELECT body FROM objects"
+    " WHERE kind = :kind AND api_version = :api_version AND namespace = :namespace AND name = :name"
 )
-_SELECT_OWNED = _text(select(objects.c.body).where(_IS_OWNED).order_by(objects.c.id))
-_SELECT_EXISTS = _text(select(exists().where(_HAS_UID)))
-_SELECT_REVISION = _text(select(object_revision.c.revision))
-_COUNT_REVISION = _text(
-    update(object_revision)
-    .values(revision=object_revision.c.revision + literal(1, literal_execute=True))
-    .returning(object_revision.c.revision)
+_IS_OWNED = "id IN (SELECT object_id FROM object_owners WHERE owner_uid = :owner)"
+_SELECT_OWNED = f"SELECT body FROM objects WHERE {_IS_OWNED} ORDER BY id"  # noqa: S608 - of constants
+_SELECT_EXISTS = "SELECT EXISTS (SELECT 1 FROM objects WHERE uid = :uid)"
+_SELECT_REVISION = "SELECT revision FROM object_revision"
+_COUNT_REVISION = "UPDATE object_revision SET revision = revision + 1 RETURNING revision"
+_INSERT = (
+    "INSERT INTO objects (api_version, kind, namespace, name, uid, body)"
+    " VALUES (:api_version, :kind, :namespace, :name, :uid, :body)"
 )
-_INSERT = _text(
-    insert(objects).inline().values({c.name: bindparam(c.name) for c in objects.c if c is not objects.c.id})
+_INSERT_FACTS = (
+    "INSERT INTO object_facts (object_id, scope, state, name, cost, brevity)"
+    " VALUES ((SELECT id FROM objects WHERE uid = :uid), :scope, :state, :name, :cost, :brevity)"
 )
-_INSERT_LABEL = _text(
-    insert(object_labels).inline().values(object_id=_ID, label=bindparam("label"), value=bindparam("value"))
+_UPDATE_FACTS = (
+    "UPDATE object_facts SET scope = :scope, state = :state, name = :name, cost = :cost, brevity = :brevity"
+    " WHERE object_id = (SELECT id FROM objects WHERE uid = :uid)"
+    " AND (scope, state, name, cost, brevity) IS NOT (:scope, :state, :name, :cost, :brevity)"
 )
-_INSERT_OWNER = _text(insert(object_owners).inline().values(object_id=_ID, owner_uid=bindparam("owner_uid")))
-_UPDATE = _text(update(objects).where(_HAS_UID).values(body=bindparam("b_body")))
-_DELETE = _text(delete(objects).where(_HAS_UID))
-_DELETE_LABELS = _text(delete(object_labels).where(object_labels.c.object_id == _ID))
-_DELETE_OWNERS = _text(delete(object_owners).where(object_owners.c.object_id == _ID))
-
-
-def _searched(column: ColumnElement[str]) -> ColumnElement[str]:
-    return column
-
-
-def _not_searched(column: ColumnElement[str]) -> ColumnElement[str]:
-    """Return a column behind a unary plus, which keeps SQLite from searching by it.
-
-    It knows no numbers about the tables and would rather read all trials of a namespace than the few with a label.
-    """
-    return UnaryExpression(column, operator=custom_op("+"))
+"""SQLite compares with the row that is there, which is cheaper than to derive the facts of the earlier object again."""
+_UPDATE = "UPDATE objects SET body = :body WHERE uid = :uid"
+_DELETE = "DELETE FROM objects WHERE uid = :uid"
+_DELETE_LABELS = "DELETE FROM object_labels WHERE object_id = (SELECT id FROM objects WHERE uid = :uid)"
+_DELETE_OWNERS = "DELETE FROM object_owners WHERE object_id = (SELECT id FROM objects WHERE uid = :uid)"
+_INSERT_LABEL = "INSERT INTO object_labels SELECT :label, :value, id FROM objects WHERE uid = :uid"
+_INSERT_OWNER = "INSERT INTO object_owners SELECT :owner_uid, id FROM objects WHERE uid = :uid"
 
 
 @cache
 def _select_listed(*, namespaced: bool, label_count: int, owned: bool) -> str:
-    """Return the statement of a list call with these conditions."""
-    searched = [*map(_labeled, range(label_count)), *([_IS_OWNED] if owned else [])]
-    column = _not_searched if searched else _searched
-    conditions = [
-        *searched,
-        column(objects.c.kind) == bindparam("b_kind"),
-        column(objects.c.api_version) == bindparam("b_api_version"),
-        *([column(objects.c.namespace) == bindparam("b_namespace")] if namespaced else []),
-    ]
-    return _text(select(objects.c.body).where(*conditions).order_by(objects.c.id))
+    """Return the statement of a list call with these conditions.
+
+    Where objects are found by label or owner, a unary plus keeps SQLite from searching by kind: it knows no numbers
+    about the tables and would rather read all trials of a namespace than the few with a label.
+    """
+    searched = [
+        f"id IN (SELECT object_id FROM object_labels WHERE label = :label_{number} AND value = :value_{number})"  # noqa: S608 - of numbers
+        for number in range(label_count)
+    ] + [_IS_OWNED] * owned
+    plus = "+" if searched else ""
+    plain = ("kind", "api_version", "namespace") if namespaced else ("kind", "api_version")
+    conditions = [*searched, *(f"{plus}{column} = :{column}" for column in plain)]
+    return f"SELECT body FROM objects WHERE {' AND '.join(conditions)} ORDER BY id"  # noqa: S608 - of constants
+
+
+@cache
+def _select_found(order: Order, *, begun: bool, state_count: int) -> str:
+    """Return the statement of a search; `begun` when it goes on behind a cursor."""
+    key = "object_id" if order is Order.CREATION else f"object_facts.{order}"
+    behind = "object_id > :age" if order is Order.CREATION else f"({key}, object_id) > (:key, :age)"
+    return (
+        f"SELECT {key}, object_id, body FROM object_facts JOIN objects ON id = object_id"  # noqa: S608 - of constants
+        f" WHERE {_facts_conditions(state_count)}{f' AND {behind}' if begun else ''}"
+        f" ORDER BY {key}, object_id LIMIT :limit"
+    )
+
+
+@cache
+def _count_found(state_count: int) -> str:
+    return f"SELECT count(*) FROM object_facts WHERE {_facts_conditions(state_count)}"  # noqa: S608 - of constants
+
+
+def _facts_conditions(state_count: int) -> str:
+    states = ", ".join(f":state_{number}" for number in range(state_count))
+    return f"scope = :scope AND state IN ({states})" if states else "scope = :scope"
 
 
 def read_revision(connection: sqlite3.Connection) -> int:
@@ -108,9 +95,7 @@ def read_revision(connection: sqlite3.Connection) -> int:
 
 def find_object(connection: sqlite3.Connection, kind: Kind, key: Key) -> Object | None:
     """Return an object or None."""
-    row = connection.execute(
-        _SELECT_NAMED, {**_of_kind(kind), "b_namespace": key.namespace, "b_name": key.name}
-    ).fetchone()
+    row = connection.execute(_SELECT_NAMED, {**_of_kind(kind), "namespace": key.namespace, "name": key.name}).fetchone()
     return semantics.decode(row[0]) if row else None
 
 
@@ -122,18 +107,84 @@ def list_objects(
     owner_uid: str | None,
 ) -> tuple[Object, ...]:
     """Return the objects of a kind that fit, in order of creation."""
+    return _decoded(_bodies(connection, kind, namespace, labels, owner_uid))
+
+
+def object_pages(
+    connection: sqlite3.Connection, kind: Kind, namespace: str | None, labels: Mapping[str, str], page_size: int
+) -> Iterator[tuple[Object, ...]]:
+    """Yield the objects of a kind in order of creation, a page at a time; an empty one when there are none."""
+    bodies = _bodies(connection, kind, namespace, labels, None)
+    page = _decoded(bodies.fetchmany(page_size))
+    while True:
+        yield page
+        del page
+        if not (page := _decoded(bodies.fetchmany(page_size))):
+            return
+
+
+def _decoded(bodies: Iterable[tuple[str]]) -> tuple[Object, ...]:
+    return tuple([semantics.decode(body) for (body,) in bodies])
+
+
+def _bodies(
+    connection: sqlite3.Connection,
+    kind: Kind,
+    namespace: str | None,
+    labels: Mapping[str, str],
+    owner_uid: str | None,
+) -> sqlite3.Cursor:
     statement = _select_listed(namespaced=namespace is not None, label_count=len(labels), owned=owner_uid is not None)
-    values = {**_of_kind(kind), "b_namespace": namespace, "b_owner": owner_uid}
+    values = {**_of_kind(kind), "namespace": namespace, "owner": owner_uid}
     for number, (label, value) in enumerate(labels.items()):
-        values |= {f"b_label_{number}": label, f"b_value_{number}": value}
-    return tuple([semantics.decode(body) for (body,) in connection.execute(statement, values)])
+        values |= {f"label_{number}": label, f"value_{number}": value}
+    return connection.execute(statement, values)
+
+
+def search(connection: sqlite3.Connection, query: Query) -> Found:
+    """Return what a search finds.
+
+    Raises:
+        InvalidError: The cursor is none of this order.
+    """
+    values: dict[str, object] = {"scope": query.scope, "limit": query.limit + 1}
+    values |= {f"state_{number}": state for number, state in enumerate(query.states)}
+    (total,) = connection.execute(_count_found(len(query.states)), values).fetchone()
+    if query.after:
+        place = Place.parse(query.after, query.order)
+        age = str(place.age)
+        if not (age.isascii() and age.isdecimal() and len(age) < _LONGEST_ID):
+            raise foreign_cursor(query.after)
+        values |= {"key": place.key, "age": int(age)}
+    statement = _select_found(query.order, begun=bool(query.after), state_count=len(query.states))
+    found = connection.execute(statement, values).fetchall()
+    cursor = ""
+    if len(found) > query.limit:
+        key, age, _ = found[query.limit - 1]
+        cursor = str(Place("" if query.order is Order.CREATION else key, age))
+    return Found(tuple([semantics.decode(body) for _, _, body in found[: query.limit]]), cursor, int(total))
+
+
+def derive_all(connection: sqlite3.Connection, facts_of: FactsOf) -> None:
+    """Fill the table of facts from the objects."""
+    connection.execute("DELETE FROM object_facts")
+    for kind in facts_of.kinds:
+        for (body,) in _bodies(connection, kind, None, {}, None):
+            obj = semantics.decode(body)
+            _write_facts(connection, _INSERT_FACTS, obj, facts_of(obj))
+
+
+def _write_facts(connection: sqlite3.Connection, statement: str, obj: Object, facts: Facts | None) -> None:
+    if facts is not None:
+        connection.execute(statement, {"uid": obj["metadata"]["uid"], **facts._asdict()})
 
 
 class SqlRows:
     """Objects in tables, inside one write transaction: `katib.stores.transaction.Rows`."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, facts_of: FactsOf) -> None:
         self._connection = connection
+        self._facts_of = facts_of
 
     def next_revision(self) -> int:
         """Count up in the file."""
@@ -146,11 +197,11 @@ class SqlRows:
 
     def has_uid(self, uid: str) -> bool:
         """Look into the index of uids."""
-        return bool(self._connection.execute(_SELECT_EXISTS, {"b_uid": uid}).fetchone()[0])
+        return bool(self._connection.execute(_SELECT_EXISTS, {"uid": uid}).fetchone()[0])
 
     def owned_by(self, uid: str) -> list[Object]:
         """Read the rows of dependents."""
-        return [semantics.decode(body) for (body,) in self._connection.execute(_SELECT_OWNED, {"b_owner": uid})]
+        return [semantics.decode(body) for (body,) in self._connection.execute(_SELECT_OWNED, {"owner": uid})]
 
     def insert(self, obj: Object) -> None:
         """Add a row, and rows for its labels and owners."""
@@ -164,34 +215,36 @@ class SqlRows:
             "body": semantics.encode(obj),
         }
         self._connection.execute(_INSERT, values)
+        _write_facts(self._connection, _INSERT_FACTS, obj, self._facts_of(obj))
         self._add_labels(obj)
         self._add_owners(obj)
 
     def replace(self, old: Object, new: Object) -> None:
-        """Rewrite the row; touch labels and owners only where they differ."""
-        uid = {"b_uid": new["metadata"]["uid"]}
-        self._connection.execute(_UPDATE, {**uid, "b_body": semantics.encode(new)})
+        """Rewrite the row; touch labels, owners and facts only where they differ."""
+        uid = {"uid": new["metadata"]["uid"]}
+        self._connection.execute(_UPDATE, {**uid, "body": semantics.encode(new)})
         if semantics.labels_of(old) != semantics.labels_of(new):
             self._connection.execute(_DELETE_LABELS, uid)
             self._add_labels(new)
         if semantics.owner_uids(old) != semantics.owner_uids(new):
             self._connection.execute(_DELETE_OWNERS, uid)
             self._add_owners(new)
+        _write_facts(self._connection, _UPDATE_FACTS, new, self._facts_of(new))
 
     def remove(self, obj: Object) -> None:
-        """Delete the row; its labels and owners follow."""
-        self._connection.execute(_DELETE, {"b_uid": obj["metadata"]["uid"]})
+        """Delete the row; its labels, owners and facts follow."""
+        self._connection.execute(_DELETE, {"uid": obj["metadata"]["uid"]})
 
     def _add_labels(self, obj: Object) -> None:
         uid = obj["metadata"]["uid"]
         for label, value in semantics.labels_of(obj).items():
-            self._connection.execute(_INSERT_LABEL, {"b_uid": uid, "label": label, "value": value})
+            self._connection.execute(_INSERT_LABEL, {"uid": uid, "label": label, "value": value})
 
     def _add_owners(self, obj: Object) -> None:
         uid = obj["metadata"]["uid"]
         for owner_uid in semantics.owner_uids(obj):
-            self._connection.execute(_INSERT_OWNER, {"b_uid": uid, "owner_uid": owner_uid})
+            self._connection.execute(_INSERT_OWNER, {"uid": uid, "owner_uid": owner_uid})
 
 
 def _of_kind(kind: Kind) -> dict[str, str | None]:
-    return {"b_kind": kind.kind, "b_api_version": kind.api_version}
+    return {"kind": kind.kind, "api_version": kind.api_version}

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TypeVar
 
-from katib.database import Database, driver_connection
+from katib.databases.sqlite import Database
 from katib.errors import NotFoundError
 from katib.runtime.clock import Clock, SystemClock
-from katib.runtime.objects import Key, Kind, Object, ObjectList, Watch, WatchEvent
-from katib.stores import semantics
+from katib.runtime.objects import Key, Kind, Object, ObjectList
+from katib.runtime.search import NO_FACTS, FactsOf, Found, Query
 from katib.stores.history import KEPT_CHANGES, LONGEST_BACKLOG, History
 from katib.stores.sql import rows, tables
-from katib.stores.transaction import Transaction
+from katib.stores.transaction import Rows, TransactedStore
+
+PAGE_SIZE = 500
 
 R = TypeVar("R")
 
 
-class SqlStore:
+class SqlStore(TransactedStore):
     """An object store in a SQLite file: `katib.runtime.objects.ObjectStore`.
 
     Every write is committed when its call returns. One process owns the file: other processes may read it, but a change
@@ -27,6 +29,7 @@ class SqlStore:
     Args:
         database: The file; the tables are created or brought up to date. The caller closes it after the last use.
         status_kinds: Kinds with a status subresource. For all others `status` is a field like any other.
+        facts: What is kept beside objects so that they can be searched; derived anew when it is of a newer version.
         clock: Stamps creations and deletions.
         kept_changes: How many changes a watch may start in the past.
         longest_backlog: How many changes a watch may leave unread before it expires.
@@ -41,22 +44,24 @@ class SqlStore:
         database: Database,
         status_kinds: Collection[Kind],
         *,
+        facts: FactsOf = NO_FACTS,
         clock: Clock | None = None,
         kept_changes: int = KEPT_CHANGES,
         longest_backlog: int = LONGEST_BACKLOG,
     ) -> None:
         self._database = database
-        self._status_kinds = frozenset(status_kinds)
-        self._clock = clock or SystemClock()
+        self._facts = facts
         database.upgrade(tables.ROOM, tables.SCHEMA_VERSION, tables.migrate)
-        with database.read() as connection:
-            revision = rows.read_revision(driver_connection(connection))
-        self._history = History(revision, kept_changes=kept_changes, longest_backlog=longest_backlog)
+        database.upgrade(tables.FACTS_ROOM, facts.version, lambda driver, _found: rows.derive_all(driver, facts))
+        with database.snapshot() as driver:
+            revision = rows.read_revision(driver)
+        history = History(revision, kept_changes=kept_changes, longest_backlog=longest_backlog)
+        super().__init__(status_kinds, clock or SystemClock(), history)
 
     def get(self, kind: Kind, key: Key) -> Object:
         """Return an object."""
-        with self._database.read() as connection:
-            obj = rows.find_object(driver_connection(connection), kind, key)
+        with self._database.snapshot() as driver:
+            obj = rows.find_object(driver, kind, key)
         if obj is None:
             raise NotFoundError(f"{kind.kind} {key}: not found")
         return obj
@@ -70,37 +75,25 @@ class SqlStore:
         owner_uid: str | None = None,
     ) -> ObjectList:
         """Return the objects of a kind."""
-        with self._database.read() as connection:
-            driver = driver_connection(connection)
+        with self._database.snapshot() as driver:
             items = rows.list_objects(driver, kind, namespace, labels or {}, owner_uid)
             return ObjectList(items, str(rows.read_revision(driver)))
 
-    def create(self, obj: Object) -> Object:
-        """Store a new object."""
-        given = semantics.isolated(obj)
-        return self._write(lambda transaction: transaction.create(given))
+    def search(self, query: Query) -> Found | None:
+        """Find objects by the facts kept beside them: `katib.runtime.search.SearchableStore`."""
+        if query.kind not in self._facts.kinds:
+            return None
+        with self._database.snapshot() as driver:
+            return rows.search(driver, query)
 
-    def update(self, obj: Object) -> Object:
-        """Replace everything but the status."""
-        given = semantics.isolated(obj)
-        return self._write(lambda transaction: transaction.update(given))
+    def pages(
+        self, kind: Kind, namespace: str | None = None, *, labels: Mapping[str, str] | None = None
+    ) -> Iterator[ObjectList]:
+        """Yield the objects of a kind a page at a time, from one snapshot of the file."""
+        with self._database.snapshot() as driver:
+            revision = str(rows.read_revision(driver))
+            for items in rows.object_pages(driver, kind, namespace, labels or {}, PAGE_SIZE):
+                yield ObjectList(items, revision)
 
-    def update_status(self, obj: Object) -> Object:
-        """Replace the status."""
-        given = semantics.isolated(obj)
-        return self._write(lambda transaction: transaction.update_status(given))
-
-    def delete(self, kind: Kind, key: Key, *, uid: str | None = None) -> None:
-        """Delete an object and what it owns."""
-        self._write(lambda transaction: transaction.delete(kind, key, uid))
-
-    def watch(self, kind: Kind, since: str) -> Watch:
-        """Stream changes."""
-        return self._history.watch(kind, since)
-
-    def _write(self, action: Callable[[Transaction], R]) -> R:
-        """Run an action in a transaction, and tell the watches once it is committed."""
-        events: list[WatchEvent] = []
-        with self._database.write(on_commit=lambda: self._history.publish(events)) as connection:
-            objects = rows.SqlRows(driver_connection(connection))
-            return action(Transaction(objects, self._status_kinds, self._clock.now(), events))
+    def _transact(self, action: Callable[[Rows], R], on_commit: Callable[[], None]) -> R:
+        return self._database.transact(lambda driver: action(rows.SqlRows(driver, self._facts)), on_commit)

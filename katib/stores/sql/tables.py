@@ -2,65 +2,74 @@
 
 An object is one row with its JSON text; what is searched for stands beside it. Labels and owners have tables of their
 own, clustered by what is searched, so that finding 10 trials among 10,000 reads 10 rows. `id` counts creations, and so
-gives the order of lists.
+gives the order of lists; it is not given twice, or that order would lie.
 
-The layout changes by raising `SCHEMA_VERSION` and adding a step to `migrate`: these are three tables that one module
+`object_facts` holds what objects of some kinds are found and sorted by (`katib.runtime.search`). Every index of it ends
+with the object's id, that is: in order of creation. `object_revision` is one row: the revision of the newest write.
+
+The layout changes by raising `SCHEMA_VERSION` and adding a step to `migrate`: these are few tables that one module
 reads, which a migration tool would only make slower to open.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Connection, ForeignKey, Index, Integer, MetaData, Table, Text, UniqueConstraint, insert
+import sqlite3
 
 ROOM = "objects"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+FACTS_ROOM = "object_facts"
+"""The version of this room is that of the functions that derive facts."""
 
-metadata = MetaData()
+_OBJECT_ID = "object_id INTEGER NOT NULL REFERENCES objects (id) ON DELETE CASCADE"
 
-objects = Table(
-    "objects",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("api_version", Text, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("namespace", Text, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("uid", Text, nullable=False, unique=True),
-    Column("body", Text, nullable=False),
-    UniqueConstraint("kind", "api_version", "namespace", "name"),
-    sqlite_autoincrement=True,  # an id is not given twice, or the order of creation would lie
+_FIRST_TABLES = (
+    """
+    CREATE TABLE objects (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        api_version TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        namespace TEXT NOT NULL,
+        name TEXT NOT NULL,
+        uid TEXT NOT NULL UNIQUE,
+        body TEXT NOT NULL,
+        UNIQUE (kind, api_version, namespace, name)
+    )
+    """,
+    f"""
+    CREATE TABLE object_labels (
+        label TEXT NOT NULL, value TEXT NOT NULL, {_OBJECT_ID}, PRIMARY KEY (label, value, object_id)
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX object_labels_by_object ON object_labels (object_id)",
+    f"""
+    CREATE TABLE object_owners (
+        owner_uid TEXT NOT NULL, {_OBJECT_ID}, PRIMARY KEY (owner_uid, object_id)
+    ) WITHOUT ROWID
+    """,
+    "CREATE INDEX object_owners_by_object ON object_owners (object_id)",
+    "CREATE TABLE object_revision (id INTEGER PRIMARY KEY, revision INTEGER NOT NULL)",
+    "INSERT INTO object_revision VALUES (1, 0)",
+)
+_FACTS_TABLE = (
+    f"""
+    CREATE TABLE object_facts (
+        {_OBJECT_ID} PRIMARY KEY,
+        scope TEXT NOT NULL,
+        state TEXT NOT NULL,
+        name TEXT NOT NULL,
+        cost DOUBLE NOT NULL,
+        brevity DOUBLE NOT NULL
+    )
+    """,
+    "CREATE INDEX object_facts_by_scope ON object_facts (scope)",
+    "CREATE INDEX object_facts_by_state ON object_facts (scope, state)",
+    "CREATE INDEX object_facts_by_name ON object_facts (scope, name)",
+    "CREATE INDEX object_facts_by_cost ON object_facts (scope, cost)",
+    "CREATE INDEX object_facts_by_brevity ON object_facts (scope, brevity)",
 )
 
-object_labels = Table(
-    "object_labels",
-    metadata,
-    Column("label", Text, primary_key=True),
-    Column("value", Text, primary_key=True),
-    Column("object_id", ForeignKey(objects.c.id, ondelete="CASCADE"), primary_key=True),
-    Index("object_labels_by_object", "object_id"),
-    sqlite_with_rowid=False,
-)
 
-object_owners = Table(
-    "object_owners",
-    metadata,
-    Column("owner_uid", Text, primary_key=True),
-    Column("object_id", ForeignKey(objects.c.id, ondelete="CASCADE"), primary_key=True),
-    Index("object_owners_by_object", "object_id"),
-    sqlite_with_rowid=False,
-)
-
-object_revision = Table(
-    "object_revision",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("revision", Integer, nullable=False),
-)
-"""One row: the revision of the newest write."""
-
-
-def migrate(connection: Connection, found: int) -> None:
+def migrate(connection: sqlite3.Connection, found: int) -> None:
     """Bring the tables from a version (0: none) to `SCHEMA_VERSION`."""
-    if found == 0:
-        metadata.create_all(connection)
-        connection.execute(insert(object_revision).values(id=1, revision=0))
+    for statement in (*(_FIRST_TABLES if found == 0 else ()), *_FACTS_TABLE):
+        connection.execute(statement)

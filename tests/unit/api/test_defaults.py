@@ -97,6 +97,50 @@ def test_d8_a_train_job_ends_with_complete_or_failed() -> None:
     }
 
 
+ROLE = "training.kubeflow.org/job-role"
+WORKER_0 = {"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": "0"}
+
+
+@pytest.mark.parametrize(
+    ("job", "success", "labels"),
+    [
+        pytest.param({"kind": "JAXJob", "spec": {"jaxReplicaSpecs": {}}}, "Succeeded", {ROLE: "master"}, id="JAXJob"),
+        pytest.param({"kind": "PaddleJob"}, "Succeeded", WORKER_0, id="an empty PaddleJob"),
+        pytest.param(
+            {"kind": "PaddleJob", "spec": {"paddleReplicaSpecs": {"Worker": {"replicas": 2}}}},
+            "Succeeded",
+            WORKER_0,
+            id="a PaddleJob of workers",
+        ),
+        pytest.param(
+            {"kind": "PaddleJob", "spec": {"paddleReplicaSpecs": {"master": {}, "worker": {}}}},
+            "Succeeded",
+            {ROLE: "master"},
+            id="a PaddleJob with a master",
+        ),
+        pytest.param(
+            {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob"},
+            "Succeeded",
+            {ROLE: "launcher"},
+            id="an MPIJob of the MPI operator",
+        ),
+        pytest.param({"kind": "JobSet"}, "Completed", {}, id="JobSet"),
+    ],
+)
+def test_kinds_that_katib_does_not_know_have_defaults_too(
+    job: dict[str, Any], success: str, labels: dict[str, str]
+) -> None:
+    template = template_of(job)
+
+    assert (template.success_condition, template.failure_condition) == (holds(success), holds("Failed"))
+    assert template.primary_pod_labels == labels
+
+
+@pytest.mark.parametrize("spec", [None, [], "x", {"paddleReplicaSpecs": 5}, {"paddleReplicaSpecs": {5: None}}])
+def test_defaults_are_found_whatever_the_form_of_a_job(spec: object) -> None:
+    assert template_of({"kind": "PaddleJob", "spec": spec}).primary_pod_labels == WORKER_0
+
+
 def test_d6_to_d8_keep_what_is_given() -> None:
     template = template_of({"kind": "TFJob"}, successCondition="a", primaryPodLabels={"role": "chief"})
 
@@ -104,7 +148,7 @@ def test_d6_to_d8_keep_what_is_given() -> None:
     assert template.primary_pod_labels == {"role": "chief"}
 
 
-@pytest.mark.parametrize("kind", ["Workflow", "JAXJob", 5, None, ["Job"]])
+@pytest.mark.parametrize("kind", ["Workflow", 5, None, ["Job"]])
 def test_d9_other_kinds_have_no_conditions(kind: object) -> None:
     template = template_of({"kind": kind})
 
@@ -192,7 +236,51 @@ def test_d14_leaves_operations_of_an_architecture_search_alone() -> None:
     assert spec.nas_config.operations[0].parameters[0].feasible_space.distribution == ""
 
 
+@pytest.mark.parametrize("given", [None, {}, {"algorithmName": ""}], ids=["none", "empty", "unnamed"])
+def test_an_experiment_without_an_algorithm_is_searched_by_auto(given: dict[str, Any] | None) -> None:
+    algorithm = defaulted(algorithm=given).algorithm
+
+    assert algorithm is not None
+    assert algorithm.algorithm_name == "auto"
+
+
+def test_settings_without_a_name_are_those_of_auto() -> None:
+    settings = [{"name": "random_state", "value": "7"}]
+    algorithm = defaulted(algorithm={"algorithmSettings": settings}).algorithm
+
+    assert algorithm is not None
+    assert algorithm.encode() == {"algorithmName": "auto", "algorithmSettings": settings}
+
+
+def test_the_search_of_an_architecture_gets_no_algorithm() -> None:
+    assert defaulted(algorithm=None, parameters=None, nasConfig={}).algorithm is None
+
+
 def test_defaults_are_applied_once() -> None:
     experiment = with_defaults(Experiment.decode(an_experiment()))
 
     assert with_defaults(experiment) == experiment
+
+
+def test_what_is_left_out_beside_objectives_comes_from_the_first() -> None:
+    document = an_experiment(
+        objective={
+            "objectives": [
+                {"name": "accuracy", "type": "maximize", "goal": 0.9},
+                {"name": "seconds", "type": "minimize"},
+            ],
+            "constraints": [{"metricName": "memory", "max": 8}, {"metricName": "seconds", "max": 60}],
+            "additionalMetricNames": ["f1"],
+        }
+    )
+
+    objective = with_defaults(Experiment.decode(document)).spec.objective
+
+    assert objective is not None
+    assert (objective.type, objective.objective_metric_name, objective.goal) == ("maximize", "accuracy", 0.9)
+    assert [(s.name, s.value) for s in objective.metric_strategies] == [
+        ("accuracy", "max"),
+        ("f1", "max"),
+        ("seconds", "min"),
+        ("memory", "latest"),
+    ]

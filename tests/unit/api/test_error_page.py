@@ -9,8 +9,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTED_ROOMS = ("api", "templates")
-DOCUMENTED_FILES = ("cluster/webhooks/experiments.py", "controllers/trial/jobs.py")
-RAISERS = {"FieldError", "_invalid", "error"}
+DOCUMENTED_FILES = (
+    "katib/cluster/template_warnings.py",
+    "katib/cluster/webhooks/experiments.py",
+    "katib/controllers/trial/jobs.py",
+    "katib/tuning/companions.py",
+    "suggestion_services/enas/enas.py",
+)
+RAISERS = {"FieldError", "invalid", "error"}
 
 
 def origins_in(path: Path) -> set[str]:
@@ -28,7 +34,7 @@ def origins_in(path: Path) -> set[str]:
 
 def raised() -> set[str]:
     files = [path for room in DOCUMENTED_ROOMS for path in (ROOT / "katib" / room).rglob("*.py")]
-    files += [ROOT / "katib" / file for file in DOCUMENTED_FILES]
+    files += [ROOT / file for file in DOCUMENTED_FILES]
     return set().union(*map(origins_in, files))
 
 

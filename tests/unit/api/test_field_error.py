@@ -4,9 +4,9 @@ from katib.errors import FieldError, InvalidError
 
 
 def test_whatever_it_quotes_an_error_is_one_printable_line() -> None:
-    error = FieldError("spec.x", 'found "a\nb\x1b[31m\u2028ü🎯"', "mend it", "some-rule")
+    error = FieldError("spec.x", 'found "a\nb\x1b[31m\u2028ü🎯"', "fix it", "some-rule")
 
-    assert str(error) == 'spec.x: found "a\\nb\\x1b[31m\\u2028ü🎯"; mend it'
+    assert str(error) == 'spec.x: found "a\\nb\\x1b[31m\\u2028ü🎯"; fix it'
 
 
 def test_several_errors_are_several_lines() -> None:

@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from katib.api.algorithms import AlgorithmCatalog
 from katib.api.loading import load_experiment
 from katib.api.types import Experiment
 from katib.api.validation import find_warnings
 from katib.errors import InvalidError
+from katib.local import open_catalog
 from tests.support.gate import KATIB_CATALOG, admit_submission
 
 EXAMPLES = Path(__file__).parents[2] / "support" / "katib_examples"
@@ -28,9 +30,9 @@ REJECTED = {
 ALL = sorted(str(path.relative_to(EXAMPLES).with_suffix("")) for path in EXAMPLES.rglob("*.yaml"))
 
 
-def admitted(name: str) -> Experiment:
+def admitted(name: str, catalog: AlgorithmCatalog = KATIB_CATALOG) -> Experiment:
     text = (EXAMPLES / f"{name}.yaml").read_text()
-    return admit_submission(load_experiment(text, name, "default"), catalog=KATIB_CATALOG)
+    return admit_submission(load_experiment(text, name, "default"), catalog=catalog)
 
 
 def test_all_examples_are_here() -> None:
@@ -44,6 +46,11 @@ def test_an_example_is_accepted_and_survives_a_round_trip(name: str) -> None:
 
     assert find_warnings(experiment) == []
     assert Experiment.decode(experiment.encode()) == experiment
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name not in REJECTED])
+def test_our_own_algorithms_take_the_settings_of_an_example(name: str) -> None:
+    assert admitted(name, open_catalog()) is not None
 
 
 @pytest.mark.parametrize("name", REJECTED)

@@ -50,11 +50,11 @@ UNREADABLE = {
     ),
     "colon in a plain value": (
         "a: b: c\n",
-        "exp.yaml:1:5: mapping values are not allowed in this context; put the value in quotes or mend the indentation",
+        "exp.yaml:1:5: mapping values are not allowed in this context; put the value in quotes or fix the indentation",
     ),
     "indentation slips": (
         "kind: Experiment\nmetadata:\n  name: x\n namespace: y\n",
-        "exp.yaml:4:2: did not find expected key; mend the indentation of this line or of the one above",
+        "exp.yaml:4:2: did not find expected key; fix the indentation of this line or of the one above",
     ),
     "open bracket": (
         "list: [1, 2\nkind: x\n",
@@ -157,7 +157,9 @@ def test_config_maps_and_secrets_of_the_file_come_along() -> None:
         ("ConfigMap", "team"),
         ("Secret", "other"),
     ]
-    assert submission.config_map("team", "templates") == {"job.yaml": "kind: Job"}
+    found = submission.config_map("team", "templates")
+    assert found is not None
+    assert found["data"] == {"job.yaml": "kind: Job"}
     assert submission.config_map("other", "templates") is None
     assert submission.config_map("other", "token") is None
 

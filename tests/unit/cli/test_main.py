@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from katib.cli.app import COMMANDS
 from tests.unit.cli.conftest import Katib
 
 
@@ -34,7 +36,7 @@ def test_an_unexpected_exception_is_a_bug_with_its_traceback_in_a_file(
     def explode(*_args: object) -> None:
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr("tests.support.tuning.FakeTuningService.experiments", explode)
+    monkeypatch.setattr("tests.support.tuning.MemoryTuningService.experiments", explode)
     result = katib("get")
     (file,) = (tmp_path / ".katib").glob("katib-error-*.txt")
 
@@ -53,6 +55,20 @@ def test_help_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr
+
+
+def test_the_shell_completes_names_without_importing_commands() -> None:
+    code = (
+        "import sys; from katib.cli import main\n"
+        "try: main([])\n"
+        "except SystemExit: sys.exit(str('katib.cli.results' in sys.modules))"
+    )
+    summary = next(section["trials"].summary for section in COMMANDS.values() if "trials" in section)
+    asked = {**os.environ, "_KATIB_COMPLETE": "fish_complete", "COMP_WORDS": "katib trials", "COMP_CWORD": "trials"}
+    done = subprocess.run([sys.executable, "-c", code], env=asked, capture_output=True, text=True, check=False)
+
+    assert done.stdout == f"plain,trials\t{summary}\n"
+    assert done.stderr.strip() == "False"
 
 
 def test_the_way_to_the_first_trial_imports_no_web_framework_and_no_http_client() -> None:

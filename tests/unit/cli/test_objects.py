@@ -7,15 +7,25 @@ from pathlib import Path
 import pytest
 import yaml
 
+from katib.api.metrics import MetricLog
 from katib.cli.printing import Table
 from katib.rest.server import Server
 from katib.tuning.service import Diagnosis
-from tests.support.tuning import FakeTuningService, condition, document, make_experiment, make_trial
+from tests.support.experiments import a_double
+from tests.support.tuning import (
+    START,
+    MemoryTuningService,
+    condition,
+    document,
+    make_experiment,
+    make_pareto_experiment,
+    make_trial,
+)
 from tests.unit.cli.conftest import Katib
 
 
 @pytest.fixture
-def played(service: FakeTuningService) -> FakeTuningService:
+def played(service: MemoryTuningService) -> MemoryTuningService:
     """A service in which `demo` ran three trials, and `waiting` none."""
     service.submit(document("demo"), source="demo.yaml")
     service.play("default", "demo")
@@ -24,12 +34,12 @@ def played(service: FakeTuningService) -> FakeTuningService:
 
 
 @pytest.fixture
-def server(played: FakeTuningService) -> Iterator[str]:
+def server(played: MemoryTuningService) -> Iterator[str]:
     with Server(played, host="127.0.0.1", port=0, token="secret") as running:
         yield running.url
 
 
-def test_get_lists_experiments_in_aligned_columns(katib: Katib, played: FakeTuningService) -> None:
+def test_get_lists_experiments_in_aligned_columns(katib: Katib, played: MemoryTuningService) -> None:
     head, first, second = katib("get").out.splitlines()
 
     assert head.split() == ["NAME", "STATE", "PROGRESS", "BEST", "AGE"]
@@ -39,9 +49,9 @@ def test_get_lists_experiments_in_aligned_columns(katib: Katib, played: FakeTuni
 
 
 def test_long_numbers_are_shortened_in_tables_and_whole_everywhere_else(
-    katib: Katib, service: FakeTuningService
+    katib: Katib, service: MemoryTuningService
 ) -> None:
-    service.put(make_experiment())
+    service.put(make_experiment(currentOptimalTrial={"bestTrialName": "t"}))
     service.put(make_trial("t", condition("Succeeded"), loss="0.11075317082435882", lr="1.0000000001e-05"))
 
     assert katib("trials", "demo").out.splitlines()[1].split()[2] == "0.110753"
@@ -62,22 +72,22 @@ def test_get_says_so_when_there_is_nothing(katib: Katib) -> None:
 
 
 @pytest.mark.parametrize("words", [("get", "exp", "demo"), ("get", "demo")], ids=["with-kind", "name-only"])
-def test_get_prints_one_object_as_yaml(katib: Katib, played: FakeTuningService, words: tuple[str, ...]) -> None:
+def test_get_prints_one_object_as_yaml(katib: Katib, played: MemoryTuningService, words: tuple[str, ...]) -> None:
     assert yaml.safe_load(katib(*words, "-o", "yaml").out)["metadata"]["name"] == "demo"
 
 
-def test_get_prints_a_listing_as_a_kubernetes_list(katib: Katib, played: FakeTuningService) -> None:
+def test_get_prints_a_listing_as_a_kubernetes_list(katib: Katib, played: MemoryTuningService) -> None:
     listing = json.loads(katib("get", "trials", "-o", "json").out)
 
     assert listing["kind"] == "List"
     assert len(listing["items"]) == 3
 
 
-def test_get_prints_names_for_other_programs(katib: Katib, played: FakeTuningService) -> None:
+def test_get_prints_names_for_other_programs(katib: Katib, played: MemoryTuningService) -> None:
     assert katib("get", "-o", "name").out.split() == ["experiment/demo", "experiment/waiting"]
 
 
-def test_get_of_all_namespaces_has_a_column_for_them(katib: Katib, played: FakeTuningService) -> None:
+def test_get_of_all_namespaces_has_a_column_for_them(katib: Katib, played: MemoryTuningService) -> None:
     played.put(make_experiment("other", namespace="team"))
 
     assert katib("get", "-A").out.splitlines()[-1].split()[:2] == ["team", "other"]
@@ -87,17 +97,19 @@ def test_a_missing_object_is_one_line_and_bad_input(katib: Katib) -> None:
     result = katib("get", "exp", "ghost")
 
     assert result.code == 2
-    assert result.err == 'error: Experiment "ghost" does not exist in namespace default\n'
+    assert result.err == 'error: experiment "ghost" is not in namespace default\n'
 
 
-def test_trials_are_sorted_by_objective_with_those_without_at_the_end(katib: Katib, played: FakeTuningService) -> None:
+def test_trials_are_sorted_by_objective_with_those_without_at_the_end(
+    katib: Katib, played: MemoryTuningService
+) -> None:
     played.put(make_trial("demo-lost", condition("Failed", message="exit code 1"), index=9))
     names = [line.split()[0] for line in katib("trials", "demo", "--sort", "objective").out.splitlines()[1:]]
 
     assert names == ["demo-0002", "demo-0001", "demo-0000", "demo-lost"]
 
 
-def test_trials_can_be_chosen_by_state_in_any_case(katib: Katib, played: FakeTuningService) -> None:
+def test_trials_can_be_chosen_by_state_in_any_case(katib: Katib, played: MemoryTuningService) -> None:
     played.put(make_trial("demo-lost", condition("Failed", message="exit code 1"), index=9))
     result = katib("trials", "demo", "-s", "failed", "-o", "wide")
 
@@ -105,7 +117,7 @@ def test_trials_can_be_chosen_by_state_in_any_case(katib: Katib, played: FakeTun
     assert "exit code 1" in result.out
 
 
-def test_best_shows_metrics_and_parameters(katib: Katib, played: FakeTuningService) -> None:
+def test_best_shows_metrics_and_parameters(katib: Katib, played: MemoryTuningService) -> None:
     assert katib("best", "demo").out.splitlines() == [
         "Best trial: demo-0002",
         "  loss   0.3",
@@ -114,26 +126,61 @@ def test_best_shows_metrics_and_parameters(katib: Katib, played: FakeTuningServi
     ]
 
 
-def test_best_without_a_value_says_how_to_learn_more(katib: Katib, played: FakeTuningService) -> None:
+def test_best_without_a_value_says_how_to_learn_more(katib: Katib, played: MemoryTuningService) -> None:
     result = katib("best", "waiting")
 
     assert result.code == 1
     assert "`katib why waiting`" in result.err
 
 
-def test_metrics_are_a_table_or_a_csv_file(katib: Katib, played: FakeTuningService) -> None:
+def test_steps_of_metrics_are_shown_where_there_are_any(katib: Katib, played: MemoryTuningService) -> None:
+    for name, value, step in (("loss", "0.4", 1), ("accuracy", "0.6", 1), ("loss", "0.3", 0)):
+        played.report("demo-0000", MetricLog(START, name, value, step))
+
+    assert katib("metrics", "demo-0000").out.split()[:4] == ["TIME", "STEP", "METRIC", "VALUE"]
+    assert json.loads(katib("metrics", "demo-0000", "-o", "json").out)[:2] == [
+        {"time": "2030-01-01T12:00:00Z", "metric": "loss", "value": "0.5"},
+        {"time": "2030-01-01T12:00:00Z", "step": 0, "metric": "loss", "value": "0.3"},
+    ]
+    assert katib("metrics", "demo-0000", "-m", "loss", "-o", "csv").out.splitlines()[1:] == [
+        "2030-01-01T12:00:00Z,,loss,0.5",
+        "2030-01-01T12:00:00Z,0,loss,0.3",
+        "2030-01-01T12:00:00Z,1,loss,0.4",
+    ]
+
+
+def test_metrics_by_step_stand_side_by_side(katib: Katib, played: MemoryTuningService) -> None:
+    for name, value, step in (("loss", "0.4", 1), ("accuracy", "0.6", 1), ("loss", "0.3", 0), ("loss", "0.2", 1)):
+        played.report("demo-0000", MetricLog(START, name, value, step))
+
+    assert katib("metrics", "demo-0000", "--by-step", "-o", "csv").out == "step,loss,accuracy\n0,0.3,\n1,0.2,0.6\n"
+    assert json.loads(katib("metrics", "demo-0000", "--by-step", "-o", "json").out) == [
+        {"step": 0, "metrics": {"loss": "0.3"}},
+        {"step": 1, "metrics": {"loss": "0.2", "accuracy": "0.6"}},
+    ]
+    assert katib("metrics", "demo-0000", "--by-step").out.split()[:3] == ["STEP", "loss", "accuracy"]
+
+
+def test_a_trial_without_steps_has_nothing_to_show_by_step(katib: Katib, played: MemoryTuningService) -> None:
+    shown = katib("metrics", "demo-0000", "--by-step")
+
+    assert (shown.out, shown.code) == ("", 0)
+    assert "--by-step" in shown.err
+
+
+def test_metrics_are_a_table_or_a_csv_file(katib: Katib, played: MemoryTuningService) -> None:
     assert katib("metrics", "demo-0000").out.split()[3:] == ["2030-01-01T12:00:00Z", "loss", "0.5"]
     assert katib("metrics", "demo-0000", "-o", "csv").out == "time,metric,value\n2030-01-01T12:00:00Z,loss,0.5\n"
 
 
-def test_logs_are_printed_as_they_were_written(katib: Katib, played: FakeTuningService) -> None:
+def test_logs_are_printed_as_they_were_written(katib: Katib, played: MemoryTuningService) -> None:
     played.write_log("default", "demo-0000", b"\x00 no newline")
 
     assert katib("logs", "demo-0000").out == "loss=0.5\n\x00 no newline"
     assert katib("logs", "demo-0000", "--tail", "1").out == "\x00 no newline"
 
 
-def test_describe_shows_budget_progress_best_and_events(katib: Katib, played: FakeTuningService) -> None:
+def test_describe_shows_budget_progress_best_and_events(katib: Katib, played: MemoryTuningService) -> None:
     out = katib("describe", "demo").out
 
     for part in (
@@ -146,7 +193,25 @@ def test_describe_shows_budget_progress_best_and_events(katib: Katib, played: Fa
         assert part in out
 
 
-def test_describe_finds_a_trial_of_that_name(katib: Katib, played: FakeTuningService) -> None:
+def test_describe_says_when_a_parameter_has_a_value(katib: Katib, service: MemoryTuningService) -> None:
+    experiment = make_experiment()
+    momentum = {**a_double("momentum"), "when": {"parameter": "optimizer", "values": ["sgd", "rmsprop"]}}
+    service.put({**experiment, "spec": {**experiment["spec"], "parameters": [momentum]}})
+
+    assert "  momentum: double 0.01 to 0.1, when optimizer is sgd or rmsprop\n" in katib("describe", "demo").out
+
+
+def test_describe_tells_what_the_algorithm_chose(katib: Katib, played: MemoryTuningService) -> None:
+    assert "Its choice" not in katib("describe", "demo").out
+
+    metadata = {"name": "demo", "namespace": "default"}
+    suggestion = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Suggestion", "metadata": metadata}
+    played.put({**suggestion, "status": {"explanation": "auto uses gp, since it can."}})
+
+    assert "Its choice:     auto uses gp, since it can.\n" in katib("describe", "demo").out
+
+
+def test_describe_finds_a_trial_of_that_name(katib: Katib, played: MemoryTuningService) -> None:
     assert "loss=0.4" in katib("describe", "demo-0001").out
 
 
@@ -157,10 +222,10 @@ def test_describe_of_nothing_says_where_to_look(katib: Katib) -> None:
     assert result.err.endswith("`katib get -A` lists all experiments\n")
 
 
-def test_why_puts_the_answer_first(katib: Katib, played: FakeTuningService) -> None:
+def test_why_puts_the_answer_first(katib: Katib, played: MemoryTuningService) -> None:
     played.explain(
         "default",
-        Diagnosis("Trial", "t", "Failed", "t failed.", ("It was tried twice.",), ("Mend it.",), ("boom",)),
+        Diagnosis("Trial", "t", "Failed", "t failed.", ("It was tried twice.",), ("Fix it.",), ("boom",)),
     )
 
     assert katib("why", "t").out.splitlines() == [
@@ -169,7 +234,7 @@ def test_why_puts_the_answer_first(katib: Katib, played: FakeTuningService) -> N
         "  - It was tried twice.",
         "",
         "What you can do:",
-        "  - Mend it.",
+        "  - Fix it.",
         "",
         "The end of its output:",
         "  | boom",
@@ -183,7 +248,7 @@ def test_apply_tells_what_became_of_each_file(katib: Katib, server: str, tmp_pat
 
     assert result.code == 0
     assert result.out == "experiment/one created\nexperiment/two created\n"
-    assert result.err.count("note: image none is not run here") == 2
+    assert [line.startswith("note: ") for line in result.err.splitlines()] == [True, True]
 
 
 def test_apply_goes_on_behind_a_broken_file_and_names_it(katib: Katib, server: str, tmp_path: Path) -> None:
@@ -197,23 +262,55 @@ def test_apply_goes_on_behind_a_broken_file_and_names_it(katib: Katib, server: s
     assert str(tmp_path) not in result.err
 
 
-def test_delete_removes_what_it_names(katib: Katib, server: str, played: FakeTuningService) -> None:
+def test_delete_removes_what_it_names(katib: Katib, server: str, played: MemoryTuningService) -> None:
     result = katib("delete", "experiment/demo", "ghost", "--server", server, "--token", "secret")
 
     assert result.code == 2
     assert result.out == "experiment/demo deleted\n"
-    assert 'Experiment "ghost" does not exist' in result.err
+    assert '"ghost"' in result.err
     assert [e["metadata"]["name"] for e in played.experiments()] == ["waiting"]
+
+
+def test_a_trial_is_added_by_hand(katib: Katib, server: str, service: MemoryTuningService) -> None:
+    service.submit(document("fresh"), source="fresh.yaml")
+    suggestion = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Suggestion", "metadata": {}}
+    service.store.create({**suggestion, "metadata": {"name": "fresh", "namespace": "default"}, "spec": {}})
+    ask = ("trial", "add", "fresh", "x=0.5", "--server", server, "--token", "secret")
+
+    first, second = katib(*ask), katib(*ask)
+
+    assert (first.out, first.err) == ("experiment/fresh: a trial with x=0.5 runs next\n", "")
+    assert second.out == "experiment/fresh: a trial with x=0.5 runs next, after 1 others that were added by hand\n"
+
+
+@pytest.mark.parametrize(
+    ("assignments", "line"),
+    [
+        (("x",), '"x" is no PARAMETER=VALUE'),
+        (("x=1", "x=2"), "x has two values; give it one"),
+        (("x=7",), "parameterAssignments[0].value: x: 7 is not between"),
+        (("y=1",), 'parameterAssignments[0].name: "y" is not a parameter of this experiment; use x'),
+    ],
+)
+def test_a_trial_that_cannot_be_added_is_refused(
+    katib: Katib, server: str, service: MemoryTuningService, assignments: tuple[str, ...], line: str
+) -> None:
+    service.submit(document("fresh"), source="fresh.yaml")
+    result = katib("trial", "add", "fresh", *assignments, "--server", server, "--token", "secret")
+
+    assert result.code == 2
+    assert line in result.err
+    assert "Traceback" not in result.err
 
 
 def test_a_server_that_wants_a_token_says_so(katib: Katib, server: str) -> None:
     result = katib("get", "--server", server)
 
     assert result.code == 1
-    assert result.err.startswith("error: send the server's token")
+    assert "--token or in KATIB_TOKEN" in result.err
 
 
-def test_without_a_server_a_reading_command_opens_the_data_directory(katib: Katib, played: FakeTuningService) -> None:
+def test_without_a_server_a_reading_command_opens_the_data_directory(katib: Katib, played: MemoryTuningService) -> None:
     assert katib("get").err == ""
     assert "no server is asked; reading .katib" in katib("get", "-v").err
 
@@ -236,7 +333,7 @@ def test_with_neither_server_nor_data_directory_the_error_names_both(katib: Kati
 
 
 def test_a_server_that_was_named_is_never_replaced_by_the_data_directory(
-    katib: Katib, played: FakeTuningService
+    katib: Katib, played: MemoryTuningService
 ) -> None:
     result = katib("get", "--server", "http://127.0.0.1:1")
 
@@ -249,4 +346,66 @@ def test_a_server_url_that_is_none_is_bad_input(katib: Katib, url: str) -> None:
     result = katib("get", "--server", url)
 
     assert result.code == 2
-    assert result.err.startswith(f'error: --server: "{url}" is no URL; write it like http')
+    assert result.err.startswith(f'error: --server: "{url}" is not a URL; write it like http')
+
+
+# --- several objectives and constraints -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def several(service: MemoryTuningService) -> MemoryTuningService:
+    """A service with a Pareto set."""
+    experiment = make_pareto_experiment("demo", condition("Running"))
+    trial = make_trial("slow", condition("Succeeded"), x="0.5")
+    trial["spec"]["objective"] = experiment["spec"]["objective"]
+    trial["status"]["observation"] = experiment["status"]["currentOptimalTrial"]["observation"]
+    service.put(experiment)
+    service.put(trial)
+    return service
+
+
+def test_best_of_several_objectives_shows_what_no_other_trial_beats(katib: Katib, several: MemoryTuningService) -> None:
+    assert katib("best", "demo").out.splitlines() == [
+        "Pareto set: 3 trials that no other beats, hypervolume 12.5 (measured from accuracy=0.1, seconds=60)",
+        "TRIAL   accuracy   seconds   memory   PARAMETERS",
+        "slow    0.9        30        4        x=0.5",
+        "quick   0.7        3         2        x=0.25",
+        "and 1 more between them",
+    ]
+
+
+def test_best_of_several_objectives_in_other_forms(katib: Katib, several: MemoryTuningService) -> None:
+    assert katib("best", "demo", "-o", "csv").out.splitlines() == [
+        "trial,accuracy,seconds,memory,x",
+        "slow,0.9,30,4,0.5",
+        "quick,0.70000001,3,2,0.25",
+    ]
+    assert katib("best", "demo", "-o", "name").out.split() == ["trial/slow", "trial/quick"]
+    assert json.loads(katib("best", "demo", "-o", "json").out)["hypervolume"] == 12.5
+    assert yaml.safe_load(katib("best", "demo", "-o", "yaml").out)["trialCount"] == 3
+
+
+def test_best_of_one_objective_as_csv(katib: Katib, played: MemoryTuningService) -> None:
+    head, row = katib("best", "demo", "-o", "csv").out.splitlines()
+
+    assert head.startswith("trial,loss,")
+    assert row.startswith("demo-0002,")
+
+
+def test_tables_show_every_objective(katib: Katib, several: MemoryTuningService) -> None:
+    assert "hypervolume=12.5" in katib("get", "demo").out
+    assert "accuracy=0.9 seconds=30" in katib("trials", "demo").out
+    assert "Objective:      accuracy=0.9 seconds=30" in katib("describe", "slow").out
+    described = katib("describe", "demo").out
+    assert "maximize accuracy (goal 0.99), minimize seconds, with memory <= 8" in described
+    assert "Pareto set: 3 trials" in described
+
+
+def test_best_says_when_no_trial_satisfies_the_constraints(katib: Katib, service: MemoryTuningService) -> None:
+    service.put(make_pareto_experiment("demo", currentOptimalTrial={}, paretoSet=None, trialsInfeasible=4))
+
+    result = katib("best", "demo")
+
+    assert result.code == 1
+    assert result.err == "error: no trial satisfies memory <= 8; `katib why demo` says why\n"
+    assert "Best:           no trial satisfies memory <= 8" in katib("describe", "demo").out

@@ -4,10 +4,18 @@ from datetime import timedelta
 
 import pytest
 
-from katib.cli.run.lines import moment_line
-from katib.cli.run.progress import BestChanged, Progress, TrialEnded, TrialStarted
-from katib.tuning.service import Change, Json
-from tests.support.tuning import START, condition, make_experiment, make_trial
+from katib.following.lines import moment_line
+from katib.following.progress import BestChanged, FailingAlike, Progress, TrialEnded, TrialStarted, with_remedy
+from katib.tuning.service import Change, Diagnosis, Json
+from tests.support.tuning import (
+    START,
+    MemoryTuningService,
+    condition,
+    make_experiment,
+    make_pareto_experiment,
+    make_trial,
+    stamp,
+)
 
 RUNNING = condition("Running")
 
@@ -34,7 +42,7 @@ def test_a_trial_is_told_once_when_it_starts_and_once_when_it_ends(progress: Pro
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ("Failed", "t failed in 5s: x=1; exit code 1 (1/12)"),
+        ("Failed", "t failed: exit code 1; after 5s with x=1 (1/12)"),
         ("EarlyStopped", "t was stopped early in 5s: x=1; exit code 1 (1/12)"),
         ("MetricsUnavailable", "t had no metrics in 5s: x=1; exit code 1 (1/12)"),
         ("Killed", "t was stopped in 5s: x=1; exit code 1 (1/12)"),
@@ -57,6 +65,15 @@ def test_what_a_trial_waits_for_is_told_once(progress: Progress, reason: str, st
     told = [line for _ in range(2) for line in see(progress, trial)]
 
     assert [line for line in told if "has to wait" in line] == [f"demo-1 has to wait: {message.partition(': ')[2]}"]
+
+
+def test_a_missing_template_is_told_once_and_again_when_it_is_gone_once_more(progress: Progress) -> None:
+    words = "Experiment waits for its trial template: ConfigMap team/x is not found; create it"
+    waiting = make_experiment("demo", condition("Running", "TrialTemplateMissing", words))
+    told = [see(progress, experiment) for experiment in (waiting, waiting, make_experiment("demo"), waiting)]
+
+    line = "demo waits for its trial template: ConfigMap team/x is not found; create it"
+    assert told == [[line], [], [], [line]]
 
 
 def test_trials_that_ended_before_this_run_are_counted_and_not_told() -> None:
@@ -121,3 +138,89 @@ def test_moments_carry_what_they_are_about(progress: Progress) -> None:
 
     assert list(progress.observe(Change("ADDED", trial))) == [TrialStarted(trial)]
     assert TrialEnded(trial, 1) != BestChanged("t", "1")
+
+
+def failed(name: str, cause: str, *, index: int = 0) -> Json:
+    return make_trial(name, condition("Failed", message=f"Trial has failed: {cause}"), index=index)
+
+
+def alike(progress: Progress, *trials: Json) -> list[FailingAlike]:
+    moments = [moment for trial in trials for moment in progress.observe(Change("MODIFIED", trial))]
+    return [moment for moment in moments if isinstance(moment, FailingAlike)]
+
+
+def test_first_trials_that_fail_the_same_way_are_told_once(progress: Progress) -> None:
+    told = alike(progress, *(failed(name, "KeyError: 3 (exit code 1)") for name in "abc"))
+
+    assert [(moment.count, moment.cause) for moment in told] == [(2, "KeyError: 3 (exit code 1)")]
+
+
+@pytest.mark.parametrize(
+    "trials",
+    [
+        pytest.param([failed("a", "KeyError: 3"), failed("b", "KeyError: 4")], id="different causes"),
+        pytest.param([make_trial("a", condition("Succeeded"), loss="1"), *map(failed, "bc", "xx")], id="one succeeded"),
+        pytest.param([failed("a", "KeyError: 3")], id="only one so far"),
+    ],
+)
+def test_failures_that_may_be_accidents_are_not_told_together(progress: Progress, trials: list[Json]) -> None:
+    assert alike(progress, *trials) == []
+
+
+def test_trials_that_ran_for_a_while_before_they_failed_are_not_told_together(progress: Progress) -> None:
+    late = [failed("a", "x"), failed("b", "x")]
+    for trial in late:
+        trial["status"]["completionTime"] = stamp(600)
+
+    assert alike(progress, *late) == []
+
+
+def test_the_only_trial_that_may_fail_speaks_for_all() -> None:
+    experiment = make_experiment()
+    experiment["spec"]["maxFailedTrialCount"] = 1
+
+    assert [moment.count for moment in alike(Progress(experiment, START), failed("a", "x"))] == [1]
+
+
+def test_what_fails_every_trial_is_told_with_its_remedy(service: MemoryTuningService) -> None:
+    trial = failed("a", "No module named 'x'")
+    service.put(trial)
+    service.explain("default", Diagnosis("Trial", "a", "Failed", "a failed.", remedies=("Install it.", "Or not.")))
+    moment = with_remedy(FailingAlike(trial, 2, "No module named 'x'"), service)
+
+    assert moment_line(moment, Progress(make_experiment(), START)) == (
+        "The first 2 trials failed the same way: No module named 'x'. Install it."
+    )
+
+
+# --- several objectives and constraints -------------------------------------------------------------------------------
+
+
+def test_of_several_objectives_best_so_far_is_a_hypervolume_that_has_grown() -> None:
+    progress, first = Progress(make_pareto_experiment(), START), make_pareto_experiment()
+    line = "best so far: 3 trials that no other beats, hypervolume"
+
+    def changed(volume: float, *, newcomer: bool) -> Json:
+        made = make_pareto_experiment()
+        made["status"]["paretoSet"]["hypervolume"] = volume
+        if newcomer:
+            made["status"]["paretoSet"]["trials"][1]["bestTrialName"] = f"t{volume:g}"
+        return made
+
+    assert see(progress, first) == [f"{line} 12.5"]
+    assert see(progress, first) == []
+    assert see(progress, changed(13, newcomer=False)) == []  # the reference point moved
+    assert see(progress, changed(12, newcomer=True)) == []
+    assert see(progress, changed(14, newcomer=True)) == [f"{line} 14"]
+
+
+def test_a_trial_outside_the_constraints_is_told_so() -> None:
+    experiment = make_pareto_experiment()
+    trial = make_trial("t", RUNNING, condition("Succeeded"), x="1")
+    trial["spec"]["objective"] = experiment["spec"]["objective"]
+    values = {"accuracy": "0.9", "seconds": "3", "memory": "9"}
+    trial["status"]["observation"] = {"metrics": [{"name": n, "latest": v} for n, v in values.items()]}
+
+    (line,) = see(Progress(experiment, START), trial)
+
+    assert line == "t succeeded in 5s: accuracy=0.9 seconds=3, x=1; it does not satisfy memory <= 8 (1/12)"

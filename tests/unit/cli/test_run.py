@@ -18,12 +18,13 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.tuning import FakeTuningService, document
+from tests.support.processes import Launch
+from tests.support.tuning import MemoryTuningService, document
 from tests.unit.cli.conftest import Katib
 
 PROGRAM = [sys.executable, "-m", "tests.support.fake_engine"]
 ROOT = Path(__file__).parents[3]
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 
 
 @pytest.fixture
@@ -45,8 +46,34 @@ def test_a_piped_run_prints_a_line_for_each_moment_and_a_summary(katib: Katib, f
     assert "Its output:   katib logs demo-0002" in lines
 
 
+def test_earlier_trials_of_a_table_go_with_the_experiment(
+    katib: Katib, file: Path, tmp_path: Path, service: MemoryTuningService
+) -> None:
+    file.write_text(document("demo").replace('"random"', '"house-special"'))
+    (tmp_path / "earlier.csv").write_text("x,loss\n0.5,0.7\n")
+
+    assert katib("run", str(file), "--warm-start", "earlier.csv").code == 0
+    (experiment,) = service.experiments()
+    assert experiment["spec"]["warmStart"]["trials"] == [
+        {"parameterAssignments": [{"name": "x", "value": "0.5"}], "metrics": [{"name": "loss", "value": "0.7"}]}
+    ]
+
+
+def test_a_table_that_cannot_be_used_is_refused_before_anything_runs(
+    katib: Katib, file: Path, tmp_path: Path, service: MemoryTuningService
+) -> None:
+    (tmp_path / "earlier.csv").write_text("y,loss\n0.5,0.7\n")
+
+    result = katib("run", str(file), "--warm-start", "earlier.csv")
+
+    assert (result.code, service.experiments()) == (2, [])
+    assert result.err == (
+        "error: earlier.csv: no column is a parameter of the experiment; there are y, loss; name a column x\n"
+    )
+
+
 def test_a_finished_experiment_is_told_again_without_running_it(
-    katib: Katib, file: Path, service: FakeTuningService
+    katib: Katib, file: Path, service: MemoryTuningService
 ) -> None:
     katib("run", "demo.yaml")
     trials = service.trials("default", "demo").total
@@ -55,6 +82,53 @@ def test_a_finished_experiment_is_told_again_without_running_it(
     assert result.code == 0
     assert "demo succeeded" in result.out
     assert service.trials("default", "demo").total == trials
+
+
+def test_a_finished_experiment_says_that_nothing_was_run_and_how_to_run_more(katib: Katib, file: Path) -> None:
+    first = katib("run", "demo.yaml")
+    second = katib("run", "demo.yaml")
+
+    assert "nothing was run" not in first.out
+    assert second.out.splitlines()[-1].startswith("demo had ended before, so nothing was run now.")
+    assert "`katib run demo.yaml --data-dir .katib-2`" in second.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param([], "error: no experiment file was named; try `katib run demo.yaml`", id="no file"),
+        pytest.param(["."], "error: .: is a directory; try `katib run demo.yaml`", id="a directory"),
+        pytest.param(
+            ["dmo.yaml"],
+            "error: dmo.yaml: no such file or directory; try `katib run demo.yaml`",
+            id="a misspelled file",
+        ),
+    ],
+)
+def test_a_run_without_a_file_names_the_one_that_is_there(
+    katib: Katib, tmp_path: Path, arguments: list[str], expected: str
+) -> None:
+    (tmp_path / "other.yaml").write_text("kind: ConfigMap")
+    (tmp_path / "demo.yaml").write_text("apiVersion: kubeflow.org/v1beta1\nkind: Experiment\n")
+    result = katib("run", *arguments)
+
+    assert (result.code, result.err) == (2, f"{expected}\n")
+
+
+def test_a_run_without_a_file_where_none_is_tells_the_form_of_the_command(katib: Katib) -> None:
+    result = katib("run")
+
+    assert (result.code, result.err) == (
+        2,
+        "error: no experiment file was named; write `katib run FILE` with its path\n",
+    )
+
+
+def test_the_command_alone_shows_what_there_is(katib: Katib) -> None:
+    result = katib()
+
+    assert (result.code, result.err) == (0, "")
+    assert "katib run experiment.yaml" in result.out
 
 
 def test_a_failed_experiment_is_exit_code_one(katib: Katib, tmp_path: Path) -> None:
@@ -124,8 +198,8 @@ def test_the_engine_is_stopped_at_the_end(katib: Katib, file: Path, engine: Modu
     assert [e.stopped for e in engine.engines] == [True]
 
 
-def test_a_terminal_gets_a_table_that_ends_with_the_summary(file: Path) -> None:
-    text, code = _run_on_a_terminal(["run", str(file)], cwd=file.parent, pause=0.3)
+def test_a_terminal_gets_a_table_that_ends_with_the_summary(file: Path, launch: Launch) -> None:
+    text, code = _run_on_a_terminal(launch, ["run", str(file)], cwd=file.parent, pause=1.5)
 
     assert code == 0
     assert "\x1b[" in text
@@ -133,28 +207,30 @@ def test_a_terminal_gets_a_table_that_ends_with_the_summary(file: Path) -> None:
         assert part in text
 
 
-def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(file: Path) -> None:
-    with _start(file, pause=30) as process:
-        _read_until(process, "demo-0000 started")
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=DEADLINE_SECONDS)
+def test_ctrl_c_stops_cleanly_and_says_how_to_go_on(file: Path, launch: Launch) -> None:
+    process = _start(launch, file)
+    _read_until(process, "demo-0000 started")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=DEADLINE_SECONDS)
 
     assert process.returncode == 130
     assert "stopping; press Ctrl-C again to stop at once" in err
     assert f"interrupted: 0 of 3 trials of demo are done and kept; `katib run {file}` goes on from there" in err
 
 
-def test_a_second_ctrl_c_does_not_wait_for_anything(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FAKE_STOP", "60")
-    with _start(file, pause=30) as process:
-        _read_until(process, "demo-0000 started")
-        process.send_signal(signal.SIGINT)
-        assert process.stderr is not None
-        while "stopping;" not in process.stderr.readline():
-            assert process.poll() is None
-        process.send_signal(signal.SIGINT)
+def test_a_second_ctrl_c_does_not_wait_for_anything(
+    file: Path, launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_STOP", "600")
+    process = _start(launch, file)
+    _read_until(process, "demo-0000 started")
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    while "stopping;" not in process.stderr.readline():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
 
-        assert process.wait(DEADLINE_SECONDS) == 130
+    assert process.wait(DEADLINE_SECONDS) == 130
 
 
 def test_the_entry_point_turns_results_into_exit_codes(tmp_path: Path) -> None:
@@ -171,11 +247,11 @@ def _environment(pause: float = 0) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "FAKE_PAUSE": str(pause), "TERM": "xterm", "COLUMNS": "120"}
 
 
-def _start(file: Path, pause: float) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+def _start(launch: Launch, file: Path) -> subprocess.Popen[str]:
+    return launch(
         [*PROGRAM, "run", str(file)],
         cwd=file.parent,
-        env=_environment(pause),
+        env=_environment(pause=600),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -190,10 +266,10 @@ def _read_until(process: subprocess.Popen[str], words: str) -> None:
     raise AssertionError(f"the program ended without saying {words!r}")
 
 
-def _run_on_a_terminal(args: list[str], *, cwd: Path, pause: float) -> tuple[str, int]:
+def _run_on_a_terminal(launch: Launch, args: list[str], *, cwd: Path, pause: float) -> tuple[str, int]:
     controller, terminal = pty.openpty()
     try:
-        process = subprocess.Popen(
+        process = launch(
             [*PROGRAM, *args], cwd=cwd, env=_environment(pause), stdout=terminal, stderr=terminal, close_fds=True
         )
         os.close(terminal)

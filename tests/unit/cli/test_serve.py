@@ -13,10 +13,11 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.support.processes import signal_another_thread
 from tests.unit.cli.conftest import Katib
 
 ROOT = Path(__file__).parents[3]
-DEADLINE_SECONDS = 20
+DEADLINE_SECONDS = 60
 
 
 @contextmanager
@@ -25,7 +26,12 @@ def serve(directory: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.support.fake_engine", "serve", "--port", "0", *options],
         cwd=directory,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "PYTHONUNBUFFERED": "1",
+            "XDG_STATE_HOME": str(directory / "state"),
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -51,6 +57,13 @@ def test_a_signal_stops_the_server_in_order(tmp_path: Path, number: signal.Signa
 
     assert process.returncode == code
     assert err == "stopping: running trials end and start again next time\n"
+
+
+def test_a_signal_before_the_server_waits_is_not_lost(tmp_path: Path) -> None:
+    with serve(tmp_path) as (process, _):
+        signal_another_thread(process.pid, signal.SIGTERM)
+
+        assert process.wait(DEADLINE_SECONDS) == 0
 
 
 def test_the_token_of_the_environment_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,3 +95,41 @@ def test_listening_beyond_this_machine_needs_a_token(katib: Katib) -> None:
     assert result.code == 2
     assert result.err.startswith("error: --host: 0.0.0.0 can be reached from other machines")
     assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        pytest.param(["--gateway"], "--gateway needs --cluster", id="on-one-machine"),
+        pytest.param(["--cluster", "--user-header", "x-user"], "--user-header needs --gateway", id="header"),
+        pytest.param(
+            ["--cluster", "--groups-header", "x-groups"], "--groups-header needs --gateway", id="groups-alone"
+        ),
+    ],
+)
+def test_options_of_a_gateway_are_not_ignored_without_one(katib: Katib, options: list[str], message: str) -> None:
+    result = katib("serve", *options)
+
+    assert result.code == 2
+    assert message in result.err
+
+
+def test_a_header_that_cannot_be_is_one_line(katib: Katib) -> None:
+    result = katib("serve", "--cluster", "--gateway", "--user-header", "kubeflow userid")
+
+    assert (result.code, result.out) == (2, "")
+    assert result.err == (
+        "error: --user-header: 'kubeflow userid' is not a valid name of a header; write it like kubeflow-userid\n"
+    )
+
+
+def test_the_variables_of_a_gateway_alone_make_no_header_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kubeflow sets them for all its programs."""
+    monkeypatch.setenv("USERID_HEADER", "kubeflow-userid")
+    monkeypatch.setenv("KATIB_TOKEN", "secret")
+    with serve(tmp_path) as (_, url):
+        headers = {"kubeflow-userid": "alice@example.com"}
+
+        assert httpx.get(f"{url}/api/v1/experiments", headers=headers, trust_env=False).status_code == 401

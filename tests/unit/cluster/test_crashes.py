@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from katib.cluster.leader.caches import decode_experiment, judged_part
-from katib.cluster.leader.leading import CLUSTER_SETTINGS
+from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.api.trials import TrialState, objective_number, trial_state
+from katib.api.types import Trial
+from katib.cluster.leader.leading import CLUSTER_SETTINGS, decode_experiment, judged_part
 from katib.controllers.assembly import Caches
 from katib.controllers.experiment.ledger import creation_second
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
+from katib.controllers.ports import StopVerdict
 from katib.errors import ConflictError, NotFoundError, UnavailableError
-from katib.observations.memory import MemoryObservationLog
 from katib.runtime.clock import Clock
-from katib.runtime.objects import Key, Kind, ObjectStore
+from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.stores.memory import MemoryStore
-from tests.support.controllers import JOB, NAMESPACE, World
+from tests.support.controllers import JOB, NAMESPACE, FakeServices, JobEnd, World
 from tests.support.experiments import an_experiment
 from tests.support.faulty_store import WRITES, Call, FailOn, FaultyStore
-from tests.support.stores import eventually
+from tests.support.observations import MemoryObservationLog
+from tests.support.waiting import eventually
 
 FOREGROUND = "foregroundDeletion"
 PODS_SECONDS = 0.02
@@ -30,7 +34,17 @@ PODS_SECONDS = 0.02
 
 
 class ForegroundStore(MemoryStore):
-    """A store whose jobs, once deleted, stay until their pods are gone."""
+    """A store whose jobs, once deleted, stay until their pods are gone; `jobs` counts how often each was created."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.jobs: Counter[str] = Counter()
+
+    def create(self, obj: Object) -> Object:
+        created = super().create(obj)
+        if Kind.of(obj) == JOB:
+            self.jobs[created["metadata"]["name"]] += 1
+        return created
 
     def delete(self, kind: Kind, key: Key, *, uid: str | None = None) -> None:
         if kind == JOB:
@@ -83,7 +97,13 @@ def a_world(store: MemoryStore, log: MemoryObservationLog, **options: Any) -> Wo
 
 
 def a_crash(
-    store: MemoryStore, log: MemoryObservationLog, writes: int, *, lose_answer: bool, act: Callable[[World], None]
+    store: MemoryStore,
+    log: MemoryObservationLog,
+    writes: int,
+    *,
+    lose_answer: bool,
+    act: Callable[[World], None],
+    **options: Any,
 ) -> None:
     """Let controllers work on what `act` does until they die."""
     struck = threading.Event()
@@ -91,7 +111,7 @@ def a_crash(
     def through(inner: ObjectStore) -> ObjectStore:
         return FaultyStore(inner, dead_after(writes, lose_answer=lose_answer, struck=struck))
 
-    with a_world(store, log, through=through) as world:
+    with a_world(store, log, through=through, **options) as world:
         act(world)
         eventually(lambda: struck.is_set() or is_done(world))
 
@@ -102,7 +122,7 @@ def is_done(world: World) -> bool:
 
 
 @pytest.fixture
-def store() -> MemoryStore:
+def store() -> ForegroundStore:
     return ForegroundStore({EXPERIMENT, SUGGESTION, TRIAL, JOB})
 
 
@@ -123,11 +143,46 @@ def test_a_crash_between_any_two_writes_loses_and_doubles_nothing(
 
     assert experiment.status.trials == experiment.status.trials_succeeded == 4
     assert len({trial.spec.parameter_assignments[0].value for trial in trials}) == len(trials) == 4
-    assert all(len(log.read(trial.name)[0]) == 1 for trial in trials)
+    assert all(len(log.read(trial.name)) == 1 for trial in trials)
 
 
 @pytest.mark.parametrize("lose_answer", [False, True], ids=["before the write", "after the write"])
-@pytest.mark.parametrize("writes", range(8))
+@pytest.mark.parametrize("writes", range(4, 28, 2))
+def test_a_crash_while_trials_are_stopped_early_stops_each_of_them_once(
+    store: ForegroundStore, writes: int, *, lose_answer: bool
+) -> None:
+    """Every trial but the first reports a hopeless value and would go on; its job is created once, whoever dies."""
+    log = MemoryObservationLog()
+
+    def script(trial: Trial) -> JobEnd:
+        if trial.spec.parameter_assignments[0].value == "0.010":
+            return JobEnd()
+        if not log.count(trial.name):
+            log.report(trial.name, [MetricLog(ZERO_TIME, "loss", "0.9")])
+        return JobEnd(ends=False)
+
+    def judgment(trials: Sequence[Trial]) -> tuple[StopVerdict, ...]:
+        running = [trial.name for trial in trials if trial_state(trial) is TrialState.RUNNING]
+        return tuple(StopVerdict(name, "worse") for name in running if any(r.value == "0.9" for r in log.read(name)))
+
+    def submit(world: World) -> None:
+        stopping = {"algorithmName": "threshold"}
+        world.submit(an_experiment(maxTrialCount=4, parallelTrialCount=2, earlyStopping=stopping))
+
+    options: dict[str, Any] = {"script": script, "services": FakeServices(judgment=judgment)}
+    a_crash(store, log, writes, lose_answer=lose_answer, act=submit, **options)
+    with a_world(store, log, **options) as second:
+        experiment = second.ended()
+        trials = second.trials()
+
+    assert (experiment.status.trials_succeeded, experiment.status.trials_early_stopped) == (1, 3)
+    stopped = [trial for trial in trials if trial_state(trial) is TrialState.EARLY_STOPPED]
+    assert all(objective_number(t.spec.objective, t.status.observation) == 0.9 for t in stopped)
+    assert store.jobs == Counter(trial.name for trial in trials)
+
+
+@pytest.mark.parametrize("lose_answer", [False, True], ids=["before the write", "after the write"])
+@pytest.mark.parametrize("writes", range(12))
 def test_a_crash_during_a_deletion_leaves_nothing_behind(store: MemoryStore, writes: int, *, lose_answer: bool) -> None:
     log = MemoryObservationLog()
     with a_world(store, log) as first:
@@ -142,4 +197,4 @@ def test_a_crash_during_a_deletion_leaves_nothing_behind(store: MemoryStore, wri
     with a_world(store, log):
         eventually(lambda: not any(store.list(kind).items for kind in (EXPERIMENT, SUGGESTION, TRIAL, JOB)))
 
-    assert all(log.read(name) == ([], "") for name in names)
+    assert all(log.read(name) == [] for name in names)

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.admission.reviews import Review, Verdict
 from katib.api.defaults import with_defaults
 from katib.api.types import Experiment
+from katib.cluster.admission.reviews import Review, Verdict
 from katib.cluster.webhooks.experiments import INJECTION_LABEL, ExperimentAdmission
 from katib.controllers.kinds import EXPERIMENT
 from katib.errors import InvalidError, UnavailableError
 from katib.runtime.objects import Key, Kind, Object
 from katib.stores.memory import MemoryStore
-from tests.support.experiments import a_double, a_template, an_experiment
+from tests.support.experiments import a_choice, a_double, a_template, an_experiment
 from tests.support.gate import CATALOG, KATIB_CATALOG, Catalog
 
 EXAMPLES = Path(__file__).parents[2] / "support" / "katib_examples"
@@ -33,7 +33,7 @@ ENDLESS = {
     f"kubeflow-training-operator/{name}"
     for name in ("mpijob-horovod", "pytorchjob-mnist", "tfjob-mnist-with-summaries", "xgboostjob-lightgbm")
 }
-"""Restarted for ever when their program fails."""
+"""Restarted forever when their program fails."""
 ALL = sorted(str(path.relative_to(EXAMPLES).with_suffix("")) for path in EXAMPLES.rglob("*.yaml"))
 
 
@@ -252,11 +252,29 @@ def test_a_template_in_a_config_map_has_to_be_readable(world: World) -> None:
     text = yaml.safe_dump(template.pop("trialSpec"))
     place = {"configMapName": "templates", "configMapNamespace": "team", "templatePath": "job.yaml"}
     conditions = {"successCondition": "status.succeeded", "failureCondition": "status.failed"}
-    raw = an_experiment(trialTemplate={**template, **conditions, "configMap": place})
+    raw = an_experiment(namespace="team", trialTemplate={**template, **conditions, "configMap": place})
     assert origins(lambda: world.create(raw)) == ["template-config-map-missing"]
 
     metadata = {"namespace": "team", "name": "templates"}
     world.store.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"job.yaml": text}})
+
+    assert world.create(raw).allowed
+
+
+def test_a_config_map_of_another_namespace_is_as_good_as_none_unless_it_is_offered(world: World) -> None:
+    """The controller may read every ConfigMap; who creates an experiment may not."""
+    template = a_template()
+    text = yaml.safe_dump(template.pop("trialSpec"))
+    place = {"configMapName": "templates", "configMapNamespace": "kube-system", "templatePath": "job.yaml"}
+    conditions = {"successCondition": "status.succeeded", "failureCondition": "status.failed"}
+    raw = an_experiment(namespace="team", trialTemplate={**template, **conditions, "configMap": place})
+    metadata = {"namespace": "kube-system", "name": "templates"}
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"job.yaml": text}}
+    stored = world.store.create(config_map)
+    assert origins(lambda: world.create(raw)) == ["template-config-map-missing"]
+
+    labels = {"katib.kubeflow.org/component": "trial-templates"}
+    world.store.update({**stored, "metadata": {**stored["metadata"], "labels": labels}})
 
     assert world.create(raw).allowed
 
@@ -382,4 +400,23 @@ def test_an_experiment_whose_trials_would_be_no_jobs_is_refused(world: World) ->
     error = refusal(lambda: world.create(raw))
 
     assert "job-kind" in [found.origin for found in error.errors]
-    assert "spec.trialTemplate.trialSpec.kind: PersistentVolume is no job" in str(error)
+    assert "spec.trialTemplate.trialSpec.kind: PersistentVolume is not a job" in str(error)
+
+
+# --- conditional parameters -------------------------------------------------------------------------------------------
+
+
+def with_momentum(parent: str, **entry: str) -> dict[str, Any]:
+    """Return an experiment whose label holds a parameter that is absent from some trials."""
+    template = a_template("echo ${trialParameters.optimizer}", {"optimizer": "optimizer"})
+    template["trialParameters"].append({"name": "momentum", "reference": "momentum", **entry})
+    template["trialSpec"]["metadata"] = {"labels": {"momentum": "${trialParameters.momentum}"}}
+    momentum = {**a_double("momentum"), "when": {"parameter": parent, "values": ["sgd"]}}
+    parameters = [a_choice("optimizer", ["adam", "sgd"]), momentum]
+    return an_experiment(namespace="team", parameters=parameters, trialTemplate=template)
+
+
+def test_conditional_parameters_are_judged_before_anything_is_stored(world: World) -> None:
+    assert world.create(with_momentum("optimizer", otherwise="")).allowed
+    assert origins(lambda: world.create(with_momentum("optimiser", otherwise=""))) == ["condition-parameter-unknown"]
+    assert origins(lambda: world.create(with_momentum("optimizer"))) == ["template-otherwise-missing"]

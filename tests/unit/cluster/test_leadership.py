@@ -3,27 +3,60 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 import pytest
 
 from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.cluster.leader.fencing import FencedLog, FencedStore
+from katib.cluster.leader.fencing import FencedLogs, FencedStore
 from katib.cluster.leader.lease import LEASE, Leadership, LeaseTimes
+from katib.controllers.trial.observing import LocalTrialLogs
 from katib.errors import UnavailableError
-from katib.observations.memory import MemoryObservationLog
-from katib.runtime.clock import SystemClock
-from katib.runtime.objects import Key
+from katib.runtime.objects import Key, ObjectStore
+from katib.runtime.testing import VirtualClock
 from katib.stores.memory import MemoryStore
 from tests.support.faulty_store import FaultyStore
-from tests.support.stores import CONFIG_MAP, eventually, widget
+from tests.support.observations import MemoryObservationLog
+from tests.support.planning import trial
+from tests.support.stores import CONFIG_MAP, widget
+from tests.support.waiting import eventually
 
 KEY = Key("kubeflow", "katib-controller")
-FAST = LeaseTimes(lease_seconds=0.6, trust_seconds=0.4, retry_seconds=0.05)
+TIMES = LeaseTimes()
+MOMENT = 0.001
 
 
-def contender(store: MemoryStore | FaultyStore, name: str, on_lost: Callable[[], None] = lambda: None) -> Leadership:
-    return Leadership(store, KEY, name, SystemClock(), times=FAST, on_lost=on_lost)
+class Bench:
+    """Contenders for one lease, on a clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.store = MemoryStore(frozenset())
+        self.lost = threading.Event()
+        self.failure: Exception | None = None
+        self.first = self.contender("first")
+        self.second = self.contender("second", self.store)
+
+    def contender(self, name: str, store: ObjectStore | None = None) -> Leadership:
+        """Return one that looks only when told to; its store fails when the test says so, unless it has another."""
+        faulty = FaultyStore(self.store, lambda call: self.failure if call.before else None)
+        return Leadership(store or faulty, KEY, name, self.clock, times=TIMES, on_lost=self.lost.set)
+
+    def holder(self) -> str:
+        return str(self.store.get(LEASE, KEY)["spec"]["holderIdentity"])
+
+    def let_look(self, contender: Leadership) -> bool:
+        contender._contend()
+        return contender.is_leading
+
+    def let_time_pass(self) -> None:
+        """Let the only contender with a thread look once more."""
+        eventually(lambda: self.clock.waiting_count == 1)
+        self.clock.advance(TIMES.retry_seconds)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
 
 
 @pytest.fixture
@@ -31,79 +64,79 @@ def store() -> MemoryStore:
     return MemoryStore(frozenset())
 
 
-def holder(store: MemoryStore) -> str:
-    return str(store.get(LEASE, KEY)["spec"]["holderIdentity"])
+def test_the_first_contender_leads_and_the_second_waits(bench: Bench) -> None:
+    assert bench.let_look(bench.first)
+    for _ in range(20):  # longer than the lease: renewals keep it
+        assert not bench.let_look(bench.second)
+        bench.clock.advance(TIMES.retry_seconds)
+        assert bench.let_look(bench.first)
 
 
-def test_the_first_contender_leads_and_the_second_waits(store: MemoryStore) -> None:
-    first, second = contender(store, "first"), contender(store, "second")
-    first.start()
-    led = first.wait_until_leading(5.0)
-    second.start()
-    second_led = second.wait_until_leading(1.0)  # longer than the lease: renewals keep it
+def test_a_lease_that_is_given_back_is_taken_at_once(bench: Bench) -> None:
+    bench.first.start()
+    assert bench.first.wait_until_leading(60)
+    assert not bench.let_look(bench.second)
+    bench.first.stop()
 
-    first.stop()
-    second.stop()
-    assert led
-    assert not second_led
-
-
-def test_a_lease_that_is_given_back_is_taken_at_once(store: MemoryStore) -> None:
-    first, second = contender(store, "first"), contender(store, "second")
-    first.start()
-    first.wait_until_leading(5.0)
-    second.start()
-    first.stop()
-
-    assert second.wait_until_leading(0.4)  # sooner than an unreturned lease would end
-    assert holder(store) == "second"
-    assert store.get(LEASE, KEY)["spec"]["leaseTransitions"] == 2
-    second.stop()
-    assert holder(store) == ""
+    assert bench.let_look(bench.second)
+    assert bench.holder() == "second"
+    assert bench.store.get(LEASE, KEY)["spec"]["leaseTransitions"] == 2
+    bench.second.stop()
+    assert bench.holder() == ""
 
 
-def test_a_silent_holder_is_replaced_and_stops_trusting_its_lease_first(store: MemoryStore) -> None:
-    cut: list[str] = []
-    faulty = FaultyStore(store, lambda call: UnavailableError("cut off") if cut and call.before else None)
-    lost: list[float] = []
-    first, second = contender(faulty, "first", lambda: lost.append(1.0)), contender(store, "second")
-    first.start()
-    first.wait_until_leading(5.0)
-    second.start()
-    cut.append("now")
+def test_a_silent_holder_stops_trusting_its_lease_before_it_is_replaced(bench: Bench) -> None:
+    bench.let_look(bench.first)
+    bench.let_look(bench.second)
+    bench.clock.advance(TIMES.trust_seconds - MOMENT)
+    assert bench.first.is_leading
+    bench.clock.advance(MOMENT)
+    assert not bench.first.is_leading
 
-    assert second.wait_until_leading(5.0)
-    assert not first.is_leading
-    eventually(lambda: lost == [1.0])
-    first.stop()
-    second.stop()
+    bench.clock.advance(TIMES.lease_seconds - TIMES.trust_seconds)
+    assert not bench.let_look(bench.second)
+    bench.clock.advance(MOMENT)
+    assert bench.let_look(bench.second)
 
 
-def test_a_holder_that_meets_what_nobody_foresaw_goes_on_to_notice_the_loss(store: MemoryStore) -> None:
-    broken: list[str] = []
-    faulty = FaultyStore(store, lambda call: ValueError("no such token") if broken and call.before else None)
-    lost = threading.Event()
-    holder = contender(faulty, "first", lost.set)
-    holder.start()
-    holder.wait_until_leading(5.0)
-    broken.append("now")
+def test_who_sees_another_holder_does_not_lead_from_then_on(bench: Bench) -> None:
+    bench.let_look(bench.first)
+    lease = bench.store.get(LEASE, KEY)
+    bench.store.update({**lease, "spec": {**lease["spec"], "holderIdentity": "second"}})
 
-    assert lost.wait(5.0)
-    holder.stop()
+    assert bench.first.is_leading
+    assert not bench.let_look(bench.first)
+
+
+@pytest.mark.parametrize("failure", [UnavailableError("cut off"), ValueError("no such token")], ids=["away", "bug"])
+def test_a_holder_that_cannot_renew_notices_the_loss_whatever_the_cause(bench: Bench, failure: Exception) -> None:
+    bench.first.start()
+    assert bench.first.wait_until_leading(60)
+    bench.failure = failure
+    for _ in range(4):
+        bench.let_time_pass()
+    eventually(lambda: bench.clock.waiting_count == 1)
+    assert not bench.lost.is_set()
+
+    bench.let_time_pass()
+
+    assert bench.lost.wait(60)
+    bench.first.stop()
 
 
 def test_who_does_not_lead_any_more_removes_no_readings() -> None:
     leads = [True]
     log = MemoryObservationLog()
-    fenced = FencedLog(log, lambda: leads[0])
-    fenced.report("trial", [MetricLog(ZERO_TIME, "loss", "0.5")])
+    fenced = FencedLogs(LocalTrialLogs(log), lambda: leads[0])
+    demo = trial("demo")
+    log.report(demo.name, [MetricLog(ZERO_TIME, "loss", "0.5")])
     leads[0] = False
 
     with pytest.raises(UnavailableError, match="does not lead"):
-        fenced.delete("trial")
+        fenced.delete(demo)
     with pytest.raises(UnavailableError, match="does not lead"):
-        fenced.report("trial", [MetricLog(ZERO_TIME, "loss", "0.4")])
-    observation = fenced.summarize("trial", ["loss"])
+        fenced.begin(demo)
+    observation = fenced.summarize(demo).observation
     assert observation is not None
     assert observation.metrics[0].latest == observation.metrics[0].min == "0.5"
 

@@ -6,16 +6,19 @@ import json
 import logging
 import urllib.error
 import urllib.request
+from typing import Any
 
 import pytest
 from prometheus_client.exposition import generate_latest
 
-from katib.cluster.monitoring.health import Pages, check_page, metrics_page
-from katib.cluster.monitoring.log_records import JsonFormatter
-from katib.cluster.monitoring.metrics import ControllerMetrics
+from katib.cluster.monitoring.health import ClusterMetrics, Pages
+from katib.cluster.monitoring.log_records import JsonFormatter, ReconcileFields
+from katib.monitoring import ControllerMetrics, check_page
+from katib.runtime.controller import DONE, Controller, Result
+from katib.runtime.objects import Key
 from tests.support.controllers import JobEnd, World
 from tests.support.experiments import an_experiment
-from tests.support.stores import eventually
+from tests.support.waiting import eventually
 
 
 def read(port: int, path: str) -> tuple[int, str]:
@@ -67,12 +70,12 @@ def test_a_restarted_controller_counts_nothing_that_happened_before() -> None:
 
 
 def test_pages_answer_and_checks_say_which_one_fails() -> None:
-    metrics = ControllerMetrics()
+    metrics = ClusterMetrics()
     metrics.requests.labels("create", "kubeflow.org", "trials", "201").inc()
     pages = {
         "/healthz": check_page(dict),
         "/readyz": check_page(lambda: {"webhooks": False, "caches": True}),
-        "/metrics": metrics_page(metrics.registry),
+        "/metrics": metrics.page,
     }
     with Pages("127.0.0.1:0", pages) as served:
         answers = {path: read(served.port, path) for path in [*pages, "/nothing"]}
@@ -105,3 +108,40 @@ def test_a_log_line_is_one_json_object_with_its_reconcile_id(broken: bool) -> No
     assert (written["level"], written["message"]) == ("warning", "Reconcile failed")
     assert written["reconcile_id"] == "trial-controller-7"
     assert ("ValueError: no\nway" in written.get("traceback", "")) is broken
+
+
+def test_what_others_log_during_a_reconcile_carries_its_id() -> None:
+    """The connection to the API server, say, knows nothing of reconciles."""
+    handler = _Lines()
+    handler.setFormatter(JsonFormatter())
+    handler.addFilter(ReconcileFields())
+    logger = logging.getLogger("katib.cluster.client.somewhere")
+    logger.addHandler(handler)
+
+    def reconcile(_key: Key) -> Result:
+        logger.warning("Request sent again", extra={"key": "its own"})
+        return DONE
+
+    try:
+        logger.warning("Before")
+        controller = Controller("trial-controller", reconcile)
+        controller.queue.add(Key("team", "a"))
+        controller.process_next()
+    finally:
+        logger.removeHandler(handler)
+    before, during = handler.lines
+
+    assert "reconcile_id" not in before
+    assert (during["reconcile_id"], during["controller"]) == ("trial-controller-1", "trial-controller")
+    assert during["key"] == "its own"
+
+
+class _Lines(logging.Handler):
+    """Keeps what would be written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[dict[str, Any]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(json.loads(self.format(record)))

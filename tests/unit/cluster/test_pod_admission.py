@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from katib.admission.reviews import ALLOWED, Review
 from katib.api.types import Trial
-from katib.cluster.pods.owners import REMEMBERED_SECONDS
+from katib.cluster.admission.reviews import ALLOWED, Review
+from katib.cluster.injection import InjectionSettings, inject
+from katib.cluster.pods.owners import REFUSAL, REMEMBERED_SECONDS
 from katib.cluster.webhooks.pods import PATH, PodAdmission
 from katib.controllers.kinds import TRIAL
 from katib.errors import ForbiddenError, InvalidError, NotFoundError, UnavailableError
-from katib.injection import InjectionSettings, inject
 from katib.runtime.objects import Key, Kind
 from katib.stores.memory import MemoryStore
 from tests.support.controllers import JOB, RecordedEvents
@@ -123,7 +123,7 @@ def test_pods_of_others_pass(cluster: Cluster) -> None:
 
     assert cluster.admission.mutate(cluster.review(pod("x"))) == ALLOWED
     assert cluster.admission.mutate(cluster.review(pod("x"), replica_set)) == ALLOWED
-    assert cluster.reads == []  # nor is a right needed to read what runs for ever
+    assert cluster.reads == []  # nor is a right needed to read what runs forever
 
 
 def test_other_requests_about_pods_pass_unread(cluster: Cluster) -> None:
@@ -189,11 +189,37 @@ def test_a_right_that_is_given_counts_at_once(cluster: Cluster) -> None:
     assert cluster.admission.mutate(cluster.review(pod("x"), job_set)).patched is not None
 
 
-def test_whoever_only_asks_for_the_trial_is_not_troubled_by_a_missing_right(cluster: Cluster) -> None:
-    job_set = cluster.add(JOB_SET, "test-trial", cluster.add_trial())
+def test_those_who_look_again_and_again_are_refused_from_memory_with_growing_pauses(cluster: Cluster) -> None:
     cluster.refused[JOB_SET] = ForbiddenError("no")
+    pods = [cluster.review(pod("x"), cluster.add(JOB_SET, f"somebody-s-{n}")).object for n in range(12)]
 
-    assert cluster.admission.trial_of(cluster.review(pod("x"), job_set).object, "team") is None
+    def looks(seconds: int) -> int:
+        """Look every five seconds at all pods; return the number of requests."""
+        before = len(cluster.reads)
+        for _ in range(0, seconds, 5):
+            cluster.clock.seconds += 5
+            for one in pods:
+                with pytest.raises(ForbiddenError):
+                    cluster.admission.trial_of(one, "team")
+        return len(cluster.reads) - before
+
+    assert looks(3600) < 20
+    assert looks(3600) <= 3600 / REFUSAL.longest_seconds
+
+
+def test_a_right_that_is_given_counts_for_those_who_look_again_after_the_pause(cluster: Cluster) -> None:
+    job_set = cluster.add(JOB_SET, "test-trial", cluster.add_trial())
+    review = cluster.review(pod("x"), job_set)
+    cluster.refused[JOB_SET] = ForbiddenError("no")
+    with pytest.raises(ForbiddenError):
+        cluster.admission.trial_of(review.object, "team")
+    cluster.refused.clear()
+    with pytest.raises(ForbiddenError):
+        cluster.admission.trial_of(review.object, "team")
+
+    cluster.clock.seconds = REFUSAL.first_seconds + 1
+
+    assert cluster.admission.trial_of(review.object, "team") is not None
 
 
 def test_a_trial_that_cannot_be_read_now_is_a_refusal_to_try_again(cluster: Cluster) -> None:

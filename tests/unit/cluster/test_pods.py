@@ -6,14 +6,16 @@ from typing import Any
 
 import pytest
 
+from katib.api.types import CollectorSpec, MetricsCollectorSpec
 from katib.cluster.pods.reading import POD, PodFacts, TrialPods, facts_of
-from katib.controllers.ports import NO_NEWS, PodNews
+from katib.controllers.ports import NO_UPDATE, PodUpdate
 from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key
 from katib.stores.memory import MemoryStore
 from tests.support.planning import trial
-from tests.support.stores import eventually
+from tests.support.waiting import eventually
 
+PUSH = MetricsCollectorSpec(collector=CollectorSpec(kind="Push"))
 UNSCHEDULED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
 
@@ -112,11 +114,63 @@ def test_what_a_failed_program_printed_last_is_part_of_how_it_failed() -> None:
     assert facts.report == ""
 
 
+COLLECTOR = "metrics-logger-and-collector"
+
+
+@pytest.mark.parametrize(
+    ("ended", "incomplete", "report"),
+    [
+        (terminated(0, "Completed"), "", ""),
+        (terminated(0, "Completed", message="all readings are stored"), "", ""),
+        (terminated(137, message="all readings are stored\nnone matched"), "", "none matched"),
+        (terminated(0, "Completed", message="3 lines, none matched"), "", "3 lines, none matched"),
+        (
+            terminated(0, "Completed", message="not all readings are stored: 2 were refused\nlast output: x"),
+            f"not all readings are stored: 2 were refused (container {COLLECTOR} in pod demo-1-x)",
+            "last output: x",
+        ),
+        (
+            terminated(137, "OOMKilled"),
+            f"container {COLLECTOR} in pod demo-1-x was killed because it ran out of memory; raise its memory limit",
+            "",
+        ),
+        (terminated(137), f"container {COLLECTOR} in pod demo-1-x ended with exit code 137", ""),
+        (
+            terminated(2, message="-t: missing"),
+            f"container {COLLECTOR} in pod demo-1-x ended with exit code 2: -t: missing",
+            "-t: missing",
+        ),
+    ],
+    ids=["katib's", "stored", "stored-and-killed", "told", "not-stored", "memory", "killed", "refused"],
+)
+@pytest.mark.parametrize("where", ["initContainerStatuses", "containerStatuses"], ids=["native", "ordinary"])
+def test_a_collector_that_has_not_stored_everything_says_so_or_was_killed(
+    where: str, ended: dict[str, Any], incomplete: str, report: str
+) -> None:
+    facts = facts_of(pod(phase="Succeeded", **{where: [container(COLLECTOR, **ended)]}))
+
+    assert facts.incomplete == incomplete
+    assert facts.report == report
+    assert facts.collecting == ""
+
+
+def test_a_collector_is_at_work_until_it_or_its_pod_has_ended() -> None:
+    runs = {"initContainerStatuses": [container(COLLECTOR, last=terminated(137, "OOMKilled"), running={})]}
+    deleted = pod(phase="Running", **runs)
+    deleted["metadata"]["deletionTimestamp"] = "2024-05-01T12:00:00Z"
+
+    assert facts_of(pod(phase="Running", **runs)).collecting == "the collector in pod demo-1-x had not ended"
+    assert facts_of(pod(phase="Running", **runs)).incomplete == ""
+    assert facts_of(pod(phase="Succeeded", **runs)).collecting == ""
+    assert facts_of(deleted).collecting == ""
+
+
 def test_a_pod_without_status_says_nothing() -> None:
     bare = pod()
     del bare["status"]
 
-    assert facts_of(bare) == PodFacts(Key("default", "demo-1"))
+    labels = frozenset({("katib.kubeflow.org/trial", "demo-1")})
+    assert facts_of(bare) == PodFacts(Key("default", "demo-1"), labels=labels)
 
 
 def test_news_follow_the_pods_and_a_failure_outlives_its_pod() -> None:
@@ -127,14 +181,60 @@ def test_news_follow_the_pods_and_a_failure_outlives_its_pod() -> None:
     pods.informer.start()
     try:
         store.create(pod(containerStatuses=[container(**terminated(2))]))
-        eventually(lambda: pods.news_of(trial("demo-1")).last_failure)
+        eventually(lambda: pods.update_of(trial("demo-1")).last_failure)
         store.delete(POD, Key("default", "demo-1-x"))
         eventually(lambda: not pods.has_pods(Key("default", "demo-1")))
-        remembered = pods.news_of(trial("demo-1"))
+        remembered = pods.update_of(trial("demo-1"))
         pods.forget(Key("default", "demo-1"))
 
-        assert remembered == PodNews(last_failure="Container main in pod demo-1-x ended with exit code 2")
-        assert pods.news_of(trial("demo-1")) == NO_NEWS
+        assert remembered == PodUpdate(last_failure="Container main in pod demo-1-x ended with exit code 2")
+        assert pods.update_of(trial("demo-1")) == NO_UPDATE
         assert set(woken) == {Key("default", "demo-1")}
+    finally:
+        pods.informer.stop()
+
+
+def test_readings_that_are_missing_are_remembered_beyond_the_pod_but_not_those_of_a_failed_try() -> None:
+    store = MemoryStore(frozenset())
+    pods = TrialPods(store, SystemClock())
+    before = pods.update_of(trial("demo-1"))
+    killed = container(COLLECTOR, **terminated(137))
+    pods.informer.start()
+    try:
+        store.create(pod("lost", phase="Succeeded", initContainerStatuses=[killed]))
+        store.create(pod("tried", trial_name="demo-2", phase="Failed", containerStatuses=[killed]))
+        eventually(lambda: pods.update_of(trial("demo-1")).incomplete)
+        eventually(lambda: pods.update_of(trial("demo-2")).lost)
+        store.delete(POD, Key("default", "lost"))
+        eventually(lambda: not pods.has_pods(Key("default", "demo-1")))
+
+        assert before.collecting == "its pods could not be looked at"
+        assert "pod lost" in pods.update_of(trial("demo-1")).incomplete
+        assert pods.update_of(trial("demo-1")).collecting == ""
+        assert pods.update_of(trial("demo-2")).incomplete == ""
+        assert pods.update_of(trial("demo-1", metrics_collector=PUSH)) == NO_UPDATE
+    finally:
+        pods.informer.stop()
+
+
+@pytest.mark.parametrize(
+    ("phase", "role", "is_active"),
+    [
+        ("Running", "master", True),
+        ("Pending", "master", True),
+        ("Failed", "master", False),
+        ("Running", "worker", False),
+    ],
+)
+def test_only_a_primary_pod_that_may_still_run_is_an_active_one(phase: str, role: str, *, is_active: bool) -> None:
+    store = MemoryStore(frozenset())
+    pods = TrialPods(store, SystemClock())
+    one = pod(phase=phase)
+    one["metadata"]["labels"]["role"] = role
+    store.create(one)
+    pods.informer.start()
+    try:
+        assert pods.informer.wait_for_sync(10)
+        assert pods.has_active_pod(trial("demo-1", primary_pod_labels={"role": "master"})) is is_active
     finally:
         pods.informer.stop()

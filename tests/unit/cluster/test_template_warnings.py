@@ -7,7 +7,7 @@ import pytest
 
 from katib.api.defaults import with_defaults
 from katib.api.loading import load_experiment
-from katib.cluster.template_warnings import template_warnings
+from katib.cluster.template_warnings import template_errors, template_warnings
 from tests.support.experiments import a_template, an_experiment
 from tests.support.gate import admitted
 
@@ -21,6 +21,17 @@ def warnings_of(source: dict[str, Any], *, primary: str = "main", **template: An
     raw["spec"]["trialTemplate"]["trialSpec"] = {"kind": "Job"}
     experiment = load_experiment(str(raw).replace("'", '"'), "x", "default").experiment
     return template_warnings(source, PATH, with_defaults(experiment).spec)
+
+
+def errors_of(source: dict[str, Any], collector: str = "StdOut") -> list[str]:
+    """Return the lines of what is wrong with an object whose primary container is `main`."""
+    raw = an_experiment(
+        trialTemplate={**a_template(), "primaryContainerName": "main"},
+        metricsCollectorSpec={"collector": {"kind": collector}},
+    )
+    raw["spec"]["trialTemplate"]["trialSpec"] = {"kind": "Job"}
+    experiment = load_experiment(str(raw).replace("'", '"'), "x", "default").experiment
+    return [str(error) for error in template_errors(source, PATH, with_defaults(experiment).spec)]
 
 
 def paths(lines: list[str]) -> list[str]:
@@ -61,10 +72,51 @@ def test_a_primary_container_that_no_container_is_named_like_is_pointed_out() ->
     assert "step-train" in line
 
 
-def test_a_primary_container_without_command_is_pointed_out() -> None:
-    pod = {"spec": {"containers": [{"name": "main", "image": "x", "args": ["a"]}, {"name": "side", "image": "y"}]}}
+SILENT_POD = {"spec": {"containers": [{"name": "main", "image": "x", "args": ["a"]}, {"name": "side", "image": "y"}]}}
+"""A pod whose primary container runs what its image says."""
 
-    assert paths(warnings_of({"spec": {"template": pod}})) == ["spec.template.spec.containers[0].command"]
+TORCH = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"}
+
+
+def test_a_primary_container_without_command_is_pointed_out_where_somebody_may_add_one() -> None:
+    source = {"apiVersion": "example.com/v1", "kind": "Gizmo", "spec": {"template": SILENT_POD}}
+
+    assert errors_of(source) == []
+    assert paths(warnings_of(source)) == ["spec.template.spec.containers[0].command"]
+
+
+@pytest.mark.parametrize("collector", ["StdOut", "File", "TensorFlowEvent"])
+def test_a_job_whose_primary_container_has_no_command_is_refused(collector: str) -> None:
+    source = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": SILENT_POD}}
+
+    (line,) = errors_of(source, collector)
+
+    assert line == (
+        f"{PATH}.spec.template.spec.containers[0].command: it is missing; the {collector} collector has to know it, "
+        "which the image's entrypoint is not; write the entrypoint of the image as command"
+    )
+    assert warnings_of(source) == []
+
+
+@pytest.mark.parametrize("collector", ["Push", "Custom", "PrometheusMetric"])
+def test_a_collector_that_wraps_no_command_needs_none(collector: str) -> None:
+    assert errors_of({"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": SILENT_POD}}, collector) == []
+
+
+@pytest.mark.parametrize(
+    ("roles", "refused"),
+    [
+        ({"Master": SILENT_POD, "Worker": SILENT_POD}, ["Master", "Worker"]),
+        ({"Master": POD, "Worker": SILENT_POD}, []),
+        ({"Worker": SILENT_POD}, ["Worker"]),
+    ],
+)
+def test_a_training_job_is_refused_if_no_role_has_a_command(roles: dict[str, Any], refused: list[str]) -> None:
+    replicas = {role: {"template": pod} for role, pod in roles.items()}
+    found = errors_of({**TORCH, "spec": {"pytorchReplicaSpecs": replicas}})
+
+    where = "spec.pytorchReplicaSpecs.{}.template.spec.containers[0].command"
+    assert sorted(paths(found)) == [where.format(role) for role in refused]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +140,7 @@ def test_training_that_is_restarted_for_ever_is_pointed_out(
 
 
 def test_a_kind_whose_primary_pod_is_not_known_needs_labels() -> None:
-    source = a_training_job("JAXJob", "jaxReplicaSpecs")
+    source = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "spec": {"replicatedJobs": []}}
 
     assert paths(warnings_of(source)) == ["spec.trialTemplate.primaryPodLabels"]
     assert warnings_of(source, primaryPodLabels={"a": "b"}) == []
@@ -115,8 +167,8 @@ def test_a_warning_fits_into_a_header() -> None:
     assert experiment.spec.trial_template is not None
     lines = [
         *warnings_of(a_training_job("PyTorchJob", "pytorchReplicaSpecs", policy={"ttlSecondsAfterFinished": 0})),
-        *warnings_of({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "x"}]}}}}),
-        *warnings_of(a_training_job("JAXJob", "jaxReplicaSpecs")),
+        *warnings_of({"spec": {"template": SILENT_POD}}),
+        *warnings_of({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}),
     ]
 
     assert len(lines) == 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ from katib.cluster.access.facts import CONTROLLER
 from katib.cluster.access.metrics import DB_MANAGER, MetricsAccess, direct_address
 from katib.cluster.environment import DEFAULT_CORE_NAMESPACE
 from katib.cluster.pods.reading import POD
+from katib.cluster.services.kinds import DEPLOYMENT, SERVICE
 from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT
 from katib.errors import (
     FieldError,
@@ -23,15 +24,14 @@ from katib.errors import (
     NotFoundError,
     UnavailableError,
 )
-from katib.observations.memory import MemoryObservationLog
 from katib.rpc.db_manager import serve_db_manager
 from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key, Kind, Object, ObjectList
 from katib.runtime.testing import VirtualClock
-from katib.services.cluster.kinds import DEPLOYMENT, SERVICE
 from katib.stores.memory import MemoryStore
 from katib.tuning.service import Diagnosis
 from tests.support.cluster import CORE, JOB, ClusterWorld, memory_cluster, memory_world, said
+from tests.support.observations import MemoryObservationLog
 from tests.support.tuning import document
 
 NS = "default"
@@ -63,6 +63,23 @@ def container(state: dict[str, Any], *, name: str = "main", **more: Any) -> dict
 
 def why(world: ClusterWorld, name: str = "demo-0000") -> Diagnosis:
     return world.service.why(NS, name)
+
+
+# --- edits ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_raised_budget_leaves_what_the_author_stored_in_its_own_form(world: ClusterWorld) -> None:
+    """As the official SDK stores it, with an empty list, and as an older cluster did, without defaults."""
+    store = world.stand_in.store
+    found = store.get(EXPERIMENT, Key(NS, "demo"))
+    raw = yaml.safe_load(document("demo"))["spec"]
+    spec = {**raw, "objective": {**raw["objective"], "additionalMetricNames": []}, "earlyStopping": None}
+    store.update({**found, "spec": spec})
+
+    outcome = world.service.submit(document("demo", trials=9), source="demo.yaml").outcome
+
+    assert outcome == "updated"
+    assert store.get(EXPERIMENT, Key(NS, "demo"))["spec"] == {**spec, "maxTrialCount": 9}
 
 
 # --- output -----------------------------------------------------------------------------------------------------------
@@ -176,7 +193,7 @@ def test_following_waits_for_the_pod_and_goes_on_to_the_next_one(world: ClusterW
                 ],
             },
             'container main in pod demo-0000-pod cannot be started: secret "s" not found',
-            "Mend the container",
+            "Fix the container",
             id="configuration",
         ),
         pytest.param(
@@ -220,10 +237,10 @@ def test_a_crash_loop_shows_the_end_of_the_output(world: ClusterWorld) -> None:
 @pytest.mark.parametrize(
     ("message", "remedy"),
     [
-        ('admission webhook "policy.example" denied the request: no root', "Mend the pod of the template"),
+        ('admission webhook "policy.example" denied the request: no root', "Fix the pod of the template"),
         ('pods "demo-0000-x" is forbidden: exceeded quota: small', "Wait for running trials to end"),
         ("violates PodSecurity restricted:latest", "Give the pod of the template the security context"),
-        ("something else", "Mend the template"),
+        ("something else", "Fix the template"),
     ],
     ids=["webhook", "quota", "pod-security", "other"],
 )
@@ -233,6 +250,15 @@ def test_a_job_whose_pod_is_refused_says_by_whom(world: ClusterWorld, message: s
 
     assert f"no pod of its job can be created: Error creating: {message}" in why(world).verdict
     assert why(world).remedies[0].startswith(remedy)
+
+
+def test_a_trial_that_knows_of_refused_pods_says_so_where_its_job_does_not(world: ClusterWorld) -> None:
+    add_job(world)
+    refusal = "Trial is running: no pod of its job can be created: exceeded quota: small"
+    world.stand_in.set_status(trial_of(world), {"conditions": [said("Running", "TrialWaiting", refusal)]})
+
+    assert why(world).verdict.endswith("no pod of its job can be created: exceeded quota: small.")
+    assert why(world).remedies[0].startswith("Wait for running trials to end")
 
 
 @pytest.mark.parametrize(
@@ -409,6 +435,10 @@ class Way:
         self.closed += 1
 
 
+def newest(access: MetricsAccess) -> Sequence[MetricLog]:
+    return access.within("").newest("t", limit=10)
+
+
 def test_from_outside_a_ready_pod_is_reached_through_the_api_server() -> None:
     store, log = memory_cluster(), MemoryObservationLog()
     service_and_pod(store)
@@ -416,10 +446,10 @@ def test_from_outside_a_ready_pod_is_reached_through_the_api_server() -> None:
     server = serve_db_manager(log, "127.0.0.1:0")
     way = Way(server.address)
     with MetricsAccess("", store, CORE, way.open, SystemClock()) as access:
-        first, second = access.read("t"), access.read("t")
+        first, second = newest(access), newest(access)
     server.stop(0)
 
-    assert [reading.value for reading in first[0]] == ["0.5"]
+    assert [reading.value for reading in first] == ["0.5"]
     assert first == second
     assert way.opened == [(Key(CORE, "db-1"), 7000)]
     assert way.closed == 1
@@ -432,7 +462,7 @@ def test_a_way_that_was_lost_is_found_anew() -> None:
     server = serve_db_manager(log, "127.0.0.1:0")
     way = Way("127.0.0.1:1", server.address)
     with MetricsAccess("", store, CORE, way.open, SystemClock()) as access:
-        readings, _ = access.read("t")
+        readings = newest(access)
     server.stop(0)
 
     assert [reading.value for reading in readings] == ["0.5"]
@@ -443,14 +473,14 @@ def test_a_way_that_is_not_there_is_looked_for_again_only_after_a_while() -> Non
     store, clock = memory_cluster(), VirtualClock()
     access = MetricsAccess("", store, CORE, Way().open, clock)
     with pytest.raises(UnavailableError, match="there is no Service kubeflow/katib-db-manager"):
-        access.read("t")
+        newest(access)
     service_and_pod(store, ready=False)
     with pytest.raises(UnavailableError, match="there is no Service"):
-        access.read("t")
+        newest(access)
     clock.advance(11)
 
     with pytest.raises(UnavailableError, match="no pod of Service kubeflow/katib-db-manager is ready"):
-        access.read("t")
+        newest(access)
 
 
 def test_metrics_that_cannot_be_read_do_not_keep_why_from_answering(
@@ -459,7 +489,7 @@ def test_metrics_that_cannot_be_read_do_not_keep_why_from_answering(
     def refuse(*_arguments: Any, **_options: Any) -> None:
         raise UnavailableError("metrics: no pod of Service kubeflow/katib-db-manager is ready")
 
-    monkeypatch.setattr(world.stand_in.log, "read", refuse)
+    monkeypatch.setattr(MetricsAccess, "ask", refuse)
 
     assert any("Its metrics cannot be read now" in finding for finding in why(world).findings)
 
@@ -496,14 +526,14 @@ def test_what_the_api_server_would_refuse_is_not_valid() -> None:
     assert not world.stand_in.store.list(EXPERIMENT).items
 
 
-def test_a_container_without_command_is_noticed_when_it_is_submitted(world: ClusterWorld) -> None:
+def test_a_container_without_command_is_refused_when_it_is_submitted(world: ClusterWorld) -> None:
     experiment = yaml.safe_load(document("silent"))
     pod = experiment["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]
     container = pod["containers"][0]
     container["args"] = container.pop("command")
-    notices = world.service.submit(yaml.safe_dump(experiment), source="silent.yaml").notices
 
-    assert [notice for notice in notices if "command: it is missing" in notice]
+    with pytest.raises(InvalidError, match=r"containers\[0\]\.command: it is missing.*write the entrypoint"):
+        world.service.submit(yaml.safe_dump(experiment), source="silent.yaml")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from katib.controllers.suggestion.calls import PendingCalls, then
+from katib.controllers.calls import PendingCalls, then
 from katib.errors import UnavailableError
 from katib.runtime.objects import Key
 

@@ -6,13 +6,25 @@ from typing import Any
 
 import pytest
 
-from katib.api.types import ParameterAssignment, TrialAssignment
-from katib.controllers.experiment.ledger import Tally
-from katib.controllers.experiment.plan import ExperimentPlan, Observed, plan_experiment
+from katib.api.trials import TrialState
+from katib.api.types import ParameterAssignment, Trial, TrialAssignment
+from katib.controllers.experiment.ledger import TrialCounts
+from katib.controllers.experiment.plan import ExperimentPlan, Observed, Obstacle, plan_experiment
 from katib.controllers.settings import FINISH_ANNOTATION
 from katib.controllers.suggestion.states import EXHAUSTED
-from katib.controllers.trial_states import TrialState
-from tests.support.planning import LATER, NOW, experiment, holding, story, suggestion, trial
+from katib.runtime.objects import Key
+from tests.support.planning import (
+    LATER,
+    NOW,
+    KnownLedger,
+    experiment,
+    holding,
+    readings,
+    story,
+    suggestion,
+    trial,
+    two_objectives,
+)
 
 CREATED = holding("Created", "ExperimentCreated", message="Experiment is created")
 RUNNING = holding("Running", "ExperimentRunning", message="Experiment is running")
@@ -20,12 +32,12 @@ MAX_REACHED = holding("Succeeded", "ExperimentMaxTrialsReached")
 GOAL = {"type": "minimize", "objectiveMetricName": "loss", "goal": 0.1}
 
 
-def tally(*, best: Any = None, **states: int) -> Tally:
-    """Return a tally with so many trials in these states (`running=2`)."""
+def counts(*, best: Any = None, **states: int) -> TrialCounts:
+    """Return counts with so many trials in these states (`running=2`)."""
     counts = {TrialState[name.upper()]: count for name, count in states.items()}
     active = tuple(f"run-{i}" for i in range(states.get("running", 0) + states.get("pending", 0)))
     winner = None if best is None else trial("best", "Succeeded", value=best)
-    return Tally(counts=counts, active=active, best=winner)
+    return TrialCounts(counts=counts, active=active, best=winner)
 
 
 def assignments(*names: str) -> tuple[TrialAssignment, ...]:
@@ -38,7 +50,7 @@ def assignments(*names: str) -> tuple[TrialAssignment, ...]:
 def plan(*conditions: Any, seen: dict[str, Any] | None = None, **spec: Any) -> ExperimentPlan:
     """Plan for an experiment with this spec; `seen` overrides what is observed."""
     annotations = (seen or {}).pop("annotations", None)
-    fields = {"suggestion": suggestion(), "tally": Tally(), **(seen or {})}
+    fields = {"suggestion": suggestion(), "counts": TrialCounts(), **(seen or {})}
     made = experiment(*(conditions or (CREATED,)), annotations=annotations, **spec)
     return plan_experiment(Observed(made, now=LATER, **fields))
 
@@ -48,7 +60,7 @@ def plan(*conditions: Any, seen: dict[str, Any] | None = None, **spec: Any) -> E
 
 def test_a_new_experiment_is_created_and_asks_for_as_many_as_may_run() -> None:
     made = experiment(maxTrialCount=10, parallelTrialCount=3)
-    planned = plan_experiment(Observed(made, None, Tally(), now=NOW))
+    planned = plan_experiment(Observed(made, None, TrialCounts(), now=NOW))
 
     assert story(planned.status.conditions) == [("Created", "True", "ExperimentCreated")]
     assert planned.status.conditions[0].message == "Experiment is created"
@@ -58,14 +70,14 @@ def test_a_new_experiment_is_created_and_asks_for_as_many_as_may_run() -> None:
 
 def test_it_is_running_once_a_trial_exists_and_not_before() -> None:
     assert story(plan().status.conditions) == [("Created", "True", "ExperimentCreated")]
-    running = plan(seen={"tally": tally(pending=1)}).status.conditions[-1]
+    running = plan(seen={"counts": counts(pending=1)}).status.conditions[-1]
     assert (running.type, running.reason, running.message) == ("Running", "ExperimentRunning", "Experiment is running")
 
 
 def test_planning_again_changes_nothing() -> None:
-    first = plan(seen={"tally": tally(running=2), "suggestion": suggestion(requests=2, suggestion_count=2)})
+    first = plan(seen={"counts": counts(running=2), "suggestion": suggestion(requests=2, suggestion_count=2)})
     made = experiment(CREATED).model_copy(update={"status": first.status})
-    again = plan_experiment(Observed(made, suggestion(requests=2, suggestion_count=2), tally(running=2), now=LATER))
+    again = plan_experiment(Observed(made, suggestion(requests=2, suggestion_count=2), counts(running=2), now=LATER))
 
     assert again == ExperimentPlan(status=first.status)
 
@@ -97,17 +109,26 @@ def test_active_waiting_and_asked_for_fill_the_parallelism_within_the_budget(
     given = sum(trials.values()) + waiting
     asking = suggestion(requests=given, suggestion_count=given, suggestions=names)
     planned = plan(
-        seen={"suggestion": asking, "tally": tally(**trials), "waiting": names}, maxTrialCount=10, parallelTrialCount=3
+        seen={"suggestion": asking, "counts": counts(**trials), "waiting": names},
+        maxTrialCount=10,
+        parallelTrialCount=3,
     )
 
     assert [a.name for a in planned.create_trials] == [a.name for a in names[:created]]
     assert planned.requests == (given + asked if asked else None)
 
 
+@pytest.mark.parametrize("parallel", [0, -3])
+def test_no_trials_at_once_which_no_webhook_saw_means_one(parallel: int) -> None:
+    assert plan(parallelTrialCount=parallel, maxTrialCount=10).requests == 1
+
+
 def test_an_unlimited_experiment_keeps_the_parallelism_full() -> None:
     asking = suggestion(requests=5000, suggestion_count=5000)
     planned = plan(
-        seen={"suggestion": asking, "tally": tally(succeeded=5000)}, maxTrialCount=None, parallelTrialCount=2
+        seen={"suggestion": asking, "counts": counts(succeeded=5000)},
+        maxTrialCount=None,
+        parallelTrialCount=2,
     )
 
     assert planned.requests == 5002
@@ -122,28 +143,66 @@ def test_what_was_asked_for_already_is_not_asked_for_twice() -> None:
 def test_requests_fall_when_the_parallelism_does() -> None:
     asking = suggestion(requests=9, suggestion_count=4)
     planned = plan(
-        seen={"suggestion": asking, "tally": tally(running=1, succeeded=3)}, maxTrialCount=20, parallelTrialCount=2
+        seen={"suggestion": asking, "counts": counts(running=1, succeeded=3)},
+        maxTrialCount=20,
+        parallelTrialCount=2,
     )
 
     assert planned.requests == 5
 
 
 def test_only_the_assignment_without_a_trial_becomes_one() -> None:
-    planned = plan(seen={"tally": tally(running=2), "waiting": assignments("two")}, parallelTrialCount=3)
+    planned = plan(seen={"counts": counts(running=2), "waiting": assignments("two")}, parallelTrialCount=3)
 
     assert [a.name for a in planned.create_trials] == ["two"]
 
 
 def test_a_template_that_cannot_be_rendered_starts_nothing_and_waits_for_what_runs() -> None:
     seen = {
-        "tally": tally(running=1),
+        "counts": counts(running=1),
         "waiting": assignments("a"),
-        "obstacle": "Trial template cannot be rendered: spec.trialTemplate: broken",
+        "obstacle": Obstacle("Trial template cannot be rendered: spec.trialTemplate: broken"),
     }
     planned = plan(seen=seen)
 
     assert (planned.create_trials, planned.requests) == ((), None)
     assert planned.status.conditions[-1].type == "Running"
+
+
+MISSING = Obstacle("Experiment waits for its trial template: ConfigMap team/x is not found", may_pass=True)
+
+
+@pytest.mark.parametrize(("trials", "status"), [({}, "False"), ({"running": 1}, "True"), ({"failed": 1}, "False")])
+def test_a_template_that_is_missing_starts_nothing_and_is_waited_for(trials: dict[str, int], status: str) -> None:
+    seen = {
+        "counts": counts(**trials),
+        "waiting": assignments("a"),
+        "obstacle": MISSING,
+        "suggestion": None,
+    }
+    planned = plan(CREATED, RUNNING, seen=dict(seen))
+    again = plan(*planned.status.conditions, seen=dict(seen))
+
+    assert (planned.create_trials, planned.requests, planned.create_suggestion) == ((), None, False)
+    assert story(planned.status.conditions)[1:] == [("Running", status, "TrialTemplateMissing")]
+    assert planned.status.conditions[-1].message == MISSING.cause
+    assert again.status.conditions == planned.status.conditions
+
+
+@pytest.mark.parametrize(("trials", "kept"), [({}, ["Created"]), ({"running": 1}, ["Created", "Running"])])
+def test_once_the_template_is_back_nothing_is_said_of_it_any_more(trials: dict[str, int], kept: list[str]) -> None:
+    waited = plan(CREATED, seen={"obstacle": MISSING}).status.conditions
+    planned = plan(*waited, seen={"counts": counts(**trials)})
+
+    assert [condition.type for condition in planned.status.conditions] == kept
+    assert "TrialTemplateMissing" not in {condition.reason for condition in planned.status.conditions}
+
+
+def test_an_experiment_that_waits_for_its_template_may_still_reach_its_end() -> None:
+    waited = plan(CREATED, seen={"obstacle": MISSING}).status.conditions
+    planned = plan(*waited, seen={"obstacle": MISSING, "counts": counts(failed=1)}, maxFailedTrialCount=1)
+
+    assert [condition.type for condition in planned.status.conditions] == ["Created", "Failed"]
 
 
 # --- the end ----------------------------------------------------------------------------------------------------------
@@ -169,44 +228,47 @@ def failed_suggestion() -> Any:
 @pytest.mark.parametrize(
     ("seen", "spec", "end"),
     [
-        pytest.param({"tally": tally(succeeded=1, best="0.1")}, {"objective": GOAL}, SUCCEEDED_GOAL, id="goal"),
+        pytest.param({"counts": counts(succeeded=1, best="0.1")}, {"objective": GOAL}, SUCCEEDED_GOAL, id="goal"),
         pytest.param(
-            {"tally": tally(succeeded=3, failed=3, best="0.05")},
+            {"counts": counts(succeeded=3, failed=3, best="0.05")},
             {"objective": GOAL, "maxFailedTrialCount": 3, "maxTrialCount": 6},
             SUCCEEDED_GOAL,
             id="the goal before everything else",
         ),
         pytest.param(
-            {"tally": tally(failed=1, metrics_unavailable=1)},
+            {"counts": counts(failed=1, metrics_unavailable=1)},
             {"maxFailedTrialCount": 2},
             FAILED_MAX,
             id="missing metrics count as failures",
         ),
         pytest.param(
-            {"tally": tally(succeeded=1, failed=2)},
+            {"counts": counts(succeeded=1, failed=2)},
             {"maxFailedTrialCount": 2, "maxTrialCount": 3},
             FAILED_MAX,
             id="failures before the budget",
         ),
-        pytest.param({"tally": tally(failed=1)}, {"maxFailedTrialCount": 0}, FAILED_MAX, id="no failure is allowed"),
-        pytest.param({"tally": tally(succeeded=3)}, {"maxFailedTrialCount": 0}, SUCCEEDED_MAX, id="no failure came"),
+        pytest.param({"counts": counts(failed=1)}, {"maxFailedTrialCount": 0}, FAILED_MAX, id="no failure is allowed"),
+        pytest.param({"counts": counts(succeeded=3)}, {"maxFailedTrialCount": 0}, SUCCEEDED_MAX, id="no failure came"),
         pytest.param(
-            {"tally": tally(succeeded=1, killed=1, early_stopped=1)}, {}, SUCCEEDED_MAX, id="every end spends budget"
+            {"counts": counts(succeeded=1, killed=1, early_stopped=1)},
+            {},
+            SUCCEEDED_MAX,
+            id="every end spends budget",
         ),
         pytest.param(
-            {"suggestion": suggestion(holding(EXHAUSTED)), "tally": tally(succeeded=2)},
+            {"suggestion": suggestion(holding(EXHAUSTED)), "counts": counts(succeeded=2)},
             {"maxTrialCount": 5},
             SUCCEEDED_END,
             id="the space is exhausted",
         ),
         pytest.param(
-            {"suggestion": failed_suggestion(), "tally": tally(succeeded=1)},
+            {"suggestion": failed_suggestion(), "counts": counts(succeeded=1)},
             {},
             ("Failed", "ExperimentFailed", "Suggestion has failed: Validation failed: gamma"),
             id="the suggestion failed",
         ),
         pytest.param(
-            {"obstacle": "Trial template cannot be rendered: spec.trialTemplate: broken"},
+            {"obstacle": Obstacle("Trial template cannot be rendered: spec.trialTemplate: broken")},
             {},
             ("Failed", "ExperimentFailed", "Trial template cannot be rendered: spec.trialTemplate: broken"),
             id="the template is broken",
@@ -231,10 +293,10 @@ def test_the_first_rule_that_holds_ends_it(
 @pytest.mark.parametrize(
     ("seen", "spec"),
     [
-        pytest.param({"tally": tally(succeeded=2, running=1)}, {}, id="the last trial runs"),
-        pytest.param({"tally": tally(succeeded=1, best="0.2")}, {"objective": GOAL}, id="short of the goal"),
+        pytest.param({"counts": counts(succeeded=2, running=1)}, {}, id="the last trial runs"),
+        pytest.param({"counts": counts(succeeded=1, best="0.2")}, {"objective": GOAL}, id="short of the goal"),
         pytest.param(
-            {"suggestion": suggestion(holding(EXHAUSTED)), "tally": tally(running=1)},
+            {"suggestion": suggestion(holding(EXHAUSTED)), "counts": counts(running=1)},
             {"maxTrialCount": 9},
             id="exhausted, and one runs",
         ),
@@ -243,8 +305,8 @@ def test_the_first_rule_that_holds_ends_it(
             {},
             id="exhausted, and one waits",
         ),
-        pytest.param({"suggestion": failed_suggestion(), "tally": tally(running=1)}, {}, id="one of a failed runs"),
-        pytest.param({"tally": tally(succeeded=900)}, {"maxTrialCount": None}, id="without budget"),
+        pytest.param({"suggestion": failed_suggestion(), "counts": counts(running=1)}, {}, id="one of a failed runs"),
+        pytest.param({"counts": counts(succeeded=900)}, {"maxTrialCount": None}, id="without budget"),
     ],
 )
 def test_it_goes_on_while_something_may_still_come(seen: dict[str, Any], spec: dict[str, Any]) -> None:
@@ -253,13 +315,13 @@ def test_it_goes_on_while_something_may_still_come(seen: dict[str, Any], spec: d
 
 def test_an_exhausted_service_is_asked_for_nothing_more() -> None:
     asking = suggestion(holding(EXHAUSTED), requests=4, suggestion_count=4)
-    planned = plan(seen={"suggestion": asking, "tally": tally(succeeded=3, running=1)}, maxTrialCount=9)
+    planned = plan(seen={"suggestion": asking, "counts": counts(succeeded=3, running=1)}, maxTrialCount=9)
 
     assert planned.requests is None
 
 
 def test_the_end_stops_what_runs_and_closes_the_service() -> None:
-    seen = {"tally": tally(succeeded=1, running=2, best="0.01")}
+    seen = {"counts": counts(succeeded=1, running=2, best="0.01")}
     planned = plan(CREATED, RUNNING, seen=seen, objective=GOAL)
 
     assert planned.stop_trials == ("run-0", "run-1")
@@ -267,25 +329,28 @@ def test_the_end_stops_what_runs_and_closes_the_service() -> None:
 
 
 def test_what_runs_may_finish_when_the_experiment_says_so() -> None:
-    seen = {"tally": tally(succeeded=1, running=2, best="0.01"), "annotations": {FINISH_ANNOTATION: "finish"}}
+    seen = {
+        "counts": counts(succeeded=1, running=2, best="0.01"),
+        "annotations": {FINISH_ANNOTATION: "finish"},
+    }
 
     assert plan(CREATED, RUNNING, seen=seen, objective=GOAL).stop_trials == ()
 
 
 @pytest.mark.parametrize(("policy", "closes"), [("Never", True), ("FromVolume", True), ("LongRunning", False)])
 def test_the_resume_policy_decides_about_the_service(policy: str, *, closes: bool) -> None:
-    assert plan(seen={"tally": tally(succeeded=3)}, resumePolicy=policy).close_suggestion is closes
+    assert plan(seen={"counts": counts(succeeded=3)}, resumePolicy=policy).close_suggestion is closes
 
 
 @pytest.mark.parametrize("closed", ["Succeeded", "Failed"])
 def test_a_closed_suggestion_is_not_closed_again(closed: str) -> None:
-    seen = {"tally": tally(succeeded=3), "suggestion": suggestion(holding(closed))}
+    seen = {"counts": counts(succeeded=3), "suggestion": suggestion(holding(closed))}
 
     assert not plan(seen=seen).close_suggestion
 
 
 def test_ending_without_a_suggestion_is_no_error() -> None:
-    planned = plan(seen={"suggestion": None, "tally": tally(succeeded=3)})
+    planned = plan(seen={"suggestion": None, "counts": counts(succeeded=3)})
 
     assert (planned.close_suggestion, planned.create_suggestion) == (False, False)
 
@@ -293,7 +358,7 @@ def test_ending_without_a_suggestion_is_no_error() -> None:
 def test_a_finished_experiment_keeps_its_end_and_its_time() -> None:
     made = experiment(CREATED, MAX_REACHED)
     ended = made.model_copy(update={"status": made.status.model_copy(update={"completion_time": NOW})})
-    planned = plan_experiment(Observed(ended, suggestion(), tally(succeeded=3), now=LATER))
+    planned = plan_experiment(Observed(ended, suggestion(), counts(succeeded=3), now=LATER))
 
     assert story(planned.status.conditions)[-1] == ("Succeeded", "True", "ExperimentMaxTrialsReached")
     assert planned.status.completion_time == NOW
@@ -301,7 +366,7 @@ def test_a_finished_experiment_keeps_its_end_and_its_time() -> None:
 
 
 def test_the_summary_of_a_finished_experiment_follows_its_last_trials() -> None:
-    planned = plan(CREATED, MAX_REACHED, seen={"tally": tally(succeeded=3, killed=2)})
+    planned = plan(CREATED, MAX_REACHED, seen={"counts": counts(succeeded=3, killed=2)})
 
     assert (planned.status.trials, planned.status.trials_killed) == (5, 2)
 
@@ -310,16 +375,16 @@ def test_the_summary_of_a_finished_experiment_follows_its_last_trials() -> None:
 
 
 def test_the_status_counts_every_state() -> None:
-    counts = {"pending": 1, "running": 2, "succeeded": 3, "failed": 4, "killed": 5, "early_stopped": 6}
-    status = plan(seen={"tally": tally(**counts, metrics_unavailable=7)}, maxTrialCount=99).status
+    states = {"pending": 1, "running": 2, "succeeded": 3, "failed": 4, "killed": 5, "early_stopped": 6}
+    status = plan(seen={"counts": counts(**states, metrics_unavailable=7)}, maxTrialCount=99).status
 
-    assert {name: getattr(status, f"trials_{name}") for name in counts} == counts
+    assert {name: getattr(status, f"trials_{name}") for name in states} == states
     assert (status.trial_metrics_unavailable, status.trials) == (7, 28)
 
 
 def test_the_best_trial_is_shown_and_forgotten_with_it() -> None:
-    shown = plan(seen={"tally": tally(succeeded=1, best="0.3")}).status.current_optimal_trial
-    gone = plan(seen={"tally": tally()}).status.current_optimal_trial
+    shown = plan(seen={"counts": counts(succeeded=1, best="0.3")}).status.current_optimal_trial
+    gone = plan(seen={"counts": counts()}).status.current_optimal_trial
 
     assert (shown.best_trial_name, shown.observation.metrics[0].latest) == ("best", "0.3")
     assert gone.best_trial_name == ""
@@ -331,7 +396,7 @@ def test_the_best_trial_is_shown_and_forgotten_with_it() -> None:
 @pytest.mark.parametrize("policy", ["LongRunning", "FromVolume"])
 def test_a_raised_budget_starts_it_again(policy: str) -> None:
     closed = suggestion(holding("Succeeded", "Experiment is succeeded"), requests=3, suggestion_count=3)
-    seen = {"tally": tally(succeeded=3), "suggestion": closed}
+    seen = {"counts": counts(succeeded=3), "suggestion": closed}
     planned = plan(CREATED, MAX_REACHED, seen=seen, maxTrialCount=5, resumePolicy=policy)
 
     assert story(planned.status.conditions) == [
@@ -347,7 +412,7 @@ def test_a_raised_budget_starts_it_again(policy: str) -> None:
 
 def test_a_restarted_experiment_ends_with_restarting_false() -> None:
     conditions = (CREATED, holding("Restarting", "ExperimentRestarting"), RUNNING)
-    planned = plan(*conditions, seen={"tally": tally(succeeded=5)}, maxTrialCount=5)
+    planned = plan(*conditions, seen={"counts": counts(succeeded=5)}, maxTrialCount=5)
 
     assert story(planned.status.conditions) == [
         ("Created", "True", "ExperimentCreated"),
@@ -373,6 +438,53 @@ def test_a_restarted_experiment_ends_with_restarting_false() -> None:
     ],
 )
 def test_what_cannot_be_resumed_stays_as_it_ended(end: Any, spec: dict[str, Any]) -> None:
-    planned = plan(CREATED, end, seen={"tally": tally(succeeded=3)}, **spec)
+    planned = plan(CREATED, end, seen={"counts": counts(succeeded=3)}, **spec)
 
     assert story(planned.status.conditions)[-1] == (end.type, "True", end.reason)
+
+
+# --- several objectives -----------------------------------------------------------------------------------------------
+
+
+def measured(name: str, accuracy: float, seconds: float) -> Trial:
+    made = trial(name, "Succeeded", objective_spec=two_objectives())
+    observation = readings(accuracy=str(accuracy), seconds=str(seconds))
+    return made.model_copy(update={"status": made.status.model_copy(update={"observation": observation})})
+
+
+def planned(trials: list[Trial], **goals: float) -> ExperimentPlan:
+    """Plan for these trials, with goals by metric."""
+    ledger = KnownLedger()
+    for made in trials:
+        ledger.apply(None, made)
+    terms = [{"name": "accuracy", "type": "maximize"}, {"name": "seconds", "type": "minimize"}]
+    objectives = [{**term, "goal": goals[term["name"]]} if term["name"] in goals else term for term in terms]
+    return plan(
+        CREATED, RUNNING, seen={"counts": ledger.counts(Key("default", "demo"))}, objective={"objectives": objectives}
+    )
+
+
+def test_the_status_names_the_trials_that_none_beats_and_what_they_cover() -> None:
+    trials = [measured("a", 0.9, 10), measured("b", 0.5, 5), measured("c", 0.4, 6), measured("d", 0.1, 1)]
+
+    status = planned(trials).status
+
+    assert status.current_optimal_trial.best_trial_name == "a"
+    assert status.pareto_set is not None
+    assert [t.best_trial_name for t in status.pareto_set.trials] == ["a", "b", "d"]
+    assert status.pareto_set.trial_count == 3
+    assert [(p.name, p.value) for p in status.pareto_set.reference_point] == [("accuracy", "0.02"), ("seconds", "10.9")]
+    assert status.pareto_set.hypervolume == pytest.approx(0.9 * 0.88 + 5 * 0.48 + 4 * 0.08)
+
+
+def test_goals_end_an_experiment_when_one_trial_reaches_all() -> None:
+    """Also a trial that is not the best one of the first objective."""
+    trials = [measured("a", 0.9, 10), measured("b", 0.8, 5)]
+
+    def is_reached(**goals: float) -> bool:
+        return story(planned(trials, **goals).status.conditions)[-1][2] == "ExperimentGoalReached"
+
+    assert is_reached(accuracy=0.8, seconds=5)
+    assert not is_reached(accuracy=0.9, seconds=5)
+    assert is_reached(seconds=5)
+    assert not is_reached()

@@ -1,4 +1,4 @@
-"""Jobs of any kind: kinds that turn up late, rights that are missing, jobs that are refused, pods that have news."""
+"""Jobs of any kind: kinds that turn up late, rights that are missing, jobs that are refused, words of pods."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.api.types import Experiment, Trial
 from katib.controllers.assembly import Caches, assemble
 from katib.controllers.kinds import EXPERIMENT, TRIAL
-from katib.controllers.ports import PodNews
+from katib.controllers.ports import PodUpdate
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.jobs import check_job_kind
+from katib.controllers.trial.observing import LocalTrialLogs
 from katib.errors import FieldError, ForbiddenError, InvalidError, KindNotInstalledError, UnavailableError
-from katib.observations.memory import MemoryObservationLog
 from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key, Kind, Object
 from tests.support.controllers import NAMESPACE, FakeServices, RecordedEvents, World, new_store
 from tests.support.experiments import an_experiment
 from tests.support.faulty_store import Call, FaultyStore
-from tests.support.stores import eventually
+from tests.support.observations import MemoryObservationLog
+from tests.support.waiting import eventually
 
 GADGET = Kind("example.org/v1", "Gadget")
 
@@ -43,10 +44,10 @@ def of_gadgets(**spec: Any) -> dict[str, Any]:
 class Pods:
     """What pods say, as told by the test."""
 
-    news: PodNews = field(default_factory=PodNews)
+    update: PodUpdate = field(default_factory=PodUpdate)
 
-    def news_of(self, _trial: Trial) -> PodNews:
-        return self.news
+    def update_of(self, _trial: Trial) -> PodUpdate:
+        return self.update
 
 
 class Cluster:
@@ -63,7 +64,7 @@ class Cluster:
             store=self.faulty,
             caches=self.caches,
             services=FakeServices(),
-            observations=self.observations,
+            observations=LocalTrialLogs(self.observations),
             events=self.events,
             clock=SystemClock(),
             settings=ControllerSettings(**settings),
@@ -135,7 +136,20 @@ def test_a_missing_right_stands_in_a_condition_and_is_tried_again() -> None:
         cluster.assembly.wake_trial(Key(NAMESPACE, cluster.trial().name))
 
         eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
+        eventually(lambda: "JobRunning" in cluster.events.reasons())
         assert "JobForbidden" in reasons
+        assert "JobRunning" not in reasons
+
+
+class _QuotaError(ForbiddenError):
+    """A special case of a right that is missing."""
+
+
+def test_any_error_of_a_missing_right_counts_as_one() -> None:
+    with Cluster(denied(GADGET, _QuotaError("the quota allows no more gadgets"))) as cluster:
+        cluster.store.create(an_experiment_with_defaults(of_gadgets()))
+
+        eventually(lambda: cluster.has_trial_with("Running", "False", "JobForbidden"))
 
 
 @pytest.mark.parametrize(
@@ -171,13 +185,13 @@ def test_a_job_that_the_store_refuses_fails_its_trial() -> None:
         assert cluster.trial().status.completion_time is not None
 
 
-def test_the_news_of_pods_stand_in_the_running_condition_until_a_pod_runs() -> None:
+def test_what_pods_say_stands_in_the_running_condition_until_a_pod_runs() -> None:
     with Cluster() as cluster:
-        cluster.pods.news = PodNews(waiting='image "nowhere:1" cannot be pulled')
+        cluster.pods.update = PodUpdate(waiting='image "nowhere:1" cannot be pulled')
         cluster.store.create(an_experiment_with_defaults(of_gadgets()))
         eventually(lambda: cluster.has_trial_with("Running", "True", "TrialWaiting"))
         message = cluster.trial().status.conditions[-1].message
-        cluster.pods.news = PodNews()
+        cluster.pods.update = PodUpdate()
         cluster.assembly.wake_trial(Key(NAMESPACE, cluster.trial().name))
 
         eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
@@ -188,22 +202,19 @@ def test_how_a_pod_failed_is_part_of_how_the_trial_failed() -> None:
     with Cluster() as cluster:
         cluster.store.create(an_experiment_with_defaults(of_gadgets()))
         eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
-        cluster.pods.news = PodNews(last_failure="Container main was killed: out of memory")
+        cluster.pods.update = PodUpdate(last_failure="Container main was killed: out of memory")
         cluster.end_job("Broken", "too many failures")
 
         eventually(lambda: cluster.has_trial_with("Failed", "True", "TrialFailed"))
-        assert (
-            cluster.trial()
-            .status.conditions[-1]
-            .message.endswith("Job message: too many failures. Container main was killed: out of memory")
-        )
+        message = cluster.trial().status.conditions[-1].message
+        assert message == "Trial has failed: Container main was killed: out of memory"
 
 
 def test_what_the_collector_said_explains_missing_metrics() -> None:
     with Cluster() as cluster:
         cluster.store.create(an_experiment_with_defaults(of_gadgets()))
         eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
-        cluster.pods.news = PodNews(metrics_report='4 lines, none matched "loss"')
+        cluster.pods.update = PodUpdate(metrics_report='4 lines, none matched "loss"')
         cluster.end_job()
 
         eventually(lambda: cluster.has_trial_with("MetricsUnavailable", "True", "MetricsUnavailable"))
@@ -218,7 +229,7 @@ def test_readings_of_an_earlier_trial_of_that_name_are_removed_before_the_job_st
         cluster.observations.report(name, [reading("0.1")])
         cluster.store.delete(GADGET, Key(NAMESPACE, name))  # by hand: it is created anew
 
-        eventually(lambda: bool(cluster.store.list(GADGET).items) and cluster.observations.read(name) == ([], ""))
+        eventually(lambda: bool(cluster.store.list(GADGET).items) and cluster.observations.read(name) == [])
 
 
 def a_trial(name: str, run_spec: dict[str, Any]) -> dict[str, Any]:
@@ -261,7 +272,7 @@ def test_no_trial_runs_as_what_the_controller_may_create_for_its_own_needs(kind:
         cluster.store.create(a_trial("mine", {"apiVersion": kind.api_version, "kind": kind.kind}))
         eventually(lambda: cluster.has_trial_with("Failed", "True", "TrialFailed"))
 
-        assert f"spec.runSpec.kind: {kind.kind} is no job" in cluster.trial().status.conditions[-1].message
+        assert f"spec.runSpec.kind: {kind.kind} is not a job" in cluster.trial().status.conditions[-1].message
         assert not cluster.store.list(kind).items
 
 
@@ -341,7 +352,7 @@ def test_a_deleted_trial_waits_a_while_for_an_absent_log() -> None:
 
         eventually(lambda: not world.trials())
         assert "MetricsNotDeleted" not in world.events.reasons()
-        assert log.read(key.name) == ([], "")
+        assert log.read(key.name) == []
 
 
 def an_experiment_with_defaults(raw: dict[str, Any]) -> dict[str, Any]:

@@ -6,42 +6,43 @@ import threading
 
 import pytest
 
+from katib.api.trials import TrialState
 from katib.api.types import Trial
-from katib.controllers.experiment.ledger import LISTED_NAMES, Tally, TrialLedger, creation_second
-from katib.controllers.trial_states import TrialState
+from katib.controllers.experiment.ledger import LISTED_NAMES, TrialCounts, TrialLedger, creation_second
+from katib.controllers.experiment.pareto_set import SHOWN_TRIALS
 from katib.runtime.objects import Key
-from tests.support.planning import objective, observed, trial
+from tests.support.planning import KnownLedger, objective, observed, readings, trial, two_objectives
 
 DEMO = Key("default", "demo")
 
 
 def ledger_of(*trials: Trial) -> TrialLedger:
-    ledger = TrialLedger()
+    ledger = KnownLedger()
     for made in trials:
         ledger.apply(None, made)
     return ledger
 
 
 def best_of(*trials: Trial) -> str | None:
-    best = ledger_of(*trials).tally(DEMO).best
+    best = ledger_of(*trials).counts(DEMO).best
     return best.name if best else None
 
 
 def test_an_experiment_without_trials_has_an_empty_tally() -> None:
-    assert TrialLedger().tally(DEMO) == Tally()
+    assert KnownLedger().counts(DEMO) == TrialCounts()
 
 
 def test_names_list_the_newest_hundred_and_counts_stay_exact() -> None:
-    tally = ledger_of(*(trial(f"t{i:03d}", "Succeeded") for i in range(LISTED_NAMES + 20))).tally(DEMO)
+    counts = ledger_of(*(trial(f"t{i:03d}", "Succeeded") for i in range(LISTED_NAMES + 20))).counts(DEMO)
 
-    assert tally.count(TrialState.SUCCEEDED) == tally.total == LISTED_NAMES + 20
-    assert tally.names[TrialState.SUCCEEDED] == tuple(f"t{i:03d}" for i in range(20, LISTED_NAMES + 20))
+    assert counts.count(TrialState.SUCCEEDED) == counts.total == LISTED_NAMES + 20
+    assert counts.names[TrialState.SUCCEEDED] == tuple(f"t{i:03d}" for i in range(20, LISTED_NAMES + 20))
 
 
 def test_all_active_names_are_listed_however_many() -> None:
-    tally = ledger_of(*(trial(f"t{i:03d}") for i in range(LISTED_NAMES + 20))).tally(DEMO)
+    counts = ledger_of(*(trial(f"t{i:03d}") for i in range(LISTED_NAMES + 20))).counts(DEMO)
 
-    assert len(tally.active) == LISTED_NAMES + 20
+    assert len(counts.active) == LISTED_NAMES + 20
 
 
 @pytest.mark.parametrize("direction", ["minimize", "maximize"])
@@ -56,25 +57,25 @@ def test_a_trial_keeps_its_place_while_it_changes() -> None:
     ledger = ledger_of(first, second)
     ledger.apply(second, trial("second", "Succeeded", value="0.5"))
     ledger.apply(first, trial("first", "Succeeded", value="0.5"))
-    tally = ledger.tally(DEMO)
+    counts = ledger.counts(DEMO)
 
-    assert tally.best is not None
-    assert tally.best.name == "first"
-    assert tally.names[TrialState.SUCCEEDED] == ("first", "second")
+    assert counts.best is not None
+    assert counts.best.name == "first"
+    assert counts.names[TrialState.SUCCEEDED] == ("first", "second")
 
 
 def test_where_the_store_knows_only_seconds_a_restart_finds_the_same_whatever_came_first() -> None:
     spec = objective()
     trials = [trial(name, "Succeeded", value="0.5", objective_spec=spec) for name in "bca"]
 
-    def tally(order: list[Trial]) -> Tally:
-        ledger = TrialLedger(creation_second)
+    def counts(order: list[Trial]) -> TrialCounts:
+        ledger = KnownLedger(creation_second)
         for made in order:
             ledger.apply(None, made)
-        return ledger.tally(DEMO)
+        return ledger.counts(DEMO)
 
-    assert tally(trials) == tally(trials[::-1])
-    assert tally(trials).names[TrialState.SUCCEEDED] == ("a", "b", "c")
+    assert counts(trials) == counts(trials[::-1])
+    assert counts(trials).names[TrialState.SUCCEEDED] == ("a", "b", "c")
 
 
 @pytest.mark.parametrize(("direction", "winner"), [("minimize", "low"), ("maximize", "high"), ("", "low")])
@@ -112,7 +113,7 @@ def test_when_the_best_trial_goes_the_next_one_takes_its_place() -> None:
     first = trial("a", "Succeeded", value="0.1")
     ledger = ledger_of(first, trial("b", "Succeeded", value="0.2"))
     ledger.apply(first, None)
-    best = ledger.tally(DEMO).best
+    best = ledger.counts(DEMO).best
 
     assert best is not None
     assert best.name == "b"
@@ -122,7 +123,7 @@ def test_a_better_observation_of_the_same_trial_replaces_the_old_one() -> None:
     old = trial("a", "Succeeded", value="0.1")
     ledger = ledger_of(old, trial("b", "Succeeded", value="0.2"))
     ledger.apply(old, trial("a", "Succeeded", value="0.3"))
-    best = ledger.tally(DEMO).best
+    best = ledger.counts(DEMO).best
 
     assert best is not None
     assert best.name == "b"
@@ -145,13 +146,13 @@ def test_after_the_last_trial_is_gone_nothing_is_kept() -> None:
     ledger = ledger_of(made)
     ledger.apply(made, None)
 
-    assert ledger.tally(DEMO) == Tally()
+    assert ledger.counts(DEMO) == TrialCounts()
     assert not ledger._accounts
     assert not ledger._order
 
 
 def test_a_tally_may_be_read_while_another_thread_writes() -> None:
-    ledger = TrialLedger()
+    ledger = KnownLedger()
 
     def write() -> None:
         for i in range(300):
@@ -161,9 +162,47 @@ def test_a_tally_may_be_read_while_another_thread_writes() -> None:
     writer.start()
     seen = []
     while writer.is_alive():
-        tally = ledger.tally(DEMO)
-        seen.append(tally.total == len(tally.active))
+        counts = ledger.counts(DEMO)
+        seen.append(counts.total == len(counts.active))
     writer.join()
 
     assert all(seen)
-    assert ledger.tally(DEMO).total == 300
+    assert ledger.counts(DEMO).total == 300
+
+
+# --- several objectives -----------------------------------------------------------------------------------------------
+
+
+def measured(name: str, accuracy: float, seconds: float, **more: str) -> Trial:
+    observation = readings(accuracy=str(accuracy), seconds=str(seconds), **more)
+    made = trial(name, "Succeeded", objective_spec=two_objectives(latency=30.0 if more else None))
+    return made.model_copy(update={"status": made.status.model_copy(update={"observation": observation})})
+
+
+def test_a_large_set_is_named_in_part_counted_whole_and_found_once() -> None:
+    ledger = ledger_of(*(measured(f"t{i:04d}", i / 1000, i * i / 1e6) for i in range(1000)))
+
+    counts = ledger.counts(DEMO)
+
+    assert counts.pareto is not None
+    assert (counts.pareto.count, len(counts.pareto.names)) == (1000, SHOWN_TRIALS)
+    assert counts.pareto_trials[0].name == counts.best.name == "t0999"  # type: ignore[union-attr]
+    assert counts.pareto_trials[-1].name == "t0000"
+    assert ledger.counts(DEMO).pareto_trials is counts.pareto_trials
+
+
+def test_a_trial_outside_the_constraints_is_counted_and_never_best() -> None:
+    ledger = ledger_of(measured("slow", 0.9, 1, latency="31"), measured("unread", 0.9, 1, latency="nan"))
+    counts = ledger.counts(DEMO)
+
+    assert (counts.infeasible, counts.best, counts.pareto) == (2, None, None)
+
+    ledger.apply(None, measured("fast", 0.1, 9, latency="30"))
+
+    assert ledger.counts(DEMO).best.name == "fast"  # type: ignore[union-attr]
+
+
+def test_with_one_objective_there_is_no_set() -> None:
+    counts = ledger_of(trial("t1", "Succeeded", value="0.5")).counts(DEMO)
+
+    assert (counts.pareto, counts.pareto_trials) == (None, ())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import tracemalloc
 
 from katib.api.types import ObjectMeta, Trial
 from katib.controllers.cached_trial import TrialDecoder
 from katib.controllers.freshness import Freshness
+from katib.runtime.objects import Object
 from tests.support.planning import trial
 
 
@@ -41,3 +43,63 @@ def test_trials_of_experiments_long_gone_are_not_kept_for_sharing() -> None:
     tracemalloc.stop()
 
     assert kept[1] < 2 * kept[0]
+
+
+def a_large_trial(number: int, *conditions: str) -> Object:
+    variables = [{"name": f"VARIABLE_{i}", "value": f"value {i} of {number}"} for i in range(300)]
+    job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"env": variables}}
+    made = trial(f"demo-{number}", *conditions, value="0.5", run_spec=job).encode()
+    return {**made, "metadata": {**made["metadata"], "uid": f"uid-{number}", "resourceVersion": str(number)}}
+
+
+def kept_by_each(decode: TrialDecoder, *conditions: str) -> float:
+    """Return how many bytes each of a hundred trials holds, of 20 KB each."""
+    texts = [json.dumps(a_large_trial(number, *conditions)) for number in range(110)]
+    kept = [decode(json.loads(text)) for text in texts[:10]]
+    tracemalloc.start()
+    kept += [decode(json.loads(text)) for text in texts[10:]]
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return size / 100
+
+
+def test_a_trial_that_runs_does_not_keep_its_job_in_memory() -> None:
+    assert kept_by_each(TrialDecoder(), "Created", "Running") < 12_000
+
+
+def test_a_trial_that_has_ended_is_packed_into_little_more_than_its_values() -> None:
+    decoder = TrialDecoder()
+    texts = [json.dumps(a_large_trial(number, "Created", "Running", "Succeeded")) for number in range(110)]
+    kept = [decoder.pack(obj, decoder(obj)) for obj in map(json.loads, texts[:10])]
+    tracemalloc.start()
+    kept += [decoder.pack(obj, decoder(obj)) for obj in map(json.loads, texts[10:])]
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert size / 100 < 600
+
+
+def test_a_trial_that_has_not_ended_is_not_packed() -> None:
+    decoder = TrialDecoder()
+    running = a_large_trial(1, "Created", "Running")
+
+    assert decoder.pack(running, decoder(running)) is None
+
+
+def test_a_trial_that_waits_keeps_its_job_to_create_it() -> None:
+    waiting = a_large_trial(1, "Created")
+
+    assert TrialDecoder()(waiting).spec.run_spec == waiting["spec"]["runSpec"]
+
+
+def test_what_is_left_out_and_shared_changes_nothing_else() -> None:
+    decode = TrialDecoder()
+    for number in range(3):
+        raw = a_large_trial(number, "Created", "Running", "Succeeded")
+        expected = Trial.decode({**raw, "spec": {**raw["spec"], "runSpec": {"apiVersion": "batch/v1", "kind": "Job"}}})
+
+        packed = decode.pack(raw, decode(raw))
+
+        assert packed is not None
+        assert packed() == decode(raw) == expected
+        assert packed().encode() == decode(raw).encode() == expected.encode()

@@ -16,7 +16,7 @@ from katib.runtime.objects import Key
 from tests.support.controllers import NAMESPACE, FakeServices, JobEnd, World, a_reply
 from tests.support.experiments import an_experiment
 from tests.support.planning import experiment
-from tests.support.stores import eventually
+from tests.support.waiting import eventually
 
 DEMO = Key(NAMESPACE, "demo")
 HOLD = "a-colleague-still-needs-it"
@@ -40,6 +40,12 @@ def let_go(world: World, trial: Trial) -> None:
     world.store.update({**obj, "metadata": {**obj["metadata"], "finalizers": finalizers}})
 
 
+def release(world: World) -> None:
+    """Let the experiment go before its trials, as somebody does who has removed the controller."""
+    eventually(lambda: all(trial.metadata.deletion_timestamp for trial in world.trials()))
+    world.store.patch(world.store.get(EXPERIMENT, DEMO), {"metadata": {"finalizers": None}})
+
+
 def is_gone(world: World, uid: str) -> bool:
     try:
         return world.store.get(EXPERIMENT, DEMO)["metadata"]["uid"] != uid
@@ -56,6 +62,7 @@ def test_trials_of_a_deleted_namesake_count_for_nothing_and_are_waited_for() -> 
         trial = world.trials()[0]
         hold(world, trial)
         world.store.delete(EXPERIMENT, DEMO)
+        release(world)
         eventually(lambda: is_gone(world, old.metadata.uid))
 
         readings = "0.9"
@@ -81,9 +88,9 @@ class SlowServices(FakeServices):
         return self
 
     def get_suggestions(
-        self, experiment: Experiment, trials: Any, *, current_request: int, total_request: int
+        self, experiment: Experiment, trials: Any, *, current_request: int, total_request: int, earlier: Any = ()
     ) -> Future[SuggestionsReply]:
-        del trials
+        del trials, earlier
         future: Future[SuggestionsReply] = Future()
         future.set_running_or_notify_cancel()
         self.calls.append((experiment.metadata.uid, total_request - current_request, current_request, future))

@@ -1,291 +1,233 @@
-"""What a reply means for a Suggestion, and which conditions tell of it."""
+"""The next step of a conversation with a suggestion service, from what is seen. Time is a number."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from katib.api.names import trial_name
-from katib.api.types import AlgorithmSetting, EarlyStoppingRule, ParameterAssignment, SuggestionStatus, TrialAssignment
+from katib.api.conditions import find_condition, is_true
+from katib.api.types import Condition, ParameterAssignment
 from katib.controllers.ports import SuggestedAssignment, SuggestionsReply
+from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion import states
-from katib.controllers.suggestion.plan import (
-    Answer,
-    MalformedReplyError,
-    Round,
-    accepted,
-    merged_settings,
-    next_round,
-    question,
-    waiting_assignments,
-    waiting_trials,
-)
-from tests.support.experiments import a_choice, a_double
-from tests.support.planning import LATER, NOW, experiment, holding, story, suggestion
+from katib.controllers.suggestion.plan import BACKOFF, WAIT_SECONDS, Seen, SeenCall, Step, Streak, Wait, next_step
+from katib.controllers.suggestion.replies import Answer, Question
+from katib.errors import FieldError, InvalidError, UnavailableError
+from tests.support.planning import NOW, experiment, suggestion
+
+SETTINGS = ControllerSettings(service_attempts=3, service_patience_seconds=10)
+RUNNING = states.running(states.deployment_ready(states.created((), NOW), NOW), NOW)
+ASKED = Question(0, 2)
+POINT = SuggestedAssignment((ParameterAssignment(name="lr", value="0.05"),), "", {})
 
 
-def point(value: str = "0.05", *, name: str = "", parameter: str = "lr", **labels: str) -> SuggestedAssignment:
-    return SuggestedAssignment((ParameterAssignment(name=parameter, value=value),), name, labels)
+def seen(*conditions: Condition, requests: int = 2, count: int = 0, **fields: Any) -> Seen:
+    found = suggestion(*conditions, requests=requests, suggestion_count=count, start_time=NOW)
+    return Seen(experiment(), found, **{"is_ready": True, **fields})
 
 
-def reply(*points: SuggestedAssignment, exhausted: bool = False, **settings: str) -> SuggestionsReply:
-    pairs = tuple(AlgorithmSetting(name=name, value=value) for name, value in settings.items())
-    return SuggestionsReply(points, pairs, exhausted)
+def step(given: Seen, moment: float = 0.0) -> Step:
+    return next_step(given, SETTINGS, now=NOW, moment=moment)
 
 
-def accept(
-    given: SuggestionsReply,
-    *,
-    base: int = 0,
-    wanted: int | None = None,
-    taken: set[str] | None = None,
-    rules: tuple[EarlyStoppingRule, ...] = (),
-    status: dict[str, Any] | None = None,
-    **spec: Any,
-) -> SuggestionStatus:
-    asked = Round(base, len(given.assignments) if wanted is None else wanted)
-    return accepted(
-        experiment(**spec),
-        suggestion(**(status or {})),
-        asked,
-        Answer(given, rules),
-        taken=taken or set(),
-        conditions=(holding("Running"),),
-        now=NOW,
-    )
+def answered(*points: SuggestedAssignment, exhausted: bool = False, purpose: Question = ASKED) -> SeenCall:
+    return SeenCall(purpose, is_done=True, answer=Answer(SuggestionsReply(points, (), exhausted)))
 
 
-def setting(name: str, value: str) -> AlgorithmSetting:
-    return AlgorithmSetting(name=name, value=value)
+def failed(error: BaseException = UnavailableError("down")) -> SeenCall:  # noqa: B008 - only read
+    return SeenCall(ASKED, is_done=True, error=error)
 
 
-# --- asking -----------------------------------------------------------------------------------------------------------
+def test_a_service_that_starts_is_waited_for() -> None:
+    first = step(seen(is_ready=False))
+    again = step(Seen(experiment(), suggestion(*first.status.conditions, start_time=NOW)))
+
+    assert [(c.type, c.status) for c in first.status.conditions] == [("Created", "True"), ("DeploymentReady", "False")]
+    assert (first.call, first.retry_after_seconds, first.warnings) == (None, None, ())
+    assert again == first
 
 
-@pytest.mark.parametrize(
-    ("requests", "count", "asked"),
-    [
-        pytest.param(3, 0, Round(0, 3), id="all"),
-        pytest.param(5, 3, Round(3, 2), id="the rest"),
-        pytest.param(3, 3, None, id="none"),
-        pytest.param(2, 3, None, id="fewer than given"),
-    ],
-)
-def test_what_is_outstanding_is_asked_for(requests: int, count: int, asked: Round | None) -> None:
-    assert next_round(suggestion(requests=requests, suggestion_count=count)) == asked
+def test_what_a_service_waits_for_is_told_when_it_is_new() -> None:
+    first = step(seen(is_ready=False, waiting_for="no room"))
+    again = step(seen(*first.status.conditions, is_ready=False, waiting_for="no room"))
+
+    assert (first.warnings, again.warnings) == ((("SuggestionServiceWaiting", "no room"),), ())
 
 
-def test_an_exhausted_service_is_not_asked() -> None:
-    assert next_round(suggestion(holding(states.EXHAUSTED), requests=9)) is None
+def test_a_service_that_never_starts_fails_the_suggestion() -> None:
+    given_up = step(seen(is_ready=False, failure="exited with 3", streak=Streak(1, 0.0, 0.05)))
+
+    assert states.is_closed(given_up.status.conditions)
+    assert given_up.warnings == (("SuggestionFailed", "exited with 3"),)
+    assert given_up.streak is None
 
 
-def test_a_service_is_asked_with_the_settings_it_gave() -> None:
-    algorithm = {
-        "algorithmName": "pbt",
-        "algorithmSettings": [{"name": "a", "value": "1"}, {"name": "b", "value": "2"}],
-    }
-    given = suggestion(algorithm_settings=(setting("b", "9"), setting("c", "3")))
-    asked = question(experiment(algorithm=algorithm), given).spec.algorithm
+def test_the_experiment_is_validated_first_and_that_is_stored_before_anything_is_asked() -> None:
+    asked = step(seen())
+    accepted = step(seen(call=SeenCall("validate", is_done=True)))
 
-    assert asked is not None
-    assert [(s.name, s.value) for s in asked.algorithm_settings] == [("a", "1"), ("b", "9"), ("c", "3")]
+    assert (asked.call, asked.forgets_call) == ("validate", False)
+    assert (accepted.call, accepted.forgets_call) == (None, True)
+    assert is_true(accepted.status.conditions, "Running")
+    assert step(seen(*accepted.status.conditions)).call == ASKED
 
 
-def test_waiting_assignments_are_shown_to_the_service_as_trials_under_way() -> None:
-    waiting = TrialAssignment(name="w", parameter_assignments=point().assignments, labels={"generation": "2"})
-    (shown,) = waiting_trials(experiment(), (waiting,), NOW)
+def test_a_refused_experiment_fails_at_once() -> None:
+    error = InvalidError([FieldError("spec.algorithm", "bad", "fix it", "x")])
+    refused = step(seen(call=SeenCall("validate", is_done=True, error=error)))
 
-    assert (shown.name, shown.namespace, shown.spec.labels) == ("w", "default", {"generation": "2"})
-    assert story(shown.status.conditions) == [("Created", "True", "TrialCreated")]
-    assert shown.spec.objective is not None
-
-
-# --- taking -----------------------------------------------------------------------------------------------------------
+    assert states.is_closed(refused.status.conditions)
+    assert refused.warnings[0][1].startswith("Validation failed: ")
 
 
-def test_assignments_get_names_from_their_numbers() -> None:
-    status = accept(reply(point(), point("0.06")), base=4)
+@pytest.mark.parametrize("purpose", ["validate", ASKED, Question(7, 1)], ids=str)
+def test_a_call_under_way_is_waited_for_whatever_it_is_for(purpose: Any) -> None:
+    waited = step(seen(*RUNNING, call=SeenCall(purpose)))
 
-    assert [a.name for a in status.suggestions] == [trial_name("default", "demo", i) for i in (4, 5)]
-    assert status.suggestion_count == 6
-
-
-def test_taking_the_same_reply_twice_gives_the_same_names() -> None:
-    assert accept(reply(point(), point("0.06"))) == accept(reply(point(), point("0.06")))
+    assert (waited.call, waited.forgets_call, waited.retry_after_seconds) == (None, False, None)
 
 
-def test_a_name_that_a_trial_has_gives_way_to_the_next_in_line() -> None:
-    usual = trial_name("default", "demo", 0)
-    (assignment,) = accept(reply(point()), taken={usual}).suggestions
-
-    assert assignment.name == trial_name("default", "demo", 0, {usual})
-    assert assignment.name != usual
+def test_an_answer_to_something_else_gives_way() -> None:
+    assert step(seen(*RUNNING, call=SeenCall("validate", is_done=True))).call == ASKED
+    assert step(seen(*RUNNING, count=1, call=answered(POINT, POINT))).call == Question(1, 1)
 
 
-def test_names_labels_and_rules_of_the_services_are_kept() -> None:
-    rule = EarlyStoppingRule(name="loss", value="0.5", comparison="greater", start_step=4)
-    (assignment,) = accept(reply(point(name="demo-7f", generation="1")), rules=(rule,)).suggestions
+def test_an_answer_is_taken_and_counts_as_a_success() -> None:
+    taken = step(seen(*RUNNING, call=answered(POINT, POINT), streak=Streak(2, 0.0, 0.0)), moment=1.0)
 
-    assert (assignment.name, assignment.labels) == ("demo-7f", {"generation": "1"})
-    assert assignment.early_stopping_rules == (rule,)
-
-
-def test_assignments_that_wait_stay_in_front_and_those_with_a_trial_go() -> None:
-    old = tuple(TrialAssignment(name=name) for name in ("has-trial", "waits"))
-    status = accept(reply(point(name="new")), base=2, taken={"has-trial"}, status={"suggestions": old})
-
-    assert [a.name for a in status.suggestions] == ["waits", "new"]
-    assert status.suggestion_count == 3
+    assert len(taken.status.suggestions) == taken.status.suggestion_count == 2
+    assert (taken.forgets_call, taken.streak, taken.warnings) == (True, None, ())
 
 
-def test_settings_of_the_reply_replace_equally_named_ones_in_place() -> None:
-    merged = merged_settings((setting("a", "1"), setting("b", "2")), (setting("c", "3"), setting("a", "4")))
-
-    assert [(s.name, s.value) for s in merged] == [("a", "4"), ("b", "2"), ("c", "3")]
+def test_an_answer_is_as_good_when_more_are_wanted_by_now() -> None:
+    assert step(seen(*RUNNING, requests=5, call=answered(POINT, POINT))).status.suggestion_count == 2
 
 
-def test_settings_survive_a_reply_without_any() -> None:
-    status = accept(reply(point()), status={"algorithm_settings": (setting("a", "1"),)})
+def test_with_nothing_outstanding_nothing_is_asked() -> None:
+    rest = step(seen(*RUNNING, requests=2, count=2))
 
-    assert status.algorithm_settings == (setting("a", "1"),)
-
-
-@pytest.mark.parametrize("count", [0, 1])
-def test_an_exhausted_service_may_give_fewer(count: int) -> None:
-    status = accept(reply(*[point()] * count, exhausted=True), base=3, wanted=2)
-
-    assert status.suggestion_count == 3 + count
-    assert states.is_exhausted(status.conditions)
-
-
-def test_a_search_that_ends_before_its_first_point_is_an_odd_answer() -> None:
-    with pytest.raises(MalformedReplyError, match="a search space has at least one point"):
-        accept(reply(exhausted=True), wanted=2)
-
-
-def test_a_full_reply_with_the_last_points_is_exhausted_too() -> None:
-    assert states.is_exhausted(accept(reply(point(), exhausted=True)).conditions)
+    assert (rest.call, rest.forgets_call, rest.retry_after_seconds) == (None, True, None)
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted", "words"),
+    "call",
     [
-        pytest.param(reply(), 1, "0 assignments were given where 1 were asked for", id="none"),
-        pytest.param(reply(point()), 2, "1 assignments were given where 2 were asked for", id="too few"),
-        pytest.param(reply(point(), point()), 1, "2 assignments were given where 1 were asked for", id="too many"),
-        pytest.param(reply(point(), point(), exhausted=True), 1, "2 assignments", id="too many at the end"),
-        pytest.param(reply(point("0.5")), 1, "0.5", id="above the range"),
-        pytest.param(reply(point("abc")), 1, "abc", id="no number"),
-        pytest.param(reply(point("nan")), 1, "nan", id="not a number"),
-        pytest.param(reply(point(parameter="momentum")), 1, "momentum", id="unknown parameter"),
-        pytest.param(reply(SuggestedAssignment((), "", {})), 1, "lr", id="missing parameter"),
-        pytest.param(reply(point(name="Bad_Name")), 1, '"Bad_Name" is not a DNS label', id="bad name"),
-        pytest.param(reply(point(name="a" * 64)), 1, "is not a DNS label", id="long name"),
-        pytest.param(reply(point(name="a"), point(name="a")), 2, '"a" is taken', id="the same name twice"),
+        pytest.param(failed(), id="unavailable"),
+        pytest.param(answered(POINT), id="too few"),
+        pytest.param(answered(exhausted=True), id="the very first answer is empty"),
     ],
 )
-def test_a_malformed_reply_is_refused_whole(given: SuggestionsReply, wanted: int, words: str) -> None:
-    with pytest.raises(MalformedReplyError, match=words):
-        accept(given, wanted=wanted)
+def test_a_failure_is_told_and_tried_again_after_a_pause(call: SeenCall) -> None:
+    first = step(seen(*RUNNING, call=call), moment=100.0)
+    waits = step(seen(*RUNNING, streak=first.streak), moment=100.03)
+    tried = step(seen(*RUNNING, streak=first.streak), moment=100.06)
 
-
-@pytest.mark.parametrize("where", ["trial", "waiting"])
-def test_a_name_of_the_service_that_is_in_use_is_refused(where: str) -> None:
-    status = {"suggestions": (TrialAssignment(name="mine"),)} if where == "waiting" else {}
-    with pytest.raises(MalformedReplyError, match='"mine" is taken'):
-        accept(reply(point(name="mine")), taken={"mine"} if where == "trial" else set(), status=status)
-
-
-def test_values_of_lists_have_to_be_in_them() -> None:
-    space = [a_double("lr"), a_choice("opt", ["sgd", "adam"])]
-    good = SuggestedAssignment((*point().assignments, ParameterAssignment(name="opt", value="adam")), "", {})
-    bad = SuggestedAssignment((*point().assignments, ParameterAssignment(name="opt", value="ada")), "", {})
-
-    assert accept(reply(good), parameters=space).suggestion_count == 1
-    with pytest.raises(MalformedReplyError, match="ada"):
-        accept(reply(bad), parameters=space)
-
-
-def test_without_a_suggestion_nothing_waits() -> None:
-    assert waiting_assignments(None, ()) == ()
-
-
-# --- conditions -------------------------------------------------------------------------------------------------------
-
-
-def running() -> tuple[Any, ...]:
-    return states.running(states.deployment_ready(states.created((), NOW), NOW), NOW)
-
-
-def test_a_conversation_is_told_in_order() -> None:
-    assert [(c.type, c.reason, c.message) for c in running()] == [
-        ("Created", "SuggestionCreated", "Suggestion is created"),
-        ("DeploymentReady", "DeploymentReady", "Deployment is ready"),
-        ("Running", "SuggestionRunning", "Suggestion is running"),
-    ]
-
-
-def test_a_service_that_goes_away_is_told() -> None:
-    last = states.deployment_not_ready(running(), "", LATER)[-1]
-
-    assert (last.type, last.status, last.reason) == ("DeploymentReady", "False", "DeploymentNotReady")
-    assert last.message == "Deployment is not ready"
-    assert last.last_transition_time == LATER
-
-
-def test_what_a_service_waits_for_is_told_as_it_is_now() -> None:
-    messages = []
-    conditions = running()
-    for words in ("", "no room", "no room", "no image", ""):
-        conditions = states.deployment_not_ready(conditions, words, NOW)
-        messages.append(conditions[-1].message)
-
-    assert [message.removeprefix("Deployment is not ready") for message in messages] == [
-        "",
-        ": no room",
-        ": no room",
-        ": no image",
-        "",
-    ]
-    assert states.deployment_not_ready(conditions, "", LATER) is conditions
+    assert [reason for reason, _ in first.warnings] == ["SuggestionServiceFailed"]
+    assert (first.forgets_call, first.retry_after_seconds) == (True, pytest.approx(BACKOFF.first_seconds))
+    assert not states.is_closed(first.status.conditions)
+    assert not states.is_exhausted(first.status.conditions)
+    assert first.streak == Streak(1, 100.0, 100.05)
+    assert (waits.call, waits.retry_after_seconds) == (None, pytest.approx(0.02))
+    assert (tried.call, tried.streak) == (ASKED, first.streak)
 
 
 @pytest.mark.parametrize(
-    ("policy", "message"),
+    ("failures", "moment", "gives_up"),
     [
-        ("Never", "Suggestion is succeeded, can't be restarted"),
-        ("FromVolume", "Suggestion is succeeded, suggestion volume is not deleted, can be restarted"),
+        pytest.param(1, 20.0, False, id="for long, but few"),
+        pytest.param(50, 5.0, False, id="many within a moment"),
+        pytest.param(2, 10.0, True, id="many for long"),
     ],
 )
-def test_closing_ends_everything_and_says_whether_it_can_be_opened_again(policy: str, message: str) -> None:
-    closed = states.closed(running(), policy, LATER)
+def test_a_service_is_given_up_after_many_failures_for_a_long_time(
+    failures: int, moment: float, *, gives_up: bool
+) -> None:
+    given = step(seen(*RUNNING, call=failed(), streak=Streak(failures, 0.0, 0.0)), moment)
 
-    assert [(c.type, c.status, c.reason, c.message) for c in closed[1:]] == [
-        ("Running", "False", "Suggestion is succeeded", "Suggestion is not running"),
-        ("DeploymentReady", "False", "Suggestion is succeeded", "Deployment is not ready"),
-        ("Succeeded", "True", "Experiment is succeeded", message),
-    ]
-    assert states.is_closed(closed)
-    assert states.closed(closed, policy, LATER) is closed
+    assert states.is_closed(given.status.conditions) is gives_up
+    assert [reason for reason, _ in given.warnings] == ["SuggestionServiceFailed", "SuggestionFailed"][: 1 + gives_up]
+    assert (given.streak is None) is gives_up
 
 
-def test_closing_before_anything_ran_says_only_that() -> None:
-    assert story(states.closed((), "Never", NOW)) == [("Succeeded", "True", "Experiment is succeeded")]
+def test_an_error_that_is_not_ours_is_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        step(seen(*RUNNING, call=failed(ZeroDivisionError())))
 
 
-def test_opening_again_takes_the_end_back() -> None:
-    opened = states.restarting(states.closed(running(), "FromVolume", NOW), LATER)
+def test_a_service_that_went_away_keeps_its_failures() -> None:
+    streak = Streak(2, 0.0, 5.0)
 
-    assert not states.is_closed(opened)
-    last = opened[-1]
-    assert (last.type, last.status, last.reason) == ("Running", "False", "Experiment is restarting")
-    assert last.message == "Suggestion is not running"
-    assert story(states.running(opened, LATER))[-1] == ("Running", "True", "SuggestionRunning")
+    assert step(replace(seen(*RUNNING), is_ready=False, streak=streak)).streak == streak
 
 
-def test_a_failed_suggestion_is_closed() -> None:
-    failed = states.failed(running(), "Validation failed: gamma", LATER)
+def waiting(*points: SuggestedAssignment, explanation: str = "", ended: int = 0) -> SeenCall:
+    """Return an answer of a service that has no more until a trial ends."""
+    reply = SuggestionsReply(points, waits=True, explanation=explanation)
+    return SeenCall(Question(0, 2, ended=ended), is_done=True, answer=Answer(reply))
 
-    assert states.is_closed(failed)
-    assert (failed[-1].reason, failed[-1].message) == ("SuggestionFailed", "Validation failed: gamma")
+
+def test_a_service_that_waits_is_left_alone_until_a_trial_ends() -> None:
+    first = step(seen(*RUNNING, call=waiting(explanation="rung 0 runs"), active=1), moment=10.0)
+    later = step(seen(*first.status.conditions, wait=first.wait, active=1), moment=30.0)
+    ended = step(seen(*first.status.conditions, wait=first.wait, active=1, ended=1), moment=30.0)
+
+    condition = find_condition(first.status.conditions, states.WAITING)
+    assert condition is not None
+    assert (condition.status, condition.message) == ("True", "rung 0 runs")
+    assert (first.forgets_call, first.streak, first.warnings) == (True, None, ())
+    assert not states.is_exhausted(first.status.conditions)
+    assert first.wait == Wait(0, 10.0 + WAIT_SECONDS)
+    assert (later.call, later.wait, later.retry_after_seconds) == (None, first.wait, pytest.approx(WAIT_SECONDS - 20))
+    assert ended.call == Question(0, 2, ended=1)
+
+
+def test_what_a_waiting_service_does_give_is_taken() -> None:
+    taken = step(seen(*RUNNING, call=waiting(POINT)), moment=10.0)
+
+    assert len(taken.status.suggestions) == taken.status.suggestion_count == 1
+    assert taken.wait is not None
+
+
+def test_a_trial_that_ended_during_the_question_has_it_asked_again_at_once() -> None:
+    taken = step(seen(*RUNNING, call=waiting(ended=3), active=1, ended=4))
+
+    assert taken.retry_after_seconds == 0.0
+    assert step(seen(*taken.status.conditions, wait=taken.wait, active=1, ended=4)).call == Question(0, 2, ended=4)
+
+
+def test_a_waiting_service_is_asked_again_after_a_while_even_if_nothing_ends() -> None:
+    still = seen(*RUNNING, wait=Wait(0, 70.0), active=1)
+
+    assert step(still, moment=69.0).call is None
+    assert step(still, moment=70.0).call == ASKED
+
+
+def test_more_that_is_wanted_does_not_have_a_waiting_service_asked_again() -> None:
+    assert step(seen(*RUNNING, requests=9, wait=Wait(0, 70.0), active=1), moment=1.0).call is None
+
+
+def test_to_wait_for_a_trial_where_none_runs_is_a_failure_of_the_service() -> None:
+    first = step(seen(*RUNNING, call=waiting()), moment=100.0)
+    given_up = step(seen(*RUNNING, call=waiting(), streak=Streak(2, 0.0, 0.0)), moment=10.0)
+
+    told = "it waits for a running trial to end, and none is running"
+    assert first.warnings == (("SuggestionServiceFailed", told),)
+    assert first.retry_after_seconds == pytest.approx(BACKOFF.first_seconds)
+    assert not states.is_closed(first.status.conditions)
+    assert states.is_closed(given_up.status.conditions)
+
+
+def test_an_answer_after_the_wait_takes_the_condition_back() -> None:
+    waits = step(seen(*RUNNING, call=waiting(), active=1)).status.conditions
+    other = step(seen(*waits, call=waiting(explanation="rung 1 runs"), active=1)).status.conditions
+    goes_on = step(seen(*waits, call=answered(POINT, POINT))).status.conditions
+    ends = step(seen(*waits, count=1, call=answered(exhausted=True, purpose=Question(1, 1)))).status.conditions
+    unasked = step(seen(*waits, requests=0)).status.conditions
+
+    message = find_condition(other, states.WAITING)
+    assert message is not None
+    assert message.message == "rung 1 runs"
+    assert all(find_condition(conditions, states.WAITING) is None for conditions in (goes_on, ends, unasked))
+    assert states.is_exhausted(ends)

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from katib.api.types import CollectorSpec, MetricsCollectorSpec, Observation, Trial
+from katib.controllers.ports import PodRefusal, UncollectedPod
 from katib.controllers.trial.jobs import view_of
 from katib.controllers.trial.plan import (
     JobView,
     Judgment,
     Observed,
     TrialPlan,
+    held_up,
     killed,
     needs_observation,
     plan_trial,
@@ -24,6 +26,7 @@ from tests.support.planning import LATER, NOW, holding, observed, story, trial
 CREATED = holding("Created", "TrialCreated", message="Trial is created")
 RUNNING = holding("Running", "TrialRunning", message="Trial is running")
 PUSH = MetricsCollectorSpec(collector=CollectorSpec(kind="Push"))
+NOTHING = MetricsCollectorSpec(collector=CollectorSpec(kind="None"))
 
 DONE = JobView(succeeded=Judgment("CompletionsReached", "Reached expected number of succeeded pods"), ended_at=NOW)
 BROKEN = JobView(failed=Judgment("BackoffLimitExceeded", "exited with 1"), ended_at=NOW)
@@ -56,6 +59,14 @@ def test_a_new_trial_is_created_gets_its_job_and_runs() -> None:
     assert (planned.event.reason, planned.event.message) == ("JobCreated", "Job demo-1 has been created")
 
 
+def test_a_trial_that_nothing_is_collected_of_succeeds_without_an_observation() -> None:
+    planned = plan(started(metrics_collector=NOTHING), DONE)
+
+    assert last(planned)[:3] == ("Succeeded", "True", "TrialSucceededUnmeasured")
+    assert planned.delete_job
+    assert last(plan(started(metrics_collector=NOTHING), BROKEN))[0] == "Failed"
+
+
 def test_a_job_that_vanished_is_created_again() -> None:
     assert plan(started(), None).create_job
 
@@ -64,6 +75,16 @@ def test_a_job_that_runs_changes_nothing() -> None:
     made = started()
 
     assert plan(made, JobView()) == TrialPlan(status=made.status)
+
+
+def test_a_trial_that_is_held_up_says_so_once_per_cause() -> None:
+    held = held_up(started().status, "TrialWaiting", "no room", NOW)
+    (condition,) = [c for c in held.conditions if c.type == "Running"]
+
+    assert (condition.status, condition.reason) == ("False", "TrialWaiting")
+    assert held_up(held, "TrialWaiting", "no room", LATER) == held
+    assert held_up(held, "TrialWaiting", "no quota", LATER) != held
+    assert held_up(held, "JobForbidden", "no room", LATER) != held
 
 
 def test_a_failed_try_is_told_once_and_with_each_news() -> None:
@@ -108,7 +129,7 @@ def test_a_failed_job_is_the_failure_of_the_trial_with_its_reason() -> None:
         "Failed",
         "True",
         "TrialFailed",
-        "Trial has failed. Job reason: BackoffLimitExceeded. Job message: exited with 1",
+        "Trial has failed: its program ended with exit code 1",
     )
     assert planned.event is not None
     assert planned.event.message == "Job demo-1 has failed. exited with 1 BackoffLimitExceeded"
@@ -162,7 +183,8 @@ def test_an_early_stopped_job_is_an_early_stopped_trial(reading: Observation | N
             started(metrics_collector=PUSH),
             DONE,
             None,
-            'the job ended without reporting "loss"; call report_metrics in the training code',
+            'the job ended without reporting "loss"; '
+            "call katib.report, or Kubeflow's report_metrics, in the training code",
             id="a push collector was never called",
         ),
         pytest.param(
@@ -350,3 +372,184 @@ def test_an_explanation_that_may_still_come_is_waited_for_a_moment() -> None:
     assert last(waiting)[0] == "Running"
     assert last(explained)[3] == 'Metrics are not available: 4 lines, none matched "loss"'
     assert last(late)[3] == 'Metrics are not available: "loss" was reported, but never with a value'
+
+
+# --- a part of the readings -------------------------------------------------------------------------------------------
+
+PART = observed("0.388")
+KILLED = "container metrics-logger-and-collector in pod p was killed because it ran out of memory"
+
+
+def test_a_value_of_a_part_of_the_readings_never_wins() -> None:
+    planned = plan(started(), replace(DONE, incomplete=KILLED), PART)
+
+    assert last(planned) == ("MetricsUnavailable", "True", "MetricsIncomplete", f"Metrics are not complete: {KILLED}")
+    assert planned.status.observation is None
+    assert planned.delete_job
+    assert planned.event is not None
+    assert (planned.event.reason, planned.event.warning) == ("MetricsUnavailable", True)
+
+
+def test_an_incomplete_trial_keeps_its_end_and_is_not_observed_later() -> None:
+    ended = started().model_copy(update={"status": plan(started(), replace(DONE, incomplete=KILLED), PART).status})
+
+    assert not needs_observation(ended, DONE)
+    assert plan(ended, DONE).status == ended.status
+
+
+def test_a_collector_that_may_still_store_something_is_waited_for_but_not_for_ever() -> None:
+    collecting = replace(
+        DONE, ended_at=LATER - timedelta(seconds=10), collecting="the collector in pod p had not ended"
+    )
+
+    waiting = plan(started(), collecting, PART)
+    stored = plan(started(), replace(collecting, collecting=""), PART)
+    late = plan(started(), replace(collecting, ended_at=LATER - timedelta(seconds=60)), PART)
+
+    assert (last(waiting)[0], waiting.again_after_seconds) == ("Running", 50.0)
+    assert last(stored)[0] == "Succeeded"
+    assert last(late)[2:] == (
+        "MetricsIncomplete",
+        "Metrics are not complete: the collector in pod p had not ended 60 s after the end of the job",
+    )
+
+
+def test_a_job_that_failed_for_its_collector_alone_has_no_metrics_and_any_other_failed() -> None:
+    alone = plan(started(), replace(BROKEN, lost=KILLED))
+    both = plan(started(), replace(BROKEN, lost=KILLED, last_failure="Container main was killed"))
+
+    assert last(alone)[2:] == ("MetricsIncomplete", f"Metrics are not complete: {KILLED}")
+    assert last(both)[0] == "Failed"
+
+
+def test_a_trial_that_was_stopped_early_is_that_whatever_its_collector_did() -> None:
+    assert last(plan(started(), replace(STOPPED, incomplete=KILLED), PART))[0] == "EarlyStopped"
+
+
+REFUSED = PodRefusal("exceeded quota: q", since=LATER - timedelta(seconds=100))
+UNCOLLECTED = UncollectedPod("pod demo-1-x ran without metrics collector, because the webhook did not answer")
+
+
+def test_a_trial_whose_pods_are_refused_waits_and_says_who_refuses_them() -> None:
+    planned = plan(started(), JobView(refusal=REFUSED))
+
+    message = "Trial is running: no pod of its job can be created: exceeded quota: q"
+    assert last(planned) == ("Running", "True", "TrialWaiting", message)
+    assert planned.again_after_seconds == 200
+    assert not planned.delete_job
+
+
+@pytest.mark.parametrize(
+    ("refusal", "patience"),
+    [(REFUSED, 100.0), (replace(REFUSED, is_final=True), 300.0), (REFUSED, 0.0)],
+    ids=["patience is over", "forever", "no patience"],
+)
+def test_a_trial_whose_pods_stay_refused_fails_with_the_refusal(refusal: PodRefusal, patience: float) -> None:
+    made = started(retain_run=True)
+    planned = plan(made, JobView(refusal=refusal), refusal_patience_seconds=patience)
+
+    message = "Trial has failed: no pod of its job can be created: exceeded quota: q"
+    assert last(planned) == ("Failed", "True", "TrialPodsRefused", message)
+    assert planned.delete_job
+    assert planned.event is not None
+    assert planned.event.warning
+
+
+def test_a_job_whose_pods_were_refused_goes_even_if_jobs_are_retained() -> None:
+    made = started(retain_run=True)
+    over = plan(made, JobView(refusal=replace(REFUSED, is_final=True)))
+    later = trial("demo-1", *over.status.conditions, retain_run=True)
+
+    assert plan(later, JobView()).delete_job
+
+
+def test_a_pod_without_collector_is_no_part_of_a_success() -> None:
+    """The others may have reported, but not what this one printed."""
+    made = started()
+    planned = plan(made, replace(DONE, uncollected=UNCOLLECTED), observed("0.5"))
+
+    assert last(planned)[0] == "Running"
+    assert planned.again_after_seconds is not None
+
+
+@pytest.mark.parametrize("collector", [None, PUSH], ids=["collected", "pushed"])
+@pytest.mark.parametrize("reading", [None, observed("0.5")], ids=["nothing reported", "others reported"])
+def test_a_trial_whose_pod_stays_without_collector_says_so_and_not_what_its_program_did(
+    collector: MetricsCollectorSpec | None, reading: Observation | None
+) -> None:
+    job = replace(DONE, uncollected=replace(UNCOLLECTED, is_final=True), metrics_report="none matched")
+    made = started() if collector is None else started(metrics_collector=collector)
+    planned = plan(made, job, reading)
+
+    message = f"Metrics are not available: {UNCOLLECTED.message}"
+    assert last(planned) == ("MetricsUnavailable", "True", "PodWithoutCollector", message)
+
+
+# --- stopped by the early stopping service ----------------------------------------------------------------------------
+
+WHY = "loss 0.91 at step 4 is worse than 0.43, the best third of 27 trials"
+
+
+def stopping(**spec: Any) -> Trial:
+    """Return a trial whose verdict is written down."""
+    begun = plan(started(**spec), JobView(), verdict=WHY)
+    return trial("demo-1", *begun.status.conditions, **spec)
+
+
+@pytest.mark.parametrize("retained", [False, True], ids=["disposable", "retained"])
+def test_why_a_trial_is_stopped_is_written_down_before_its_job_is_deleted(*, retained: bool) -> None:
+    planned = plan(started(retain_run=retained), JobView(), verdict=WHY)
+
+    assert last(planned) == ("Running", "True", "TrialStopping", f"Trial is being stopped early: {WHY}")
+    assert planned.delete_job
+    assert planned.status.completion_time is None
+
+
+@pytest.mark.parametrize("job", [DONE, BROKEN], ids=["succeeded", "failed"])
+@pytest.mark.parametrize("written", [False, True], ids=["verdict in memory", "verdict written"])
+def test_a_trial_that_ends_by_itself_before_its_job_is_deleted_keeps_its_end(job: JobView, *, written: bool) -> None:
+    made, verdict = (stopping(), "") if written else (started(), WHY)
+
+    planned = plan(made, job, observed("0.5"), verdict=verdict)
+
+    assert planned.status.conditions[-1].type == ("Succeeded" if job is DONE else "Failed")
+
+
+@pytest.mark.parametrize("job", [JobView(), JobView(is_going=True), replace(BROKEN, is_going=True)])
+def test_a_stopped_trial_runs_on_while_its_job_is_there(job: JobView) -> None:
+    made = stopping(retain_run=True)
+
+    planned = plan(made, job)
+
+    assert planned.status.conditions == made.status.conditions
+    assert planned.delete_job
+
+
+def test_a_stopped_trial_runs_on_while_programs_of_its_job_do() -> None:
+    made = stopping()
+
+    assert plan(made, None, is_ending=True) == TrialPlan(status=made.status)
+
+
+def test_a_stopped_trial_ends_with_the_reason_and_its_last_value_when_its_job_is_gone() -> None:
+    planned = plan(stopping(), None, observed("0.91"))
+
+    assert not planned.create_job
+    assert story(planned.status.conditions)[1:] == [
+        ("Running", "False", "TrialRunning"),
+        ("EarlyStopped", "True", "TrialEarlyStopped"),
+    ]
+    assert last(planned)[-1] == f"Trial is early stopped: {WHY}"
+    assert (planned.status.observation, planned.status.completion_time) == (observed("0.91"), LATER)
+    assert planned.event is not None
+    assert planned.event.reason == "TrialEarlyStopped"
+
+
+def test_the_observation_of_a_stopped_trial_is_read_when_its_job_is_gone() -> None:
+    assert needs_observation(stopping(), None)
+    assert not needs_observation(stopping(), JobView())
+    assert not needs_observation(started(), None)
+
+
+def test_a_verdict_about_a_trial_without_a_job_waits_for_it() -> None:
+    assert plan(started(), None, verdict=WHY).create_job

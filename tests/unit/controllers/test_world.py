@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from katib.api.conditions import find_condition
-from katib.api.types import Trial
-from katib.controllers.kinds import EXPERIMENT, TRIAL
+from katib.api.names import EXPERIMENT_LABEL
+from katib.api.types import Experiment, Trial
+from katib.controllers.assembly import Caches
+from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.ports import SuggestionsReply
 from katib.controllers.settings import FINISH_ANNOTATION, ControllerSettings
+from katib.controllers.suggestion.reconciler import LONG_HISTORY
 from katib.errors import FieldError, InvalidError, NotFoundError, UnavailableError
+from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key, Object, ObjectStore
+from katib.runtime.shared_thread import SharedThread
 from tests.support.controllers import JOB, NAMESPACE, FakeServices, JobEnd, World, a_reply, new_store
 from tests.support.experiments import an_experiment
-from tests.support.stores import eventually
+from tests.support.faulty_store import Call, FaultyStore
+from tests.support.waiting import eventually, never
 
 
 def last(conditions: Any) -> tuple[str, str]:
@@ -35,6 +43,28 @@ def test_an_experiment_runs_exactly_its_budget_of_trials() -> None:
         assert experiment.status.trials == experiment.status.trials_succeeded == 7
         assert len(set(values(world.trials()))) == 7
         assert world.suggestion().status.suggestion_count == 7
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        pytest.param(UnavailableError("database is locked"), "Failed to reconcile: database is locked", id="ours"),
+        pytest.param(KeyError("x"), "Failed to reconcile: KeyError: 'x'", id="bug"),
+    ],
+)
+def test_an_error_is_told_once_in_its_own_words_and_a_bug_with_its_class(error: Exception, message: str) -> None:
+    errors = [error]
+
+    def fail_once(call: Call) -> BaseException | None:
+        return errors.pop() if errors and call.before and (call.verb, call.kind) == ("create", TRIAL) else None
+
+    with World(through=lambda store: FaultyStore(store, fail_once)) as world:
+        world.submit(an_experiment(maxTrialCount=1, parallelTrialCount=1))
+        world.ended()
+
+        assert [event for event in world.events.events if event[1] == "ReconcileError"] == [
+            ("demo", "ReconcileError", message)
+        ]
 
 
 def test_conditions_tell_the_story_in_order() -> None:
@@ -133,9 +163,7 @@ def test_too_many_failures_fail_the_experiment() -> None:
 
     assert last(experiment.status.conditions) == ("Failed", "ExperimentFailed")
     assert experiment.status.trials_failed == 2
-    assert world.trials()[0].status.conditions[-1].message == (
-        "Trial has failed. Job reason: BackoffLimitExceeded. Job message: exited with 1"
-    )
+    assert world.trials()[0].status.conditions[-1].message == ("Trial has failed: its program ended with exit code 1")
 
 
 def test_missing_metrics_end_the_trial_with_the_collectors_explanation_and_count_for_the_budget() -> None:
@@ -241,6 +269,78 @@ def test_a_service_that_keeps_failing_fails_the_experiment_at_last() -> None:
     assert "failed 2 times in a row: did not answer within 60 s" in experiment.status.conditions[-1].message
 
 
+def test_a_service_whose_first_answer_is_empty_is_asked_again_and_fails_the_experiment_at_last() -> None:
+    answers = [SuggestionsReply((), (), exhausted=True)] * 2
+    patient = FakeServices(answer=lambda first, count: answers.pop() if answers else a_reply(first, count))
+    with World(services=patient) as world:
+        world.submit(an_experiment(maxTrialCount=4))
+        recovered = world.ended()
+    settings = ControllerSettings(service_attempts=2, service_patience_seconds=0.0)
+    empty = FakeServices(answer=lambda *_: SuggestionsReply((), (), exhausted=True))
+    with World(services=empty, settings=settings) as world:
+        world.submit(an_experiment())
+        given_up = world.ended()
+
+    assert recovered.status.trials_succeeded == 4
+    assert last(given_up.status.conditions)[0] == "Failed"
+    assert "failed 2 times in a row: the very first answer" in given_up.status.conditions[-1].message
+
+
+@pytest.mark.parametrize(
+    ("history", "shared"),
+    [pytest.param(0, False, id="on-a-worker"), pytest.param(LONG_HISTORY, True, id="long-and-on-one-thread")],
+)
+def test_a_slow_preparation_of_one_question_delays_no_other_experiment(history: int, *, shared: bool) -> None:
+    """As when a history of tens of thousands of trials is encoded for the first time."""
+    slow, entered = threading.Event(), threading.Event()
+
+    class Services(FakeServices):
+        def get_suggestions(self, experiment: Experiment, *arguments: Any, **numbers: int) -> Any:
+            if experiment.name == "slow":
+                entered.set()
+                assert slow.wait(60)
+            return super().get_suggestions(experiment, *arguments, **numbers)
+
+    store, clock = new_store(), SystemClock()
+    for number in range(history):
+        store.create(ended_trial(f"old-{number}", "slow"))
+    thread = SharedThread("shared", clock) if shared else None
+    if thread is not None:
+        thread.start()
+    with World(
+        store,
+        services=Services(),
+        caches_of=lambda store, clock: Caches.of(store, [JOB], clock, thread=thread),
+        thread=thread,
+    ) as world:
+        world.submit(an_experiment(name="slow", maxTrialCount=history + 2))
+        assert entered.wait(60)
+        try:
+            world.submit(an_experiment(name="quick", maxTrialCount=4))
+            eventually(lambda: world.is_over("quick"))
+            quick = world.experiment("quick")
+        finally:
+            slow.set()
+        world.ended("slow")
+    if thread is not None:
+        thread.stop()
+
+    assert quick.status.trials_succeeded == 4
+
+
+def ended_trial(name: str, experiment: str) -> Object:
+    labels = {EXPERIMENT_LABEL: experiment}
+    times = {"startTime": "2024-01-01T00:00:00Z", "completionTime": "2024-01-01T00:00:01Z"}
+    condition = {"type": "Succeeded", "status": "True", "reason": "TrialSucceeded", "message": "Trial has succeeded"}
+    return {
+        "apiVersion": TRIAL.api_version,
+        "kind": TRIAL.kind,
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
+        "spec": {},
+        "status": {**times, "conditions": [condition]},
+    }
+
+
 def test_what_a_service_waits_for_is_told_until_it_is_ready() -> None:
     services = FakeServices(waits="pod demo-random-x: Unschedulable: 0/1 nodes")
     with World(services=services) as world:
@@ -256,6 +356,26 @@ def test_what_a_service_waits_for_is_told_until_it_is_ready() -> None:
 
     reasons = [reason for _, reason, _ in world.events.events]
     assert reasons.count("SuggestionServiceWaiting") == 1
+
+
+@pytest.mark.parametrize("retain", [False, True], ids=["removed", "retained"])
+def test_the_events_of_a_trial_tell_what_becomes_of_its_job_as_in_katib(retain: bool) -> None:
+    raw = an_experiment(maxTrialCount=1, parallelTrialCount=1)
+    raw["spec"]["trialTemplate"]["retain"] = retain
+    with World() as world:
+        world.submit(raw)
+        eventually(world.is_over)
+        (trial,) = world.trials()
+
+        def told() -> list[str]:
+            """Return what was said of the job; a stale cache may make the controller say a thing again."""
+            mine = {f"{reason}: {message}" for name, reason, message in world.events.events if name == trial.name}
+            return sorted(mine)
+
+        job = f"Job {trial.name}"
+        story = [f"JobCreated: {job} has been created", f"JobRunning: {job} is running"]
+        story += [] if retain else [f"JobDeleted: {job} has been deleted"]
+        eventually(lambda: told() == sorted([*story, f"JobSucceeded: {job} has succeeded"]))
 
 
 def test_a_template_that_cannot_be_rendered_fails_the_experiment_with_the_path() -> None:
@@ -299,6 +419,7 @@ def test_deleting_an_experiment_takes_everything_with_it() -> None:
         names = [trial.name for trial in world.trials()]
         world.store.delete(EXPERIMENT, Key(NAMESPACE, "demo"))
         eventually(lambda: not world.trials() and not world.store.list(JOB).items)
+        eventually(lambda: not world.store.list(SUGGESTION).items)
 
     assert len(names) == 3
     assert all(world.observations.summarize(name, ["loss"]) is None for name in names)
@@ -373,3 +494,57 @@ def test_a_crash_between_any_two_writes_loses_and_doubles_nothing(writes: int, *
 
     assert experiment.status.trials == experiment.status.trials_succeeded == 4
     assert values(second.trials()) == ["0.010", "0.011", "0.012", "0.013"]
+
+
+def _rungs_of_two(world: World) -> FakeServices:
+    """Return a service that gives two assignments, and two more only when those trials have ended."""
+
+    def answer(first: int, count: int) -> SuggestionsReply:
+        ended = sum(trial.status.completion_time is not None for trial in world.trials())
+        allowed = max(min(count, 2 - first % 2 if first % 2 else 2 * (first <= ended)), 0)
+        given = a_reply(first, allowed)
+        return replace(given, waits=allowed < count, explanation="demo waits for 2 trials of rung 0")
+
+    return FakeServices(answer=answer)
+
+
+def test_a_service_that_waits_for_trials_is_asked_when_one_has_ended_and_never_in_a_loop() -> None:
+    with World() as world:
+        world.services.answer = _rungs_of_two(world).answer
+        world.submit(an_experiment(maxTrialCount=8, parallelTrialCount=4))
+        experiment = world.ended()
+
+        assert last(experiment.status.conditions) == ("Succeeded", "ExperimentMaxTrialsReached")
+        assert experiment.status.trials_succeeded == 8
+        assert len(world.services.requests) <= 8 + 8
+        assert find_condition(world.suggestion().status.conditions, "WaitingForTrials") is None
+
+
+def test_a_restarted_controller_finds_out_that_the_service_waits_and_goes_on() -> None:
+    with World(script=lambda _trial: JobEnd(ends=False)) as held:
+        held.services.answer = _rungs_of_two(held).answer
+        held.submit(an_experiment(maxTrialCount=4, parallelTrialCount=4))
+        eventually(lambda: "WaitingForTrials" in str(held.store.list(SUGGESTION).items))
+        condition = find_condition(held.suggestion().status.conditions, "WaitingForTrials")
+        asked = len(held.services.requests)
+        never(lambda: len(held.services.requests) > asked + 2, seconds=0.5)
+
+        assert condition is not None
+        assert condition.message == "demo waits for 2 trials of rung 0"
+    again = World(held.store, observations=held.observations)
+    with again:
+        again.services.answer = _rungs_of_two(again).answer
+
+        assert again.ended().status.trials_succeeded == 4
+
+
+def test_a_service_that_waits_while_nothing_runs_is_told_and_in_the_end_fails_the_experiment() -> None:
+    impatient = ControllerSettings(service_attempts=3, service_patience_seconds=0.2)
+    services = FakeServices(answer=lambda first, _count: replace(a_reply(first, 0), waits=True))
+    with World(services=services, settings=impatient) as world:
+        world.submit(an_experiment())
+        experiment = world.ended()
+
+        assert last(experiment.status.conditions) == ("Failed", "ExperimentFailed")
+        assert "it waits for a running trial to end, and none is running" in experiment.status.conditions[-1].message
+        assert "SuggestionServiceFailed" in world.events.reasons()

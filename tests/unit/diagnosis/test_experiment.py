@@ -8,7 +8,7 @@ import pytest
 
 from katib.diagnosis import Evidence, JobFacts, ServiceFacts, diagnose_experiment
 from katib.tuning.service import Json, RecordedEvent
-from tests.support.tuning import START, condition, make_experiment, make_trial
+from tests.support.tuning import START, condition, make_experiment, make_pareto_experiment, make_trial
 
 NOW = START + timedelta(minutes=2)
 RUNNING = condition("Running")
@@ -90,6 +90,37 @@ def test_an_unfinished_experiment_has_one_answer(evidence: dict[str, Any], expec
     assert verdict(make_experiment("demo", condition("Created")), **evidence) == expected
 
 
+@pytest.mark.parametrize(("status", "running"), [("False", 0), ("True", 2)])
+def test_a_missing_template_is_the_answer_whether_or_not_trials_still_run(status: str, running: int) -> None:
+    cause = "spec.trialTemplate.configMap.configMapName: ConfigMap team/x is not found; create it"
+    waiting = condition("Running", "TrialTemplateMissing", message=f"Experiment waits for its trial template: {cause}")
+    experiment = make_experiment("demo", condition("Created"), {**waiting, "status": status})
+    experiment["status"]["trialsRunning"] = running
+    events = (warn("TrialTemplateMissing", waiting["message"]),)
+
+    answer = diagnose_experiment(experiment, Evidence(now=NOW, experiment=experiment, events=events))
+
+    assert answer.verdict == f"demo cannot make trials: {cause}."
+    assert answer.remedies == ("As soon as the template is there, the experiment goes on by itself.",)
+    assert ("2 trials that were made before go on." in answer.findings) is bool(running)
+    assert not any("Warning" in finding for finding in answer.findings)
+
+
+@pytest.mark.parametrize(
+    ("at_work", "expected"),
+    [
+        (True, "demo is being deleted; its trials go first."),
+        (False, "demo is being deleted, and no engine is running on this data directory."),
+    ],
+    ids=["a controller works", "nobody works"],
+)
+def test_a_deletion_takes_its_trials_and_somebody_at_work(at_work: bool, expected: str) -> None:
+    deleted = make_experiment("demo", condition("Created"))
+    deleted["metadata"]["deletionTimestamp"] = "2030-01-01T12:00:00Z"
+
+    assert verdict(deleted, controllers_running=at_work) == expected
+
+
 def test_causes_hide_each_other_in_their_order() -> None:
     """A failing service matters more than the trials that still run, a full disk more than the service."""
     running = {"trials": (make_trial("t", RUNNING),)}
@@ -139,6 +170,32 @@ def test_a_finished_experiment_says_how_it_ended(end: Json, best: Json | None, e
     experiment["spec"]["objective"] = {**experiment["spec"]["objective"], "goal": 0.05}
 
     assert verdict(experiment, best=best) == expected
+
+
+def test_an_algorithm_that_came_to_its_end_says_so_in_its_own_words() -> None:
+    experiment = make_experiment("demo", RUNNING, EXHAUSTED)
+    experiment["spec"]["algorithm"] = {"algorithmName": "hyperband"}
+    suggestion = {"kind": "Suggestion", "status": {"explanation": "all brackets are over"}}
+    diagnosis = diagnose_experiment(experiment, Evidence(now=NOW, suggestion=suggestion))
+
+    assert diagnosis.verdict == "demo succeeded: hyperband has nothing more to try."
+    assert "What it said last: all brackets are over." in diagnosis.findings
+
+
+def test_what_the_suggestion_service_waits_for_is_told_beside_the_trials_that_run() -> None:
+    waits = condition("WaitingForTrials", "TrialsRunning", "hyperband waits for 1 trial of rung 0")
+    suggestion = {
+        "kind": "Suggestion",
+        "spec": {"requests": 4},
+        "status": {"suggestionCount": 3, "conditions": [condition("DeploymentReady"), waits]},
+    }
+    running = make_trial("t", condition("Running"))
+    told = diagnose_experiment(make_experiment(), Evidence(now=NOW, suggestion=suggestion, trials=(running,)))
+    alone = diagnose_experiment(make_experiment(), Evidence(now=NOW, suggestion=suggestion))
+
+    sentence = "hyperband waits for 1 trial of rung 0"
+    assert f"No further trial starts until one of them has ended: {sentence}." in told.findings
+    assert alone.verdict == "demo waits for a trial to end: hyperband waits for 1 trial of rung 0."
 
 
 def test_a_spent_failure_budget_names_the_trials_and_the_commonest_cause() -> None:
@@ -196,6 +253,16 @@ def test_findings_tell_progress_best_restarts_and_warnings() -> None:
     )
 
 
+@pytest.mark.parametrize("state", [RUNNING, MAX_TRIALS], ids=["running", "ended"])
+def test_the_choice_of_the_algorithm_is_among_the_findings(state: Json) -> None:
+    explanation = "auto uses gp, since a model of the objective pays with 4 parameters and a budget of 60 trials."
+    suggestion = {**make_suggestion(RUNNING), "status": {"explanation": explanation}}
+
+    diagnosis = diagnose_experiment(make_experiment("demo", state), Evidence(now=NOW, suggestion=suggestion))
+
+    assert explanation in diagnosis.findings
+
+
 def test_a_diagnosis_fits_one_screen_however_many_trials_there_are() -> None:
     trials = tuple(make_trial(f"t{i}", RUNNING, x="1") for i in range(200))
     events = tuple(warn(f"Reason{i}", "message") for i in range(50))
@@ -203,3 +270,38 @@ def test_a_diagnosis_fits_one_screen_however_many_trials_there_are() -> None:
     diagnosis = diagnose_experiment(make_experiment(), Evidence(now=NOW, trials=trials, events=events, jobs=jobs))
 
     assert len(diagnosis.findings) + len(diagnosis.remedies) + len(diagnosis.log_tail) <= 24
+
+
+# --- several objectives and constraints -------------------------------------------------------------------------------
+
+
+def test_of_several_objectives_the_pareto_set_is_told() -> None:
+    done = make_pareto_experiment("demo", condition("Succeeded", "ExperimentMaxTrialsReached"))
+    best = {
+        **make_trial("slow", x="0.5"),
+        "status": {"observation": done["status"]["currentOptimalTrial"]["observation"]},
+    }
+    best["spec"]["objective"] = done["spec"]["objective"]
+
+    findings = diagnose_experiment(done, Evidence(now=START, experiment=done, best=best)).findings
+
+    assert "Pareto set so far: 3 trials that no other beats, hypervolume 12.5." in findings
+    assert "The best of them in the first objective: slow with accuracy=0.9, seconds=30 (x=0.5)." in findings
+
+
+def test_that_no_trial_satisfies_the_constraints_is_told() -> None:
+    left = make_pareto_experiment("demo", condition("Succeeded"), currentOptimalTrial={}, paretoSet=None)
+    left["status"]["trialsInfeasible"] = 4
+
+    findings = diagnose_experiment(left, Evidence(now=START, experiment=left)).findings
+
+    assert "No trial satisfies memory <= 8: all 4 that were measured are outside." in findings
+
+
+def test_a_goal_of_several_objectives_is_told_whole() -> None:
+    done = make_pareto_experiment("demo", condition("Succeeded", "ExperimentGoalReached"))
+
+    verdict = diagnose_experiment(done, Evidence(now=START, experiment=done)).verdict
+
+    words = "maximize accuracy (goal 0.99), minimize seconds, with memory <= 8"
+    assert verdict == f"demo succeeded: one trial reached all goals ({words})."

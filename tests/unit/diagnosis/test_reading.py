@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from katib.tuning.reading import format_duration, is_completed, metric_value, objective_value, state_of, time_of
+from katib.tuning.reading import format_duration, is_completed, objective_value, state_of, time_of
 from tests.support.tuning import condition, make_experiment, make_trial
 
 
@@ -37,25 +37,6 @@ def test_the_state_is_the_last_condition_that_holds() -> None:
 def test_an_object_without_status_is_not_completed() -> None:
     assert not is_completed({"kind": "Experiment"})
     assert state_of({"kind": "Experiment"}) == "Created"
-
-
-@pytest.mark.parametrize(
-    ("strategy", "expected"),
-    [("min", "0.1"), ("max", "0.9"), ("latest", "0.5"), (None, "0.1")],
-)
-def test_the_strategy_chooses_the_value(strategy: str | None, expected: str) -> None:
-    strategies = [{"name": "loss", "value": strategy}] if strategy else []
-    objective = {"type": "minimize", "objectiveMetricName": "loss", "metricStrategies": strategies}
-
-    assert metric_value(objective, [{"name": "loss", "min": "0.1", "max": "0.9", "latest": "0.5"}]) == expected
-
-
-def test_an_unavailable_minimum_falls_back_to_the_latest() -> None:
-    objective = {"type": "minimize", "objectiveMetricName": "loss"}
-
-    assert metric_value(objective, [{"name": "loss", "min": "unavailable", "latest": "nan"}]) == "nan"
-    assert metric_value(objective, [{"name": "loss", "min": "unavailable", "latest": "unavailable"}]) is None
-    assert metric_value(objective, []) is None
 
 
 def test_a_trial_without_observation_has_no_value() -> None:

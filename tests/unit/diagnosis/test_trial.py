@@ -162,13 +162,13 @@ def test_missing_metrics_without_a_job_use_the_condition() -> None:
 
 
 def test_an_early_stopped_trial_shows_the_rule() -> None:
-    trial = make_trial("t", condition("EarlyStopped", message="loss 0.9 is greater than 0.5"), loss="0.8")
+    message = "Trial is early stopped: loss 0.9 is greater than 0.5"
+    trial = make_trial("t", condition("EarlyStopped", message=message), loss="0.8")
     trial["spec"]["earlyStoppingRules"] = [{"name": "loss", "value": "0.5", "comparison": "greater", "startStep": 4}]
     diagnosis = diagnose_trial(trial, Evidence(now=NOW))
 
-    assert diagnosis.verdict == "t was stopped early by a rule of the early stopping algorithm."
+    assert diagnosis.verdict == "t was stopped early: loss 0.9 is greater than 0.5."
     assert diagnosis.findings == (
-        "loss 0.9 is greater than 0.5",
         "Rule: stop when loss is greater than 0.5 from reading 4 on.",
         "It had reached loss=0.8.",
     )
@@ -192,3 +192,31 @@ def test_a_succeeded_trial_says_whether_it_is_the_best() -> None:
 )
 def test_a_killed_trial_says_why(message: str, expected: str) -> None:
     assert diagnose(condition("Killed", message=message)).verdict == expected
+
+
+def test_metrics_that_are_not_all_stored_are_not_blamed_on_the_program() -> None:
+    message = "Metrics are not complete: not all readings are stored: DB manager at db:6789: no answer"
+    found = diagnose(CREATED, condition("MetricsUnavailable", reason="MetricsIncomplete", message=message))
+
+    assert found.verdict == "t ended well, but not all of its metrics are stored, so its value is not known."
+    assert found.findings[0] == message
+    assert "The training program is not the cause" in found.remedies[0]
+
+
+def test_a_trial_whose_pods_were_refused_says_by_whom_and_points_to_no_output() -> None:
+    refusal = "no pod of its job can be created: exceeded quota: small"
+    failed = condition("Failed", "TrialPodsRefused", f"Trial has failed: {refusal}")
+    diagnosis = diagnose(RUNNING, failed)
+
+    assert diagnosis.verdict == f"t failed: {refusal}."
+    assert diagnosis.remedies == ("Fix the pod of the template as the message says, and run the file again.",)
+    assert not any("Trial has failed" in finding for finding in diagnosis.findings)
+
+
+def test_a_trial_whose_pod_had_no_collector_does_not_blame_its_program() -> None:
+    loss = "pod t-x ran without metrics collector, because the webhook that adds it did not answer"
+    lost = condition("MetricsUnavailable", "PodWithoutCollector", f"Metrics are not available: {loss}")
+    diagnosis = diagnose(RUNNING, lost)
+
+    assert diagnosis.verdict == f"t has no metrics: {loss}."
+    assert "Print lines" not in " ".join(diagnosis.remedies)

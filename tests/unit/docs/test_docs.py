@@ -12,13 +12,14 @@ import yaml
 from click.testing import CliRunner
 
 import katib
+from katib.api.configuration import read_configuration
 from katib.cli.app import COMMANDS, cli
-from katib.engine import validate_document
 from katib.errors import ERROR_CODES
+from katib.local import validate_document
+from katib.local.admission.fields import FIELDS, Effect
 from katib.rest.app import create_app
-from katib.services.config import AlgorithmEntry, SettingEntry, parse_config
-from katib.workloads.local.admission.fields import FIELDS, Effect
-from tests.support.tuning import FakeTuningService
+from katib.services.config import AlgorithmEntry, ServicesConfig, SettingEntry
+from tests.support.tuning import MemoryTuningService
 
 ROOT = Path(__file__).parents[3]
 README = ROOT / "README.md"
@@ -55,7 +56,7 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("page", [*DOCS, ROOT / "CONTRIBUTING.md"], ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page: Path) -> None:
     broken = []
     for target in _LINK.findall(page.read_text()):
@@ -110,7 +111,7 @@ def test_every_block_of_code_can_be_read(page: Path) -> None:
 def test_the_configuration_file_of_the_page_is_valid() -> None:
     (text,) = [text for text in blocks(ROOT / "docs" / "configuration.md", "yaml") if "algorithms:" in text]
 
-    assert [info.name for info in parse_config(text, source="page").infos()] == ["my-algorithm", "cmaes"]
+    assert [info.name for info in read_configuration(ServicesConfig, text, "page").infos()] == ["my-algorithm", "cmaes"]
 
 
 @pytest.mark.parametrize("page", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -179,7 +180,7 @@ def test_the_table_of_a_job_puts_no_field_into_the_wrong_column() -> None:
 
 
 def test_every_route_is_in_the_docs_and_nothing_else() -> None:
-    described = create_app(FakeTuningService()).openapi()["paths"]
+    described = create_app(MemoryTuningService()).openapi()["paths"]
     routes = {f"{method.upper()} {path}" for path, methods in described.items() for method in methods}
     page = text_of("rest.md")
     listed = re.findall(r"^\| `((?:GET|POST|DELETE|PUT|PATCH) [^`]+)` \|", page, re.MULTILINE)

@@ -35,20 +35,29 @@ RUN = {
     """,
     "early-stopping": """
         import_all("suggestion_services.medianstop")
-        serve("medianstop")
+        import_all("suggestion_services.early_stopping")
+        for name in ("medianstop", "asha", "hyperband", "wilcoxon", "patience", "threshold"):
+            serve(name, early_stopping=True)
     """,
     "suggestion": """
-        for name in ("random", "grid", "tpe", "multivariate-tpe", "bayesianoptimization"):
+        import_all("suggestion_services.enas")
+        import_all("suggestion_services.darts")
+        for name in (
+            *("random", "grid", "tpe", "multivariate-tpe", "bayesianoptimization", "gp", "cmaes", "sobol"),
+            *("auto", "hyperband", "bohb", "pbt", "nsga2"),
+        ):
             serve(name)
+        import_all("suggestion_services.enas")
+        import_all("suggestion_services.darts")
     """,
     "db-manager": """
         import katib.cli.app, katib.cli.db_manager, katib.cluster.db_manager, pg8000.dbapi, pymysql
-        import_all("katib.sql_server")
+        import_all("katib.databases")
         import_all("katib.observations")
     """,
     "controller": """
         import katib.cli.app, katib.cli.controller, katib.cli.serve
-        for room in ("cluster", "kube", "admission", "configuration", "injection", "rest", "stores.kubernetes"):
+        for room in ("cluster", "rest"):
             import_all(f"katib.{room}")
     """,
 }
@@ -72,25 +81,26 @@ class Missing(importlib.abc.MetaPathFinder):
 sys.meta_path.insert(0, Missing())
 
 def import_all(package):
-    elsewhere = ("migrations", "katib.cluster.db_manager")  # alembic's own; the other image's
+    elsewhere = "katib.cluster.db_manager"  # the other image's
     for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
-        if not any(name in module.name for name in elsewhere):
+        if module.name != elsewhere:
             importlib.import_module(module.name)
 
-def serve(name):
+def serve(name, early_stopping=False):
     import grpc
     from katib.rpc._generated import api_pb2 as pb, api_pb2_grpc
     from suggestion_services.algorithms import find_entry
     from suggestion_services.base.server import start_server
 
-    server, port = start_server(find_entry(name), "127.0.0.1:0")
+    server, port = start_server(find_entry(name, early_stopping=early_stopping), "127.0.0.1:0")
     space = pb.FeasibleSpace(min="0", max="1", step="0.1")
     trials = []
     for i in range(12):  # more than any algorithm draws at random
         metric = pb.Metric(name="loss", value=str(i / 20))
-        value = pb.ParameterAssignment(name="lr", value=str(i / 20))
         trial = pb.Trial(name=f"t{i}")
-        trial.spec.parameter_assignments.assignments.append(value)
+        for parameter in ("lr", "momentum"):
+            value = pb.ParameterAssignment(name=parameter, value=str(i / 20))
+            trial.spec.parameter_assignments.assignments.append(value)
         trial.status.condition = pb.TrialStatus.SUCCEEDED
         trial.status.observation.metrics.append(metric)
         trial.spec.objective.objective_metric_name = "loss"
@@ -100,11 +110,16 @@ def serve(name):
     experiment.spec.max_trial_count = 11
     experiment.spec.objective.type = pb.MINIMIZE
     experiment.spec.objective.objective_metric_name = "loss"
-    experiment.spec.parameter_specs.parameters.append(
-        pb.ParameterSpec(name="lr", parameter_type=pb.DOUBLE, feasible_space=space)
-    )
+    for parameter in ("lr", "momentum"):
+        experiment.spec.parameter_specs.parameters.append(
+            pb.ParameterSpec(name=parameter, parameter_type=pb.DOUBLE, feasible_space=space)
+        )
+    halving = {"r_l": "1", "resource_name": "lr", "s_max": "1"}
+    required = {"hyperband": halving, "bohb": halving, "pbt": {"suggestion_trial_dir": "s3://bucket/population"}}
+    for setting, value in required.get(name, {}).items():
+        experiment.spec.algorithm.algorithm_settings.add(name=setting, value=value)
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        if name == "medianstop":
+        if early_stopping:
             experiment.spec.early_stopping.algorithm_name = name
             request = pb.GetEarlyStoppingRulesRequest(experiment=experiment)
             api_pb2_grpc.EarlyStoppingStub(channel).GetEarlyStoppingRules(request)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import shutil
 import subprocess
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.configuration.reading import read_katib_config
+from katib.api.configuration import read_configuration
+from katib.cluster.admission.server import DRAIN_SECONDS
+from katib.cluster.configuration.models import KatibConfig
 from suggestion_services.algorithms import ENTRIES
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -46,10 +49,7 @@ def webhooks(install: str) -> dict[str, Json]:
 
 
 def test_all_flavours_are_there() -> None:
-    assert (
-        sorted(["cert-manager", "external-db", "leader-election", "mysql", "postgres", "standalone", "with-kubeflow"])
-        == INSTALLS
-    )
+    assert sorted(["cert-manager", "external-db", "mysql", "postgres", "standalone", "with-kubeflow"]) == INSTALLS
 
 
 @pytest.mark.parametrize("install", INSTALLS)
@@ -87,17 +87,22 @@ def test_our_pods_fit_the_restricted_level_of_pod_security(install: str) -> None
 
 
 @pytest.mark.parametrize("install", INSTALLS)
-def test_a_dead_controller_cannot_keep_pods_from_starting(install: str) -> None:
+def test_a_dead_controller_keeps_nobody_from_starting_pods_or_editing_experiments(install: str) -> None:
     found = webhooks(install)
 
     assert {name: hook["failurePolicy"] for name, hook in found.items()} == {
         "defaulter.experiment.katib.kubeflow.org": "Fail",
+        "defaulter.update.experiment.katib.kubeflow.org": "Ignore",
         "mutator.pod.katib.kubeflow.org": "Ignore",
         "validator.experiment.katib.kubeflow.org": "Fail",
+        "validator.update.experiment.katib.kubeflow.org": "Ignore",
     }
     pods = found["mutator.pod.katib.kubeflow.org"]
     assert pods["namespaceSelector"]["matchLabels"] == {"katib.kubeflow.org/metrics-collector-injection": "enabled"}
     assert pods["timeoutSeconds"] <= 10
+    for name, hook in found.items():
+        operations = [operation for rule in hook["rules"] for operation in rule["operations"]]
+        assert operations == (["UPDATE"] if ".update." in name else ["CREATE"])
 
 
 @pytest.mark.parametrize("install", INSTALLS)
@@ -115,7 +120,7 @@ def test_webhooks_and_services_lead_to_ports_that_pods_have(install: str) -> Non
 
 @pytest.mark.parametrize("install", INSTALLS)
 def test_what_pods_refer_to_is_part_of_the_install(install: str) -> None:
-    given = {"katib-server-token", *(["katib-webhook-cert"] if "cert-manager.io" in str(build(install)) else [])}
+    given = {obj["spec"]["secretName"] for obj in of_kind(install, "Certificate")}
     there = {(obj["kind"], obj["metadata"]["name"]) for obj in build(install)}
     text = "\n".join(yaml.safe_dump(d["spec"]["template"]["spec"]) for d in of_kind(install, "Deployment"))
     accounts = set(re.findall(r"serviceAccountName: (\S+)", text))
@@ -132,26 +137,45 @@ def test_what_pods_refer_to_is_part_of_the_install(install: str) -> None:
 @pytest.mark.parametrize("install", INSTALLS)
 def test_the_configuration_offers_all_our_algorithms(install: str) -> None:
     text = named(install, "ConfigMap", "katib-config")["data"]["katib-config.yaml"]
-    config = read_katib_config(text, "katib-config.yaml")
+    config = read_configuration(KatibConfig, text, "katib-config.yaml")
 
     ours = [entry.info for entry in ENTRIES]
     assert {e.algorithm_name for e in config.runtime.suggestions} == {i.name for i in ours if not i.early_stopping}
     assert {e.algorithm_name for e in config.runtime.early_stoppings} == {i.name for i in ours if i.early_stopping}
-    assert {e.kind for e in config.runtime.metrics_collectors} == {"StdOut", "File"}
-    assert config.init.controller.enable_leader_election is (install == "leader-election")
+    collectors = {entry.kind: entry.sends_token for entry in config.runtime.metrics_collectors}
+    assert collectors == dict.fromkeys(("StdOut", "File", "TensorFlowEvent", "PrometheusMetric"), True)
 
 
 @pytest.mark.parametrize("install", INSTALLS)
-def test_one_controller_works_at_a_time(install: str) -> None:
+def test_two_controllers_answer_webhooks_and_one_of_them_works(install: str) -> None:
+    text = named(install, "ConfigMap", "katib-config")["data"]["katib-config.yaml"]
+
+    assert named(install, "Deployment", "katib-controller")["spec"]["replicas"] == 2
+    assert read_configuration(KatibConfig, text, "katib-config.yaml").init.controller.enable_leader_election
+
+
+@pytest.mark.parametrize("install", INSTALLS)
+def test_an_upgrade_of_the_controller_leaves_no_gap(install: str) -> None:
+    """A replica goes after another one has come, is known to the nodes, and the old one still answers for a while."""
     spec = named(install, "Deployment", "katib-controller")["spec"]
+    (container,) = spec["template"]["spec"]["containers"]
+    (delay,) = [a.removeprefix("--shutdown-delay=") for a in container["args"] if a.startswith("--shutdown-delay=")]
 
-    assert install == "leader-election" or (spec["replicas"], spec["strategy"]["type"]) == (1, "Recreate")
+    assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+    assert spec["minReadySeconds"] > 0
+    assert 0 < float(delay) + DRAIN_SECONDS < spec["template"]["spec"]["terminationGracePeriodSeconds"]
+    *_, url, seconds = container["startupProbe"]["exec"]["command"]
+    assert url.endswith("/readyz")
+    assert float(seconds) < container["startupProbe"]["timeoutSeconds"]
 
 
-def test_leader_election_differs_from_the_common_configuration_in_nothing_else() -> None:
-    common, ours = ((COMPONENTS / room / "katib-config.yaml").read_text() for room in ("config", "leader-election"))
+def test_a_disruption_budget_is_for_clusters_that_know_it_and_selects_the_controllers() -> None:
+    path = ROOT / "manifests" / "components" / "disruption-budget" / "disruption-budget.yaml"
+    budget = yaml.safe_load(path.read_text())
+    labels = named("standalone", "Deployment", "katib-controller")["spec"]["template"]["metadata"]["labels"]
 
-    assert ours == common.replace("enableLeaderElection: false", "enableLeaderElection: true") != common
+    assert budget["spec"]["selector"]["matchLabels"].items() <= labels.items()
+    assert not [install for install in INSTALLS if of_kind(install, "PodDisruptionBudget")]
 
 
 @pytest.mark.parametrize("install", ["cert-manager", "with-kubeflow"])
@@ -185,13 +209,132 @@ def test_the_controller_holds_every_right_that_it_gives_away() -> None:
 
 
 def test_network_policies_select_our_own_pods_only() -> None:
-    for policy in of_kind("standalone", "NetworkPolicy"):
+    policies = of_kind("standalone", "NetworkPolicy")
+    assert policies
+    for policy in policies:
         assert "katib.kubeflow.org/component" in str(policy["spec"]["podSelector"])
         assert policy["spec"]["policyTypes"] == ["Ingress"]
 
 
-def test_rules_of_the_api_server_are_only_where_the_cluster_knows_them() -> None:
-    """An older kubectl or API server refuses definitions that hold them."""
-    having = {install for install in INSTALLS if "x-kubernetes-validations" in str(build(install))}
+@pytest.mark.parametrize("install", INSTALLS)
+def test_the_controller_may_put_rules_into_the_one_definition_that_has_some(install: str) -> None:
+    """The manifests cannot: an older kubectl or API server refuses definitions that hold them."""
+    rules = named(install, "ClusterRole", "katib-controller")["rules"]
+    (rule,) = [rule for rule in rules if "customresourcedefinitions" in rule["resources"]]
 
-    assert having == {"cert-manager", "with-kubeflow"}
+    assert (rule["resourceNames"], rule["verbs"]) == (["experiments.kubeflow.org"], ["get", "patch"])
+    assert "x-kubernetes-validations" not in str(build(install))
+
+
+def test_the_controller_can_only_patch_what_users_wrote() -> None:
+    rules = named("standalone", "ClusterRole", "katib-controller")["rules"]
+    writing = {"experiments", "suggestions", "trials"}
+    verbs = {verb for rule in rules if writing & set(rule["resources"]) for verb in rule["verbs"]}
+
+    assert "update" not in verbs
+    assert "patch" in verbs
+
+
+def server_of(install: str) -> Json:
+    """Return the container of the REST service."""
+    container: Json = named(install, "Deployment", "katib-server")["spec"]["template"]["spec"]["containers"][0]
+    return container
+
+
+def test_the_rest_service_listens_inside_its_pod_in_every_install() -> None:
+    """Behind a gateway, too: nobody but the proxy of the pod reaches it, and nothing does where there is no proxy."""
+    for install in INSTALLS:
+        container = server_of(install)
+        assert not [argument for argument in container["args"] if argument.startswith("--host")]
+        assert not [probe for name, probe in container.items() if name.endswith("Probe") and "exec" not in probe]
+
+
+def test_behind_kubeflow_the_server_answers_users_and_its_proxy_lets_in_the_gateway_alone() -> None:
+    install, labels = "with-kubeflow", {"katib.kubeflow.org/component": "server"}
+    pod = named(install, "Deployment", "katib-server")["spec"]["template"]
+    (sidecar,) = of_kind(install, "Sidecar")
+    (policy,) = of_kind(install, "AuthorizationPolicy")
+    (ingress,) = sidecar["spec"]["ingress"]
+    (port,) = server_of(install)["ports"]
+
+    assert "--gateway" in server_of(install)["args"]
+    assert pod["metadata"]["labels"] == {**labels, "sidecar.istio.io/inject": "true"}
+    assert sidecar["spec"]["workloadSelector"]["labels"] == policy["spec"]["selector"]["matchLabels"] == labels
+    assert ingress["port"]["number"] == port["containerPort"]
+    assert ingress["defaultEndpoint"] == f"127.0.0.1:{port['containerPort']}"
+    assert policy["spec"]["action"] == "ALLOW"
+    (rule,) = policy["spec"]["rules"]
+    assert rule == {
+        "from": [{"source": {"principals": ["cluster.local/ns/istio-system/sa/istio-ingressgateway-service-account"]}}]
+    }
+
+
+def test_behind_kubeflow_the_network_lets_only_the_gateway_reach_the_server() -> None:
+    (ingress,) = named("with-kubeflow", "NetworkPolicy", "katib-server")["spec"]["ingress"]
+
+    (source,) = ingress["from"]
+    assert source["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "istio-system"}
+    assert source["podSelector"]["matchLabels"] == {"istio": "ingressgateway"}
+
+
+def test_what_users_may_do_is_asked_only_where_there_are_users_and_nobody_may_act_for_them() -> None:
+    asking = set()
+    for install in INSTALLS:
+        for role in (*of_kind(install, "ClusterRole"), *of_kind(install, "Role")):
+            for rule in role.get("rules") or ():
+                assert "impersonate" not in rule["verbs"]
+                if "subjectaccessreviews" in rule["resources"]:
+                    asking.add(install)
+                    assert rule["verbs"] == ["create"]
+
+    assert asking == {"with-kubeflow"}
+
+
+def test_a_token_may_open_the_server_to_other_pods(tmp_path: Path) -> None:
+    """A component that no install has: users add it to their own."""
+    standalone = (ROOT / "manifests" / "installs" / "standalone" / "kustomization.yaml").read_text()
+    text = standalone.replace("../../components", os.path.relpath(COMPONENTS, tmp_path))
+    (tmp_path / "kustomization.yaml").write_text(
+        f"{text.rstrip()}\n  - {os.path.relpath(COMPONENTS, tmp_path)}/server-token\n"
+    )
+    done = subprocess.run(["kubectl", "kustomize", tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    built = list(yaml.safe_load_all(done.stdout))
+
+    (deployment,) = [o for o in built if (o["kind"], o["metadata"]["name"]) == ("Deployment", "katib-server")]
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    assert "--host=0.0.0.0" in container["args"]
+    assert "--gateway" not in container["args"]
+    tokens = [env["valueFrom"]["secretKeyRef"]["name"] for env in container["env"] if env["name"] == "KATIB_TOKEN"]
+    assert tokens == ["katib-server-token"]
+    assert [o for o in built if (o["kind"], o["metadata"]["name"]) == ("Service", "katib-server")]
+
+
+@pytest.mark.parametrize("install", INSTALLS)
+def test_the_observation_log_asks_for_tokens_whose_key_nobody_has_to_make(install: str) -> None:
+    spec = named(install, "Deployment", "katib-db-manager")["spec"]["template"]["spec"]
+    (container,), (fetches,) = spec["containers"], spec["initContainers"]
+    variables = {variable["name"]: variable.get("value") for variable in container["env"]}
+    target = next(argument.removeprefix("--to=") for argument in fetches["command"] if argument.startswith("--to="))
+
+    assert variables["KATIB_DB_MANAGER_KEY_FILE"] == target
+    assert "data" not in named(install, "Secret", "katib-db-manager-key")
+
+
+@pytest.mark.parametrize("install", INSTALLS)
+def test_of_the_db_manager_only_what_fetches_the_key_can_ask_the_api_server(install: str) -> None:
+    spec = named(install, "Deployment", "katib-db-manager")["spec"]["template"]["spec"]
+    tokens = {volume["name"] for volume in spec["volumes"] if "serviceAccountToken" in str(volume)}
+
+    assert spec["automountServiceAccountToken"] is False
+    assert all(mount["name"] not in tokens for mount in spec["containers"][0]["volumeMounts"])
+    assert any(mount["name"] in tokens for mount in spec["initContainers"][0]["volumeMounts"])
+
+
+def test_with_cert_manager_the_observation_log_has_a_certificate() -> None:
+    (container,) = named("cert-manager", "Deployment", "katib-db-manager")["spec"]["template"]["spec"]["containers"]
+    variables = {variable["name"]: variable.get("value") for variable in container["env"]}
+    mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+
+    assert variables["KATIB_DB_MANAGER_TLS_DIR"] in mounts
+    assert "katib-db-manager" in named("cert-manager", "Certificate", "katib-db-manager-cert")["spec"]["dnsNames"]

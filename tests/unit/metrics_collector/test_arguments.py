@@ -7,7 +7,7 @@ import pytest
 from katib.api.types import EarlyStoppingRule
 from katib.errors import InvalidError
 from metrics_collector.arguments import Arguments, parse_arguments, split_filters
-from metrics_collector.surroundings import Surroundings
+from metrics_collector.pod_settings import PodSettings
 
 BARE = [
     "-t",
@@ -33,7 +33,7 @@ def origins(arguments: list[str]) -> list[str]:
 def test_what_is_not_given_has_katibs_defaults() -> None:
     assert parse_arguments(BARE) == DEFAULTS
     assert DEFAULTS.wait_all
-    assert DEFAULTS.file_format == "TEXT"
+    assert DEFAULTS.file_format == ""
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,6 @@ def test_everything_wrong_is_said_at_once() -> None:
         "flag-required",
         "flag-required",
         "flag-required",
-        "flag-required",
         "stop-rule",
         "duration",
     ]
@@ -115,9 +114,9 @@ def test_joined_filters_come_apart_where_they_were_joined(text: str, filters: tu
     assert split_filters(text) == filters
 
 
-def test_unreadable_surroundings_are_the_usual_ones() -> None:
-    assert Surroundings.of({"KATIB_POD_GRACE_SECONDS": "soon", "KATIB_GIVE_UP_SECONDS": "-1"}) == Surroundings()
-    assert Surroundings.of({"KATIB_POD_GRACE_SECONDS": "90"}).grace_seconds == 90
+def test_unreadable_settings_of_a_pod_are_the_usual_ones() -> None:
+    assert PodSettings.of({"KATIB_POD_GRACE_SECONDS": "soon", "KATIB_GIVE_UP_SECONDS": "-1"}) == PodSettings()
+    assert PodSettings.of({"KATIB_POD_GRACE_SECONDS": "90"}).grace_seconds == 90
 
 
 @pytest.mark.parametrize(
@@ -126,4 +125,4 @@ def test_unreadable_surroundings_are_the_usual_ones() -> None:
     ids=["ordinary", "native", "always-restarted"],
 )
 def test_a_sidecar_that_would_be_started_again_stays(environment: dict[str, str], *, stays: bool) -> None:
-    assert Surroundings.of(environment).stays is stays
+    assert PodSettings.of(environment).stays is stays

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from katib.api.metrics import ZERO_TIME
+from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.api.types import (
     CollectorSpec,
     EarlyStoppingRule,
@@ -15,26 +15,34 @@ from katib.api.types import (
     ObjectiveSpec,
     SourceSpec,
 )
-from metrics_collector.collector import Collector, collector_for
+from metrics_collector.collector import Collector, collector_for, output_parser
 from metrics_collector.parsers import JsonParser, TextParser
+from metrics_collector.sources import Output
+
+
+def feed(collector: Collector, output: Output, data: bytes) -> list[MetricLog]:
+    return collector.take(output.feed(data))
 
 
 def collected(
     data: str | bytes, objective: str = "loss", metrics: Sequence[str] = (), *, json: bool = False, source: str = ""
 ) -> Collector:
     names = [objective, *metrics]
-    collector = Collector(objective, metrics, JsonParser(names) if json else TextParser(names), source=source)
-    collector.feed(data.encode() if isinstance(data, str) else data)
-    collector.finish()
+    output = Output(JsonParser(names) if json else TextParser(names), source)
+    collector = Collector(objective, metrics, output)
+    feed(collector, output, data.encode() if isinstance(data, str) else data)
+    collector.take(output.finish())
     return collector
 
 
 def test_a_reading_without_time_gets_the_time_it_was_read() -> None:
     ticks = iter(datetime(2024, 1, 1, tzinfo=UTC) + timedelta(seconds=second) for second in range(9))
-    collector = Collector("loss", [], TextParser(["loss"]), clock=lambda: next(ticks))
+    output = Output(TextParser(["loss"]))
+    collector = Collector("loss", [], output, clock=lambda: next(ticks))
 
-    logs = [log for data in (b"loss=1\n", b"2020-01-01T00:00:00Z loss=2\nloss=3") for log in collector.feed(data)]
-    logs += collector.finish()
+    chunks = (b"loss=1\n", b"2020-01-01T00:00:00Z loss=2\nloss=3")
+    logs = [log for data in chunks for log in feed(collector, output, data)]
+    logs += collector.take(output.finish())
 
     assert [(log.time.isoformat(), log.value) for log in logs] == [
         ("2024-01-01T00:00:00+00:00", "1"),
@@ -44,7 +52,9 @@ def test_a_reading_without_time_gets_the_time_it_was_read() -> None:
 
 
 def test_without_clock_a_reading_keeps_the_zero_time() -> None:
-    assert Collector("loss", [], TextParser(["loss"])).feed(b"loss=1\n")[0].time == ZERO_TIME
+    output = Output(TextParser(["loss"]))
+
+    assert feed(Collector("loss", [], output), output, b"loss=1\n")[0].time == ZERO_TIME
 
 
 @pytest.mark.parametrize(
@@ -75,8 +85,9 @@ def test_a_missing_objective_is_explained_in_one_sentence(data: str | bytes, exp
 
 
 def test_a_metric_that_never_was_a_number_is_explained() -> None:
-    collector = Collector("acc", [], TextParser(["acc"], [r"(acc) is (\w+)"]))
-    collector.feed(b"acc is good\n")
+    output = Output(TextParser(["acc"], [r"(acc) is (\w+)"]))
+    collector = Collector("acc", [], output)
+    feed(collector, output, b"acc is good\n")
 
     assert collector.explanation() == '1 line, "acc" read 1 time, never as a finite number; last value: "good"'
 
@@ -112,10 +123,11 @@ def test_a_line_too_long_to_be_read_is_part_of_the_explanation() -> None:
 
 
 def test_the_nearest_candidate_is_found_at_the_end_of_a_long_log() -> None:
-    collector = Collector("loss", [], TextParser(["loss"]))
+    output = Output(TextParser(["loss"]))
+    collector = Collector("loss", [], output)
     for _ in range(200):
-        collector.feed(b"nothing to see here\n" * 1000)
-    collector.feed(b"Loss: 0.21\n")
+        feed(collector, output, b"nothing to see here\n" * 1000)
+    feed(collector, output, b"Loss: 0.21\n")
 
     assert collector.explanation() == '200001 lines, none matched "loss"; nearest: "Loss: 0.21"'
 
@@ -127,15 +139,17 @@ def test_a_collector_is_made_from_the_specification_of_a_trial() -> None:
     )
     spec = MetricsCollectorSpec(source=source, collector=CollectorSpec(kind="File"))
     rule = EarlyStoppingRule(name="lr", value="0.1", comparison="less")
-    collector = collector_for(objective, spec, [rule])
+    output = Output(output_parser(objective, spec, [rule]))
+    collector = collector_for(objective, output, [rule])
 
-    logs = collector.feed(b"acc: 0.5 f1: 0.3 lr: 0.01\n")
+    logs = feed(collector, output, b"acc: 0.5 f1: 0.3 lr: 0.01\n")
 
     assert [(log.name, log.value) for log in logs] == [("acc", "0.5"), ("f1", "0.3")]
     assert collector.verdict == "lr is 0.01, less than 0.1, at reading 1"
 
 
 def test_a_specification_without_source_reads_the_default_format() -> None:
-    collector = collector_for(ObjectiveSpec(objective_metric_name="loss"), MetricsCollectorSpec())
+    objective = ObjectiveSpec(objective_metric_name="loss")
+    output = Output(output_parser(objective, MetricsCollectorSpec()))
 
-    assert [log.value for log in collector.feed(b"loss=1\n")] == ["1"]
+    assert [log.value for log in feed(collector_for(objective, output), output, b"loss=1\n")] == ["1"]

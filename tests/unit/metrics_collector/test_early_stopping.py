@@ -49,7 +49,7 @@ def stopped_at(readings: Sequence[str], rules: Sequence[str], objective_type: st
         pytest.param(["nan", "0.1"], ["acc;0.6;less;2"], "maximize", 2, id="NaN counts as a reading"),
         pytest.param(["inf", "0.1"], ["acc;0.6;less;0"], "maximize", 2, id="infinity is never the best"),
         pytest.param(["good", "0.1"], ["acc;0.6;less;0"], "maximize", 2, id="text is not fatal"),
-        pytest.param(["0.1"], ["acc;none;less;0"], "maximize", None, id="a value that is no number is never met"),
+        pytest.param(["0.1"], ["acc;none;less;0"], "maximize", None, id="a value that is not a number is never met"),
         pytest.param(["0.1"], ["acc;0.6;;0"], "maximize", None, id="an unknown comparison is never met"),
         pytest.param(["0.1"], ["acc;0.6;less;-3"], "maximize", 1, id="a negative start step is none"),
     ],

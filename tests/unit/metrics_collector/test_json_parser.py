@@ -85,3 +85,22 @@ def test_a_line_that_cannot_be_decoded_is_counted_and_skipped(broken: str) -> No
 )
 def test_a_name_is_found_however_json_spells_it(name: str, line: str) -> None:
     assert read(line, [name]) == [f"{name}=1"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "step"),
+    [
+        pytest.param('"step": 7', 7, id="a number"),
+        pytest.param('"step": "7"', 7, id="text"),
+        pytest.param('"epoch": 3', 3, id="an epoch"),
+        pytest.param('"epoch": 3, "step": 40', 40, id="step before epoch"),
+        pytest.param('"step": 4, "global_step": 40', 40, id="what cannot begin anew first"),
+        pytest.param('"epoch": 0.5', None, id="a part of an epoch"),
+        pytest.param('"step": -1', None, id="below zero"),
+        pytest.param('"step": null, "epoch": 2', 2, id="none"),
+        pytest.param('"step": true', None, id="boolean"),
+        pytest.param('"step": ' + "9" * 19, None, id="beyond 64 bits"),
+    ],
+)
+def test_the_step_is_kept(entry: str, step: int | None) -> None:
+    assert [log.step for log in logs_of(f'{{"loss": 1, {entry}}}')] == [step]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from metrics_collector.container_processes import all_processes, descendants, other_containers
-from metrics_collector.markers import Markers, Word
+from metrics_collector.container_processes import all_processes, descendants
+from metrics_collector.markers import CollectedWord, Markers, Word
 from metrics_collector.program import UNSEEN_SECONDS, Phase, Program
 
 
@@ -40,7 +40,8 @@ class PodView:
 
     def program(self, restart_policy: str = "Never", *, wait_all: bool = True) -> Program:
         return Program(
-            self.metrics / "metrics.log",
+            self.metrics,
+            left_a_trace=(self.metrics / "metrics.log").exists,
             restart_policy=restart_policy,
             wait_all=wait_all,
             monotonic=lambda: self.now,
@@ -137,16 +138,51 @@ def test_the_last_of_several_runs_counts(pod: PodView) -> None:
     assert program.look() is Phase.ENDED
 
 
-def test_other_containers_are_waited_for_when_that_is_asked(pod: PodView) -> None:
-    waiting, leaving = pod.program(wait_all=True), pod.program(wait_all=False)
+@pytest.mark.parametrize("wait_all", [True, False])
+def test_other_containers_are_never_waited_for(pod: PodView, *, wait_all: bool) -> None:
+    program = pod.program(wait_all=wait_all)
     pod.start(7, 0, pod.wrapper)
     pod.start(30, 0, "exporter\0")
+    program.look()
+
+    pod.end(7, "completed")
+
+    assert program.look() is Phase.ENDED
+
+
+def test_all_wrapped_programs_are_waited_for_when_that_is_asked_else_one(pod: PodView) -> None:
+    waiting, leaving = pod.program(wait_all=True), pod.program(wait_all=False)
+    pod.start(7, 0, pod.wrapper)
+    pod.start(30, 0, pod.wrapper)
     waiting.look(), leaving.look()
+
     pod.end(7, "completed")
 
     assert (waiting.look(), leaving.look()) == (Phase.RUNNING, Phase.ENDED)
-    pod.end(30)
-    assert waiting.look() is Phase.ENDED
+
+
+@pytest.mark.parametrize(("word", "completed"), [("completed", True), ("failed", False)])
+def test_a_shell_that_waits_for_us_has_ended_its_program(pod: PodView, word: str, *, completed: bool) -> None:
+    program = pod.program()
+    pod.start(7, 0, pod.wrapper)
+    assert program.look() is Phase.RUNNING
+
+    pod.mark(7, word)
+
+    assert program.look() is Phase.ENDED
+    assert program.completed is completed
+
+
+def test_only_shells_whose_programs_ended_well_are_released(pod: PodView) -> None:
+    for pid, word in ((7, "failed"), (20, "completed"), (21, "completed")):
+        pod.mark(pid, word)
+    for pid in (7, 20):
+        (pod.metrics / f"{pid}.collected").write_text("awaited\n")
+
+    Markers(pod.metrics).release(CollectedWord.GIVEN_UP)
+
+    found = {path.name: path.read_text().splitlines()[0] for path in pod.metrics.glob("*.collected")}
+    assert found == {"7.collected": "awaited", "20.collected": "given-up"}
 
 
 def test_a_file_that_nobody_writes_any_more_is_read_after_a_while(pod: PodView) -> None:
@@ -178,14 +214,6 @@ def test_a_directory_that_the_shell_must_quote_is_found(tmp_path: Path) -> None:
     pod.start(7, 0, f"sh\0-c\0echo completed > '{pod.metrics}'/$$.pid\0")
 
     assert pod.program().look() is Phase.RUNNING
-
-
-def test_the_first_processes_of_containers_are_known_by_their_missing_parent(pod: PodView) -> None:
-    pod.start(7, 0, "a\0")
-    pod.start(8, 7, "b\0")
-    pod.start(2, 0, "")  # a thread of the kernel, on a machine without containers
-
-    assert [process.pid for process in other_containers(all_processes(pod.proc), pod.proc)] == [7]
 
 
 def test_a_tree_of_processes_is_walked_parents_first(pod: PodView) -> None:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from katib.api.metrics import ZERO_TIME
+from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.errors import InvalidError
 from metrics_collector.parsers import TextParser, parser_for
 
@@ -104,7 +104,7 @@ def test_both_metrics_of_a_line_carry_its_time() -> None:
     logs = TextParser(["accuracy", "loss"], [BRACES]).feed(line)
 
     time = datetime(2024, 3, 4, 17, 55, 8, tzinfo=UTC)
-    assert logs == [(time, "accuracy", "0.8078"), (time, "loss", "0.5183")]
+    assert logs == [MetricLog(time, "accuracy", "0.8078"), MetricLog(time, "loss", "0.5183")]
 
 
 @pytest.mark.parametrize(
@@ -175,10 +175,10 @@ def test_a_value_that_the_limit_cuts_is_no_reading() -> None:
 @pytest.mark.parametrize(
     ("filters", "origins"),
     [
-        pytest.param(["["], ["metrics-format-re2"], id="no expression"),
-        pytest.param([r"(a)\1(b)"], ["metrics-format-re2"], id="not RE2"),
-        pytest.param(["(a)=b"], ["metrics-format-groups"], id="one group"),
-        pytest.param(["(a)=(b)", "(", "a"], ["metrics-format-re2", "metrics-format-groups"], id="all at once"),
+        pytest.param(["["], ["filter-syntax"], id="no expression"),
+        pytest.param([r"(a)\1(b)"], ["filter-syntax"], id="not RE2"),
+        pytest.param(["(a)=b"], ["filter-groups"], id="one group"),
+        pytest.param(["(a)=(b)", "(", "a"], ["filter-syntax", "filter-groups"], id="all at once"),
     ],
 )
 def test_a_filter_that_cannot_work_is_refused(filters: list[str], origins: list[str]) -> None:
@@ -200,3 +200,23 @@ def test_many_metrics_are_found_by_one_search() -> None:
     text = "\n".join(f"{name}={number}" for number, name in enumerate(names))
 
     assert read(text, names) == [f"{name}={number}" for number, name in enumerate(names)]
+
+
+def test_a_pattern_that_sends_other_engines_to_sleep_is_done_at_once() -> None:
+    """With n letters a backtracking engine tries 2 to the power of n ways."""
+    assert read("loss " + "a" * 50_000 + "!\nloss aaa=1", ["aaa"], [r"loss (?:(?:a+)+)$|loss ((?:a+)+)=(\d)"]) == [
+        "aaa=1"
+    ]
+
+
+def test_a_thousand_metrics_of_one_line_are_found() -> None:
+    names = [f"metric_{number}" for number in range(1000)]
+    found = [f"{name}={number}" for number, name in enumerate(names)]
+
+    assert read(" ".join(found), names) == found
+
+
+def test_bytes_that_are_no_text_hide_nothing() -> None:
+    data = b"\xff\xfe loss=0.5 \x80\n\xc3\x28loss=0.25\n"
+
+    assert [log.value for log in TextParser(["loss"]).feed(data)] == ["0.5", "0.25"]

@@ -7,26 +7,25 @@ import grpc
 import pytest
 
 from katib.errors import InvalidError, UnavailableError
-from katib.observations import MemoryObservationLog
 from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated import health_pb2
 from katib.rpc._generated.api_pb2_grpc import DBManagerStub
 from katib.rpc._generated.health_pb2_grpc import HealthStub
 from katib.rpc.db_manager import DbManagerServer, serve_db_manager
 from katib.rpc.db_manager_client import DbManagerClient
-from tests.support.observations import reading
+from tests.support.observations import MemoryObservationLog, reading
 
 
 class BrokenLog(MemoryObservationLog):
     """A log whose database is gone."""
 
-    def check(self) -> None:
+    def count(self, trial_name: str, *, metric_name: str = "") -> int:
         raise UnavailableError("katib.db: disk I/O error; check the disk")
 
-    def delete(self, _trial_name: str) -> None:
-        self.check()
+    def delete(self, trial_name: str) -> None:
+        self.count(trial_name)
 
-    def report(self, _trial_name: str, _logs: object) -> None:
+    def report(self, _trial_name: str, _logs: object, _batch: object = None) -> None:
         raise ValueError("a bug")
 
 
@@ -77,7 +76,7 @@ def refusal(caught: pytest.ExceptionInfo[grpc.RpcError]) -> tuple[grpc.StatusCod
 def test_a_reading_without_time_stamp_is_skipped(channel: grpc.Channel, log: MemoryObservationLog) -> None:
     report(channel, entry("", value="1"), entry("2024-03-04T17:55:08Z", value="2"))
 
-    assert log.read("a")[0] == [reading("2")]
+    assert log.read("a") == [reading("2")]
 
 
 def test_one_unreadable_time_stamp_fails_the_whole_report(channel: grpc.Channel, log: MemoryObservationLog) -> None:
@@ -87,11 +86,11 @@ def test_one_unreadable_time_stamp_fails_the_whole_report(channel: grpc.Channel,
     assert refusal(caught) == (
         grpc.StatusCode.INVALID_ARGUMENT,
         (
-            "observation_log.metric_logs[1].time_stamp: '2020-08-10T14:47:42' is no RFC 3339 time stamp; "
+            "observation_log.metric_logs[1].time_stamp: '2020-08-10T14:47:42' is not an RFC 3339 time stamp; "
             "write it as 2024-03-04T17:55:08Z"
         ),
     )
-    assert log.read("a")[0] == []
+    assert log.read("a") == []
 
 
 @pytest.mark.parametrize(
@@ -114,7 +113,7 @@ def test_a_report_without_usable_reading_stores_nothing(
 ) -> None:
     stub(channel).ReportObservationLog(request_)
 
-    assert log.read("a")[0] == []
+    assert log.read("a") == []
 
 
 def test_a_reading_must_name_its_metric(channel: grpc.Channel) -> None:
@@ -141,7 +140,7 @@ def test_bounds_must_be_times(channel: grpc.Channel, field: str) -> None:
 
     code, details = refusal(caught)
     assert code is grpc.StatusCode.INVALID_ARGUMENT
-    assert details.startswith(f"{field}: 'yesterday' is no RFC 3339 time stamp")
+    assert details.startswith(f"{field}: 'yesterday' is not an RFC 3339 time stamp")
 
 
 @pytest.mark.parametrize(

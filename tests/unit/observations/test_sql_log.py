@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from katib.database import Database, open_database
+from katib.databases.sqlite import Database, open_database
 from katib.errors import UnavailableError
 from katib.observations import SqlObservationLog, sql
 from metrics_collector.reporter import Reporter
-from tests.support.observations import eventually, reading
+from tests.support.observations import reading
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def log(database: Database) -> SqlObservationLog:
 
 
 def values(log: SqlObservationLog, trial: str = "a") -> list[str]:
-    return [entry.value for entry in log.read(trial)[0]]
+    return [entry.value for entry in log.read(trial)]
 
 
 def fill(database: Database) -> None:
@@ -81,12 +82,12 @@ def test_a_large_log_is_removed_in_several_transactions(
 
 def test_reads_of_one_trial_use_the_index(database: Database) -> None:
     SqlObservationLog(database)
-    query = "SELECT value FROM observation_logs WHERE trial_name = 'a' AND metric_name = 'b' ORDER BY time, id"
+    query = "SELECT value FROM observation_logs WHERE trial_name = 'a' AND metric_name = 'b' ORDER BY step, time, id"
     with database.read() as connection:
         plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {query}").all()
 
     assert [row[3] for row in plan] == [
-        "SEARCH observation_logs USING INDEX observation_logs_by_metric (trial_name=? AND metric_name=?)"
+        "SEARCH observation_logs USING INDEX observation_logs_curves (trial_name=? AND metric_name=?)"
     ]
 
 
@@ -97,7 +98,7 @@ def test_while_another_process_holds_the_lock_the_reporter_waits_and_stores_once
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(UnavailableError, match="locked"):
         log.report("a", [reading("0")])
-    reporter = Reporter(log, first_pause_seconds=0.001)
+    reporter = Reporter(log.report, report_all=log.report_all, first_pause_seconds=0.001)
     reporter.report("a", [reading("1"), reading("2")])
     reporter.report("b", [reading("3")])
     eventually(lambda: len(caplog.records) > 1)
@@ -115,7 +116,7 @@ def test_a_full_disk_delays_readings_and_loses_none(
 ) -> None:
     fill(database)
     expected = [f"{number:0500}" for number in range(1000)]
-    reporter = Reporter(log, first_pause_seconds=0.001, max_batch=100)
+    reporter = Reporter(log.report, report_all=log.report_all, first_pause_seconds=0.001, max_batch=100)
     reporter.report("a", [reading(value) for value in expected])
 
     assert reporter.close(10) == 0
@@ -135,7 +136,9 @@ def test_a_disk_that_is_really_full_delays_readings_and_loses_none(tmp_path: Pat
             log = SqlObservationLog(database)
             ballast = disk / "ballast"
             ballast.write_bytes(b"x" * (1 << 19))
-            reporter = Reporter(log, first_pause_seconds=0.001, last_pause_seconds=0.01, max_batch=50)
+            reporter = Reporter(
+                log.report, report_all=log.report_all, first_pause_seconds=0.001, last_pause_seconds=0.01, max_batch=50
+            )
             expected = [f"{number:0500}" for number in range(400)]
             reporter.report("a", [reading(value) for value in expected])
             with pytest.raises(UnavailableError, match="full"):

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import http.server
+import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import httpx
 import pytest
 
+from katib.cluster.admission.certificates import issue
 from katib.errors import (
     ERROR_CODES,
     FieldError,
+    ForbiddenError,
     InternalError,
     InvalidError,
     KatibError,
@@ -21,7 +27,7 @@ from katib.errors import (
 from katib.rest.client import HttpTuningService
 from katib.rest.problems import error_of, problem_of
 from katib.rest.server import Server
-from tests.support.tuning import FakeTuningService, document
+from tests.support.tuning import MemoryTuningService, document
 
 
 @pytest.mark.parametrize("cls", ERROR_CODES, ids=lambda cls: cls.__name__)
@@ -78,8 +84,95 @@ def test_another_web_server_is_recognized(foreign_url: str) -> None:
             client.algorithms()
 
 
+@contextmanager
+def answering(status: int, headers: Mapping[str, str], tls: ssl.SSLContext | None = None) -> Iterator[str]:
+    """Run what stands before a server of ours and answers in its place; give its URL."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(b"RBAC: access denied")
+
+        def log_message(self, *_args: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"{'https' if tls else 'http'}://localhost:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "error", "message"),
+    [
+        pytest.param(302, {"location": "/dex/auth"}, ForbiddenError, "wants a login; give a token", id="login-page"),
+        pytest.param(401, {}, ForbiddenError, "wants a login; give a token", id="unauthorized"),
+        pytest.param(403, {}, ForbiddenError, "wants a login; give a token", id="policy-of-the-mesh"),
+        pytest.param(503, {}, UnavailableError, "does not reach the server; try again", id="nobody-behind-it"),
+    ],
+)
+@pytest.mark.parametrize("follow", [False, True], ids=["call", "stream"])
+def test_what_a_gateway_answers_by_itself_is_told_with_a_remedy(
+    status: int, headers: dict[str, str], error: type[KatibError], message: str, follow: bool
+) -> None:
+    with (
+        answering(status, headers) as url,
+        HttpTuningService(f"{url}/katib") as client,
+        pytest.raises(error, match=f"{url}/katib answers {status}: a gateway {message}"),
+    ):
+        _ = next(client.changes("team", "demo")) if follow else client.experiments()
+
+
+def test_an_authority_of_the_environment_is_trusted_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    issued = issue(["localhost"], datetime.now(UTC), timedelta(days=1))
+    (tmp_path / "authority").write_bytes(issued.authority)
+    tls = issued.certificate.context()
+    with answering(200, {}, tls) as url:
+        with HttpTuningService(url) as client, pytest.raises(UnavailableError, match=r"name the file .* SSL_CERT_FILE"):
+            client.experiments()
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority"))
+        with HttpTuningService(url) as client, pytest.raises(InternalError, match="something else than JSON"):
+            client.experiments()
+
+
+def test_a_server_is_found_under_a_path_of_a_gateway(server: Server, service: MemoryTuningService) -> None:
+    """The gateway takes the path off; what is sent goes below it."""
+    asked: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            answer = httpx.get(server.url + self.path.removeprefix("/katib"), trust_env=False)
+            self.send_response(answer.status_code)
+            self.end_headers()
+            self.wfile.write(answer.content)
+
+        def log_message(self, *_args: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as gateway:
+        thread = threading.Thread(target=gateway.serve_forever, args=(0.01,))
+        thread.start()
+        with HttpTuningService(f"http://127.0.0.1:{gateway.server_port}/katib/") as client:
+            found = client.get("Experiment", "default", "demo")
+        gateway.shutdown()
+        thread.join()
+
+    assert found["metadata"]["name"] == "demo"
+    assert asked == ["/katib/api/v1/namespaces/default/experiments/demo"]
+
+
 def test_a_server_on_this_machine_learns_where_the_file_is(
-    service: FakeTuningService, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    service: MemoryTuningService, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Relative paths of a trial's command start from there."""
     told: list[str] = []
@@ -107,3 +200,9 @@ def test_errors_name_the_file_as_the_caller_did(
 def test_names_cannot_climb_out_of_their_path(server: Server) -> None:
     with HttpTuningService(server.url) as client, pytest.raises(KatibError):
         client.get("Experiment", "default", "../../algorithms")
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_name_of_dots_is_a_name_and_no_way_through_the_paths(server: Server, name: str) -> None:
+    with HttpTuningService(server.url) as client, pytest.raises(InvalidError, match=r"path\.name: '\.+'"):
+        client.events("Trial", "default", name)

@@ -10,7 +10,7 @@ import pytest
 from katib.errors import InvalidError
 from katib.rest.client import HttpTuningService
 from katib.rest.server import Server, is_loopback
-from tests.support.tuning import FakeTuningService
+from tests.support.tuning import MemoryTuningService
 
 LIST = "/api/v1/experiments"
 
@@ -18,7 +18,7 @@ LIST = "/api/v1/experiments"
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """One server for the module: a refused request leaves nothing behind."""
-    with Server(FakeTuningService(), host="127.0.0.1", port=0) as running:
+    with Server(MemoryTuningService(), host="127.0.0.1", port=0) as running:
         yield running
 
 
@@ -71,7 +71,7 @@ def test_our_own_pages_and_typed_addresses_are_welcome(http: httpx.Client, serve
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[httpx.Client]:
     with (
-        Server(FakeTuningService(), host="127.0.0.1", port=0, token="sésame") as server,
+        Server(MemoryTuningService(), host="127.0.0.1", port=0, token="sésame") as server,
         httpx.Client(base_url=server.url, trust_env=False) as client,
     ):
         yield client
@@ -85,7 +85,7 @@ def test_without_the_token_nothing_is_answered(guarded: httpx.Client, value: str
     answer = guarded.get(path, headers={"authorization": value.encode()} if value else {})
 
     assert answer.status_code == 401
-    assert answer.headers["www-authenticate"] == 'Bearer realm="katib"'
+    assert answer.headers["www-authenticate"] == 'Bearer realm="katib", Basic realm="katib", charset="UTF-8"'
     assert answer.json()["reason"] == "Unauthorized"
 
 
@@ -99,19 +99,26 @@ def test_with_the_token_the_server_answers(guarded: httpx.Client, scheme: str) -
     assert guarded.get(LIST, headers={"authorization": f"{scheme} sésame".encode()}).status_code == 200
 
 
-def test_health_needs_no_token(guarded: httpx.Client) -> None:
-    assert guarded.get("/healthz").json()["status"] == "ok"
+@pytest.mark.parametrize(("password", "status"), [("sésame", 200), ("wrong", 401), ("", 401)])
+def test_a_browser_gives_the_token_as_a_password(guarded: httpx.Client, password: str, status: int) -> None:
+    assert guarded.get(LIST, auth=("whoever", password)).status_code == status
+
+
+def test_probes_need_no_token_and_counts_do(guarded: httpx.Client) -> None:
+    answers = {path: guarded.get(path).status_code for path in ("/healthz", "/readyz", "/metrics")}
+
+    assert answers == {"/healthz": 200, "/readyz": 200, "/metrics": 401}
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
-def test_listening_beyond_loopback_needs_a_token(service: FakeTuningService, host: str) -> None:
+def test_listening_beyond_loopback_needs_a_token(service: MemoryTuningService, host: str) -> None:
     with pytest.raises(InvalidError) as caught:
         Server(service, host=host, port=0)
 
     assert [error.origin for error in caught.value.errors] == ["token-required"]
 
 
-def test_beyond_loopback_any_name_will_do_because_the_token_guards(service: FakeTuningService) -> None:
+def test_beyond_loopback_any_name_will_do_because_the_token_guards(service: MemoryTuningService) -> None:
     with Server(service, host="0.0.0.0", port=0, token="secret") as server:
         url = server.url.replace("0.0.0.0", "127.0.0.1")
         headers = {"host": "tuner.example", "authorization": "Bearer secret"}
@@ -119,7 +126,7 @@ def test_beyond_loopback_any_name_will_do_because_the_token_guards(service: Fake
         assert httpx.get(url + LIST, headers=headers, trust_env=False).status_code == 200
 
 
-def test_a_port_in_use_is_one_line_with_a_remedy(service: FakeTuningService, server: Server) -> None:
+def test_a_port_in_use_is_one_line_with_a_remedy(service: MemoryTuningService, server: Server) -> None:
     port = int(server.url.rpartition(":")[2])
     with pytest.raises(InvalidError) as caught:
         Server(service, host="127.0.0.1", port=port)

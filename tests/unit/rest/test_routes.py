@@ -2,16 +2,27 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
 
 import httpx
 import pytest
 
 from katib.api.metrics import MetricLog
-from katib.errors import ERROR_CODES, KatibError, UnavailableError
+from katib.errors import ERROR_CODES, KatibError, NotFoundError, UnavailableError
 from katib.rest.guard import MAX_BODY_BYTES
-from tests.support.tuning import START, FakeTuningService, condition, document, make_experiment, make_trial
+from katib.rest.server import Server
+from tests.support.tuning import (
+    START,
+    MemoryTuningService,
+    condition,
+    document,
+    make_experiment,
+    make_pareto_experiment,
+    make_trial,
+)
 
 DEMO = "/api/v1/namespaces/default/experiments/demo"
+TRIAL = "/api/v1/namespaces/default/trials/demo-0000"
 YAML = {"content-type": "application/yaml"}
 
 
@@ -19,9 +30,19 @@ def test_an_experiment_is_created_at_its_place(http: httpx.Client) -> None:
     answer = http.post("/api/v1/namespaces/team/experiments", content=document("new"), headers=YAML)
 
     assert answer.status_code == 201
-    assert answer.headers["location"] == "/api/v1/namespaces/team/experiments/new"
     assert answer.json()["outcome"] == "created"
-    assert http.get(answer.headers["location"]).json()["metadata"]["name"] == "new"
+
+
+@pytest.mark.parametrize("path", ["/api/v1/namespaces/default/experiments", "/api/v1/experiments"])
+def test_the_place_of_a_new_experiment_is_right_under_whatever_path_a_gateway_shows_the_server(
+    http: httpx.Client, path: str
+) -> None:
+    answer = http.post(path, content=document("new"), headers=YAML)
+    shown_under = httpx.URL(f"https://gateway.example/katib{path}")
+
+    place = shown_under.join(answer.headers["location"])
+    assert place == "https://gateway.example/katib/api/v1/namespaces/default/experiments/new"
+    assert http.get(place.path.removeprefix("/katib")).json()["metadata"]["name"] == "new"
 
 
 def test_submitting_it_again_is_no_creation(http: httpx.Client) -> None:
@@ -70,12 +91,9 @@ def test_a_body_that_is_not_utf8_is_a_field_error(http: httpx.Client) -> None:
 
 @pytest.mark.parametrize("chunked", [False, True], ids=["declared", "chunked"])
 def test_a_body_past_the_limit_is_refused(http: httpx.Client, chunked: bool) -> None:
-    body = b"#" * (MAX_BODY_BYTES + 1)
+    body = b"#" * (3 * MAX_BODY_BYTES)
     content = iter([body]) if chunked else body
-    try:
-        answer = http.post("/api/v1/experiments", content=content, headers=YAML)
-    except httpx.WriteError:
-        return  # the server hung up while we were still sending: refused as well
+    answer = http.post("/api/v1/experiments", content=content, headers=YAML)
 
     assert answer.status_code == 413
     assert answer.json()["reason"] == "TooLarge"
@@ -97,6 +115,12 @@ def test_a_missing_object_is_a_problem(http: httpx.Client) -> None:
         pytest.param("GET", f"{DEMO}/trials?limit=0", 422, "Invalid", id="limit-zero"),
         pytest.param("GET", f"{DEMO}/trials?state=Happy", 422, "Invalid", id="unknown-state"),
         pytest.param("GET", f"{DEMO}/changes?timeoutSeconds=-1", 422, "Invalid", id="negative-timeout"),
+        pytest.param("GET", f"{DEMO[:-4]}%0A", 422, "Invalid", id="name-of-a-line-break"),
+        pytest.param("GET", f"{DEMO[:-4]}{'n' * 254}", 422, "Invalid", id="name-overlong"),
+        pytest.param("GET", "/api/v1/namespaces/%00/experiments", 422, "Invalid", id="namespace-of-a-null"),
+        pytest.param("GET", "/api/v1/namespaces/a%2Fb/experiments", 404, "NoSuchRoute", id="namespace-with-a-slash"),
+        pytest.param("POST", "/api/v1/validate?namespace=Bad_NS", 422, "Invalid", id="namespace-to-use"),
+        pytest.param("GET", f"{TRIAL}/logs?tail=99999999999999999999", 422, "Invalid", id="tail-huge"),
     ],
 )
 def test_errors_of_the_framework_are_problems_too(
@@ -116,11 +140,19 @@ def test_a_wrong_parameter_is_named(http: httpx.Client) -> None:
     assert error["cause"].startswith("'0': ")
 
 
+def test_of_what_was_sent_only_the_beginning_is_quoted(http: httpx.Client) -> None:
+    answer = http.get(f"{DEMO}/trials?limit={'9' * 5000}")
+
+    assert answer.status_code == 422
+    assert len(answer.content) < 1000
+    assert answer.json()["detail"].isprintable()
+
+
 @pytest.mark.parametrize(
     "cls", [cls for cls in ERROR_CODES if cls.__name__ != "InvalidError"], ids=lambda cls: cls.__name__
 )
 def test_every_error_has_its_status_from_the_one_table(
-    http: httpx.Client, service: FakeTuningService, monkeypatch: pytest.MonkeyPatch, cls: type[KatibError]
+    http: httpx.Client, service: MemoryTuningService, monkeypatch: pytest.MonkeyPatch, cls: type[KatibError]
 ) -> None:
     def fail(*_args: object) -> None:
         raise cls("so it is")
@@ -134,7 +166,7 @@ def test_every_error_has_its_status_from_the_one_table(
     assert ("retry-after" in answer.headers) == (cls is UnavailableError)
 
 
-def test_trials_are_paged_and_filtered(http: httpx.Client, service: FakeTuningService) -> None:
+def test_trials_are_paged_and_filtered(http: httpx.Client, service: MemoryTuningService) -> None:
     service.put(make_trial("lost", condition("Failed"), index=9))
     first = http.get(f"{DEMO}/trials?state=Succeeded&limit=2").json()
     second = http.get(f"{DEMO}/trials?state=Succeeded&limit=2&cursor={first['cursor']}").json()
@@ -144,18 +176,44 @@ def test_trials_are_paged_and_filtered(http: httpx.Client, service: FakeTuningSe
     assert both["total"] == 4
 
 
-def test_the_best_trial_is_an_object_or_nothing(http: httpx.Client, service: FakeTuningService) -> None:
+def test_the_best_trial_is_an_object_or_nothing(http: httpx.Client, service: MemoryTuningService) -> None:
     service.put(make_experiment("empty"))
 
     assert http.get(f"{DEMO}/best").json()["metadata"]["name"] == "demo-0002"
     assert http.get("/api/v1/namespaces/default/experiments/empty/best").status_code == 204
 
 
-def test_readings_keep_text_that_is_no_number(http: httpx.Client, service: FakeTuningService) -> None:
-    service.report("default", "demo-0000", MetricLog(START, "loss", "nan"))
+def test_the_pareto_set_is_that_of_the_status_or_nothing(http: httpx.Client, service: MemoryTuningService) -> None:
+    several = make_pareto_experiment("several")
+    service.put(several)
+
+    assert http.get("/api/v1/namespaces/default/experiments/several/pareto").json() == several["status"]["paretoSet"]
+    assert http.get(f"{DEMO}/pareto").status_code == 204
+    assert http.get("/api/v1/namespaces/default/experiments/none/pareto").status_code == 404
+
+
+def test_readings_keep_text_that_is_no_number(http: httpx.Client, service: MemoryTuningService) -> None:
+    service.report("demo-0000", MetricLog(START, "loss", "nan"))
     items = http.get("/api/v1/namespaces/default/trials/demo-0000/metrics?metric=loss&limit=1").json()["items"]
 
     assert items == [{"time": "2030-01-01T12:00:00Z", "name": "loss", "value": "nan"}]
+
+
+def test_readings_carry_their_step_where_it_is_known(http: httpx.Client, service: MemoryTuningService) -> None:
+    service.report("demo-0000", MetricLog(START, "loss", "0.1", 7))
+    items = http.get("/api/v1/namespaces/default/trials/demo-0000/metrics?metric=loss&limit=1").json()["items"]
+
+    assert items == [{"time": "2030-01-01T12:00:00Z", "name": "loss", "value": "0.1", "step": 7}]
+
+
+def test_a_curve_has_so_many_points_and_keeps_its_extremes(http: httpx.Client, service: MemoryTuningService) -> None:
+    for step in range(1000):
+        service.report("demo-0000", MetricLog(START, "loss", "99" if step == 678 else str(step % 50), step))
+    items = http.get("/api/v1/namespaces/default/trials/demo-0000/metrics?points=10").json()["items"]
+
+    assert len(items) <= 10
+    assert items[-1]["step"] == 999
+    assert {"99", "0"} <= {item["value"] for item in items}
 
 
 def test_logs_are_plain_text_that_no_browser_interprets(http: httpx.Client) -> None:
@@ -166,7 +224,7 @@ def test_logs_are_plain_text_that_no_browser_interprets(http: httpx.Client) -> N
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-def test_followed_logs_arrive_while_the_trial_runs(http: httpx.Client, service: FakeTuningService) -> None:
+def test_followed_logs_arrive_while_the_trial_runs(http: httpx.Client, service: MemoryTuningService) -> None:
     service.put(make_trial("slow", condition("Running")))
     service.write_log("default", "slow", b"first\n")
     with http.stream("GET", "/api/v1/namespaces/default/trials/slow/logs?follow=true") as answer:
@@ -178,7 +236,7 @@ def test_followed_logs_arrive_while_the_trial_runs(http: httpx.Client, service: 
         assert list(chunks) == []
 
 
-def test_forty_followers_leave_the_server_answering(http: httpx.Client, service: FakeTuningService) -> None:
+def test_forty_followers_leave_the_server_answering(http: httpx.Client, service: MemoryTuningService) -> None:
     """Streams must not use up the threads that answer everything else; the framework has forty of them."""
     service.put(make_trial("slow", condition("Running")))
     service.write_log("default", "slow", b"first\n")
@@ -187,16 +245,16 @@ def test_forty_followers_leave_the_server_answering(http: httpx.Client, service:
     def follow() -> None:
         with http.stream("GET", "/api/v1/namespaces/default/trials/slow/logs?follow=true") as answer:
             next(answer.iter_bytes())
-            ready.wait(20)
-            done.wait(20)
+            ready.wait(60)
+            done.wait(60)
 
     http_limits = httpx.Limits(max_connections=100)
     with httpx.Client(base_url=http.base_url, trust_env=False, limits=http_limits) as http:  # noqa: PLR1704 - closed over
         threads = [threading.Thread(target=follow) for _ in range(44)]
         for thread in threads:
             thread.start()
-        ready.wait(20)
-        answer = http.get(DEMO, timeout=5)
+        ready.wait(60)
+        answer = http.get(DEMO, timeout=60)
         done.set()
         for thread in threads:
             thread.join()
@@ -229,8 +287,32 @@ def test_the_docs_page_needs_nothing_from_elsewhere(http: httpx.Client) -> None:
         assert path in answer.text
 
 
-def test_the_root_leads_to_the_docs(http: httpx.Client) -> None:
-    assert http.get("/").headers["location"] == "/docs"
+def test_the_root_leads_to_the_docs_under_whatever_path_a_gateway_shows_the_server(http: httpx.Client) -> None:
+    shown_under = httpx.URL("https://gateway.example/katib/")
+
+    assert shown_under.join(http.get("/").headers["location"]) == "https://gateway.example/katib/docs"
+    assert 'href="openapi.json"' in http.get("/docs").text
+
+
+def test_a_slash_too_many_is_another_route_and_no_redirection(http: httpx.Client) -> None:
+    """The server cannot know under which name and path it is reached."""
+    answer = http.get("/api/v1/experiments/")
+
+    assert (answer.status_code, answer.json()["reason"]) == (404, "NoSuchRoute")
+
+
+@pytest.mark.parametrize("follow", [False, True])
+def test_output_that_cannot_be_read_is_a_problem_and_no_broken_stream(
+    http: httpx.Client, service: MemoryTuningService, monkeypatch: pytest.MonkeyPatch, follow: bool
+) -> None:
+    def fail(*_args: object, **_options: object) -> Iterator[bytes]:
+        raise NotFoundError("demo-0000 has no output yet")
+        yield
+
+    monkeypatch.setattr(service, "logs", fail)
+    answer = http.get(f"/api/v1/namespaces/default/trials/demo-0000/logs?follow={follow}")
+
+    assert (answer.status_code, answer.json()["detail"]) == (404, "demo-0000 has no output yet")
 
 
 def test_every_reference_of_the_description_resolves(http: httpx.Client) -> None:
@@ -238,3 +320,54 @@ def test_every_reference_of_the_description_resolves(http: httpx.Client) -> None
     schemas = json.loads(text)["components"]["schemas"]
 
     assert {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]} <= set(schemas)
+
+
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [
+        pytest.param("/api/v1/namespaces/default/experiments", "GET, POST", id="two-routes"),
+        pytest.param("/api/v1/namespaces/default/experiments/demo", "DELETE, GET", id="deletion"),
+        pytest.param("/healthz", "GET", id="one-route"),
+    ],
+)
+def test_a_refused_method_is_answered_with_all_that_the_path_knows(http: httpx.Client, path: str, methods: str) -> None:
+    answer = http.patch(path)
+
+    assert (answer.status_code, answer.headers["allow"]) == (405, methods)
+
+
+def test_a_source_that_is_too_long_for_a_path_is_only_a_name(http: httpx.Client) -> None:
+    answer = http.post(
+        "/api/v1/validate",
+        params={"source": "0" * 4096},
+        content=document("other"),
+        headers={"content-type": "application/json"},
+    )
+
+    assert answer.status_code == 200
+
+
+def test_the_description_of_a_body_is_the_experiment_with_its_fields(http: httpx.Client) -> None:
+    described = http.get("/openapi.json").json()
+    body = described["paths"]["/api/v1/experiments"]["post"]["requestBody"]["content"]["application/yaml"]["schema"]
+
+    assert body["allOf"] == [{"$ref": "#/components/schemas/Experiment"}]
+    assert "trialTemplate" in described["components"]["schemas"]["ExperimentSpec"]["properties"]
+    assert "x-kind" not in str(described)
+
+
+def test_readiness_and_counts_are_those_of_the_pages_given() -> None:
+    pages = {
+        "/readyz": lambda: (503, "application/json", b'{"database": false}'),
+        "/metrics": lambda: (200, "text/plain", b"katib_trials_current 1"),
+    }
+    with Server(MemoryTuningService(), host="127.0.0.1", port=0, pages=pages) as server:
+        ready, counts = (httpx.get(server.url + path, trust_env=False) for path in pages)
+
+    assert (ready.status_code, ready.json()) == (503, {"database": False})
+    assert counts.text == "katib_trials_current 1"
+
+
+def test_a_server_that_counts_nothing_says_so(http: httpx.Client) -> None:
+    assert http.get("/readyz").status_code == 200
+    assert http.get("/metrics").json()["reason"] == "NotFound"

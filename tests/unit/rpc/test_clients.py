@@ -13,13 +13,15 @@ import pytest
 from katib.api.types import AlgorithmSetting, Experiment, ParameterAssignment, Trial
 from katib.errors import FieldError, InvalidError, KatibError, TerminalError, UnavailableError
 from katib.rpc._generated import api_pb2 as pb
+from katib.rpc._generated import early_stopping_pb2 as judging
 from katib.rpc.clients import ServiceClient
 from katib.rpc.connection import Connection
 from katib.rpc.errors import status_of
 from katib.services.readiness import ask_health
 from tests.support.experiments import an_experiment
-from tests.support.http2_gateway import gateway_without_routes
-from tests.support.services import ScriptedEarlyStopping, ScriptedSuggestion, eventually, serving, some_suggestions
+from tests.support.networks import gateway_without_routes
+from tests.support.services import ScriptedEarlyStopping, ScriptedJudge, ScriptedSuggestion, serving, some_suggestions
+from tests.support.waiting import eventually
 
 PEER = 'suggestion service "tpe"'
 EXPERIMENT = Experiment.decode(an_experiment())
@@ -140,12 +142,12 @@ def test_a_service_that_hangs_is_given_up_at_the_deadline() -> None:
     released = threading.Event()
 
     def hang(*_: Any) -> pb.GetSuggestionsReply:
-        released.wait(30)
+        released.wait(60)
         return some_suggestions(2)
 
     with a_client(ScriptedSuggestion(hang), seconds=0.2) as client:
         future = client.get_suggestions(EXPERIMENT, (), current_request=2, total_request=2)
-        error = future.exception(20)
+        error = future.exception(60)
         released.set()
 
     assert isinstance(error, UnavailableError)
@@ -156,7 +158,7 @@ def test_one_slow_service_does_not_delay_another() -> None:
     released = threading.Event()
 
     def hang(*_: Any) -> pb.GetSuggestionsReply:
-        released.wait(30)
+        released.wait(60)
         return some_suggestions(2)
 
     with a_client(ScriptedSuggestion(hang)) as slow, a_client() as quick:
@@ -164,7 +166,7 @@ def test_one_slow_service_does_not_delay_another() -> None:
         answer = ask(quick)
         still_pending = not pending.done()
         released.set()
-        pending.result(20)
+        pending.result(60)
 
     assert len(answer.assignments) == 2
     assert still_pending
@@ -196,11 +198,11 @@ def test_a_gateway_in_the_place_of_a_service_is_no_answer_of_the_service() -> No
     with gateway_without_routes() as address:
         connection = Connection(address, peer=PEER)
         client = ServiceClient(connection)
-        for call in (lambda: ask(client), lambda: client.validate(EXPERIMENT).result(20)):
+        for call in (lambda: ask(client), lambda: client.validate(EXPERIMENT).result(60)):
             with pytest.raises(UnavailableError, match=r"does not speak gRPC \(.*404\)"):
                 call()
         with pytest.raises(UnavailableError, match="does not speak gRPC"):
-            ask_health(connection, "manager.v1beta1.Suggestion").result(20)
+            ask_health(connection, "manager.v1beta1.Suggestion").result(60)
         connection.close()
 
 
@@ -209,19 +211,19 @@ def test_closing_a_connection_ends_calls_in_flight_and_refuses_new_ones() -> Non
 
     def hang(*_: Any) -> pb.GetSuggestionsReply:
         entered.set()
-        released.wait(30)
+        released.wait(60)
         return some_suggestions(2)
 
     with serving(ScriptedSuggestion(hang)) as address:
         connection = Connection(address, peer=PEER)
         client = ServiceClient(connection)
         future = client.get_suggestions(EXPERIMENT, (), current_request=2, total_request=2)
-        entered.wait(10)
+        entered.wait(60)
         connection.close()
         connection.close()
-        in_flight = future.exception(10)
+        in_flight = future.exception(60)
         released.set()
-        afterwards = client.validate(EXPERIMENT).exception(10)
+        afterwards = client.validate(EXPERIMENT).exception(60)
 
     assert isinstance(in_flight, UnavailableError)
     assert isinstance(afterwards, UnavailableError)
@@ -236,14 +238,14 @@ def test_answers_larger_than_the_usual_limit_arrive() -> None:
 
 def test_calls_in_flight_need_no_thread_each() -> None:
     released = threading.Event()
-    service = ScriptedSuggestion(lambda *_: released.wait(30) and some_suggestions(1))
+    service = ScriptedSuggestion(lambda *_: released.wait(60) and some_suggestions(1))
     with a_client(service) as client:
         before = threading.active_count()
         futures = [client.get_suggestions(EXPERIMENT, (), current_request=1, total_request=1) for _ in range(50)]
         eventually(lambda: len(service.requests) >= 8)
         during = threading.active_count()
         released.set()
-        answers = [future.result(20) for future in futures]
+        answers = [future.result(60) for future in futures]
 
     assert len(answers) == 50
     assert during - before <= 1 + 8  # ours; the server's own
@@ -256,7 +258,7 @@ def test_calls_in_flight_need_no_thread_each() -> None:
 @pytest.mark.parametrize("code", [None, grpc.StatusCode.UNIMPLEMENTED], ids=["ok", "unimplemented"])
 def test_an_experiment_is_valid_when_the_service_says_so_or_has_no_opinion(code: grpc.StatusCode | None) -> None:
     with a_client(ScriptedSuggestion(validate=aborting(code) if code else None)) as client:
-        assert client.validate(EXPERIMENT).result(20) is None
+        assert client.validate(EXPERIMENT).result(60) is None
 
 
 @pytest.mark.parametrize(
@@ -265,7 +267,7 @@ def test_an_experiment_is_valid_when_the_service_says_so_or_has_no_opinion(code:
 def test_a_refusal_carries_the_text_of_the_service(code: grpc.StatusCode) -> None:
     service = ScriptedSuggestion(validate=aborting(code, "unknown setting x for algorithm tpe"))
     with a_client(service) as client, pytest.raises(InvalidError) as caught:
-        client.validate(EXPERIMENT).result(20)
+        client.validate(EXPERIMENT).result(60)
 
     assert str(caught.value) == ("spec.algorithm: unknown setting x for algorithm tpe; change it as the service asks")
 
@@ -276,7 +278,7 @@ def test_a_refusal_carries_the_text_of_the_service(code: grpc.StatusCode) -> Non
 def test_a_service_that_cannot_answer_now_has_not_refused(code: grpc.StatusCode) -> None:
     service = ScriptedSuggestion(validate=aborting(code))
     with a_client(service) as client, pytest.raises(UnavailableError):
-        client.validate(EXPERIMENT).result(20)
+        client.validate(EXPERIMENT).result(60)
 
 
 def test_field_errors_of_our_services_arrive_whole_from_both_services() -> None:
@@ -291,7 +293,7 @@ def test_field_errors_of_our_services_arrive_whole_from_both_services() -> None:
         validate=aborting(grpc.StatusCode.INVALID_ARGUMENT, "start_step must be >= 1")
     )
     with a_client(ScriptedSuggestion(validate=refuse), early_stopping) as client, pytest.raises(InvalidError) as caught:
-        client.validate(STOPPED).result(20)
+        client.validate(STOPPED).result(60)
 
     assert caught.value.errors[0] == setting
     assert [e.path for e in caught.value.errors] == [setting.path, "spec.earlyStopping"]
@@ -305,7 +307,7 @@ def test_rules_are_asked_with_the_trials_and_the_address_of_the_log() -> None:
     service = ScriptedEarlyStopping(lambda *_: pb.GetEarlyStoppingRulesReply(early_stopping_rules=[rule]))
     trial = Trial.decode({"metadata": {"name": "t"}})
     with a_client(None, service, reads_history=False, db_manager_address=lambda: "127.0.0.1:6789") as client:
-        rules = client.get_early_stopping_rules(STOPPED, (trial,)).result(20)
+        rules = client.get_early_stopping_rules(STOPPED, (trial,)).result(60)
 
     assert [(r.name, r.value, r.comparison, r.start_step) for r in rules] == [("loss", "0.5", "greater", 4)]
     assert service.requests[0].db_manager_address == "127.0.0.1:6789"
@@ -314,7 +316,7 @@ def test_rules_are_asked_with_the_trials_and_the_address_of_the_log() -> None:
 
 def test_without_an_early_stopping_service_there_are_no_rules() -> None:
     with a_client() as client:
-        assert client.get_early_stopping_rules(EXPERIMENT, ()).result(20) == ()
+        assert client.get_early_stopping_rules(EXPERIMENT, ()).result(60) == ()
 
 
 def test_failing_rules_are_a_passing_failure() -> None:
@@ -322,4 +324,119 @@ def test_failing_rules_are_a_passing_failure() -> None:
         a_client(None, ScriptedEarlyStopping(aborting(grpc.StatusCode.UNKNOWN, "division by zero"))) as client,
         pytest.raises(UnavailableError, match="failed: division by zero"),
     ):
-        client.get_early_stopping_rules(STOPPED, ()).result(20)
+        client.get_early_stopping_rules(STOPPED, ()).result(60)
+
+
+# --- judging running trials -------------------------------------------------------------------------------------------
+
+
+def test_verdicts_come_back_with_their_reason_in_one_line() -> None:
+    verdict = judging.Verdict(trial_name="t", reason="loss 0.9\nis worse than 0.5")
+    service = ScriptedJudge(lambda *_: judging.JudgeReply(verdicts=[verdict]))
+    trial = Trial.decode({"metadata": {"name": "t"}})
+    with a_client(None, service, db_manager_address=lambda: "unix:/log") as client:
+        verdicts = client.judge(STOPPED, (trial,)).result(60)
+
+    assert verdicts is not None
+    assert [(v.trial_name, v.reason) for v in verdicts] == [("t", "loss 0.9 is worse than 0.5")]
+    assert service.judged[0].db_manager_address == "unix:/log"
+    assert service.judged[0].experiment.spec.early_stopping.algorithm_name == "medianstop"
+    assert [t.name for t in service.judged[0].trials] == ["t"]
+
+
+def test_a_service_is_asked_once_whether_it_judges() -> None:
+    service = ScriptedJudge(lambda *_: judging.JudgeReply())
+    with a_client(None, service) as client:
+        assert client.judges(STOPPED).result(60)
+        assert client.judges(STOPPED).result(60)
+
+    assert len(service.judged) == 1
+
+
+def test_a_service_of_katib_does_not_judge() -> None:
+    with a_client(None, ScriptedEarlyStopping()) as client:
+        assert client.judge(STOPPED, ()).result(60) is None
+        assert client.judges(STOPPED).result(60) is False
+
+
+def test_without_an_early_stopping_service_nobody_judges() -> None:
+    with a_client() as client:
+        assert client.judge(EXPERIMENT, ()).result(60) is None
+        assert client.judges(EXPERIMENT).result(60) is False
+
+
+def test_a_service_that_refuses_to_judge_knows_how_to() -> None:
+    refuses = ScriptedJudge(aborting(grpc.StatusCode.INVALID_ARGUMENT))
+    with a_client(None, refuses) as client:
+        assert client.judges(STOPPED).result(60)
+
+
+def test_whether_a_service_judges_is_not_known_while_it_is_away() -> None:
+    away = ScriptedJudge(aborting(grpc.StatusCode.UNAVAILABLE))
+    with a_client(None, away) as client, pytest.raises(UnavailableError):
+        client.judges(STOPPED).result(60)
+
+
+# --- features ---------------------------------------------------------------------------------------------------------
+
+Features = pb.ValidateAlgorithmSettingsReply
+SEVERAL = an_experiment(
+    objective={"objectives": [{"name": "accuracy", "type": "maximize"}, {"name": "seconds", "type": "minimize"}]}
+)
+CONDITIONAL = an_experiment(
+    parameters=[
+        {"name": "kind", "parameterType": "categorical", "feasibleSpace": {"list": ["a", "b"]}},
+        {
+            "name": "depth",
+            "parameterType": "int",
+            "feasibleSpace": {"min": "1", "max": "4"},
+            "when": {"parameter": "kind", "values": ["a"]},
+        },
+    ]
+)
+WARM = an_experiment(warmStart={"experiments": ["before"]})
+
+
+@pytest.mark.parametrize(
+    ("document", "feature", "cause"),
+    [
+        (SEVERAL, Features.SEVERAL_OBJECTIVES, "searches one objective"),
+        (CONDITIONAL, Features.CONDITIONAL_PARAMETERS, "does not know conditional parameters"),
+        (WARM, Features.EARLIER_TRIALS, "does not learn from earlier trials"),
+    ],
+    ids=["several-objectives", "conditional-parameters", "earlier-trials"],
+)
+@pytest.mark.parametrize("answers", ["nothing", "unimplemented", "other-features", "unknown-number"])
+def test_a_service_that_does_not_name_a_feature_is_refused_what_needs_it(
+    document: dict[str, Any], feature: int, cause: str, answers: str
+) -> None:
+    handlers: dict[str, Any] = {
+        "nothing": lambda *_: Features(),
+        "unimplemented": aborting(grpc.StatusCode.UNIMPLEMENTED),
+        "other-features": lambda *_: Features(features=[n for n in range(1, 5) if n != feature]),
+        "unknown-number": lambda *_: Features(features=[99]),
+    }
+    experiment = Experiment.decode(document)
+    with a_client(ScriptedSuggestion(validate=handlers[answers])) as client, pytest.raises(InvalidError) as refused:
+        client.validate(experiment).result(20)
+
+    name = document["spec"]["algorithm"]["algorithmName"]
+    assert str(refused.value.errors[0]).startswith(f"spec.algorithm.algorithmName: {name} {cause}")
+
+
+@pytest.mark.parametrize("document", [SEVERAL, CONDITIONAL, WARM], ids=["objectives", "conditions", "warm-start"])
+def test_a_service_that_names_the_features_is_accepted(document: dict[str, Any]) -> None:
+    with a_client(ScriptedSuggestion(validate=lambda *_: Features(features=[1, 2, 3, 4]))) as client:
+        client.validate(Experiment.decode(document)).result(20)
+
+
+def test_constraints_are_asked_of_no_service() -> None:
+    document = an_experiment(
+        objective={
+            "type": "minimize",
+            "objectiveMetricName": "loss",
+            "constraints": [{"metricName": "latency", "max": 30}],
+        }
+    )
+    with a_client() as client:
+        client.validate(Experiment.decode(document)).result(20)

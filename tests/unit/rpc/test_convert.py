@@ -312,6 +312,16 @@ def test_the_encoder_forgets_trials_that_are_no_longer_sent() -> None:
     assert set(encoder._known) == {"uid-b"}
 
 
+def test_earlier_trials_are_a_field_of_their_own() -> None:
+    data = convert.TrialEncoder().encode([a_trial(name="a")])
+    earlier = convert.TrialEncoder(convert.EARLIER_TRIALS_TAG).encode([a_trial(name="b"), a_trial(name="c")])
+
+    request = pb.GetSuggestionsRequest.FromString(data + earlier)
+
+    assert [trial.name for trial in request.trials] == ["a"]
+    assert [trial.name for trial in request.earlier_trials] == ["b", "c"]
+
+
 @given(st.lists(st.integers(min_value=0, max_value=40_000), max_size=5))
 def test_trials_of_any_size_are_framed_as_protobuf_does(sizes: list[int]) -> None:
     trials = [a_trial(name=f"{i}-{'x' * size}") for i, size in enumerate(sizes)]

@@ -3,9 +3,9 @@ from __future__ import annotations
 import threading
 from datetime import UTC, datetime, timedelta
 
-from katib.runtime.clock import SystemClock
+from katib.runtime.clock import SteadyTime, SystemClock
 from katib.runtime.testing import VirtualClock
-from tests.support.stores import eventually
+from tests.support.waiting import eventually
 
 
 def test_the_system_clock_is_aware_and_never_runs_backwards() -> None:
@@ -33,6 +33,24 @@ def test_virtual_time_passes_only_when_told() -> None:
     assert clock.now() - timedelta(seconds=90) == datetime(2024, 1, 1, tzinfo=UTC)
 
 
+class _SetClock(VirtualClock):
+    """A clock whose wall time somebody sets."""
+
+    jump = timedelta()
+
+    def now(self) -> datetime:
+        return super().now() + self.jump
+
+
+def test_steady_time_does_not_follow_a_wall_clock_that_is_set() -> None:
+    clock = _SetClock(datetime(2024, 1, 1, tzinfo=UTC))
+    steady = SteadyTime(clock)
+    clock.jump = timedelta(hours=3)
+    clock.advance(90)
+
+    assert steady.now() == datetime(2024, 1, 1, 0, 1, 30, tzinfo=UTC)
+
+
 def test_a_virtual_wait_ends_at_its_moment() -> None:
     clock, condition = VirtualClock(), threading.Condition()
     woken = []
@@ -48,7 +66,7 @@ def test_a_virtual_wait_ends_at_its_moment() -> None:
     clock.advance(9)
     assert woken == []
     clock.advance(1)
-    thread.join(10)
+    thread.join(60)
 
     assert woken == [10]
 

@@ -6,11 +6,11 @@ import threading
 import pytest
 
 from katib.errors import ConflictError, FieldError, InvalidError, TerminalError, UnavailableError
-from katib.runtime.controller import DONE, Controller, Result
+from katib.runtime.controller import DONE, Controller, Result, current_reconcile
 from katib.runtime.objects import Key
 from katib.runtime.testing import VirtualClock
 from katib.runtime.work_queue import WorkQueue
-from tests.support.stores import eventually
+from tests.support.waiting import eventually
 
 A = Key("team", "a")
 
@@ -89,7 +89,7 @@ def test_what_may_pass_is_tried_again_with_back_off(error: Exception, caplog: py
 
 @pytest.mark.parametrize(
     "error",
-    [TerminalError("never"), InvalidError([FieldError("spec", "wrong", "mend it", "x")])],
+    [TerminalError("never"), InvalidError([FieldError("spec", "wrong", "fix it", "x")])],
     ids=lambda error: type(error).__name__,
 )
 def test_what_cannot_pass_is_not_tried_again(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
@@ -135,6 +135,24 @@ def test_a_failure_is_logged_once_with_where_and_which(
     assert bench.failures == [(A, error)]
 
 
+@pytest.mark.parametrize("end", [DONE, ConflictError("behind"), ValueError("bug")], ids=["done", "conflict", "bug"])
+def test_whatever_runs_in_a_reconcile_knows_which_one_it_is_and_nothing_does_after_it(end: Result | Exception) -> None:
+    seen = []
+
+    def reconcile(_key: Key) -> Result:
+        seen.append(dict(current_reconcile()))
+        if isinstance(end, Exception):
+            raise end
+        return end
+
+    controller = Controller("widgets", reconcile)
+    controller.queue.add(A)
+    controller.process_next()
+
+    assert seen == [{"controller": "widgets", "key": "team/a", "reconcile_id": "widgets-1"}]
+    assert current_reconcile() == {}
+
+
 def test_a_broken_error_hook_ends_no_worker(caplog: pytest.LogCaptureFixture) -> None:
     def broken(key: Key, error: Exception) -> None:
         raise RuntimeError(key)
@@ -156,7 +174,7 @@ def test_a_slow_key_stalls_no_other_when_there_are_workers() -> None:
     def reconcile(key: Key) -> Result:
         seen.append(key)
         if key == A:
-            assert release.wait(10)
+            assert release.wait(60)
         return DONE
 
     controller = Controller("widgets", reconcile, workers=2)
@@ -173,7 +191,7 @@ def test_stopping_waits_for_the_running_reconcile_and_drops_the_rest() -> None:
 
     def reconcile(key: Key) -> Result:
         entered.set()
-        assert release.wait(10)
+        assert release.wait(60)
         finished.append(key)
         return DONE
 
@@ -181,13 +199,13 @@ def test_stopping_waits_for_the_running_reconcile_and_drops_the_rest() -> None:
     controller.start()
     controller.queue.add(A)
     controller.queue.add(Key("team", "b"))
-    assert entered.wait(10)
+    assert entered.wait(60)
     stopper = threading.Thread(target=controller.stop, daemon=True)
     stopper.start()
     eventually(lambda: controller.queue.is_shut_down)
     assert finished == []
     release.set()
-    stopper.join(10)
+    stopper.join(60)
 
     assert finished == [A]
 

@@ -11,9 +11,11 @@ import pytest
 from katib.errors import ExpiredError, InternalError, UnavailableError
 from katib.runtime.informer import Informer, InformerEvent
 from katib.runtime.objects import EventType, Key, Object
+from katib.runtime.shared_thread import SharedThread
 from katib.runtime.testing import VirtualClock
 from tests.support.faulty_store import Call, FaultyStore
-from tests.support.stores import GADGET, WIDGET, changed, eventually, memory_store, widget, with_metadata
+from tests.support.stores import GADGET, WIDGET, changed, memory_store, widget, with_metadata
+from tests.support.waiting import eventually, never
 
 
 def colors(obj: Object) -> list[str]:
@@ -42,8 +44,9 @@ class ColorCount:
 class Bench:
     """An informer of widgets on a store that fails on demand, with everything it tells written down."""
 
-    def __init__(self, namespace: str | None = None, **options: Any) -> None:
+    def __init__(self, namespace: str | None = None, *, shared: bool = False, **options: Any) -> None:
         self.clock = VirtualClock()
+        self.thread = SharedThread("shared", self.clock) if shared else None
         self.inner = memory_store(**options)
         self.store = FaultyStore(self.inner)
         self.refused: list[tuple[Key, str]] = []
@@ -57,11 +60,14 @@ class Bench:
             namespace,
             on_decode_error=lambda obj, error: self.refused.append((Key.of(obj), str(error))),
             clock=self.clock,
+            thread=self.thread,
         )
         self.informer.add_handler(self.events.append)
         self.informer.add_view(self.view)
 
     def start(self) -> None:
+        if self.thread is not None:
+            self.thread.start()
         self.informer.start()
         assert self.informer.wait_for_sync(10)
 
@@ -73,11 +79,13 @@ class Bench:
         return [(event.type.value, event.key.name) for event in self.events]
 
 
-@pytest.fixture
-def bench() -> Iterator[Bench]:
-    bench = Bench()
+@pytest.fixture(params=[False, True], ids=["own-thread", "shared-thread"])
+def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    bench = Bench(shared=request.param)
     yield bench
     bench.informer.stop()
+    if bench.thread is not None:
+        bench.thread.stop()
 
 
 def color(name: str, of: str, **fields: Any) -> dict[str, Any]:
@@ -132,7 +140,7 @@ def test_an_index_answers_in_order_of_creation_whatever_moved_in_when(bench: Ben
     bench.settle()
 
     assert [obj["metadata"]["name"] for obj in bench.informer.by_index("color", "blue")] == list("abcd")
-    assert bench.informer.by_index("color", "red") == ()
+    assert tuple(bench.informer.by_index("color", "red")) == ()
     assert bench.informer.count_by_index("color", "blue") == 4
     assert bench.informer.count_by_index("color", "red") == 0
 
@@ -169,7 +177,7 @@ def test_a_view_tells_the_same_story_as_the_cache_at_any_moment(bench: Bench) ->
             bench.inner.delete(WIDGET, Key("team", f"w-{number}"))
     bench.settle()
     done.set()
-    reader.join(10)
+    reader.join(60)
 
     assert mismatches == []
     assert bench.view.counts == {"blue": 66, "red": 0}
@@ -229,7 +237,7 @@ def test_a_bad_object_can_still_go(bench: Bench) -> None:
     bench.inner.delete(WIDGET, Key("team", "a"))
     eventually(lambda: bench.told() == [("ADDED", "a"), ("DELETED", "a")])
 
-    assert bench.informer.all() == ()
+    assert tuple(bench.informer.all()) == ()
     assert bench.view.counts["red"] == 0
 
 
@@ -304,7 +312,7 @@ def test_after_an_expiry_it_lists_again_and_tells_the_difference() -> None:
 
     def hold(call: Call) -> BaseException | None:
         if call.verb == "next" and call.before:
-            gate.wait(10)
+            gate.wait(60)
             return ExpiredError("too old")
         return None
 
@@ -329,6 +337,31 @@ def test_after_an_expiry_it_lists_again_and_tells_the_difference() -> None:
         ("ADDED", "f"),
     ]
     assert bench.view.counts == {"red": 3, "blue": 2}
+    bench.informer.stop()
+
+
+@pytest.mark.parametrize("list_seconds", [0, 10])
+def test_a_store_that_calls_every_revision_too_old_is_listed_ever_more_slowly(list_seconds: float) -> None:
+    bench = Bench()
+    lists = 0
+
+    def expire(call: Call) -> BaseException | None:
+        nonlocal lists
+        if call.verb == "list" and call.before:
+            lists += 1
+            bench.clock.advance(list_seconds)
+        return ExpiredError("too old") if call.verb == "next" and call.before else None
+
+    bench.store.fail_on = expire
+    bench.start()
+    seen: list[int] = []
+    for delay in (0.01, 0.02, 0.04):
+        eventually(lambda: bench.clock.waiting_count)
+        seen.append(lists)
+        bench.clock.advance(delay)
+        eventually(lambda: lists > seen[-1])
+
+    assert seen == [2, 3, 4]
     bench.informer.stop()
 
 
@@ -394,7 +427,7 @@ def test_a_reader_overrun_by_a_storm_of_changes_catches_up() -> None:
         bench.inner.update(with_metadata(made, labels={"x": "y"}))
         if number % 2:
             bench.inner.delete(WIDGET, Key("team", f"w-{number}"))
-    bench.settle()
+    pump(bench, lambda: list(bench.informer.all()) == list(bench.inner.list(WIDGET).items))
 
     assert bench.view.counts["red"] == 100
     kept = [name for type_, name in bench.told() if type_ == "ADDED"]
@@ -412,7 +445,7 @@ def test_it_stops_while_it_waits_for_a_change(bench: Bench) -> None:
     bench.informer.stop()
     bench.inner.create(color("late", "red"))
 
-    assert bench.informer.all() == ()
+    assert tuple(bench.informer.all()) == ()
 
 
 def test_it_stops_while_it_waits_for_the_store(caplog: pytest.LogCaptureFixture) -> None:
@@ -435,3 +468,25 @@ def test_nobody_may_join_after_the_start(bench: Bench, what: str) -> None:
 
     with pytest.raises(InternalError, match=f"informer of Widget: {what} added after start; add it before"):
         getattr(bench.informer, f"add_{what}")(ColorCount())
+
+
+def test_a_store_that_stays_away_is_asked_every_five_seconds() -> None:
+    bench = Bench()
+    tries = 0
+
+    def fail_on(call: Call) -> BaseException | None:
+        nonlocal tries
+        tries += call.verb == "list" and call.before
+        return UnavailableError("away")
+
+    bench.store.fail_on = fail_on
+    bench.informer.start()
+    eventually(lambda: tries == 1)
+    growing = [0.01 * 2**n for n in range(9)]  # up to 2.56 s
+    for number, delay in enumerate([*growing, 5.0, 5.0], start=1):
+        eventually(lambda: bench.clock.waiting_count == 1)
+        bench.clock.advance(delay * 0.99)
+        never(lambda number=number: tries != number, seconds=0.01)  # type: ignore[misc]  # mypy/16227
+        bench.clock.advance(delay * 0.02)
+        eventually(lambda number=number: tries == number + 1)  # type: ignore[misc]  # as above
+    bench.informer.stop()

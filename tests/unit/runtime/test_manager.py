@@ -10,7 +10,8 @@ from katib.runtime.informer import Informer
 from katib.runtime.manager import Manager
 from katib.runtime.objects import Key, Object
 from tests.support.faulty_store import FaultyStore
-from tests.support.stores import GADGET, WIDGET, eventually, memory_store, widget
+from tests.support.stores import GADGET, WIDGET, memory_store, widget
+from tests.support.waiting import eventually
 
 
 def same(obj: Object) -> Object:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from katib.sdk import search
-from katib.sdk.payload import Payload, takes_mapping
+from katib.sdk.payload import Payload, check_defaults, takes_mapping
 from katib.sdk.trial import main
 
 SPACE = {"lr": search.double(0, 1), "act": search.categorical(["relu", None])}
@@ -84,6 +84,48 @@ def test_arguments_have_their_types_and_constants_come_along(tmp_path: Path) -> 
     run(check, tmp_path, "lr=0.5", "act=None", data=[1, 2])
 
 
+CONDITIONAL = {
+    "optimizer": search.categorical(["adam", "sgd"]),
+    "momentum": search.double(0, 1).when("optimizer", "sgd"),
+    "lr": search.double(0, 1),
+}
+
+
+def test_the_arguments_of_absent_parameters_are_not_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def check(**arguments: Any) -> int:
+        return len(arguments)
+
+    run(check, tmp_path, "optimizer=adam", "lr=0.5", parameters=CONDITIONAL)
+    run(check, tmp_path, "optimizer=sgd", "momentum=0.9", "lr=0.5", parameters=CONDITIONAL)
+
+    assert capsys.readouterr().out == "loss=2.0\nloss=3.0\n"
+
+
+def test_a_word_of_no_parameter_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="lr=1 is not an argument"):
+        run(lambda **_: 0, tmp_path, "optimizer=adam", "lr=0.5", "lr=1", parameters=CONDITIONAL)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(lambda optimizer, lr, momentum=0: 0, id="default"),
+        pytest.param(lambda optimizer, **rest: 0, id="any names"),
+        pytest.param(lambda config: 0, id="one mapping"),
+    ],
+)
+def test_a_function_can_do_without_what_is_absent(function: Callable[..., Any]) -> None:
+    check_defaults(function, {**CONDITIONAL})
+
+
+def test_a_function_that_needs_what_may_be_absent_is_refused() -> None:
+    def train(optimizer: str, momentum: float, lr: float) -> float:
+        return momentum * lr * len(optimizer)
+
+    with pytest.raises(TypeError, match=r"train\(optimizer.* needs a default for momentum: trials without a value"):
+        check_defaults(train, CONDITIONAL)
+
+
 @pytest.mark.parametrize("name", ["lr-max", "a.b", "a=b", "a b", "--x"])
 def test_names_may_be_awkward(name: str, tmp_path: Path) -> None:
     def check(config: Mapping[str, float]) -> None:
@@ -116,7 +158,7 @@ def test_a_trial_starts_without_importing_an_engine() -> None:
     loaded = set(done.stdout.split())
 
     assert not loaded & {
-        "katib.engine",
+        "katib.local",
         "katib.sdk.tuning",
         "katib.api.types",
         "pydantic",

@@ -59,3 +59,14 @@ def test_choices_that_read_the_same_are_refused(choices: tuple[Any, ...]) -> Non
 
     assert repr(choices[0]) in str(caught.value)
     assert repr(choices[1]) in str(caught.value)
+
+
+def test_a_condition_is_written_as_an_experiment_has_it() -> None:
+    free = search.int(1, 9)
+    parameter = free.when("widths", (64, 32), (8,))
+
+    assert parameter.spec("x") == {
+        **free.spec("x"),
+        "when": {"parameter": "widths", "values": ["(64, 32)", "(8,)"]},
+    }
+    assert "when" not in free.spec("x")

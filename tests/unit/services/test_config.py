@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from katib.errors import InvalidError
+from katib.api.configuration import read_configuration
+from katib.errors import FieldError, InvalidError
 from katib.services.catalog import Catalog
-from katib.services.config import ServicesConfig, parse_config, read_config
+from katib.services.config import ServicesConfig, read_config
 from katib.services.plan import SUGGESTION_HEALTH, ServiceId
+from katib.services.states import Timing
 
 WHOLE = """
 algorithms:
@@ -25,10 +27,10 @@ algorithms:
 """
 
 
-def _errors(text: str) -> list[str]:
+def _errors(text: str) -> list[FieldError]:
     with pytest.raises(InvalidError) as caught:
-        parse_config(text, source="katib.yaml")
-    return [str(error) for error in caught.value.errors]
+        read_configuration(ServicesConfig, text, "katib.yaml")
+    return list(caught.value.errors)
 
 
 def test_a_file_gives_plans_and_what_is_known_of_the_algorithms(tmp_path: Path) -> None:
@@ -55,7 +57,7 @@ def test_a_file_gives_plans_and_what_is_known_of_the_algorithms(tmp_path: Path) 
 
 def test_an_algorithm_of_the_file_replaces_ours_of_that_name() -> None:
     ours = Catalog()
-    config = parse_config('algorithms: [{name: tpe, address: "h:1", summary: Other}]', source="f")
+    config = read_configuration(ServicesConfig, 'algorithms: [{name: tpe, address: "h:1", summary: Other}]', "f")
 
     assert Catalog(config.infos()).find("tpe") == config.algorithms[0].info()
     assert len(Catalog(config.infos()).all()) == len(ours.all())
@@ -72,80 +74,60 @@ def test_the_catalog_lists_suggestion_algorithms_first_and_keeps_the_kinds_apart
 
 
 def test_an_empty_file_plugs_nothing_in() -> None:
-    assert parse_config("", source="f") == ServicesConfig()
+    assert read_configuration(ServicesConfig, "", "f") == ServicesConfig()
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        pytest.param(
-            "algorithms: [{name: a, adress: 'h:1'}]",
-            "katib.yaml: algorithms[0].adress: unknown field; did you mean address",
-            id="misspelt-field",
-        ),
-        pytest.param(
-            "algorithm: []",
-            "katib.yaml: algorithm: unknown field; did you mean algorithms",
-            id="misspelt-list",
-        ),
-        pytest.param(
-            "algorithms: [{name: a, address: 'h:1', settings: [{name: x, atMots: 1}]}]",
-            "katib.yaml: algorithms[0].settings[0].atMots: unknown field; did you mean atMost",
-            id="misspelt-field-of-a-setting",
-        ),
-        pytest.param("algorithms: [{address: 'h:1'}]", "katib.yaml: algorithms[0].name: missing; set it", id="no-name"),
-        pytest.param("- a", "katib.yaml: ['a'] is no mapping; give fields and values", id="list"),
-        pytest.param(
-            "algorithms: [{name: a, command: python}]",
-            "katib.yaml: algorithms[0].command: 'python' is no list; write [one, two]",
-            id="command-as-text",
-        ),
-        pytest.param(
-            "algorithms: [{name: a, command: [x",
-            "katib.yaml: not YAML: expected ',' or ']', but got '<stream end>' in line 1; mend the file",
-            id="not-yaml",
-        ),
-        pytest.param(
-            "algorithms: [{name: A b, address: 'h:1'}]",
-            'katib.yaml: algorithms[0].name: "A b" is no name of an algorithm; use lower case letters, digits, - and .',
-            id="name",
-        ),
-        pytest.param(
-            "algorithms: [{name: a, address: 'h:1'}, {name: a, address: 'h:2'}]",
-            'katib.yaml: algorithms[1].name: suggestion service "a" is also defined by algorithms[0]; keep one of them',
-            id="duplicate",
-        ),
-        pytest.param(
-            "algorithms: [{name: a}]",
-            "katib.yaml: algorithms[0]: neither command nor address is set; set one of them",
-            id="no-way-to-reach-it",
-        ),
-        pytest.param(
-            "algorithms: [{name: a, address: 'h:1', command: [x, '{port}']}]",
-            "katib.yaml: algorithms[0]: both command and address are set; set one of them",
-            id="two-ways-to-reach-it",
-        ),
-        pytest.param(
-            "algorithms: [{name: a, command: [x]}]",
-            "katib.yaml: algorithms[0].command: the command is not told where to listen;"
-            ' pass "{port}" or "{address}" to it',
-            id="command-without-port",
-        ),
-        pytest.param(
-            "algorithms: [{name: a, address: localhost}]",
-            'katib.yaml: algorithms[0].address: "localhost" is no address; write host:port or unix:/path',
-            id="address",
-        ),
-        pytest.param(
-            "algorithms: [{name: a, address: 'h:1', settings: [{name: x, type: number}]}]",
-            'katib.yaml: algorithms[0].settings[0].type: "number" is no type of a setting;'
-            " use int, float, text or bool",
-            id="setting-type",
-        ),
-    ],
-)
-def test_each_mistake_has_its_line(text: str, message: str) -> None:
-    assert _errors(text) == [message]
+MISTAKES = {
+    "misspelt field": ("algorithms: [{name: a, adress: 'h:1'}]", "algorithms[0].adress", "config-field"),
+    "misspelt list": ("algorithm: []", "algorithm", "config-field"),
+    "misspelt field of a setting": (
+        "algorithms: [{name: a, address: 'h:1', settings: [{name: x, atMots: 1}]}]",
+        "algorithms[0].settings[0].atMots",
+        "config-field",
+    ),
+    "no name": ("algorithms: [{address: 'h:1'}]", "algorithms[0].name", "config-missing"),
+    "list": ("- a", "", "config-type"),
+    "command as text": ("algorithms: [{name: a, command: python}]", "algorithms[0].command", "config-type"),
+    "not yaml": ("algorithms: [{name: a, command: [x", "2:1", "file-syntax"),
+    "two documents": ("algorithms: []\n---\nalgorithms: []", "", "document-count"),
+    "name": ("algorithms: [{name: A b, address: 'h:1'}]", "algorithms[0].name", "config-name"),
+    "duplicate": (
+        "algorithms: [{name: a, address: 'h:1'}, {name: a, address: 'h:2'}]",
+        "algorithms[1].name",
+        "config-duplicate",
+    ),
+    "no way to reach it": ("algorithms: [{name: a}]", "algorithms[0]", "config-command-or-address"),
+    "two ways to reach it": (
+        "algorithms: [{name: a, address: 'h:1', command: [x, '{port}']}]",
+        "algorithms[0]",
+        "config-command-or-address",
+    ),
+    "command without port": (
+        "algorithms: [{name: a, command: [x]}]",
+        "algorithms[0].command",
+        "config-command-listen",
+    ),
+    "address": ("algorithms: [{name: a, address: localhost}]", "algorithms[0].address", "config-address"),
+    "setting type": (
+        "algorithms: [{name: a, address: 'h:1', settings: [{name: x, type: number}]}]",
+        "algorithms[0].settings[0].type",
+        "config-setting-type",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "field", "origin"), MISTAKES.values(), ids=MISTAKES)
+def test_each_mistake_is_named_where_it_stands(text: str, field: str, origin: str) -> None:
+    [error] = _errors(text)
+
+    assert error.path.removeprefix("katib.yaml").lstrip(": ") == field
+    assert error.origin == origin
+
+
+def test_a_misspelt_field_is_told_with_the_one_that_was_meant() -> None:
+    [error] = _errors("algorithms: [{name: a, adress: 'h:1'}]")
+
+    assert error.remedy.startswith("did you mean address?")
 
 
 def test_a_file_that_is_not_there_is_named() -> None:
@@ -157,3 +139,19 @@ def test_a_file_that_is_not_there_is_named() -> None:
 
 def test_all_mistakes_are_reported_at_once() -> None:
     assert len(_errors("algorithms: [{name: a}, {name: '!', address: x}]")) == 3
+
+
+def test_a_service_may_be_given_more_or_less_patience(tmp_path: Path) -> None:
+    patient = "{name: slow, address: 'slow:1', startSeconds: 300, callSeconds: 0.5}"
+    text = f"algorithms: [{patient}, {{name: usual, address: 'u:1'}}]"
+    slow, usual = read_configuration(ServicesConfig, text, "katib.yaml").plans(tmp_path).values()
+
+    assert (Timing().of(slow).start, Timing().of(slow).call) == (300, 0.5)
+    assert Timing().of(usual) == Timing()
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", ".nan", ".inf"])
+def test_patience_is_a_time(seconds: str) -> None:
+    errors = _errors(f"algorithms: [{{name: a, address: 'a:1', callSeconds: {seconds}}}]")
+
+    assert [error.path for error in errors] == ["katib.yaml: algorithms[0].callSeconds"]

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from katib.database import Database, open_database
+from katib.databases.sqlite import Database, open_database
 from katib.runtime.testing import VirtualClock
-from katib.stores import events
+from katib.stores import event_queue, events
 from katib.stores.events import EventLog, EventSubject
-from tests.support.stores import eventually
+from tests.support.waiting import eventually
 
 DEMO = EventSubject("Experiment", "default", "demo", "demo")
 TRIAL = EventSubject("Trial", "default", "demo-1", "demo")
@@ -58,7 +58,7 @@ def test_an_event_can_be_read_at_once(log: EventLog, clock: VirtualClock) -> Non
     (event,) = log.of(TRIAL)
 
     assert (event.subject, event.warning, event.reason) == (TRIAL, True, "MetricsUnavailable")
-    assert (event.message, event.count, event.time) == ("nothing was printed", 1, clock.now())
+    assert (event.message, event.count, event.last_time) == ("nothing was printed", 1, clock.now())
 
 
 def test_an_event_that_repeats_is_counted_and_keeps_its_last_time(log: EventLog, clock: VirtualClock) -> None:
@@ -69,7 +69,7 @@ def test_an_event_that_repeats_is_counted_and_keeps_its_last_time(log: EventLog,
     record(log)  # the others are in the database by now
 
     assert told(log) == [("R", "m", 4)]
-    assert log.of(DEMO)[0].time == clock.now()
+    assert log.of(DEMO)[0].last_time == clock.now()
 
 
 def test_another_message_reason_or_object_is_another_event(log: EventLog) -> None:
@@ -177,7 +177,7 @@ def test_a_started_log_writes_by_itself_once_the_database_is_back(
 def test_while_the_database_is_away_the_oldest_are_dropped(
     log: EventLog, away: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "MAX_WAITING", 5)
+    monkeypatch.setattr(event_queue, "MAX_WAITING", 5)
     for i in range(8):
         record(log, message=str(i))
         log.of(DEMO)
@@ -190,7 +190,7 @@ def test_stopping_does_not_wait_for_a_database_that_is_away(log: EventLog, away:
     record(log)
     stopper = threading.Thread(target=log.stop)
     stopper.start()
-    stopper.join(5)
+    stopper.join(60)
 
     assert not stopper.is_alive()
 

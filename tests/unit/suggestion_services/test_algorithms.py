@@ -11,26 +11,24 @@ import pytest
 
 from katib.api.algorithms import AlgorithmInfo
 from katib.errors import NotFoundError
-from katib.rpc._generated import api_pb2_grpc
 from suggestion_services.algorithms import ENTRIES, Entry, find_entry
 from suggestion_services.base import Algorithm
 from suggestion_services.base.server import start_server
+from suggestion_services.early_stopping import StoppingAlgorithm
 from tests.support.suggestion import Service, an_experiment
 
 PAGE = Path(__file__).parents[3] / "docs" / "algorithms.md"
 
 
-def test_names_are_unique() -> None:
-    names = [entry.info.name for entry in ENTRIES]
+def test_names_are_unique_within_their_kind() -> None:
+    names = [(entry.info.name, entry.info.early_stopping) for entry in ENTRIES]
 
     assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.info.name)
 def test_every_class_can_be_loaded(entry: Entry) -> None:
-    base = api_pb2_grpc.EarlyStoppingServicer if entry.info.early_stopping else Algorithm
-
-    assert issubclass(entry.load(), base)
+    assert issubclass(entry.load(), StoppingAlgorithm if entry.info.early_stopping else Algorithm)
 
 
 def test_reading_the_list_imports_no_library_behind_an_algorithm() -> None:
@@ -40,6 +38,14 @@ def test_reading_the_list_imports_no_library_behind_an_algorithm() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+def test_a_name_is_looked_up_within_its_kind() -> None:
+    assert find_entry("medianstop", early_stopping=True).info.early_stopping
+    with pytest.raises(NotFoundError):
+        find_entry("medianstop")
+    with pytest.raises(NotFoundError):
+        find_entry("tpe", early_stopping=True)
+
+
 def test_an_unknown_name_without_a_near_one_lists_all() -> None:
     with pytest.raises(NotFoundError, match="use one of random, grid, tpe"):
         find_entry("zzz")
@@ -47,7 +53,9 @@ def test_an_unknown_name_without_a_near_one_lists_all() -> None:
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.info.name)
 def test_every_algorithm_and_setting_is_on_the_page(entry: Entry) -> None:
-    _, _, rest = PAGE.read_text().partition(f"\n### {entry.info.name}\n")
+    suggestion, _, early_stopping = PAGE.read_text().partition("\n## Early stopping\n")
+    page = early_stopping if entry.info.early_stopping else suggestion
+    _, _, rest = page.partition(f"\n### {entry.info.name}\n")
     section = rest.partition("\n### ")[0].partition("\n## ")[0]
 
     assert entry.info.summary in section

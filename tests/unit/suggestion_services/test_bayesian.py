@@ -10,7 +10,7 @@ from katib.rpc._generated import api_pb2 as pb
 from suggestion_services.base import Outcome, PastTrial
 from suggestion_services.bayesian.bayesian import BayesianOptimization
 from suggestion_services.bayesian.evidence import gather
-from tests.support.notebook import algorithm_for, problem_for, texts
+from tests.support.searches import algorithm_for, problem_for, texts
 from tests.support.suggestion import a_parameter
 
 MIXED = [
@@ -23,10 +23,10 @@ MIXED = [
     a_parameter("k", pb.CATEGORICAL, list=["constant"]),
 ]
 SETTINGS = {"random_state": 1, "n_initial_points": 3}
-OPTIONS = [
+OPTIONS = [  # acq_optimizer auto is one of them: lbfgs where there are gradients
     (estimator, criterion, optimizer)
     for estimator, criterion, optimizer in itertools.product(
-        ("GP", "RF", "ET", "GBRT"), ("gp_hedge", "LCB", "EI", "PI", "EIps", "PIps"), ("auto", "sampling", "lbfgs")
+        ("GP", "RF", "ET", "GBRT"), ("gp_hedge", "LCB", "EI", "PI", "EIps", "PIps"), ("sampling", "lbfgs")
     )
     if optimizer != "lbfgs" or estimator == "GP"
 ]
@@ -51,6 +51,28 @@ def test_gradients_are_asked_of_a_gaussian_process_only() -> None:
     problem = problem_for("bayesianoptimization", settings={"base_estimator": "RF", "acq_optimizer": "lbfgs"})
 
     assert [error.origin for error in BayesianOptimization.check(problem)] == ["setting-conflict"]
+
+
+CATEGORIES = [a_parameter(name, pb.CATEGORICAL, list=["a", "b", "c", "d"]) for name in ("c", "k", "l")]
+
+
+def test_a_space_of_nothing_but_categories_is_searched() -> None:
+    algorithm = algorithm_for("bayesianoptimization", CATEGORIES, settings=SETTINGS)
+
+    (point,) = texts(algorithm, measured("random", CATEGORIES, 5), first=5)
+
+    assert all(p.contains(point[p.name]) for p in algorithm.problem.space.parameters)
+
+
+def test_gradients_are_not_asked_of_categories() -> None:
+    problem = problem_for("bayesianoptimization", CATEGORIES, settings={"acq_optimizer": "lbfgs"})
+
+    assert [str(error) for error in BayesianOptimization.check(problem)] == [
+        (
+            "spec.algorithm.algorithmSettings: acq_optimizer lbfgs needs gradients, which a space of nothing but "
+            "categories does not have; use auto or sampling"
+        )
+    ]
 
 
 @pytest.mark.parametrize("outcome", [Outcome.BAD, Outcome.SILENT, Outcome.PENDING], ids=lambda o: o.value)

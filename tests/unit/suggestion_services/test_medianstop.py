@@ -11,7 +11,10 @@ import pytest
 
 from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated import api_pb2_grpc
+from katib.rpc.credentials import Credentials
+from suggestion_services.algorithms import find_entry
 from suggestion_services.medianstop import MedianStop
+from suggestion_services.medianstop.rule import MedianRule
 from tests.support.services import MemoryDBManager, serving
 
 
@@ -24,8 +27,9 @@ class Bench:
         self._stack = stack
         self.restart()
 
-    def restart(self) -> None:
-        channel = grpc.insecure_channel(self._stack.enter_context(serving(early_stopping=MedianStop())))
+    def restart(self, token: str = "") -> None:
+        service = MedianStop(credentials=Credentials(token))
+        channel = grpc.insecure_channel(self._stack.enter_context(serving(early_stopping=service)))
         self._stack.callback(channel.close)
         self._stub = api_pb2_grpc.EarlyStoppingStub(channel)
 
@@ -55,14 +59,14 @@ class Bench:
             trials=trials,
             db_manager_address=address or self.address,
         )
-        return list(self._stub.GetEarlyStoppingRules(request, timeout=20).early_stopping_rules)
+        return list(self._stub.GetEarlyStoppingRules(request, timeout=60).early_stopping_rules)
 
     def validate(self, spec: pb.EarlyStoppingSpec) -> Any:
         request = pb.ValidateEarlyStoppingSettingsRequest(early_stopping=spec)
-        return self._stub.ValidateEarlyStoppingSettings(request, timeout=20)
+        return self._stub.ValidateEarlyStoppingSettings(request, timeout=60)
 
     def set_trial_status(self) -> Any:
-        return self._stub.SetTrialStatus(pb.SetTrialStatusRequest(trial_name="t"), timeout=20)
+        return self._stub.SetTrialStatus(pb.SetTrialStatusRequest(trial_name="t"), timeout=60)
 
 
 @pytest.fixture
@@ -79,6 +83,14 @@ def _spec(settings: dict[str, Any], name: str = "medianstop") -> pb.EarlyStoppin
 
 
 # --- settings ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_defaults_are_katibs_and_those_of_the_list() -> None:
+    rule = MedianRule.of(_spec({}))
+
+    assert (rule.min_trials_required, rule.start_step) == (3, 4)
+    listed = {setting.name: setting.default for setting in find_entry("medianstop", early_stopping=True).info.settings}
+    assert listed == {"min_trials_required": "3", "start_step": "4"}
 
 
 @pytest.mark.parametrize("settings", [{}, {"min_trials_required": 2, "start_step": 5}], ids=["defaults", "both"])
@@ -233,8 +245,15 @@ def test_an_address_that_is_none_is_refused(bench: Bench) -> None:
         bench.rules([bench.succeeded(name, "2") for name in "abc"], address="localhost")
 
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert caught.value.details() == 'dbManagerAddress: "localhost" is no address; write host:port or unix:/path'
+    assert caught.value.details() == 'dbManagerAddress: "localhost" is not an address; write host:port or unix:/path'
 
 
 def test_a_stopped_trial_is_acknowledged(bench: Bench) -> None:
     assert bench.set_trial_status() == pb.SetTrialStatusReply()
+
+
+def test_logs_are_read_with_the_token_that_its_pod_was_handed(bench: Bench) -> None:
+    bench.restart("token of a reader")
+    bench.rules([bench.succeeded(name, "2") for name in "abc"])
+
+    assert bench.log.tokens == {"token of a reader"}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from statistics import median
+from statistics import mean, median
 
 import pytest
 
-from tests.support.notebook import algorithm_for, search
-from tests.support.zoo import VALLEY, ZOO, Animal
+from tests.support.searches import ZOO, Animal, algorithm_for, search
 
 
 def losses(algorithm: str, animal: Animal, *, budget: int, seeds: range, **settings: object) -> list[float]:
@@ -28,23 +27,19 @@ def losses(algorithm: str, animal: Animal, *, budget: int, seeds: range, **setti
 @pytest.mark.parametrize("animal", ZOO, ids=lambda a: a.name)
 @pytest.mark.parametrize("algorithm", ["tpe", "multivariate-tpe"])
 def test_an_estimator_beats_random_search(algorithm: str, animal: Animal) -> None:
-    ours, theirs = (losses(name, animal, budget=40, seeds=range(7)) for name in (algorithm, "random"))
+    ours = losses(algorithm, animal, budget=40, seeds=range(5))
+    theirs = losses("random", animal, budget=40, seeds=range(25))
 
     assert median(ours) < median(theirs)
-
-
-def test_bayesian_optimization_beats_random_search_in_a_narrow_valley() -> None:
-    ours = losses("bayesianoptimization", VALLEY, budget=15, seeds=range(3), n_initial_points=6)
-    theirs = losses("random", VALLEY, budget=15, seeds=range(3))
-
-    assert median(ours) < median(theirs) / 5
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("animal", ZOO, ids=lambda a: a.name)
-def test_bayesian_optimization_beats_random_search_everywhere(animal: Animal) -> None:
-    ours = losses("bayesianoptimization", animal, budget=20, seeds=range(5), n_initial_points=6)
-    theirs = losses("random", animal, budget=20, seeds=range(5))
+def test_bayesian_optimization_beats_random_search() -> None:
+    """Over three animals at once, since a search is expensive: two of each, compared with 99 random ones."""
+    shares = []
+    for animal in (animal for animal in ZOO if animal.name in {"branin", "valley", "learning-rate"}):
+        theirs = losses("random", animal, budget=14, seeds=range(100, 199))
+        ours = losses("bayesianoptimization", animal, budget=14, seeds=range(2), n_initial_points=6, acq_func="EI")
+        shares += [mean(their < our for their in theirs) for our in ours]
 
-    assert median(ours) < median(theirs)
+    assert mean(shares) < 1 / 4  # 0.07; one draw in fifty of six random searches is below a quarter

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.notebook import algorithm_for
+from tests.support.searches import algorithm_for
 
 
 def test_the_kth_point_does_not_depend_on_how_it_was_asked_for() -> None:

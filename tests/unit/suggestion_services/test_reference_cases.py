@@ -27,6 +27,10 @@ KINDS = [
         pytest.param(an_experiment("tpe", SQUARE, settings={"random_state": -1}), id="seed-below-zero"),
         pytest.param(an_experiment("multivariate-tpe", SQUARE, settings={"gamma": 0.2}), id="setting-of-another"),
         pytest.param(an_experiment("random", SQUARE, settings={"prior_weight": 1}), id="random-has-no-prior"),
+        pytest.param(an_experiment("cmaes", SQUARE, settings={"restart_strategy": "invalid"}), id="cmaes-strategy"),
+        pytest.param(an_experiment("cmaes", SQUARE, settings={"sigma": -10}), id="cmaes-sigma"),
+        pytest.param(an_experiment("cmaes", SQUARE, settings={"random_state": -1}), id="cmaes-seed"),
+        pytest.param(an_experiment("cmaes", SQUARE[:1]), id="cmaes-one-parameter"),
         pytest.param(an_experiment("grid", [*SQUARE, a_parameter("x")]), id="grid-without-step"),
         pytest.param(an_experiment("grid", SQUARE, max_trial_count=26), id="grid-26-of-25"),
     ],
@@ -43,6 +47,8 @@ def test_it_is_refused(experiment: pb.Experiment) -> None:
     [
         pytest.param(an_experiment("grid", SQUARE[:1], max_trial_count=5), id="grid-5-of-5"),
         pytest.param(an_experiment("grid", SQUARE), id="grid-without-budget"),
+        pytest.param(an_experiment("cmaes", SQUARE, settings={"restart_strategy": "ipop"}), id="cmaes-ipop"),
+        pytest.param(an_experiment("cmaes", SQUARE, settings={"restart_strategy": "None"}), id="cmaes-none"),
         pytest.param(an_experiment("tpe", SQUARE, settings={"n_startup_trials": 0, "n_ei_candidates": 0}), id="zeros"),
     ],
 )
@@ -51,7 +57,9 @@ def test_it_is_accepted(experiment: pb.Experiment) -> None:
         service.validate(experiment)
 
 
-@pytest.mark.parametrize("algorithm", ["random", "grid", "tpe", "multivariate-tpe", "bayesianoptimization"])
+@pytest.mark.parametrize(
+    "algorithm", ["random", "grid", "tpe", "multivariate-tpe", "bayesianoptimization", "cmaes", "sobol"]
+)
 def test_the_requested_count_comes_first_without_and_then_with_finished_trials(algorithm: str) -> None:
     experiment = an_experiment(algorithm, KINDS, settings={"random_state": 10}, maximize=True)
     with served_here(algorithm) as service:

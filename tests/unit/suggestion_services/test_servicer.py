@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import ClassVar
@@ -13,6 +13,7 @@ import grpc
 import pytest
 
 from katib.api.algorithms import AlgorithmInfo
+from katib.api.types import ObjectiveSpec
 from katib.errors import UnavailableError
 from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated import api_pb2_grpc
@@ -20,11 +21,11 @@ from katib.space import Point
 from suggestion_services.base import Algorithm, StatelessAlgorithm
 from suggestion_services.base.servicer import SuggestionServicer
 from suggestion_services.base.sessions import Session, Sessions
-from tests.support.notebook import algorithm_for
+from tests.support.searches import algorithm_for
 from tests.support.suggestion import Service, a_trial, an_experiment
 
 INFO = AlgorithmInfo("odd", "For tests.", ())
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
 
 
 class Slow(StatelessAlgorithm):
@@ -119,15 +120,19 @@ def test_an_error_of_ours_keeps_its_meaning(caplog: pytest.LogCaptureFixture) ->
 
 
 def a_session() -> Session:
-    return Session(algorithm_for("random"), "loss")
+    return Session(algorithm_for("random"), ObjectiveSpec(objective_metric_name="loss"))
+
+
+def a_request(trials: Sequence[pb.Trial]) -> pb.GetSuggestionsRequest:
+    return pb.GetSuggestionsRequest(trials=trials)
 
 
 def test_a_trial_seen_before_is_the_same_object_again() -> None:
     session = a_session()
     old, new = a_trial("b", {"x": "1"}, 1), a_trial("a", {"x": "2"}, 2)
-    (first,) = session.history([old])
+    (first,) = session.history(a_request([old]))
 
-    again = session.history([old, new])
+    again = session.history(a_request([old, new]))
 
     assert [trial.name for trial in again] == ["a", "b"]
     assert again[1] is first
@@ -135,9 +140,9 @@ def test_a_trial_seen_before_is_the_same_object_again() -> None:
 
 def test_a_trial_that_changed_is_read_anew() -> None:
     session = a_session()
-    session.history([a_trial("a", {"x": "1"}, condition=pb.TrialStatus.RUNNING)])
+    session.history(a_request([a_trial("a", {"x": "1"}, condition=pb.TrialStatus.RUNNING)]))
 
-    (trial,) = session.history([a_trial("a", {"x": "1"}, 3)])
+    (trial,) = session.history(a_request([a_trial("a", {"x": "1"}, 3)]))
 
     assert trial.objective == 3.0
 
@@ -156,6 +161,6 @@ def test_the_least_recently_used_experiment_is_forgotten() -> None:
 
 def test_durations_come_from_the_times_of_a_trial() -> None:
     times = {"start_time": "2024-01-01T00:00:00Z", "completion_time": "2024-01-01T00:01:30Z"}
-    (trial,) = a_session().history([a_trial("a", {}, 1, **times)])
+    (trial,) = a_session().history(a_request([a_trial("a", {}, 1, **times)]))
 
     assert trial.seconds == 90.0

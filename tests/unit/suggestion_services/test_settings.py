@@ -9,20 +9,31 @@ from katib.api.types import (
     AlgorithmSpec,
     ExperimentSpec,
     FeasibleSpace,
+    GraphConfig,
+    NasConfig,
+    Operation,
     ParameterSpec,
 )
 from katib.errors import InvalidError
 from suggestion_services.algorithms import ENTRIES, find_entry
 from suggestion_services.base import Problem
+from suggestion_services.base.settings import read_settings
+from tests.support.suggestion import REQUIRED
 
 SPACE = (
     ParameterSpec(name="i", parameter_type="int", feasible_space=FeasibleSpace(min="1", max="5")),
     ParameterSpec(name="j", parameter_type="int", feasible_space=FeasibleSpace(min="1", max="5")),
 )
 
+AN_ARCHITECTURE = NasConfig(
+    graph_config=GraphConfig(num_layers=1, input_sizes=(8,), output_sizes=(2,)),
+    operations=(Operation(operation_type="pool", parameters=SPACE),),
+)
+
 
 def a_spec(algorithm: str, *settings: tuple[str, str]) -> ExperimentSpec:
-    given = tuple(AlgorithmSetting(name=name, value=value) for name, value in settings)
+    chosen = {**{name: str(value) for name, value in REQUIRED.get(algorithm, {}).items()}, **dict(settings)}
+    given = tuple(AlgorithmSetting(name=name, value=value) for name, value in chosen.items())
     return ExperimentSpec(parameters=SPACE, algorithm=AlgorithmSpec(algorithm_name=algorithm, algorithm_settings=given))
 
 
@@ -82,7 +93,11 @@ def test_every_declared_setting_is_accepted_with_its_default(entry: object) -> N
     info = entry.info  # type: ignore[attr-defined]  # an Entry
     defaults = [(s.name, s.default) for s in info.settings if s.default]
 
-    settings = Problem.of("demo", a_spec(info.name, *defaults), info).settings
+    settings = read_settings(info, a_spec(info.name, *defaults).algorithm.algorithm_settings)
+    spec = a_spec(info.name, *defaults)
+    if info.graph_fields:
+        spec = spec.model_copy(update={"parameters": (), "nas_config": AN_ARCHITECTURE})
+    settings = Problem.of("demo", spec, info).settings
 
     assert [settings.get(name) is not None for name, _ in defaults] == [True] * len(defaults)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import product
 from random import Random
 from statistics import fmean
 
@@ -11,9 +13,8 @@ import pytest
 from katib.rpc._generated import api_pb2 as pb
 from suggestion_services.base import Outcome, PastTrial
 from suggestion_services.tpe.dimensions import dimension_of
-from tests.support.notebook import algorithm_for, problem_for, search, texts
+from tests.support.searches import VALLEY, algorithm_for, problem_for, search, texts
 from tests.support.suggestion import a_parameter
-from tests.support.zoo import VALLEY
 
 
 def valley_history(n: int) -> list[PastTrial]:
@@ -198,3 +199,49 @@ def test_the_answer_is_the_one_of_an_ordinary_study_with_the_same_trials(name: s
     expected = {key: dimensions[key].decode(value) for key, value in study.ask(distributions).params.items()}
 
     assert list(algorithm.suggest(trials, first=60, count=1)) == [expected]
+
+
+@pytest.mark.parametrize("name", ["tpe", "multivariate-tpe"])
+def test_conditions_help_a_search_that_knows_them(name: str) -> None:
+    """Four branches with three parameters each: without conditions, every model has the noise of nine idle ones."""
+    optimum = {"a": (0.2, 0.7, 0.5), "b": (0.9, 0.1, 0.3), "c": (0.5, 0.5, 0.9), "d": (0.3, 0.3, 0.3)}
+    base = {"a": 0.1, "b": 0.05, "c": 0.0, "d": 0.2}
+
+    def loss(point: Mapping[str, str]) -> float:
+        branch = point["branch"]
+        return base[branch] + sum((float(point[f"{branch}{i}"]) - x) ** 2 for i, x in enumerate(optimum[branch]))
+
+    def best(seed: int, *, conditional: bool) -> float:
+        parameters = [a_parameter("branch", pb.CATEGORICAL, list=list("abcd"))]
+        for branch, i in product("abcd", range(3)):
+            parameters.append(a_parameter(f"{branch}{i}"))
+            if conditional:
+                parameters[-1].when.CopyFrom(pb.ParameterCondition(parameter="branch", values=[branch]))
+        trials = search(algorithm_for(name, parameters, settings={"random_state": seed}), loss, budget=40)
+        return min(trial.objective for trial in trials)
+
+    ours = [best(seed, conditional=True) for seed in range(4)]
+    flat = [best(seed, conditional=False) for seed in range(4)]
+
+    assert fmean(ours) < fmean(flat)
+
+
+def test_a_branch_that_no_trial_has_seen_is_no_obstacle() -> None:
+    """With a parent of one value, of which no model is made, and a parent that is a child."""
+    parameters = [
+        a_parameter("only", pb.CATEGORICAL, list=["on"]),
+        a_parameter("second", pb.INT, min="1", max="1"),
+        a_parameter("third", pb.CATEGORICAL, list=["a", "b"]),
+        a_parameter("x"),
+    ]
+    for child, parent, value in ((1, "only", "on"), (2, "second", "1"), (3, "third", "b")):
+        parameters[child].when.CopyFrom(pb.ParameterCondition(parameter=parent, values=[value]))
+    trials = [
+        PastTrial(f"t{i:02}", Outcome.MEASURED, {"only": "on", "second": "1", "third": "a"}, float(i))
+        for i in range(20)
+    ]
+    for name in ("tpe", "multivariate-tpe"):
+        algorithm = algorithm_for(name, parameters, settings={"random_state": 3})
+        points = [point for k in range(40) for point in texts(algorithm, trials, first=20 + k)]
+
+        assert {tuple(point) for point in points} == {("only", "second", "third", "x")}  # nothing is known of `b`

@@ -17,8 +17,8 @@ import pytest
 from katib.errors import ForbiddenError, KatibError, NotFoundError, UnavailableError
 from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated import api_pb2_grpc
+from suggestion_services.early_stopping.trial_status import TrialStatuses, in_cluster, stopped_conditions
 from suggestion_services.medianstop import MedianStop
-from suggestion_services.medianstop.trial_status import TrialStatuses, in_cluster, stopped_conditions
 from tests.support.services import serving
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -214,9 +214,9 @@ def test_the_service_answers_as_it_went(bench: Bench, code: int | None, expected
         ask = api_pb2_grpc.EarlyStoppingStub(channel).SetTrialStatus
         request = pb.SetTrialStatusRequest(trial_name="demo-1")
         if expected is None:
-            assert ask(request, timeout=20) == pb.SetTrialStatusReply()
+            assert ask(request, timeout=60) == pb.SetTrialStatusReply()
             assert bench.server.conditions == [RUNNING, STOPPED]
             return
         with pytest.raises(grpc.RpcError) as caught:
-            ask(request, timeout=20)
+            ask(request, timeout=60)
         assert caught.value.code() == expected

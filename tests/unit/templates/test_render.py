@@ -11,7 +11,9 @@ import yaml
 from katib.api.types import TrialTemplate
 from katib.errors import InvalidError
 from katib.templates import compile_template, render, template_text
+from katib.templates.check import check_template
 from katib.templates.render import prepare
+from katib.templates.source import OFFERED, OFFERED_LABEL, usable_data
 from tests.support.templates import REFERENCES, assign, dedent, example_job, in_config_map, inline, job
 
 EXAMPLE = assign(lr="0.05", momentum="0.9")
@@ -332,6 +334,26 @@ def test_labels_and_annotations_come_from_the_template_itself(text: str | None) 
     assert container_of(obj)["args"] == ["red", "blue"]
 
 
+@pytest.mark.parametrize(
+    ("own", "given", "expected"),
+    [
+        pytest.param({}, {"pbt.suggestion.katib.kubeflow.org/parent": "demo-1"}, "demo-1", id="given"),
+        pytest.param({}, {}, "", id="not-given"),
+        pytest.param({"pbt.suggestion.katib.kubeflow.org/parent": "none"}, {}, "none", id="the-templates"),
+    ],
+)
+def test_a_label_of_the_algorithm_comes_from_the_trial(
+    own: dict[str, str], given: dict[str, str], expected: str
+) -> None:
+    reference = "${trialSpec.Labels[pbt.suggestion.katib.kubeflow.org/parent]}"
+    obj = {**job("--parent=${trialParameters.p}"), "metadata": {"labels": own}}
+    template = inline(obj, {"p": reference})
+
+    assert check_template(template, ()) == []
+    rendered = compile_template(template).render((), "demo-2", "default", given)
+    assert container_of(rendered)["args"] == [f"--parent={expected}"]
+
+
 def test_a_placeholder_that_nobody_fills_stops_the_template() -> None:
     with pytest.raises(InvalidError) as error:
         compile_template(inline(job("${trialParameters.learnRate}"), {"learningRate": "lr"}))
@@ -371,6 +393,24 @@ def test_the_text_is_read_from_the_named_place() -> None:
 
     assert template_text(in_config_map({}), lambda namespace, name: read.get((namespace, name))) == "a: b"
     assert template_text(inline({}, {}), lambda _namespace, _name: None) is None
+
+
+@pytest.mark.parametrize(
+    ("namespace", "labels", "usable"),
+    [
+        pytest.param("team", None, True, id="the experiment's own"),
+        pytest.param("kubeflow", {OFFERED_LABEL: OFFERED}, True, id="offered by another"),
+        pytest.param("kubeflow", {OFFERED_LABEL: "controller"}, False, id="another component's"),
+        pytest.param("kube-system", None, False, id="none of its business"),
+    ],
+)
+def test_a_config_map_of_another_namespace_is_used_only_if_it_is_offered(
+    namespace: str, labels: dict[str, str] | None, *, usable: bool
+) -> None:
+    metadata = {"namespace": namespace, "name": "templates", "labels": labels}
+    found = usable_data({"metadata": metadata, "data": {"job.yaml": "a: b"}}, "team")
+
+    assert found == ({"job.yaml": "a: b"} if usable else None)
 
 
 def test_rendering_without_the_text_of_the_config_map_says_that_it_is_not_found() -> None:

@@ -1,0 +1,225 @@
+"""How long a suggestion takes, and what a service costs: start, memory.
+
+    python -m benchmarks.latency [--algorithms tpe,gp] [--trials 100,1000,10000] [--rounds 9]
+
+For every algorithm and number of past trials (six doubles), medians of three times in milliseconds:
+
+- `gRPC`: one GetSuggestions through loopback to a process of its own, with the whole history in the request, each time
+  one trial more, as in a running experiment. Algorithms that read no history get none, as from the controller.
+- `alone`: the algorithm itself in this process, handed the decoded history.
+- `library`: the library called directly, where the algorithm is built on one, with the same trials in its own storage.
+
+`alone` and `library` are processor time, which other work on the machine lengthens little; `gRPC` is time on the wall,
+which it does. Targets are for `alone`, since the transport of the trials is the same for all. `start` is the processor
+time of the process, in seconds, until its first health check says SERVING, before any library is imported; `memory` is
+its largest resident memory after it has answered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from benchmarks.search.problems import Task, doubles
+from benchmarks.search.searches import OptunaSearch, Setting, SkoptSearch
+from katib.rpc._generated import api_pb2 as pb
+from suggestion_services.algorithms import ENTRIES, find_entry
+from suggestion_services.base import messages
+from suggestion_services.base.algorithm import PastTrial, Problem
+from tests.support.suggestion import Service, a_parameter, a_trial, an_experiment
+
+NAMES = tuple("abcdef")
+FLAT = {100: 3.0, 1_000: 5.0, 10_000: 20.0}
+MODEL = {60: 50.0, 100: 90.0, 1_000: 1_000.0}
+TARGETS: dict[str, dict[int, float]] = {
+    "tpe": {100: 10.0, 1_000: 40.0, 10_000: 300.0},
+    **dict.fromkeys(("cmaes", "sobol", "random", "grid"), FLAT),
+    "gp": MODEL,
+}
+MOST_TRIALS = {"bayesianoptimization": 100, "gp": 1_000, "auto": 1_000, "bohb": 1_000}
+"""Beyond, a suggestion takes seconds, or another algorithm should be used."""
+SKIPPED = ("hyperband", "pbt", "enas", "darts")
+"""Their suggestions copy or breed trials; there is no model whose cost grows."""
+START_SECONDS, MEMORY_MB = 0.5, 250.0
+
+
+def loss(point: dict[str, float]) -> float:
+    return sum((x - 0.3) ** 2 for x in point.values())
+
+
+def history(n: int) -> list[dict[str, float]]:
+    source = random.Random(1)
+    return [{name: source.randrange(64) / 64 for name in NAMES} for _ in range(n)]
+
+
+def experiment(algorithm: str) -> pb.Experiment:
+    """Return an experiment over six doubles, with a step where a grid is to be listed."""
+    step = {"step": "0.015625"} if algorithm == "grid" else {}
+    parameters = [a_parameter(name, min="0", max="1", **step) for name in NAMES]
+    return an_experiment(algorithm, parameters, settings={"random_state": 1})
+
+
+def trial(number: int, point: dict[str, float]) -> pb.Trial:
+    texts = {name: repr(value) for name, value in point.items()}
+    return a_trial(f"t{number:06}", texts, loss(point))
+
+
+@contextmanager
+def served(algorithm: str) -> Iterator[tuple[Service, int, float]]:
+    """Serve an algorithm in another process; yield the service, its process's id and its processor time until then."""
+    with tempfile.TemporaryDirectory() as folder:
+        address = f"unix:{folder}/{algorithm}.sock"
+        command = [sys.executable, "-m", "suggestion_services", "--algorithm", algorithm, "--address", address]
+        with subprocess.Popen([*command, "--exit-with-stdin"], stdin=subprocess.PIPE) as process:
+            try:
+                with grpc.insecure_channel(address, [("grpc.max_reconnect_backoff_ms", 20)]) as channel:
+                    service = Service(channel)
+                    service.health()
+                    yield service, process.pid, processor_seconds(process.pid)
+            finally:
+                process.terminate()
+
+
+def processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def peak_mb(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+
+
+def median_ms(ask: Callable[[], Any], rounds: int) -> float:
+    """Return the median processor time of so many rounds, after one that warms up."""
+    ask()
+    seconds = []
+    for _ in range(rounds):
+        start = time.process_time()
+        ask()
+        seconds.append(time.process_time() - start)
+    return statistics.median(seconds) * 1000
+
+
+def through_grpc(service: Service, algorithm: str, n: int, rounds: int) -> float:
+    """Return the median time of a call; the trials of the request are made outside of it."""
+    reads_history = find_entry(algorithm).info.reads_history
+    trials = [trial(i, point) for i, point in enumerate(history(n))] if reads_history else []
+    demo, counts, seconds = experiment(algorithm), iter(range(n, n + rounds + 1)), []
+    for k in counts:
+        request = pb.GetSuggestionsRequest(
+            experiment=demo, trials=trials, current_request_number=1, total_request_number=k + 1
+        )
+        start = time.perf_counter()
+        (point,) = service.send(request)
+        seconds.append(time.perf_counter() - start)
+        if reads_history:
+            trials.append(trial(k, {name: float(value) for name, value in point.items()}))
+    return statistics.median(seconds[1:]) * 1000
+
+
+def alone(algorithm: str, n: int, rounds: int) -> float:
+    """Return the median time of the algorithm itself."""
+    entry, demo = find_entry(algorithm), experiment(algorithm)
+    spec = messages.experiment_spec(demo)
+    searching = entry.load()(Problem.of("demo", spec, entry.info))
+    past: list[PastTrial] = []
+    if entry.info.reads_history:
+        past = [messages.past_trial(trial(i, point), spec.objective) for i, point in enumerate(history(n))]
+    k = n
+
+    def ask() -> None:
+        nonlocal k
+        found = next(iter(searching.suggest(past, first=k, count=1)))
+        if entry.info.reads_history:
+            texts = found.assignments if hasattr(found, "assignments") else found
+            past.append(messages.past_trial(trial(k, {name: float(texts[name]) for name in NAMES}), spec.objective))
+        k += 1
+
+    return median_ms(ask, rounds)
+
+
+def of_library(algorithm: str, n: int, rounds: int) -> float | None:
+    """Return the median time of the library that the algorithm is built on; None without one."""
+    task = Task("latency", "latency", doubles(" ".join(NAMES), 0.0, 1.0), loss, 0.0)  # type: ignore[arg-type]  # floats only
+    setting = Setting(seed=1, evaluations=n + rounds + 1, parallel=1)
+    if algorithm == "bayesianoptimization":
+        searching: Any = SkoptSearch(task, setting)
+        searching.tell_all([list(point.values()) for point in history(n)], [loss(point) for point in history(n)])
+    elif algorithm in OPTUNA:
+        searching = _optuna(task, setting, algorithm, n)
+    else:
+        return None
+
+    def ask() -> None:
+        handle, values = searching.ask()
+        searching.tell(handle, loss(values))  # the library fits its model here or there: both belong to a suggestion
+
+    return median_ms(ask, rounds)
+
+
+OPTUNA: dict[str, Callable[[Any], Any]] = {
+    "random": lambda samplers: samplers.RandomSampler(seed=1),
+    "tpe": lambda samplers: samplers.TPESampler(seed=1, multivariate=False),
+    "multivariate-tpe": lambda samplers: samplers.TPESampler(seed=1, multivariate=True),
+    "cmaes": lambda samplers: samplers.CmaEsSampler(seed=1),
+    "sobol": lambda samplers: samplers.QMCSampler(seed=1, scramble=True),
+}
+
+
+def _optuna(task: Task, setting: Setting, algorithm: str, n: int) -> OptunaSearch:
+    import optuna
+
+    searching = OptunaSearch(lambda samplers, _: OPTUNA[algorithm](samplers), task, setting)
+    space = {name: optuna.distributions.FloatDistribution(0.0, 1.0) for name in NAMES}
+    create = optuna.trial.create_trial
+    searching.study.add_trials([create(params=p, distributions=dict(space), value=loss(p)) for p in history(n)])
+    return searching
+
+
+def main() -> int:
+    suggesting = [entry.info.name for entry in ENTRIES if not entry.info.early_stopping]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--algorithms", default=",".join(name for name in suggesting if name not in SKIPPED))
+    parser.add_argument("--trials", default="60,100,1000,10000")
+    parser.add_argument("--rounds", type=int, default=9)
+    options = parser.parse_args()
+    missed = []
+    print(
+        "| algorithm | trials | gRPC ms | alone ms | library ms | target ms | start s | memory MB |\n"
+        + "|---" * 8
+        + "|"
+    )
+    for algorithm in options.algorithms.split(","):
+        for n in map(int, options.trials.split(",")):
+            if n > MOST_TRIALS.get(algorithm, n) or (n == 60 and algorithm not in MOST_TRIALS):
+                continue
+            with served(algorithm) as (service, pid, start):
+                grpc_ms = through_grpc(service, algorithm, n, options.rounds)
+                memory = peak_mb(pid)
+            own, library = alone(algorithm, n, options.rounds), of_library(algorithm, n, options.rounds)
+            target = TARGETS.get(algorithm, {}).get(n)
+            theirs, wanted = (f"{ms:g}" if ms is not None else "" for ms in (library and round(library, 1), target))
+            row = (f"`{algorithm}`", f"{n:,}", f"{grpc_ms:.1f}", f"{own:.1f}", theirs, wanted)
+            print(f"| {' | '.join(row)} | {start:.2f} | {memory:.0f} |", flush=True)
+            if (target and own > target) or start > START_SECONDS or memory > MEMORY_MB:
+                missed.append(f"{algorithm} at {n:,}")
+    if missed:
+        print(f"\nmissed a target: {', '.join(missed)}", file=sys.stderr)
+    return bool(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""What a collector costs beside a program that has nothing to say: `python -m benchmarks.metrics_sidecar`.
+
+For each kind the sidecar runs as in a pod, on a program that sleeps. Its processor time and its memory are the kernel's
+figures; starting up is left out. Prometheus is scraped once a second all the same, a small endpoint with 50 samples;
+TensorFlowEvent looks at 100 event files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from katib.cluster.injection.command import wrapped
+from katib.cluster.injection.paths import MetricsPath
+
+LIMIT_SHARE = 0.005
+LIMIT_MB = 60.0
+WARM_UP_SECONDS = 5.0
+EVENT_FILES = 100
+KINDS = ("File", "TensorFlowEvent", "PrometheusMetric")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    seconds = parser.parse_args().seconds
+    failed = False
+    print(f"{'kind':18} {'share of a core':>16} {'limit':>7} {'ratio':>6} {'memory':>8} {'limit':>6} {'ratio':>6}")
+    for kind in KINDS:
+        share, memory = measure(kind, seconds)
+        failed |= share > LIMIT_SHARE or memory > LIMIT_MB
+        print(
+            f"{kind:18} {share:16.2%} {LIMIT_SHARE:7.1%} {share / LIMIT_SHARE:6.2f} "
+            f"{memory:5.0f} MB {LIMIT_MB:3.0f} MB {memory / LIMIT_MB:6.2f}"
+        )
+    return int(failed)
+
+
+def measure(kind: str, seconds: float) -> tuple[float, float]:
+    """Return the share of a core and the megabytes that a collector at rest takes."""
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        pid = stack.enter_context(sidecar(kind, directory, stack.enter_context(endpoint())))
+        time.sleep(WARM_UP_SECONDS)
+        before, began = processor_seconds(pid), time.monotonic()
+        time.sleep(seconds)
+        return (processor_seconds(pid) - before) / (time.monotonic() - began), resident_mb(pid)
+
+
+@contextmanager
+def sidecar(kind: str, directory: Path, port: int) -> Iterator[int]:
+    """Run a collector beside a program that sleeps; yields the collector's process id."""
+    path = MetricsPath(str(directory / "metrics.log"), str(directory))
+    flags = ["-path", path.path, "-format", "TEXT"]
+    if kind == "TensorFlowEvent":
+        flags = ["-path", str(directory)]
+        for i in range(EVENT_FILES):
+            (directory / f"events.out.tfevents.{i}.host").write_bytes(b"\0" * 4)  # the beginning of a record
+    environment = {"KATIB_COLLECTOR_KIND": kind}
+    if kind == "PrometheusMetric":
+        flags = []
+        environment["KATIB_METRICS_HTTP_GET"] = json.dumps({"host": "127.0.0.1", "port": port})
+        environment["KATIB_MARKER_DIRECTORY"] = path.directory
+    command, arguments = wrapped(["sleep", "3600"], path, to_file=False, may_stop=False)
+    text = [word.replace("$$", "$") for word in [*command, *arguments]]
+    program = subprocess.Popen(text, start_new_session=True)
+    head = [sys.executable, "-m", "metrics_collector", "-t", "t", "-m", "loss", "-o-type", "minimize"]
+    collector = subprocess.Popen(
+        [*head, "-s-db", "127.0.0.1:1", *flags],
+        env={**os.environ, **environment, "KATIB_TERMINATION_LOG": str(directory / "said")},
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield collector.pid
+    finally:
+        collector.kill()
+        os.killpg(program.pid, signal.SIGKILL)  # the shell and what it runs
+        for process in (collector, program):
+            process.wait()
+
+
+@contextmanager
+def endpoint() -> Iterator[int]:
+    """Serve 50 samples; yields the port."""
+    body = b"".join(b'metric_%d{label="value"} %d\n' % (i, i) for i in range(49)) + b"loss 0.5\n"
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def processor_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mb(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
+
+
+if __name__ == "__main__":
+    sys.exit(main())

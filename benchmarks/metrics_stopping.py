@@ -1,0 +1,74 @@
+"""From a hopeless reading to the end of the program, on one machine.
+
+Programs print one value that `threshold` stops them for, and the time at which they printed it; they write down when
+SIGTERM came. Another value comes first, for the first call of `katib.report` connects. Rows: a program that prints, and
+one that calls `katib.report`. The limit is a second.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.support import KATIB, ROOT_ENVIRONMENT, experiment
+
+TRIALS = 20
+LIMIT_SECONDS = 1.0
+
+PROGRAM = """
+import pathlib, signal, sys, time
+def told(*_):
+    pathlib.Path({folder!r}, str(time.time_ns())).write_text(str(time.time() - said))
+    sys.exit(0)
+signal.signal(signal.SIGTERM, told)
+import katib
+{first}
+time.sleep(3)
+said = time.time()
+{report}
+while True:
+    time.sleep(0.01)
+"""
+
+WAYS = {
+    "printed": ("StdOut", "print('loss={}', flush=True)"),
+    "katib.report": ("Push", "katib.report(loss={})"),
+}
+
+
+def delays(directory: Path, collector: str, report: str) -> list[float]:
+    """Return how many seconds each program had from its reading to its SIGTERM."""
+    folder = directory / "told"
+    folder.mkdir(parents=True)
+    program = directory / "program.py"
+    program.write_text(PROGRAM.format(folder=str(folder), first=report.format(0.1), report=report.format(0.9)))
+    path = experiment(directory, f"exec {sys.executable} {program}", trials=TRIALS, parallel=2)
+    document = json.loads(path.read_text())
+    document["spec"] |= {
+        "earlyStopping": {
+            "algorithmName": "threshold",
+            "algorithmSettings": [{"name": "bound", "value": "0.5"}],
+        },
+        "metricsCollectorSpec": {"collector": {"kind": collector}},
+    }
+    path.write_text(json.dumps(document))
+    run = [*KATIB, "run", str(path), "-q", "--data-dir", str(directory / "data")]
+    subprocess.run(run, check=True, env=ROOT_ENVIRONMENT)
+    return [float(file.read_text()) for file in folder.iterdir()]
+
+
+def main() -> None:
+    print(f"{'from reading to SIGTERM':<24} {'trials':>6} {'median':>9} {'slowest':>9} {'limit':>9}")
+    for way, (collector, report) in WAYS.items():
+        with tempfile.TemporaryDirectory() as directory:
+            found = delays(Path(directory), collector, report)
+        median, slowest = 1000 * statistics.median(found), 1000 * max(found)
+        print(f"{way:<24} {len(found):>6} {median:>6.0f} ms {slowest:>6.0f} ms {1000 * LIMIT_SECONDS:>6.0f} ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,215 @@
+"""What it costs to read an experiment of many trials, and to keep it: against the bare query on the same file.
+
+    python -m benchmarks.reading [--trials 30000]
+
+- `five best`: the whole command `katib trials --sort objective --limit 5`, of a data directory and of a server, beside
+  `sqlite3` in a process of its own that runs the same query, and `katib version`, which is the start of Python.
+- `all as JSON`: `katib trials -o json`, with the most memory that the command took.
+- `memory`: what a server holds that has taken up the experiment, above what it holds with one trial.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import UUID
+
+from benchmarks.support import KATIB, ROOT_ENVIRONMENT, wait_with_memory
+from katib.controllers.kinds import EXPERIMENT, TRIAL
+from katib.databases.sqlite import open_database
+from katib.local.engine import STATUS_KINDS
+from katib.local.layout import Layout
+from katib.runtime.objects import Key
+from katib.stores.sql import SqlStore, rows
+from katib.tuning.trial_pages import TRIAL_FACTS
+
+BEST = ["trials", "many", "--sort", "objective", "--limit", "5"]
+BARE = """
+import sqlite3, sys
+query = "SELECT body FROM object_facts JOIN objects ON id = object_id WHERE scope = ? ORDER BY cost, object_id LIMIT 5"
+print(sqlite3.connect(sys.argv[1]).execute(query, ("default/many",)).fetchall())
+"""
+TARGET_SECONDS = {30_000: 0.5, 100_000: 1.0}
+TARGET_KB, TARGET_MB = 2.0, 200.0
+SETTLE_SECONDS = 20.0
+START = datetime(2030, 1, 1, tzinfo=UTC)
+OBJECTIVE = {
+    "type": "minimize",
+    "objectiveMetricName": "loss",
+    "metricStrategies": [{"name": "loss", "value": "min"}],
+}
+CONTAINER = {"name": "main", "image": "python", "command": ["sh", "-c", "echo loss=${trialParameters.p0}"]}
+JOB = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [CONTAINER]}}},
+}
+API = "kubeflow.org/v1beta1"
+
+
+def stamp(second: int) -> str:
+    return (START + timedelta(seconds=second)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def conditions(second: int, *states: tuple[str, str]) -> list[dict[str, str]]:
+    times = {"lastTransitionTime": stamp(second), "lastUpdateTime": stamp(second)}
+    return [
+        {"type": t, "status": s, "reason": f"Trial{t}", "message": f"Trial is {t.lower()}"} | times for t, s in states
+    ]
+
+
+def experiment(count: int) -> dict[str, Any]:
+    space = {"min": "0", "max": "1"}
+    spec = {
+        "objective": OBJECTIVE,
+        "algorithm": {"algorithmName": "random"},
+        "parallelTrialCount": 2,
+        "maxTrialCount": count,
+        "parameters": [{"name": f"p{n}", "parameterType": "double", "feasibleSpace": space} for n in range(5)],
+        "trialTemplate": {
+            "primaryContainerName": "main",
+            "trialParameters": [{"name": "p0", "reference": "p0"}],
+            "trialSpec": JOB,
+        },
+    }
+    return {"apiVersion": API, "kind": "Experiment", "metadata": {"name": "many", "namespace": "default"}, "spec": spec}
+
+
+def trial(number: int, owner: dict[str, Any], random: Random) -> dict[str, Any]:
+    value = random.random()
+    metadata = {
+        "name": f"many-{random.getrandbits(32):08x}",
+        "namespace": "default",
+        "uid": str(UUID(int=random.getrandbits(128))),
+        "creationTimestamp": stamp(number),
+        "generation": 1,
+        "resourceVersion": str(number + 10),
+        "labels": {"katib.kubeflow.org/experiment": "many"},
+        "ownerReferences": [owner],
+        "finalizers": ["clean-metrics-in-db"],
+    }
+    spec = {
+        "objective": OBJECTIVE,
+        "parameterAssignments": [{"name": f"p{n}", "value": repr(random.random())} for n in range(5)],
+        "runSpec": JOB,
+        "primaryContainerName": "main",
+        "metricsCollector": {"collector": {"kind": "StdOut"}},
+    }
+    loss = {"name": "loss", "min": repr(value), "max": repr(value + 1), "latest": repr(value)}
+    status = {
+        "startTime": stamp(number),
+        "completionTime": stamp(number + random.randrange(1000)),
+        "conditions": conditions(number, ("Created", "True"), ("Running", "False"), ("Succeeded", "True")),
+        "observation": {"metrics": [loss]},
+    }
+    return {"apiVersion": API, "kind": "Trial", "metadata": metadata, "spec": spec, "status": status}
+
+
+def fill(directory: Path, count: int) -> None:
+    """Make a data directory with one experiment that has ended."""
+    layout = Layout(directory)
+    layout.create()
+    with open_database(layout.database) as database:
+        store = SqlStore(database, STATUS_KINDS, facts=TRIAL_FACTS)
+        made = store.create(experiment(count))
+        owner = {"apiVersion": API, "kind": "Experiment", "name": "many", "uid": made["metadata"]["uid"]}
+        random = Random(1)
+
+        def insert(driver: sqlite3.Connection) -> None:
+            objects = rows.SqlRows(driver, TRIAL_FACTS)
+            for number in range(count):
+                objects.next_revision()
+                objects.insert(trial(number, {**owner, "controller": True}, random))
+
+        database.transact(insert)
+        status = {
+            "startTime": stamp(0),
+            "completionTime": stamp(count),
+            "trials": count,
+            "trialsSucceeded": count,
+            "conditions": conditions(count, ("Created", "True"), ("Succeeded", "True")),
+        }
+        store.update_status({**store.get(EXPERIMENT, Key("default", "many")), "status": status})
+        assert store.list(TRIAL, labels={"katib.kubeflow.org/experiment": "none"}).items == ()
+
+
+def seconds(command: list[str], runs: int = 3) -> tuple[float, float]:
+    """Return the best of some runs of a command in seconds, and its peak memory in MB."""
+    figures = []
+    for _ in range(runs):
+        began = time.perf_counter()
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=ROOT_ENVIRONMENT)
+        code, peak = wait_with_memory(process)
+        assert code == 0, f"{command} ended with {code}"
+        figures.append((time.perf_counter() - began, peak))
+    return min(figures)
+
+
+@contextmanager
+def server(directory: Path, port: int) -> Iterator[float]:
+    """Serve a directory; give what the server holds in MB once it rests."""
+    command = [*KATIB, "serve", "--data-dir", str(directory), "--port", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=ROOT_ENVIRONMENT)
+    try:
+        used = -1.0
+        while (now := _cpu_seconds(process.pid)) - used > SETTLE_SECONDS / 100:
+            used = now
+            time.sleep(SETTLE_SECONDS / 4)
+            assert process.poll() is None, "the server has ended"
+        lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        yield next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=30_000, help="how many trials the experiment has")
+    parser.add_argument("--port", type=int, default=18765, help="where the server listens; has to be free")
+    arguments = parser.parse_args()
+    count = arguments.trials
+    with tempfile.TemporaryDirectory() as root:
+        one, many = Path(root) / "one", Path(root) / "many"
+        fill(one, 1)
+        fill(many, count)
+        offline = ["--data-dir", str(many)]
+        bare, _ = seconds([sys.executable, "-c", BARE, str(Layout(many).database)])
+        version, _ = seconds([*KATIB, "version"])
+        best, _ = seconds([*KATIB, *BEST, *offline])
+        single, _ = seconds([*KATIB, *BEST, "--data-dir", str(one)])
+        print(f"five best of {count}: {best:.2f} s, of one trial {single:.2f} s, sqlite3 {bare:.2f} s, "
+              f"ratio {best / bare:.1f}, `katib version` {version:.2f} s")  # fmt: skip
+        whole, peak = seconds([*KATIB, "trials", "many", "-o", "json", *offline], runs=1)
+        print(f"all as JSON: {whole:.1f} s, {count / whole:.0f} trials a second, {peak:.0f} MB")
+        with server(one, arguments.port) as least:
+            pass
+        with server(many, arguments.port) as held:
+            online = ["--server", f"http://127.0.0.1:{arguments.port}"]
+            served, _ = seconds([*KATIB, *BEST, *online])
+            whole, peak = seconds([*KATIB, "trials", "many", "-o", "json", *online], runs=1)
+        each = (held - least) * 1024 / count
+        print(f"of a server: five best {served:.2f} s; all as JSON {whole:.1f} s, {peak:.0f} MB")
+        print(f"memory: {held:.0f} MB, with one trial {least:.0f} MB, {each:.1f} KB a trial")
+    limit = TARGET_SECONDS.get(count, TARGET_SECONDS[100_000])
+    return int(max(best, served) > limit or each > TARGET_KB or (count <= 30_000 and held > TARGET_MB))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

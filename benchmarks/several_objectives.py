@@ -1,0 +1,191 @@
+"""`nsga2` against Optuna's sampler called directly: the hypervolume on ZDT1, ZDT3 and DTLZ2.
+
+    python -m benchmarks.several_objectives [--seeds 5] [--budget 300] [--parallel 1]
+
+Sources: [Zitzler2000] Comparison of multiobjective evolutionary algorithms: empirical results, Evolutionary Computation
+8(2); [Deb2005] Scalable test problems for evolutionary multiobjective optimization. All functions are minimized over
+the unit cube. The hypervolume is measured from (1.1, ...), in shares of what the true front covers; higher is better.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from katib.api.pareto import Point, hypervolume
+from katib.api.types import (
+    AlgorithmSetting,
+    AlgorithmSpec,
+    ExperimentSpec,
+    FeasibleSpace,
+    ObjectiveSpec,
+    ObjectiveTerm,
+    ParameterSpec,
+)
+from suggestion_services.algorithms import find_entry
+from suggestion_services.base import Outcome, PastTrial, Problem
+from suggestion_services.base.algorithm import Proposal
+
+_FRONT_POINTS = 2000
+
+
+@dataclass(frozen=True)
+class SeveralObjectives:
+    """A function to minimize.
+
+    Attributes:
+        name: What it is called.
+        parameters: How many it has, each between 0 and 1.
+        objectives: How many values it returns.
+        values: Computes them.
+        reference: Where its hypervolume is measured from.
+        front: Points of its true front.
+    """
+
+    name: str
+    parameters: int
+    objectives: int
+    values: Callable[[Sequence[float]], Point]
+    reference: Point
+    front: Sequence[Point]
+
+
+def _zdt_g(x: Sequence[float]) -> float:
+    return 1 + 9 * sum(x[1:]) / (len(x) - 1)
+
+
+def _zdt1(x: Sequence[float]) -> Point:
+    g = _zdt_g(x)
+    return x[0], g * (1 - math.sqrt(x[0] / g))
+
+
+def _zdt3(x: Sequence[float]) -> Point:
+    g = _zdt_g(x)
+    return x[0], g * (1 - math.sqrt(x[0] / g) - x[0] / g * math.sin(10 * math.pi * x[0]))
+
+
+def _dtlz2(x: Sequence[float]) -> Point:
+    g = 1 + sum((value - 0.5) ** 2 for value in x[2:])
+    a, b = (value * math.pi / 2 for value in x[:2])
+    return g * math.cos(a) * math.cos(b), g * math.cos(a) * math.sin(b), g * math.sin(a)
+
+
+def _line(values: Callable[[Sequence[float]], Point]) -> list[Point]:
+    return [values([i / _FRONT_POINTS, *[0.0] * 5]) for i in range(_FRONT_POINTS + 1)]
+
+
+def _octant() -> list[Point]:
+    side = 40
+    return [_dtlz2([i / side, j / side, *[0.5] * 5]) for i in range(side + 1) for j in range(side + 1)]
+
+
+PROBLEMS = (
+    SeveralObjectives("ZDT1", 6, 2, _zdt1, (1.1, 1.1), _line(_zdt1)),
+    SeveralObjectives("ZDT3", 6, 2, _zdt3, (1.1, 1.1), _line(_zdt3)),
+    SeveralObjectives("DTLZ2", 7, 3, _dtlz2, (1.1, 1.1, 1.1), _octant()),
+)
+
+
+def searched_by_us(problem: SeveralObjectives, algorithm: str, *, seed: int, budget: int, parallel: int) -> list[Point]:
+    """Return the values of the trials of one of our algorithms; `parallel` of them are asked for at a time."""
+    entry = find_entry(algorithm)
+    spec = ExperimentSpec(
+        parameters=tuple(
+            ParameterSpec(name=f"x{i}", parameter_type="double", feasible_space=FeasibleSpace(min="0", max="1"))
+            for i in range(problem.parameters)
+        ),
+        objective=ObjectiveSpec(
+            objectives=tuple(ObjectiveTerm(name=f"f{i}", type="minimize") for i in range(problem.objectives))
+        ),
+        algorithm=AlgorithmSpec(
+            algorithm_name=algorithm, algorithm_settings=(AlgorithmSetting(name="random_state", value=str(seed)),)
+        ),
+        max_trial_count=budget,
+    )
+    search = entry.load()(Problem.of("demo", spec, entry.info))
+    past: list[PastTrial] = []
+    while len(past) < budget:
+        suggestions = list(search.suggest(past, first=len(past), count=min(parallel, budget - len(past))))
+        for suggestion in suggestions:
+            space = search.problem.space
+            proposal = suggestion
+            if not isinstance(proposal, Proposal):
+                proposal = Proposal({a.name: a.value for a in space.format(proposal)})
+            values = problem.values([float(text) for text in proposal.assignments.values()])
+            name = f"t{len(past):05}"
+            past.append(
+                PastTrial(
+                    name,
+                    Outcome.MEASURED,
+                    proposal.assignments,
+                    values[0],
+                    others=values[1:],
+                    labels=proposal.labels,
+                )
+            )
+    return [trial.values for trial in past]
+
+
+def searched_by_optuna(problem: SeveralObjectives, *, seed: int, budget: int, parallel: int) -> list[Point]:
+    """Return the values of the trials of Optuna's sampler."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(
+        directions=["minimize"] * problem.objectives, sampler=optuna.samplers.NSGAIISampler(seed=seed)
+    )
+    found: list[Point] = []
+    while len(found) < budget:
+        trials = [study.ask() for _ in range(min(parallel, budget - len(found)))]
+        points = [[trial.suggest_float(f"x{i}", 0, 1) for i in range(problem.parameters)] for trial in trials]
+        for trial, point in zip(trials, points, strict=True):
+            values = problem.values(point)
+            study.tell(trial, list(values))
+            found.append(values)
+    return found
+
+
+def share_covered(problem: SeveralObjectives, found: Sequence[Point]) -> float:
+    """Return the hypervolume of what was found as a share of that of the true front."""
+    return hypervolume(found, problem.reference) / hypervolume(problem.front, problem.reference)
+
+
+def report(seeds: int, budget: int, parallel: int, algorithms: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of the table: the mean over the seeds, and its ratio to Optuna's sampler."""
+    yield f"{'':20}" + "".join(f"{problem.name:>18}" for problem in PROBLEMS)
+    rows: dict[str, list[float]] = {}
+    for name in ("Optuna NSGAIISampler", *algorithms):
+        rows[name] = []
+        for problem in PROBLEMS:
+            shares = [
+                share_covered(
+                    problem,
+                    searched_by_us(problem, name, seed=seed, budget=budget, parallel=parallel)
+                    if name in algorithms
+                    else searched_by_optuna(problem, seed=seed, budget=budget, parallel=parallel),
+                )
+                for seed in range(seeds)
+            ]
+            rows[name].append(statistics.fmean(shares))
+        first = rows["Optuna NSGAIISampler"]
+        cells = (f"{share:9.4f} ({share / base:6.3f})" for share, base in zip(rows[name], first, strict=True))
+        yield f"{name:20}" + "".join(f"{cell:>18}" for cell in cells)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--budget", type=int, default=300)
+    parser.add_argument("--parallel", type=int, default=1)
+    parser.add_argument("--algorithms", nargs="*", default=["nsga2", "random"])
+    options = parser.parse_args()
+    for line in report(options.seeds, options.budget, options.parallel, options.algorithms):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,30 @@
+"""Train a small network on scikit-learn's digits and print its accuracy after each of 30 epochs."""
+
+import argparse
+import warnings
+
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--lr", type=float, default=0.001)
+parser.add_argument("--momentum", type=float, default=0.9)
+parser.add_argument("--hidden", type=int, default=32)
+parser.add_argument("--epochs", type=int, default=30)
+args = parser.parse_args()
+
+warnings.simplefilter("ignore")  # a network that diverges is part of the search
+images, labels = load_digits(return_X_y=True)
+train_x, test_x, train_y, test_y = train_test_split(images / 16.0, labels, test_size=0.3, random_state=0)
+model = MLPClassifier(
+    hidden_layer_sizes=(args.hidden,),
+    solver="sgd",
+    learning_rate_init=args.lr,
+    momentum=args.momentum,
+    batch_size=64,
+    random_state=0,
+)
+for _ in range(args.epochs):
+    model.partial_fit(train_x, train_y, classes=range(10))
+    print(f"accuracy={model.score(test_x, test_y):.4f}", flush=True)

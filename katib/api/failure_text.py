@@ -1,0 +1,69 @@
+"""How the failure of a trial's program reads.
+
+A text about a failure says how a container ended and may close with the last line that it printed:
+`container "main" of pod x-1 exited with 1; last output: ValueError: boom`. Jobs on one machine write it into their
+conditions, and the collector of a cluster leaves the same last line for the controller. What a person wants to read
+first is that line, so the message of the trial is made from the text here, the same way in both homes.
+"""
+
+from __future__ import annotations
+
+import re
+
+LAST_OUTPUT = "last output: "
+"""How the last line is announced. The collector of a pod uses the same words."""
+
+TRIAL_HAS_FAILED = "Trial has failed"
+
+EXIT_WITHOUT_OUTPUT = "its program ended with exit code"
+"""How a cause begins when all that is known is the exit code."""
+
+LAST_OUTPUT_BYTES = 2_000
+"""How much of the end of an output is looked at for its last line."""
+
+_LINE_CHARACTERS = 300
+_SEPARATOR = f"; {LAST_OUTPUT}"
+_TERMINAL_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_EXIT_CODE = re.compile(r"\b(?:exit code|exited with) (\d+)")
+_CONTAINER = re.compile(r'^container "?[^\s"]+"? (?:of|in) pod \S+?(?P<colon>:)? ', re.IGNORECASE)
+_BACK_OFF_LIMIT = re.compile(r"; the back-off limit of \d+ is reached$")
+
+
+def last_line(output: bytes) -> str:
+    """Return the last line with text at the end of an output, without colours and control characters."""
+    text = _TERMINAL_CONTROL.sub("", output.decode(errors="replace"))
+    line = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+    return "".join(c if c.isprintable() else " " for c in line[:_LINE_CHARACTERS])
+
+
+def with_last_output(how: str, line: str) -> str:
+    """Return how something failed together with the last line that it printed."""
+    return f"{how}{_SEPARATOR}{line}" if line else how
+
+
+def without_last_output(text: str) -> str:
+    """Return only how something failed."""
+    return text.partition(_SEPARATOR)[0]
+
+
+def failure_cause(text: str) -> str:
+    """Return a text about a failure with what explains it first.
+
+    `ValueError: boom (exit code 1)`: a program that ended with a code says in its last line why it did. One that was
+    killed could not say it; there the signal comes first.
+    """
+    how, _, line = text.partition(_SEPARATOR)
+    exit_code = _EXIT_CODE.search(how)
+    if exit_code is not None:
+        code = exit_code.group(1)
+        return f"{line} (exit code {code})" if line else f"{EXIT_WITHOUT_OUTPUT} {code}"
+    how = _BACK_OFF_LIMIT.sub("", how)
+    found = _CONTAINER.match(how)
+    if found is not None:
+        how = ("" if found["colon"] else "its program ") + how[found.end() :]
+    return with_last_output(how, line)
+
+
+def trial_failure(message: str) -> str:
+    """Return the cause in the message of a trial's Failed condition."""
+    return message.removeprefix(f"{TRIAL_HAS_FAILED}: ")

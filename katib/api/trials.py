@@ -1,0 +1,187 @@
+"""How a trial is read: its state, and the value that stands for it. The same for the decoded trial and its JSON form.
+
+Theory of operation: a trial is Pending until its job exists, Running until its end is known, and then in exactly one
+final state. Conditions record the same as facts, several of which may hold at once (an early stopped trial of Katib
+keeps Running); a table says which one counts, first match wins.
+
+The strategy of a metric picks one of its readings: `min`, `max` or `latest`. A smallest or largest that is unavailable
+gives way to the latest; a metric without strategy has no value, as in Katib, whose defaults give one to each. Only
+finite numbers are compared: NaN, infinities and text stay in the observation, but never reach a goal. A text objective
+(an architecture, say) has no order.
+
+A trial of several objectives counts when all of them were read. Constraints hold for a trial whose metrics were read
+and lie within the bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from katib.api.conditions import true_types
+from katib.api.metrics import is_usable
+from katib.api.types import UNAVAILABLE, MetricStrategy, ObjectiveType, TrialCondition
+
+if TYPE_CHECKING:
+    from katib.api.types import ObjectiveSpec, ObjectiveTerm, Observation, Trial
+
+Json = Mapping[str, Any]
+
+
+class TrialState(StrEnum):
+    """Where a trial stands."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    EARLY_STOPPED = "EarlyStopped"
+    FAILED = "Failed"
+    KILLED = "Killed"
+    METRICS_UNAVAILABLE = "MetricsUnavailable"
+
+
+_PRECEDENCE: tuple[tuple[str, TrialState], ...] = (
+    (TrialCondition.KILLED, TrialState.KILLED),
+    (TrialCondition.FAILED, TrialState.FAILED),
+    (TrialCondition.SUCCEEDED, TrialState.SUCCEEDED),
+    (TrialCondition.EARLY_STOPPED, TrialState.EARLY_STOPPED),
+    (TrialCondition.METRICS_UNAVAILABLE, TrialState.METRICS_UNAVAILABLE),
+    (TrialCondition.RUNNING, TrialState.RUNNING),
+)
+
+ACTIVE = (TrialState.RUNNING, TrialState.PENDING)
+ELIGIBLE = frozenset({TrialState.SUCCEEDED, TrialState.EARLY_STOPPED})
+"""States whose trials may be the best one."""
+
+_STRATEGIES = frozenset(map(str, MetricStrategy))
+_NOTHING = (None, "", UNAVAILABLE)
+
+
+def trial_state(trial: Trial | Json) -> TrialState:
+    """Return the state of a trial."""
+    if isinstance(trial, Mapping):
+        conditions = (trial.get("status") or {}).get("conditions") or ()
+        holding: Iterable[str] = {str(c.get("type")) for c in conditions if c.get("status") == "True"}
+    else:
+        holding = true_types(trial.status.conditions)
+    return next((state for type_, state in _PRECEDENCE if type_ in holding), TrialState.PENDING)
+
+
+def metric_text(
+    objective: ObjectiveSpec | Json | None, observation: Observation | Json | None, name: str = ""
+) -> str | None:
+    """Return the reading that stands for a metric; None when it was not read or no strategy names it.
+
+    Args:
+        objective: Of the trial.
+        observation: Of the trial.
+        name: The metric; empty for the objective metric.
+    """
+    readings, strategy = _readings(objective, observation, name)
+    if strategy not in _STRATEGIES:
+        return None
+    return next((str(text) for kind in (strategy, "latest") if (text := readings.get(kind)) not in _NOTHING), None)
+
+
+def objective_number(objective: ObjectiveSpec | Json | None, observation: Observation | Json | None) -> float | None:
+    """Return the objective value when it may be compared, else None."""
+    text = metric_text(objective, observation)
+    return float(text) if text is not None and is_usable(text) else None
+
+
+def objective_costs(objective: ObjectiveSpec, observation: Observation | None) -> tuple[float, ...] | None:
+    """Return the values of all objectives with the sign that makes smaller better; None unless all may be compared."""
+    if not objective.has_several:
+        value = objective_number(objective, observation)
+        return None if value is None else (cost(objective, value),)
+    texts = [metric_text(objective, observation, term.name) for term in objective.objectives]
+    if not all(text is not None and is_usable(text) for text in texts):
+        return None
+    return tuple(cost(term, float(text or 0)) for term, text in zip(objective.objectives, texts, strict=True))
+
+
+def is_available(objective: ObjectiveSpec | Json | None, observation: Observation | Json | None) -> bool:
+    """Return whether the objective metric, or each of several, was read at all, as a number or as text."""
+    return not missing_objectives(objective, observation)
+
+
+def missing_objectives(
+    objective: ObjectiveSpec | Json | None, observation: Observation | Json | None
+) -> tuple[str, ...]:
+    """Return the names of the objective metrics that were not read."""
+    readings = {name: _readings(objective, observation, name)[0] for name in objective_names(objective)}
+    return tuple(name for name, found in readings.items() if found.get("latest") in _NOTHING)
+
+
+def objective_names(objective: ObjectiveSpec | Json | None) -> tuple[str, ...]:
+    """Return the names of the objective metrics."""
+    if objective is None:
+        return ("",)
+    if isinstance(objective, Mapping):
+        names = tuple(str(term.get("name", "")) for term in objective.get("objectives") or ())
+        return names or (str(objective.get("objectiveMetricName", "")),)
+    return tuple(term.name for term in objective.terms)
+
+
+def is_feasible(objective: ObjectiveSpec | Json | None, observation: Observation | Json | None) -> bool:
+    """Return whether all constraints are known to hold."""
+    return all(
+        (text := metric_text(objective, observation, name)) is not None
+        and is_usable(text)
+        and (low is None or float(text) >= low)
+        and (high is None or float(text) <= high)
+        for name, low, high in bounds_of(objective)
+    )
+
+
+def bounds_of(objective: ObjectiveSpec | Json | None) -> list[tuple[str, float | None, float | None]]:
+    """Return each constraint as the metric, the lower bound and the upper one; None where there is no bound."""
+    if objective is None:
+        return []
+    if isinstance(objective, Mapping):
+        return [
+            (str(bounds.get("metricName", "")), bounds.get("min"), bounds.get("max"))
+            for bounds in objective.get("constraints") or ()
+        ]
+    return [(bounds.metric_name, bounds.min, bounds.max) for bounds in objective.constraints]
+
+
+def cost(objective: ObjectiveSpec | ObjectiveTerm, value: float) -> float:
+    """Return the value with the sign that makes smaller better."""
+    return -value if objective.type == ObjectiveType.MAXIMIZE else value
+
+
+def reaches_goals(objective: ObjectiveSpec | None, costs: Sequence[float]) -> bool:
+    """Return whether one trial is as good as every goal asks. Objectives without a goal may be anything.
+
+    Args:
+        objective: Of the experiment.
+        costs: Of all objectives, as `objective_costs` returns them.
+    """
+    terms = () if objective is None else objective.terms
+    goals = [cost(term, term.goal) if term.goal is not None else math.inf for term in terms]
+    if all(map(math.isinf, goals)):
+        return False
+    return all(value <= goal for value, goal in zip(costs, goals, strict=True))
+
+
+def _readings(
+    objective: ObjectiveSpec | Json | None, observation: Observation | Json | None, name: str
+) -> tuple[Json, str]:
+    """Return the readings of a metric by their kind, and its strategy; empty where there is none."""
+    if objective is None or observation is None:
+        return {}, ""
+    if isinstance(objective, Mapping):
+        name = name or str(objective.get("objectiveMetricName", ""))
+        strategies = objective.get("metricStrategies") or ()
+        strategy = next((str(s.get("value", "")) for s in strategies if s.get("name") == name), "")
+    else:
+        name = name or objective.objective_metric_name
+        strategy = objective.strategy_of(name)
+    if isinstance(observation, Mapping):
+        metrics = observation.get("metrics") or ()
+        return next((m for m in metrics if m.get("name") == name), {}), strategy
+    metric = observation.metric(name)
+    return ({} if metric is None else metric.__dict__), strategy

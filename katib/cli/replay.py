@@ -1,0 +1,147 @@
+"""`katib replay`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from katib.cli import options
+from katib.cli.printing import Table, print_data
+from katib.errors import invalid
+from katib.tuning.reading import format_duration, name_of, short, state_of
+from katib.tuning.replay_report import Cut, ReplayReport, report_of
+
+if TYPE_CHECKING:
+    from katib.api.metrics import MetricLog
+    from katib.api.types import AlgorithmSetting, AlgorithmSpec
+    from katib.services.replay import EarlyStop
+
+_MOST_READINGS = 100_000
+
+
+@click.command(
+    epilog=options.examples(
+        "katib replay my-experiment --early-stopping asha -s reduction_factor=3",
+        "katib replay my-experiment -o json | jq .readingsSaved",
+    ),
+)
+@click.argument("name", type=options.EXPERIMENT_NAME)
+@click.option("--early-stopping", "algorithm", metavar="NAME", help="The algorithm.  [default: the experiment's own]")
+@click.option(
+    "-s", "--setting", "given", multiple=True, metavar="NAME=VALUE", help="A setting of it; may be given several times."
+)
+@options.output("json", "yaml")
+@options.connection
+def replay(
+    name: str,
+    algorithm: str | None,
+    given: tuple[str, ...],
+    form: str | None,
+    target: options.Target,
+) -> None:
+    """Show which trials of a finished experiment an early stopping algorithm would have stopped.
+
+    Every trial is judged by what was known when its readings came. Trials that early stopping ended already count with
+    what they reported until then.
+    """
+    from pydantic import TypeAdapter
+
+    from katib.api.types import Experiment
+    from katib.cli.connection import connect
+    from katib.cli.get import each_trial
+    from katib.services.replay import RecordedTrial, early_stops
+
+    with connect(target, read_only=True) as (service, namespace):
+        spec = Experiment.decode(service.get("Experiment", namespace, name)).spec
+        chosen = _chosen(spec.early_stopping, algorithm, given)
+        objective = spec.objective
+        if objective is None:
+            raise invalid(
+                "spec.objective", "the experiment has none", "replay one that has an objective", "no-objective"
+            )
+        trials = list(each_trial(service, namespace, name))
+        metric = objective.objective_metric_name
+        curves = {
+            name_of(trial): _curve(service.metrics(namespace, name_of(trial), metric=metric, limit=_MOST_READINGS))
+            for trial in trials
+        }
+    recorded = [RecordedTrial(name_of(t), state_of(t) == "Succeeded", curves[name_of(t)]) for t in trials]
+    stops = early_stops(chosen.algorithm_name, chosen.algorithm_settings, objective, recorded)
+    found = report_of(objective, trials, curves, {stop.trial_name: _cut(stop) for stop in stops})
+    if form:
+        print_data(TypeAdapter(ReplayReport).dump_python(found, mode="json", by_alias=True), form)
+        return
+    _print(chosen.algorithm_name, name, metric, found)
+
+
+def _chosen(own: AlgorithmSpec | None, algorithm: str | None, given: Sequence[str]) -> AlgorithmSpec:
+    """Return the algorithm with its settings; those of the experiment unless another one is named.
+
+    Raises:
+        InvalidError: None is named and the experiment has none.
+    """
+    from katib.api.types import AlgorithmSpec
+
+    settings = tuple(map(_setting, given))
+    if algorithm is not None:
+        return AlgorithmSpec(algorithm_name=algorithm, algorithm_settings=settings)
+    if own is None:
+        remedy = "name one, such as --early-stopping asha"
+        raise invalid("--early-stopping", "the experiment has no early stopping", remedy, "early-stopping-missing")
+    kept = tuple(one for one in own.algorithm_settings if one.name not in {setting.name for setting in settings})
+    return AlgorithmSpec(algorithm_name=own.algorithm_name, algorithm_settings=(*kept, *settings))
+
+
+def _setting(text: str) -> AlgorithmSetting:
+    from katib.api.types import AlgorithmSetting
+
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise click.UsageError(f'"{text}" is not a setting; write NAME=VALUE, such as -s reduction_factor=3')
+    return AlgorithmSetting(name=name.strip(), value=value.strip())
+
+
+def _curve(readings: Sequence[MetricLog]) -> list[MetricLog]:
+    """Return the readings by step, then by time."""
+    return sorted(readings, key=lambda reading: (-1 if reading.step is None else reading.step, reading.time))
+
+
+def _cut(stop: EarlyStop) -> Cut:
+    place = f"{'reading' if stop.by_number else 'step'} {stop.resource}"
+    return Cut(place, stop.reason, stop.readings, stop.time)
+
+
+def _print(algorithm: str, experiment: str, metric: str, found: ReplayReport) -> None:
+    if not found.trials:
+        click.echo(f"no trial of {experiment} has reported {metric}; `katib why {experiment}` says why", err=True)
+        return
+    if found.stopped:
+        Table(("TRIAL", "STATE", "OBJECTIVE", "STOPPED-AT", "SAVED", "REASON")).print(
+            (t.name, t.state, short(t.objective), t.stopped_at, f"{t.readings_saved}/{t.readings}", t.reason)
+            for t in found.stopped
+        )
+        click.echo()
+    for line in _summary(algorithm, metric, found):
+        click.echo(line)
+
+
+def _summary(algorithm: str, metric: str, found: ReplayReport) -> Iterator[str]:
+    count, trials = len(found.stopped), "1 trial" if found.trials == 1 else f"{found.trials} trials"
+    yield f"{algorithm} would have stopped {count} of {trials}."
+    if count:
+        share = found.readings_saved / found.readings
+        work = f"{found.readings_saved} of {found.readings} readings ({share:.0%})"
+        if found.seconds:
+            work += f", {format_duration(found.seconds_saved)} of {format_duration(found.seconds)} that trials ran"
+        yield f"It would have saved {work}."
+    if not found.best_trial:
+        yield f"No trial has a usable value of {metric}."
+    elif found.best_survives:
+        yield f"The best trial, {found.best_trial} ({metric} {short(found.best_value)}), would have survived."
+    else:
+        yield (
+            f"The best trial, {found.best_trial} ({metric} {short(found.best_value)}), would have been stopped; "
+            f"the best one would be {found.best_left} ({short(found.best_value_left)})."
+        )

@@ -1,0 +1,202 @@
+"""`katib best`, `katib trials` and `katib logs`: what a run left behind."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import get_args
+
+import click
+
+from katib.cli import columns, options
+from katib.cli.printing import NOTHING, Table, aligned, print_data, print_objects
+from katib.tuning.reading import (
+    TRIAL_STATES,
+    Json,
+    assignments_of,
+    infeasible_words,
+    metric_values,
+    name_of,
+    parameters_of,
+    pareto_set_of,
+    pareto_trials,
+    pareto_words,
+    short,
+    shortened,
+)
+from katib.tuning.service import TrialOrder
+
+
+@click.command(
+    epilog=options.examples(
+        "katib best my-experiment",
+        "katib best my-experiment -o json | jq .spec.parameterAssignments",
+        "katib best my-experiment -o csv",
+    ),
+)
+@click.argument("name", type=options.EXPERIMENT_NAME)
+@options.output("json", "yaml", "name", "csv")
+@options.connection
+def best(
+    name: str,
+    form: str | None,
+    target: options.Target,
+) -> int:
+    """Show the best trial of an experiment so far: its metrics and its parameters.
+
+    With several objectives, these are the trials that no other one beats in all of them.
+    """
+    from katib.cli.connection import connect
+
+    with connect(target, read_only=True) as (service, namespace):
+        experiment = service.get("Experiment", namespace, name)
+        best = service.best(namespace, name)
+    if best is None:
+        cause = infeasible_words(experiment) or f"no trial of {name} has a usable objective value yet"
+        click.echo(f"error: {cause}; `katib why {name}` says why", err=True)
+        return 1
+    chosen = pareto_trials(experiment)
+    if form == "csv":
+        print_rows(csv_rows(chosen or [best]))
+    elif form == "name":
+        print_objects(chosen or [best], form)
+    elif form:
+        print_data(pareto_set_of(experiment) if chosen else best, form)
+    else:
+        for line in pareto_lines(experiment) if chosen else best_lines(best):
+            click.echo(line)
+    return 0
+
+
+_LONGEST = 100
+"""Characters of a value, such as an architecture, that are shown; `-o json` has all of them."""
+
+
+def csv_rows(trials: Sequence[Json]) -> Iterator[Sequence[str]]:
+    """Yield a heading and a row for each trial: its name, its metrics, its parameters; empty where it has none."""
+    metrics = dict.fromkeys(name for trial in trials for name, _ in metric_values(trial))
+    parameters = dict.fromkeys(name for trial in trials for name in assignments_of(trial))
+    yield ["trial", *metrics, *parameters]
+    for trial in trials:
+        read, assigned = dict(metric_values(trial)), assignments_of(trial)
+        yield [name_of(trial), *(read.get(m, "") for m in metrics), *(assigned.get(p, "") for p in parameters)]
+
+
+def print_rows(rows: Iterable[Sequence[str]]) -> None:
+    """Print rows as comma-separated values."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerows(rows)
+
+
+def pareto_lines(experiment: Json) -> Iterator[str]:
+    """Yield the trials that no other one beats in every objective, aligned."""
+    trials, found = pareto_trials(experiment), pareto_set_of(experiment)
+    reference = ", ".join(f"{p.get('name')}={short(str(p.get('value')))}" for p in found.get("referencePoint") or ())
+    yield f"Pareto set: {pareto_words(experiment)} (measured from {reference})"
+    metrics = dict.fromkeys(name for trial in trials for name, _ in metric_values(trial))
+    rows = [
+        [name_of(t), *(short(dict(metric_values(t)).get(m, NOTHING)) for m in metrics), parameters_of(t)]
+        for t in trials
+    ]
+    yield from aligned([["TRIAL", *metrics, "PARAMETERS"], *rows])
+    more = int(found.get("trialCount") or 0) - len(trials)
+    if more > 0:
+        yield f"and {more} more between them"
+
+
+def best_lines(trial: Json) -> list[str]:
+    """Return a trial with its metrics and parameters, aligned; long values without their middle."""
+    pairs = [(name, shortened(value, _LONGEST)) for name, value in metric_values(trial)]
+    assignments = {name: shortened(value, _LONGEST) for name, value in assignments_of(trial).items()}
+    width = max((len(name) for name in (*dict(pairs), *assignments)), default=0)
+    has_long = any(
+        len(value) > _LONGEST for value in (*dict(metric_values(trial)).values(), *assignments_of(trial).values())
+    )
+    return [
+        f"Best trial: {name_of(trial)}",
+        *(f"  {name.ljust(width)}   {value}" for name, value in pairs),
+        "Parameters:",
+        *(f"  {name.ljust(width)}   {value}" for name, value in assignments.items()),
+        *(
+            [f"Long values are shortened; `katib get trial {name_of(trial)} -o json` has them whole."]
+            if has_long
+            else []
+        ),
+    ]
+
+
+@click.command(
+    epilog=options.examples(
+        "katib trials my-experiment --sort objective --limit 5",
+        "katib trials my-experiment -s Failed -s MetricsUnavailable -o wide",
+    ),
+)
+@click.argument("name", type=options.EXPERIMENT_NAME)
+@click.option(
+    "-s",
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(TRIAL_STATES, case_sensitive=False),
+    help="Only trials in this state; may be given several times.",
+)
+@click.option(
+    "--sort",
+    "order",
+    type=click.Choice(get_args(TrialOrder)),
+    default="age",
+    show_default=True,
+    help="Oldest, best, longest or first name on top.",
+)
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many.")
+@options.output("wide", "json", "yaml", "name")
+@options.connection
+def trials(
+    name: str,
+    states: tuple[str, ...],
+    order: TrialOrder,
+    limit: int | None,
+    form: str | None,
+    target: options.Target,
+) -> None:
+    """List the trials of an experiment."""
+    from katib.cli.connection import connect
+    from katib.cli.get import each_trial
+
+    with connect(target, read_only=True) as (service, namespace):
+        chosen = each_trial(service, namespace, name, states=states, order=order, limit=limit)
+        if form in ("json", "yaml", "name"):
+            print_objects(chosen, form)
+            return
+        rows = [columns.row(trial, wide=form == "wide") for trial in chosen]
+    if rows:
+        Table(columns.headings("Trial", wide=form == "wide")).print(rows)
+    else:
+        click.echo(f"{name} has no {'such ' if states else ''}trials yet", err=True)
+
+
+@click.command(
+    epilog=options.examples(
+        "katib logs my-experiment-k4x8bq2z --tail 20",
+        "katib logs my-experiment-k4x8bq2z -f",
+    ),
+)
+@click.argument("trial", type=options.TRIAL_NAME)
+@click.option("-f", "--follow", is_flag=True, help="Go on until the trial ends.")
+@click.option("--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last so many lines.")
+@options.connection
+def logs(
+    trial: str,
+    follow: bool,
+    tail: int | None,
+    target: options.Target,
+) -> None:
+    """Print what a trial wrote, byte for byte."""
+    from katib.cli.connection import connect
+
+    with connect(target, read_only=True) as (service, namespace):
+        chunks = service.logs(namespace, trial, follow=follow, tail_lines=tail)
+        for chunk in chunks:
+            sys.stdout.buffer.write(chunk)
+            sys.stdout.buffer.flush()

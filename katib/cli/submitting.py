@@ -1,0 +1,144 @@
+"""`katib validate`, `katib apply` and `katib delete`: files in, experiments out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from katib.cli import failures, options
+from katib.cli.printing import full_name, print_object
+from katib.errors import InvalidError
+
+
+@click.command(
+    epilog=options.examples(
+        "katib validate experiment.yaml",
+        "katib validate examples/*.yaml",
+        "katib validate experiment.yaml --context production",
+    ),
+)
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@options.config
+@options.namespace
+@options.cluster
+@options.quiet
+def validate(
+    files: tuple[str, ...], config: Path | None, namespace: str | None, cluster: options.Cluster, quiet: bool
+) -> int:
+    """Check experiment files as `katib run` would, and print all errors, one line each.
+
+    Neither a server nor a data directory is needed. With --context, a file is checked against what that cluster
+    offers. The exit code is 2 when any file has an error.
+    """
+    code = 0
+    with _checker(config, namespace, cluster) as check:
+        for path in files:
+            try:
+                text, source = options.read_file(path)
+                notices = check(text, source)
+            except InvalidError as error:
+                for line in failures.error_lines(error, path):
+                    click.echo(line, err=True)
+                code = failures.BAD_INPUT
+                continue
+            for notice in notices:
+                click.echo(f"{source}: note: {notice}", err=True)
+            if not quiet:
+                click.echo(f"{source}: ok")
+    return code
+
+
+@contextmanager
+def _checker(
+    config: Path | None, namespace: str | None, cluster: options.Cluster
+) -> Iterator[Callable[[str, str], Sequence[str]]]:
+    """Give a function that checks the text of a file and returns its notices."""
+    if cluster:
+        from katib.cli.connection import open_cluster
+
+        options.refuse_beside("a cluster", "config")
+        with open_cluster(cluster) as opened:
+            space = namespace or opened.namespace
+            yield lambda text, source: opened.service.validate(text, source=source, namespace=space)
+        return
+    from katib.local import validate_document
+
+    yield lambda text, source: validate_document(text, source=source, namespace=namespace, config=config)
+
+
+@click.command(
+    epilog=options.examples(
+        "katib apply experiment.yaml",
+        "katib apply -f a.yaml -f b.yaml",
+        "sed s/demo/demo-2/ experiment.yaml | katib apply -f -",
+    ),
+)
+@click.argument("files", nargs=-1, metavar="[FILE]...")
+@click.option("-f", "--filename", "more_files", multiple=True, metavar="FILE", help="A file; `-` is standard input.")
+@options.output("json", "yaml", "name")
+@options.connection
+def apply(
+    files: tuple[str, ...],
+    more_files: tuple[str, ...],
+    form: str | None,
+    target: options.Target,
+) -> int:
+    """Submit experiments to a server.
+
+    An experiment that exists and is unfinished goes on; one whose budget changed is updated.
+    """
+    from katib.cli.connection import connect
+    from katib.errors import KatibError, code_of
+
+    paths = (*files, *more_files)
+    if not paths:
+        raise click.UsageError("which file?", click.get_current_context())
+    code = 0
+    with connect(target, read_only=False) as (service, namespace):
+        for path in paths:
+            try:
+                text, source = options.read_file(path)
+                submission = service.submit(text, source=source, namespace=namespace)
+            except KatibError as error:
+                for line in failures.error_lines(error, path):
+                    click.echo(f"error: {line}", err=True)
+                code = code or code_of(error).exit_code
+                continue
+            for notice in submission.notices:
+                click.echo(f"note: {notice}", err=True)
+            if form:
+                print_object(submission.experiment, form)
+            else:
+                click.echo(f"{full_name(submission.experiment)} {submission.outcome}")
+    return code
+
+
+@click.command(
+    epilog=options.examples(
+        "katib delete my-experiment",
+        "katib get -o name | xargs katib delete",
+    ),
+)
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", type=options.EXPERIMENT_NAME)
+@options.connection
+def delete(
+    names: tuple[str, ...],
+    target: options.Target,
+) -> int:
+    """Delete experiments with their trials, running processes, metrics and logs."""
+    from katib.cli.connection import connect
+    from katib.errors import KatibError
+
+    code = 0
+    with connect(target, read_only=False) as (service, namespace):
+        for name in names:
+            try:
+                service.delete(namespace, name)
+            except KatibError as error:
+                code = failures.show(error)
+            else:
+                click.echo(f"experiment/{name} deleted")
+    return code

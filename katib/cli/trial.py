@@ -1,0 +1,48 @@
+"""`katib trial`: trials that are chosen by hand."""
+
+from __future__ import annotations
+
+import click
+
+from katib.cli import options
+
+
+@click.group()
+def trial() -> None:
+    """Work on trials by hand."""
+
+
+@trial.command(
+    epilog=options.examples(
+        "katib trial add my-experiment lr=0.1 layers=3",
+        "katib trial add my-experiment optimizer=adam lr=1e-3 --context production",
+    ),
+)
+@click.argument("name", type=options.EXPERIMENT_NAME)
+@click.argument("assignments", nargs=-1, required=True, metavar="PARAMETER=VALUE...")
+@options.connection
+def add(name: str, assignments: tuple[str, ...], target: options.Target) -> None:
+    """Have a trial run next, before those that the algorithm proposes.
+
+    It counts against the budget of the experiment as any other trial. Trials that are to run first from the beginning
+    stand in the file, as spec.initialTrials.
+    """
+    from katib.cli.connection import connect
+
+    chosen = _assignments(assignments)
+    with connect(target, read_only=False) as (service, namespace):
+        before = service.add_trial(namespace, name, chosen)
+    others = f", after {before} others that were added by hand" if before else ""
+    click.echo(f"experiment/{name}: a trial with {', '.join(assignments)} runs next{others}")
+
+
+def _assignments(texts: tuple[str, ...]) -> dict[str, str]:
+    chosen: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.UsageError(f'"{text}" is no PARAMETER=VALUE', click.get_current_context())
+        if name in chosen:
+            raise click.UsageError(f"{name} has two values; give it one", click.get_current_context())
+        chosen[name] = value
+    return chosen

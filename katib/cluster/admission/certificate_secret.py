@@ -1,0 +1,225 @@
+"""Certificates that renew themselves, kept in a Secret so that all replicas serve the same one.
+
+    sound, young        keep
+    sound, getting old  prepare: the next certificate goes into the Secret beside the current one; callers are made to
+                        trust the authorities of both
+    prepared a while    promote: the next one becomes the current one; callers go on trusting both authorities
+    anything else       replace: a new one is current at once
+
+At every moment callers trust whatever any replica serves. Decisions come from the Secret and the clock alone, and
+writes compare and set, so that replicas which decide at the same time agree on what the first of them wrote.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any
+
+from katib.cluster.admission.ca_bundle import CaBundle
+from katib.cluster.admission.certificates import (
+    BACKDATE,
+    Certificate,
+    authorities_in,
+    is_sound,
+    issue,
+    signers_of,
+)
+from katib.errors import AlreadyExistsError, ConflictError, KatibError, NotFoundError, UnavailableError
+from katib.runtime.clock import Clock
+from katib.runtime.objects import Key, Kind, Object, ObjectStore
+
+SECRET = Kind("v1", "Secret")
+
+LIFETIME = timedelta(days=365)
+RENEW_BEFORE = timedelta(days=120)
+PUBLISH_FOR = timedelta(minutes=1)
+"""How long callers are given to learn whom to trust. They watch the configurations, so it takes them seconds."""
+
+_ATTEMPTS = 5
+_EMPTY = Certificate(b"", b"")
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What certificates are like.
+
+    Attributes:
+        names: DNS names and IP addresses they are for.
+        lifetime: How long each is valid.
+        renew_before: How long before its end the next one is made.
+        publish_for: How long the next one waits until it is served.
+    """
+
+    names: tuple[str, ...]
+    lifetime: timedelta = LIFETIME
+    renew_before: timedelta = RENEW_BEFORE
+    publish_for: timedelta = PUBLISH_FOR
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a Secret holds.
+
+    Attributes:
+        current: What is served.
+        bundle: The authorities to trust.
+        following: What will be served next; None when nothing is prepared.
+    """
+
+    current: Certificate = _EMPTY
+    bundle: bytes = b""
+    following: Certificate | None = None
+
+
+class Step(Enum):
+    """What has to happen to a Secret."""
+
+    KEEP = "keep"
+    PREPARE = "prepare"
+    PROMOTE = "promote"
+    REPLACE = "replace"
+
+
+def next_step(kept: Kept, terms: Terms, now: datetime) -> Step:
+    """Return what has to happen now."""
+    following = kept.following
+    is_prepared = following is not None and is_sound(following, kept.bundle, terms.names, now)
+    if not is_sound(kept.current, kept.bundle, terms.names, now):
+        return Step.PROMOTE if is_prepared else Step.REPLACE
+    if following is not None and is_prepared:
+        prepared = following.leaf().not_valid_before_utc + BACKDATE
+        return Step.PROMOTE if now >= prepared + terms.publish_for else Step.KEEP
+    return Step.PREPARE if now >= kept.current.leaf().not_valid_after_utc - terms.renew_before else Step.KEEP
+
+
+def after(step: Step, kept: Kept, terms: Terms, now: datetime) -> Kept:
+    """Return what the Secret holds after a step."""
+    if step is Step.PROMOTE and kept.following is not None:
+        return Kept(kept.following, kept.bundle)
+    if step is Step.KEEP:
+        return kept
+    issued = issue(terms.names, now, terms.lifetime)
+    if step is Step.PREPARE:
+        trusted = signers_of(kept.current, kept.bundle)
+        return replace(kept, bundle=b"".join([*trusted, issued.authority]), following=issued.certificate)
+    # Another replica may serve what was there until it looks again, so the authorities stay.
+    return Kept(issued.certificate, b"".join([*authorities_in(kept.bundle)[-2:], issued.authority]))
+
+
+class CertificateSecret:
+    """A source of certificates over a Secret, which it makes and renews: `CertificateSource`.
+
+    Args:
+        store: Keeps the Secret.
+        key: Namespace and name of the Secret. It may exist already, also empty.
+        terms: What certificates are like.
+        bundle: Tells callers whom to trust.
+        clock: Decides what has to be renewed.
+    """
+
+    def __init__(self, store: ObjectStore, key: Key, terms: Terms, bundle: CaBundle, clock: Clock) -> None:
+        self._store = store
+        self._key = key
+        self._terms = terms
+        self._bundle = bundle
+        self._clock = clock
+        self._last = Kept()
+        self._complaint = ""
+        self._published = False
+
+    @property
+    def is_published(self) -> bool:
+        """Whether callers have been told to trust what is served."""
+        return self._published
+
+    def refresh(self) -> Certificate:
+        """Renew what has to be renewed, make callers trust it, and return what to serve.
+
+        Raises:
+            UnavailableError: The Secret cannot be read or written now.
+            ForbiddenError: The right to do so is missing.
+        """
+        kept = self._settled()
+        # An API server that is away for a moment has not forgotten what it was told.
+        was_published = self._published and kept.current == self._last.current
+        self._last = kept
+        self._published = self._publish(kept) or was_published
+        return kept.current
+
+    def _settled(self) -> Kept:
+        """Take steps until there is none to take."""
+        for _ in range(_ATTEMPTS):
+            stored = self._find()
+            kept = self._last if stored is None else read(stored)
+            step = Step.REPLACE if stored is None else next_step(kept, self._terms, self._clock.now())
+            # Nobody may serve what callers were not told to trust.
+            if step is Step.KEEP or (step is Step.PROMOTE and not self._publish(kept)):
+                return kept
+            following = after(step, kept, self._terms, self._clock.now())
+            try:
+                self._write(stored, following)
+            except (AlreadyExistsError, ConflictError, NotFoundError):
+                continue
+            _LOG.info("certificate of the webhooks: %s", step.value, extra={"secret": str(self._key)})
+            if step is not Step.PROMOTE:
+                return following
+        raise UnavailableError(f"Secret {self._key}: others change it all the time; look who does")
+
+    def _publish(self, kept: Kept) -> bool:
+        try:
+            self._bundle.publish(kept.bundle)
+        except KatibError as error:
+            if (complaint := str(error)) != self._complaint:
+                self._complaint = complaint
+                _LOG.warning("webhooks could not be told whom to trust", extra={"cause": complaint})
+            return False
+        self._complaint = ""
+        return True
+
+    def _find(self) -> Object | None:
+        try:
+            return self._store.get(SECRET, self._key)
+        except NotFoundError:
+            return None
+
+    def _write(self, stored: Object | None, kept: Kept) -> None:
+        if stored is None:
+            metadata = {"namespace": self._key.namespace, "name": self._key.name}
+            head = {"apiVersion": SECRET.api_version, "kind": SECRET.kind, "metadata": metadata}
+            self._store.create({**head, "type": "kubernetes.io/tls", "data": written(kept)})
+        else:
+            foreign = {name: value for name, value in (stored.get("data") or {}).items() if name not in _FIELDS}
+            self._store.update({**stored, "data": {**foreign, **written(kept)}})
+
+
+_FIELDS: Sequence[str] = ("tls.crt", "tls.key", "ca.crt", "next.crt", "next.key")
+
+
+def read(secret: Object) -> Kept:
+    """Return what a Secret holds; what cannot be read is empty."""
+    crt, key, bundle, next_crt, next_key = (_decoded(secret, name) for name in _FIELDS)
+    return Kept(Certificate(crt, key), bundle, Certificate(next_crt, next_key) if next_crt or next_key else None)
+
+
+def written(kept: Kept) -> dict[str, Any]:
+    """Return the data of a Secret."""
+    following = kept.following or _EMPTY
+    contents = (kept.current.chain, kept.current.key, kept.bundle, following.chain, following.key)
+    return {
+        name: base64.b64encode(content).decode() for name, content in zip(_FIELDS, contents, strict=True) if content
+    }
+
+
+def _decoded(secret: Object, name: str) -> bytes:
+    try:
+        return base64.b64decode((secret.get("data") or {}).get(name) or "", validate=True)
+    except (binascii.Error, ValueError, TypeError):
+        return b""

@@ -1,0 +1,173 @@
+"""The HTTPS server that the API server calls: handlers by path, and certificates that may change meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Self
+from urllib.parse import urlsplit
+
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from katib.cluster.admission.certificates import Certificate, CertificateSource
+from katib.cluster.admission.listener import Listener
+from katib.cluster.admission.reviews import Handler, Review, Verdict, decode_review, encode_answer, refused
+from katib.errors import KatibError, TerminalError
+from katib.runtime.clock import Clock, SystemClock
+from katib.runtime.periodic import Periodic
+
+CERTIFICATE_PERIOD_SECONDS = 10.0
+"""How long a certificate that was replaced elsewhere, or a bundle that somebody reset, may go unnoticed."""
+
+DRAIN_SECONDS = 5.0
+SELF_CHECK_SECONDS = 2.0
+
+_BROKEN = Verdict(
+    allowed=False,
+    message="the webhook failed while it looked at the object; its log has the cause",
+    code=HTTPStatus.INTERNAL_SERVER_ERROR,
+    reason="InternalError",
+)
+
+_LOG = logging.getLogger(__name__)
+
+
+class AdmissionServer:
+    """Answers admission reviews. Also a context manager: entered, it listens. Once stopped it stays so.
+
+    Args:
+        handlers: What decides, by path.
+        certificates: Where certificates come from; looked at again and again while the server runs.
+        host: Address to listen on.
+        port: Port; 0 takes a free one.
+        clock: Times the looks at the certificates.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        certificates: CertificateSource,
+        *,
+        host: str = "",
+        port: int = 8443,
+        clock: Clock | None = None,
+    ) -> None:
+        self._handlers = dict(handlers)
+        self._address = (host, port)
+        self._source = certificates
+        self._certificate: Certificate | None = None
+        self._certificates = Periodic(
+            "katib-certificates",
+            [self._refresh_certificate],
+            CERTIFICATE_PERIOD_SECONDS,
+            clock or SystemClock(),
+            complaint="the certificate of the webhooks cannot be renewed",
+        )
+        self._listener: Listener | None = None
+        self._thread: threading.Thread | None = None
+        self._context: ssl.SSLContext | None = None
+        self._served = b""
+        self._seen_served = b""
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on; 0 while nothing is."""
+        return 0 if self._listener is None else self._listener.server_address[1]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether reviews are answered: the server shakes hands with the certificate in use.
+
+        Each certificate is tried by a connection of our own until it was seen once; after that it costs nothing.
+        """
+        if self._listener is None or self._context is None:
+            return False
+        served = self._served
+        if self._seen_served != served and self._shows(served):
+            self._seen_served = served
+        return self._seen_served == served
+
+    def start(self) -> None:
+        """Listen. Connections are turned away until the first certificate is there, which is tried at once.
+
+        Raises:
+            TerminalError: The port cannot be listened on.
+        """
+        try:
+            self._listener = Listener(self._address, answer=self._answer, context=lambda: self._context)
+        except OSError as error:
+            host, port = self._address
+            place = f"port {port} of {host}" if host else f"port {port}"
+            cause = f"webhooks cannot listen on {place}: {error.strerror}"
+            raise TerminalError(f"{cause}; free it, or choose another one") from error
+        self._certificates.look()
+        self._certificates.start()
+        self._thread = threading.Thread(
+            target=self._listener.serve_forever, kwargs={"poll_interval": 0.1}, name="katib-admission", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop listening, let requests under way finish for a few seconds, and close all connections."""
+        self._certificates.stop()
+        if self._listener is None or self._thread is None:
+            return
+        self._listener.shutdown()
+        self._thread.join()
+        self._listener.drain(DRAIN_SECONDS)
+        self._listener = self._thread = None
+
+    def _answer(self, path: str, body: bytes) -> bytes | None:
+        handler = self._handlers.get(urlsplit(path).path)
+        if handler is None:
+            return None
+        review = decode_review(body)
+        try:
+            return encode_answer(review, _decided(handler, review))
+        except Exception:  # noqa: BLE001 - whatever a handler does, the others go on
+            _LOG.exception("admission handler failed", extra={"review": review.uid, "resource": review.resource})
+            return encode_answer(review, _BROKEN)
+
+    def _refresh_certificate(self) -> None:
+        """Serve the certificate that the source has now."""
+        certificate = self._source.refresh()
+        if certificate == self._certificate:
+            return
+        leaf = certificate.leaf()
+        self._context = certificate.context()
+        self._served = leaf.public_bytes(Encoding.DER)
+        self._certificate = certificate
+        _LOG.info("serving certificate of the webhooks is in use", extra={"serial": f"{leaf.serial_number:x}"})
+
+    def _shows(self, certificate: bytes) -> bool:
+        """Return whether somebody who connects is shown a certificate; it is compared, so nobody has to be trusted."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        address = (self._address[0] or "127.0.0.1", self.port)
+        try:
+            with (
+                socket.create_connection(address, timeout=SELF_CHECK_SECONDS) as connection,
+                context.wrap_socket(connection) as secured,
+            ):
+                return secured.getpeercert(binary_form=True) == certificate
+        except OSError as error:
+            _LOG.warning("webhooks do not answer", extra={"cause": str(error)})
+            return False
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def _decided(handler: Handler, review: Review) -> Verdict:
+    try:
+        return handler(review)
+    except KatibError as error:
+        return refused(error)

@@ -1,0 +1,243 @@
+"""A connection to an API server: requests in plain JSON, tried again where that is safe, errors of our tree."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import urllib3
+
+from katib.cluster.client.answers import error_of
+from katib.cluster.client.configuration import Access, access
+from katib.cluster.client.discovery import Discovery
+from katib.cluster.client.requests import RequestInfo, request_info
+from katib.cluster.client.retries import RETRIED_STATUSES, pause_before, retry_after
+from katib.cluster.client.session import Session
+from katib.cluster.client.stream import Stream
+from katib.errors import ConflictError, InvalidError, KatibError, UnavailableError, invalid, one_line
+
+CONNECT_SECONDS = 5.0
+READ_SECONDS = 40.0
+"""Longer than a webhook may take to admit an object (30 s)."""
+RELOAD_SECONDS = 5.0
+"""How often a refused login may have the credentials read anew."""
+
+Hook = Callable[[RequestInfo, int], None]
+
+_log = logging.getLogger(__name__)
+
+
+class Connection:
+    """Talks to one API server. Safe to call from any thread.
+
+    Requests are tried again, a few times within some seconds, when the server cannot be reached, is overloaded (429) or
+    fails (5xx). A write may then have happened although its answer was lost; `on_doubt` of `request` tells.
+
+    Args:
+        access: Where the server is and who we are.
+        user_agent: What the server's log calls us.
+        monotonic: Measures how old the credentials are.
+    """
+
+    def __init__(
+        self, access: Access, *, user_agent: str = "katib", monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.namespace = access.namespace
+        self.discovery = Discovery(self._discover)
+        self._access = access
+        self._monotonic = monotonic
+        self._headers = {"Accept": "application/json", "User-Agent": user_agent}
+        self._hooks: list[Hook] = []
+        self._closing = threading.Event()
+        self._lock = threading.Lock()
+        self._session = Session(access.load(), monotonic)
+        self._loaded = self._monotonic()
+
+    @property
+    def host(self) -> str:
+        """The server's address: `https://10.0.0.1:6443`."""
+        return self._session.host
+
+    def observe(self, hook: Hook) -> None:
+        """Have a function told of every request sent and its answer's status, 0 when none came. It must be fast."""
+        self._hooks.append(hook)
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        accept: str = "",
+        timeout_seconds: float = READ_SECONDS,
+        on_doubt: Callable[[], None] | None = None,
+    ) -> dict[str, Any]:
+        """Send a request and return the answer's JSON.
+
+        Args:
+            method: `GET`, `POST`, `PUT`, `PATCH` or `DELETE`.
+            path: From the root, quoted.
+            query: Parameters of the path.
+            body: JSON value to send.
+            content_type: Of the body; patches have several.
+            accept: Form of the answer if not the plain one, such as metadata only.
+            timeout_seconds: How long one attempt may wait for the answer.
+            on_doubt: Called before a request is sent again whose first sending may have taken effect.
+
+        Raises:
+            KatibError: As `katib.cluster.client.answers` says.
+        """
+        data = None if body is None else _encoded(body)
+        headers = {"Content-Type": content_type} if body is not None else {}
+        if accept:
+            headers["Accept"] = accept
+        response = self._answer(method, path, query, data, headers, timeout_seconds, on_doubt, stream=False)
+        return _decoded(response.data, path)
+
+    def text(self, path: str, *, query: Mapping[str, str] | None = None, timeout_seconds: float = READ_SECONDS) -> str:
+        """Return what is at a path as text, such as a pod's log."""
+        headers = {"Accept": "*/*"}
+        response = self._answer("GET", path, query, None, headers, timeout_seconds, None, stream=False)
+        return response.data.decode(errors="replace")
+
+    def stream(
+        self,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        read_timeout_seconds: float | None = None,
+    ) -> Stream:
+        """Open an answer that goes on; without a read timeout it may be silent forever."""
+        headers = {"Accept": "*/*"}
+        response = self._answer("GET", path, query, None, headers, read_timeout_seconds, None, stream=True)
+        return Stream(response, request_info("GET", path, query).subject)
+
+    def close(self) -> None:
+        """Give up waiting for further attempts and close idle connections. Streams are closed by their owners."""
+        self._closing.set()
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        timeout_seconds: float | None,
+        on_doubt: Callable[[], None] | None,
+        *,
+        stream: bool,
+    ) -> urllib3.BaseHTTPResponse:
+        """Send a request until an answer below 400 comes or it is not worth it any more."""
+        info = request_info(method, path, query)
+        timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=timeout_seconds)
+        relogged = False
+        attempt = 1
+        while True:
+            session, asked_to_wait = self._session, 0.0
+            try:
+                response = session.send(method, path, query, body, {**self._headers, **headers}, timeout, stream=stream)
+                refusal = response.data if response.status >= 400 else b""  # noqa: PLR2004 - HTTP's own number
+            except (urllib3.exceptions.HTTPError, OSError) as error:
+                self._tell(info, 0)
+                failure: KatibError = _unreachable(session.host, info, error)
+                cause: Exception | None = error
+                doubtful = not isinstance(error, urllib3.exceptions.NewConnectionError)
+            else:
+                self._tell(info, response.status)
+                if response.status < 400:  # noqa: PLR2004 - HTTP's own number
+                    return response
+                failure, cause = error_of(response.status, refusal, info), None
+                if response.status == 401 and not relogged:  # noqa: PLR2004 - HTTP's own number
+                    relogged = True
+                    if self._log_in_again(session):
+                        continue
+                if not _is_worth_retrying(method, response.status, failure):
+                    raise failure
+                asked_to_wait = retry_after(response.headers)
+                doubtful = response.status >= 500  # noqa: PLR2004 - HTTP's own number
+            attempt += 1
+            pause = pause_before(attempt, asked_to_wait)
+            if pause is None or self._closing.wait(pause):
+                raise failure from cause
+            if doubtful and on_doubt is not None:
+                on_doubt()
+
+    def _log_in_again(self, session: Session) -> bool:
+        """Read the credentials anew, for all threads once; return whether there are others to try."""
+        with self._lock:
+            if self._session is not session:
+                return True
+            if self._monotonic() - self._loaded < RELOAD_SECONDS:
+                return False
+            self._loaded = self._monotonic()
+            self._session = Session(self._access.load(), self._monotonic)
+            session.close()
+            return True
+
+    def _tell(self, info: RequestInfo, status: int) -> None:
+        for hook in self._hooks:
+            try:
+                hook(info, status)
+            except Exception:  # noqa: BLE001 - a counter must not break what it counts
+                _log.exception("Observer of requests failed", extra={"observer": repr(hook)})
+
+    def _discover(self, path: str) -> dict[str, Any]:
+        return self.request("GET", path)
+
+
+def open_connection(
+    kubeconfig: str | Path | None = None, context: str | None = None, *, user_agent: str = "katib"
+) -> Connection:
+    """Connect as a kubeconfig file, its context, or the pod we run in says (`configuration.access`).
+
+    Nothing is sent yet.
+    """
+    return Connection(access(kubeconfig, context), user_agent=user_agent)
+
+
+def _is_worth_retrying(method: str, status: int, failure: KatibError) -> bool:
+    """Return whether another attempt may succeed; some failures of the server are the request's own fault."""
+    return (status in RETRIED_STATUSES and not isinstance(failure, InvalidError)) or _is_contention(method, failure)
+
+
+def _is_contention(method: str, failure: KatibError) -> bool:
+    """Return whether a creation came in the way of another one: they count against the same quota."""
+    return method == "POST" and isinstance(failure, ConflictError)
+
+
+def _unreachable(host: str, info: RequestInfo, error: Exception) -> UnavailableError:
+    reason = one_line(error) or type(error).__name__
+    return UnavailableError(f"{info.subject}: no answer from {host}, {reason}; check the API server and the network")
+
+
+def _encoded(body: Any) -> bytes:
+    try:
+        return json.dumps(body, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError) as error:
+        remedy = "use only text, numbers, lists and maps"
+        raise invalid("object", f"not JSON: {error}", remedy, "not-json") from error
+
+
+def _decoded(data: bytes, path: str) -> dict[str, Any]:
+    try:
+        answer = json.loads(data)
+    except ValueError as error:
+        raise UnavailableError(f"{path}: the answer is not JSON; check what stands before the API server") from error
+    if not isinstance(answer, dict):
+        raise UnavailableError(f"{path}: the answer is not an object; check what stands before the API server")
+    return answer

@@ -1,0 +1,100 @@
+"""The KatibConfig in force: the last good one, however often the text changes and however wrong it gets."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from katib.api.configuration import read_configuration
+from katib.cluster.configuration.models import KatibConfig
+from katib.errors import ForbiddenError, InvalidError, NotFoundError, UnavailableError
+
+_log = logging.getLogger(__name__)
+
+FRESH_SECONDS = 5.0
+"""An edit is in force after this long; asking more often would cost a request at every look."""
+
+
+class ConfigSource:
+    """Gives the KatibConfig to anyone who needs it now. Thread-safe.
+
+    Args:
+        read: Returns the present text. May raise NotFoundError, UnavailableError or ForbiddenError.
+        source: What the text is called in errors.
+        monotonic: Seconds that never run backwards.
+        on_trouble: Told, once for each new trouble, why the last good configuration stays in force.
+        fresh_seconds: For how long a reading is used without looking again.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], str],
+        source: str,
+        *,
+        monotonic: Callable[[], float],
+        on_trouble: Callable[[str], None] | None = None,
+        fresh_seconds: float = FRESH_SECONDS,
+    ) -> None:
+        self._read = read
+        self._source = source
+        self._monotonic = monotonic
+        self._on_trouble = on_trouble
+        self._fresh_seconds = fresh_seconds
+        self._lock = threading.Lock()
+        self._config: KatibConfig | None = None
+        self._text: str | None = None
+        self._trouble = ""
+        self._next_look = float("-inf")
+
+    def __call__(self) -> KatibConfig:
+        """Return the configuration in force.
+
+        Raises:
+            UnavailableError: No text was good yet. Nobody should conclude from that what is offered and what is not.
+        """
+        known = self._config
+        if not self._lock.acquire(blocking=known is None):
+            assert known is not None
+            return known  # somebody looks right now, maybe for long; what was good a moment ago is good enough
+        try:
+            told = self._trouble
+            if self._monotonic() >= self._next_look:
+                self._look()
+                self._next_look = self._monotonic() + self._fresh_seconds
+            config, trouble = self._config, self._trouble
+        finally:
+            self._lock.release()
+        if trouble and trouble != told:
+            self._tell(trouble)
+        if config is None:
+            raise UnavailableError(trouble)
+        return config
+
+    @property
+    def trouble(self) -> str:
+        """Why the last good configuration is in force instead of the present text; empty when all is well."""
+        return self._trouble
+
+    def _look(self) -> None:
+        try:
+            text = self._read()
+            if text != self._text:
+                self._config, self._trouble = read_configuration(KatibConfig, text, self._source), ""
+                self._text = text
+            else:
+                self._trouble = ""
+        except InvalidError as error:
+            self._trouble = f"{self._source} is not usable, {self._fallback()}: {error}"
+        except (NotFoundError, UnavailableError, ForbiddenError) as error:
+            self._trouble = f"{self._source} cannot be read, {self._fallback()}: {error}"
+
+    def _fallback(self) -> str:
+        if self._text is None:
+            return "nothing can be started until it can be"
+        return "the last good configuration stays in force"
+
+    def _tell(self, trouble: str) -> None:
+        _log.warning("KatibConfig is not usable: %s", trouble)
+        if self._on_trouble is not None:
+            self._on_trouble(trouble)

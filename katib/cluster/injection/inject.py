@@ -1,0 +1,251 @@
+"""The changes to one pod, in order. Applying them to their own result changes nothing."""
+
+from __future__ import annotations
+
+import copy
+import posixpath
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from katib.api.checkpoints import DIRECTORY_VARIABLE
+from katib.api.names import TRIAL_LABEL
+from katib.api.quantities import add_quantities
+from katib.api.types import CollectorKind, Trial
+from katib.cluster.injection.collector import collector_container, grace_seconds, is_native
+from katib.cluster.injection.command import Patience, wrapped
+from katib.cluster.injection.paths import MetricsPath, collector_kind, http_get, marker_path, metrics_path
+from katib.cluster.injection.primary import is_primary, primary_index
+from katib.cluster.injection.settings import InjectionSettings, VolumeClaim
+from katib.errors import invalid
+
+METRICS_PORT_VARIABLE = "KATIB_METRICS_PORT"
+"""Where a program is to offer its metrics, as on one machine, where every trial has a port of its own."""
+
+METRICS_VOLUME = "metrics-volume"
+SUGGESTION_VOLUME = "suggestion-volume"
+
+_REFERENCE = re.compile(r"\$\(([^()]+)\)")
+
+_PUSHES_NOTHING = frozenset({CollectorKind.STDOUT, CollectorKind.NONE})
+_UNACCOMPANIED = frozenset({CollectorKind.PUSH, CollectorKind.NONE})
+"""Kinds without a collector's container."""
+
+
+Pod = dict[str, Any]
+
+
+def inject(admitted: Mapping[str, Any], trial: Trial, settings: InjectionSettings) -> Pod:
+    """Return the pod as it is to run: one more container in primary pods, labels in all pods of the trial.
+
+    Raises:
+        InvalidError: The pod cannot be collected from as its template is written.
+    """
+    pod: Pod = copy.deepcopy(dict(admitted))
+    _label(pod, trial)
+    index = primary_index(pod, trial)
+    if index is None or not is_primary(pod, trial):
+        return pod
+    primary = pod["spec"]["containers"][index]
+    _introduce(primary, trial, settings)
+    if settings.suggestion_volume is not None:
+        _mount_claim(pod, primary, settings.suggestion_volume)
+    if collector_kind(trial) not in _UNACCOMPANIED:
+        _collect(pod, primary, f"spec.containers[{index}]", trial, settings)
+    return pod
+
+
+def _label(pod: Pod, trial: Trial) -> None:
+    labels = pod.setdefault("metadata", {}).get("labels") or {}
+    pod["metadata"]["labels"] = {**labels, **trial.metadata.labels, TRIAL_LABEL: trial.name}
+
+
+def _introduce(primary: Pod, trial: Trial, settings: InjectionSettings) -> None:
+    """Tell the program which trial it is, and where to push metrics or to offer them.
+
+    Where what it prints is read, `katib.report` prints.
+    """
+    kind = collector_kind(trial)
+    pushes = kind not in _PUSHES_NOTHING
+    variables = [_trial_variable()]
+    if pushes:
+        variables.append(_address_variable(settings))
+    if kind == CollectorKind.PROMETHEUS_METRIC:
+        variables.append({"name": METRICS_PORT_VARIABLE, "value": str(http_get(trial).get("port") or "")})
+    _tell(primary, variables)
+    if pushes:
+        _entrust(primary, settings)
+
+
+def _trial_variable() -> Pod:
+    return {"name": "KATIB_TRIAL_NAME", "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{TRIAL_LABEL}']"}}}
+
+
+def _address_variable(settings: InjectionSettings) -> Pod:
+    return {"name": "KATIB_DB_MANAGER_ADDRESS", "value": settings.db_manager_address}
+
+
+def _tell(container: Pod, variables: list[Pod]) -> None:
+    """Give a container variables of the environment; those that its author sets stay."""
+    given = {variable.get("name") for variable in container.get("env") or ()}
+    new = [variable for variable in variables if variable["name"] not in given]
+    container["env"] = [*(container.get("env") or ()), *new]
+
+
+def _entrust(container: Pod, settings: InjectionSettings) -> None:
+    """Hand a container what it has to bring to the DB manager; a template cannot make it somebody else."""
+    others = [v for v in container.get("env") or () if v.get("name") not in settings.db_manager_variables]
+    handed = [{"name": name, "value": value} for name, value in settings.db_manager_variables.items()]
+    if handed:
+        container["env"] = [*others, *handed]
+
+
+def _collect(pod: Pod, primary: Pod, where: str, trial: Trial, settings: InjectionSettings) -> None:
+    """Add the collector, unless it is there already."""
+    path = metrics_path(trial)
+    markers = marker_path(trial, primary)
+    collector = _collector(pod, primary, trial, path, settings)
+    _entrust(collector, settings)
+    if _is_injected(pod, collector, trial):
+        return
+    _refuse_impossible(pod["spec"])
+    if path is not None:
+        _share_directory(pod, primary, collector, path)
+    if markers is not None and markers != path:
+        _share_directory(pod, primary, collector, markers)
+    if markers is not None:
+        _wrap(primary, where, trial, markers, _patience(pod, trial, settings))
+    if collector.get("restartPolicy") == "Always":
+        pod["spec"]["initContainers"] = [*(pod["spec"].get("initContainers") or ()), collector]
+    else:
+        pod["spec"]["containers"].append(collector)
+    pod["spec"]["shareProcessNamespace"] = True
+    _make_room(pod, collector)
+
+
+def _make_room(pod: Pod, collector: Pod) -> None:
+    """Raise what the pod as a whole asks for, where it does, by what the collector asks for.
+
+    Kubernetes refuses a pod whose containers together ask for more than the pod, or one of which may use more.
+    """
+    whole, own = pod["spec"].get("resources") or {}, collector.get("resources") or {}
+    limits, requests = own.get("limits") or {}, own.get("requests") or {}
+    raises = {"requests": {**limits, **requests}, "limits": {**requests, **limits}}
+    for part, added in raises.items():
+        given = whole.get(part) or {}
+        with suppress(ValueError):  # a collector of the user's that asks for no quantity is refused by the API server
+            raised = {name: add_quantities(value, added[name]) for name, value in given.items() if name in added}
+            whole = {**whole, part: {**given, **raised}} if raised else whole
+    if whole:
+        pod["spec"]["resources"] = whole
+
+
+def _refuse_impossible(spec: Pod) -> None:
+    if spec.get("hostPID"):
+        cause = "true; the collector would see every process of the node"
+        raise invalid("spec.hostPID", cause, "remove it from the trial template", "pod-host-pid")
+    system = (spec.get("os") or {}).get("name") or (spec.get("nodeSelector") or {}).get("kubernetes.io/os")
+    if system == "windows":
+        cause = "windows, whose containers share no processes and have no sh"
+        remedy = "report metrics with the collector kind Push"
+        raise invalid("spec.os.name", cause, remedy, "pod-windows")
+
+
+def _collector(
+    pod: Pod, primary: Pod, trial: Trial, path: MetricsPath | None, settings: InjectionSettings
+) -> dict[str, Any]:
+    if collector_kind(trial) != CollectorKind.CUSTOM:
+        return collector_container(pod, primary, trial, path, settings)
+    spec = trial.spec.metrics_collector.collector
+    custom = spec.custom_collector if spec is not None else None
+    if not custom or not custom.get("name"):
+        where = "spec.metricsCollectorSpec.collector.customCollector"
+        raise invalid(where, "it has no name", "describe the container", "collector-container")
+    container = copy.deepcopy(custom)
+    _tell(container, [_trial_variable(), _address_variable(settings)])
+    return container
+
+
+def _is_injected(pod: Pod, collector: Pod, trial: Trial) -> bool:
+    """Return whether the pod has this collector.
+
+    Raises:
+        InvalidError: A container of the template has taken its name.
+    """
+    everyone = [*pod["spec"]["containers"], *(pod["spec"].get("initContainers") or ())]
+    found = next((container for container in everyone if container.get("name") == collector["name"]), None)
+    if found is None:
+        return False
+    if collector_kind(trial) != CollectorKind.CUSTOM and (found.get("args") or ())[:2] != ["-t", trial.name]:
+        cause = f"a container of the template is named {collector['name']!r}, which is the collector's name"
+        raise invalid("spec.containers", cause, "rename it", "container-name-taken")
+    return True
+
+
+def _share_directory(pod: Pod, primary: Pod, collector: Pod, path: MetricsPath) -> None:
+    """Let both containers see the metrics directory: on the volume that the template has there, else on a new one."""
+    mounts = primary.get("volumeMounts") or ()
+    mount = next((m for m in mounts if _same_place(m.get("mountPath"), path.directory)), None)
+    if mount is None:
+        mount = {"name": METRICS_VOLUME, "mountPath": path.directory}
+        primary["volumeMounts"] = [*mounts, mount]
+        _add_volume(pod, {"name": METRICS_VOLUME, "emptyDir": {}})
+    collector["volumeMounts"] = [*(collector.get("volumeMounts") or ()), copy.deepcopy(mount)]
+    _know_variables(primary, collector, mount.get("subPathExpr") or "")
+
+
+def _know_variables(primary: Pod, collector: Pod, expression: str) -> None:
+    """Give the collector the variables of the program that the path of their common mount is made of."""
+    known = {variable.get("name") for variable in collector.get("env") or ()}
+    wanted = set(_REFERENCE.findall(expression)) - known
+    found = [copy.deepcopy(variable) for variable in primary.get("env") or () if variable.get("name") in wanted]
+    if found:
+        collector["env"] = [*(collector.get("env") or ()), *found]
+
+
+def _mount_claim(pod: Pod, primary: Pod, claim: VolumeClaim) -> None:
+    """Mount the checkpoint of a trial. A template that mounts a volume of its own at that place keeps that one."""
+    mounts = primary.get("volumeMounts") or ()
+    _tell(primary, [{"name": DIRECTORY_VARIABLE, "value": claim.mount_path}])
+    if any(_same_place(mount.get("mountPath"), claim.mount_path) for mount in mounts):
+        return
+    mount = {"name": SUGGESTION_VOLUME, "mountPath": claim.mount_path, "subPath": claim.sub_path}
+    primary["volumeMounts"] = [*mounts, mount]
+    _add_volume(pod, {"name": SUGGESTION_VOLUME, "persistentVolumeClaim": {"claimName": claim.claim_name}})
+
+
+def _add_volume(pod: Pod, volume: Pod) -> None:
+    volumes = pod["spec"].get("volumes") or ()
+    if any(other.get("name") == volume["name"] for other in volumes):
+        cause = f"the template has a volume named {volume['name']!r}, which is the name of one that is added"
+        raise invalid("spec.volumes", cause, "rename it", "volume-name-taken")
+    pod["spec"]["volumes"] = [*volumes, volume]
+
+
+def _patience(pod: Pod, trial: Trial, settings: InjectionSettings) -> Patience | None:
+    """Return how long the program's container waits for a native sidecar, which ends with the last container.
+
+    An ordinary collector keeps the pod by itself, and a pod whose containers always run again ends by no program.
+    """
+    if not is_native(trial, settings) or pod["spec"].get("restartPolicy", "Always") == "Always":
+        return None
+    return Patience(settings.collectors[collector_kind(trial)].patience_seconds, grace_seconds(pod))
+
+
+def _wrap(primary: Pod, where: str, trial: Trial, path: MetricsPath, patience: Patience | None) -> None:
+    if not primary.get("command"):
+        cause = f"it is missing, and what {primary.get('image', 'the image')!r} runs by itself is not known here"
+        remedy = "write the image's entrypoint as command in the trial template"
+        raise invalid(f"{where}.command", cause, remedy, "command-missing")
+    primary["command"], primary["args"] = wrapped(
+        [*primary["command"], *(primary.get("args") or ())],
+        path,
+        to_file=collector_kind(trial) == CollectorKind.STDOUT,
+        may_stop=bool(trial.spec.early_stopping_rules),
+        patience=patience,
+    )
+
+
+def _same_place(one: str | None, other: str) -> bool:
+    return one is not None and posixpath.normpath(one) == posixpath.normpath(other)

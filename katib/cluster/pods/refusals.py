@@ -1,0 +1,242 @@
+"""Jobs that get no pod because somebody refuses it: our webhook, Pod Security, a quota, another webhook, validation.
+
+A job does not fail of that. Its controller tries again and again and says in events what it was told; where it says
+nothing, our own webhook still tells its part to the trial. Events are asked for only while a trial runs without an
+active pod, with growing pauses, and of a whole namespace at once.
+
+Nothing is concluded from the mere absence of pods: a suspended job, or one that waits in a queue, has none on purpose,
+and nobody refuses it anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from katib.api.trials import TrialState, trial_state
+from katib.api.types import Trial
+from katib.backoff import Backoff
+from katib.cluster.pods.missed import FindTrial, MissedPods
+from katib.cluster.pods.reading import TrialPods
+from katib.controllers.kinds import key_of
+from katib.controllers.ports import PodRefusal
+from katib.errors import ForbiddenError
+from katib.runtime.clock import Clock
+from katib.runtime.informer import Informer
+from katib.runtime.objects import Key, Object
+from katib.tuning.reading import time_of
+
+SETTLING_SECONDS = 5.0
+"""How long after its start a trial may be without a pod before anybody asks why."""
+
+BACKOFF = Backoff(5.0, 60.0)
+"""Between two looks at the events of a trial without pods."""
+
+POD_REFUSED_REASON = "PodRefused"
+"""Reason of our webhook's event on a Trial whose pod can never be collected from as its template is written."""
+
+REFUSAL_REASONS = ("FailedCreate", "FailedCreatePod", "JobCreationFailed")
+"""Reasons of events on jobs: of Kubernetes' own Job, of the training operators, of a JobSet."""
+
+ListEvents = Callable[[str, Mapping[str, str]], Iterable[Object]]
+"""Returns the events of a namespace whose fields have these values, such as `reason`."""
+
+_PREFIXES = re.compile(r"^(\(combined from similar events\): |Error creating: )+")
+_INVALID = re.compile(r'^\S+ "[^"]*" is invalid: ')
+_FORBIDDEN = re.compile(r'^\S+ "[^"]*" is forbidden: ')
+_LONGEST_MESSAGE = 500
+_LONG_AGO = datetime.fromtimestamp(0, UTC)
+
+
+def refusal_of(events: Iterable[Object], after: datetime | None = None) -> PodRefusal | None:
+    """Return what events say about refused pods of one job, None when they say nothing.
+
+    Args:
+        events: Events about the job, what it owns, and its trial.
+        after: When the job was seen with a pod last: what was refused before that was allowed since.
+    """
+    told = sorted((event for event in events if after is None or _last_time(event) > after), key=_last_time)
+    if not told:
+        return None
+    firsts = [max(_first_time(event), after) if after else _first_time(event) for event in told]
+    final = next((event for event in reversed(told) if _is_final(event)), None)
+    return PodRefusal(_words(final or told[-1]), min(firsts), is_final=final is not None)
+
+
+def _is_final(event: Object) -> bool:
+    """Return whether the same pod will be refused whatever changes around it."""
+    return event.get("reason") == POD_REFUSED_REASON or bool(_INVALID.match(_message(event)))
+
+
+def _message(event: Object) -> str:
+    return _PREFIXES.sub("", " ".join(str(event.get("message", "")).split()))
+
+
+def _words(event: Object) -> str:
+    """Return the message without names of pods, which differ from try to try."""
+    text = _FORBIDDEN.sub("", _INVALID.sub("the pod is invalid: ", _message(event)))
+    return text if len(text) <= _LONGEST_MESSAGE else f"{text[: _LONGEST_MESSAGE - 3]}..."
+
+
+def _first_time(event: Object) -> datetime:
+    return _time(event, "firstTimestamp")
+
+
+def _last_time(event: Object) -> datetime:
+    return _time(event, "lastTimestamp")
+
+
+def _time(event: Object, field: str) -> datetime:
+    """Return a time of an event; recorders of different age write different fields."""
+    texts = (event.get(field), event.get("eventTime"), event["metadata"].get("creationTimestamp"))
+    return next((time for text in texts if (time := time_of(text)) is not None), _LONG_AGO)
+
+
+def is_held_back(job: Object) -> bool:
+    """Return whether a job has no pods on purpose: it is suspended, or waits in a queue, which suspends it too."""
+    spec = job.get("spec") or {}
+    if spec.get("suspend") or (spec.get("runPolicy") or {}).get("suspend"):
+        return True
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return any((c.get("type"), c.get("status")) == ("Suspended", "True") for c in conditions)
+
+
+@dataclass(slots=True)
+class _Watched:
+    """What is known of a trial that runs.
+
+    Attributes:
+        had_pods_at: When it was seen with a pod last.
+        due: When to look at its events.
+        looks: How many there were since it had pods.
+        refusal: What they said.
+    """
+
+    had_pods_at: datetime | None = None
+    due: float = 0.0
+    looks: int = 0
+    refusal: PodRefusal | None = None
+
+
+class Refusals:
+    """Knows why trials have no pods. `look` is called by one thread, `of` by any.
+
+    Args:
+        trials: The trials.
+        pods: The pods that have collectors.
+        missed: The pods that have none.
+        find_job: Returns the job of a trial, None when there is none.
+        find_trial: Walks the owners of an object.
+        list_events: Lists events.
+        clock: Measures pauses.
+    """
+
+    def __init__(
+        self,
+        *,
+        trials: Informer[Trial],
+        pods: TrialPods,
+        missed: MissedPods,
+        find_job: Callable[[Trial], Object | None],
+        find_trial: FindTrial,
+        list_events: ListEvents,
+        clock: Clock,
+    ) -> None:
+        self._trials = trials
+        self._pods = pods
+        self._missed = missed
+        self._find_job = find_job
+        self._find_trial = find_trial
+        self._list_events = list_events
+        self._clock = clock
+        self._wake: Callable[[Key], None] = lambda _key: None
+        self._watched: dict[str, _Watched] = {}
+
+    def on_change(self, wake: Callable[[Key], None]) -> None:
+        """Have somebody told of a trial whose refusal is new, another one, or over."""
+        self._wake = wake
+
+    def of(self, trial: Trial) -> PodRefusal | None:
+        """Return why a trial has no pod; None when it has one, or nobody refuses it."""
+        watched = self._watched.get(trial.metadata.uid)
+        return None if watched is None or self._pods.has_active_pod(trial) else watched.refusal
+
+    def look(self) -> None:
+        """Look at the events of trials that run without an active pod; raises what the store raises."""
+        if not self._pods.informer.has_synced():
+            return
+        running = [trial for trial in self._trials.all() if trial_state(trial) is TrialState.RUNNING]
+        self._watched = {t.metadata.uid: self._watched.get(t.metadata.uid) or _Watched() for t in running}
+        suspects = defaultdict(list)
+        for trial in running:
+            if self._is_suspect(trial):
+                suspects[trial.namespace].append(trial)
+        for namespace, trials in suspects.items():
+            self._look_at(namespace, trials)
+
+    def _is_suspect(self, trial: Trial) -> bool:
+        """Return whether it is time to ask why a trial has no pod."""
+        watched = self._watched[trial.metadata.uid]
+        if self._pods.has_active_pod(trial) or self._has_missed_pod(trial):
+            watched.had_pods_at, watched.looks, watched.due = self._clock.now(), 0, 0.0
+            self._note(trial, None)
+            return False
+        started = trial.status.start_time
+        if started is None or (self._clock.now() - started).total_seconds() < SETTLING_SECONDS:
+            return False
+        now = self._clock.monotonic()
+        if now < watched.due:
+            return False
+        watched.looks += 1
+        watched.due = now + BACKOFF.pause_seconds(watched.looks)
+        return self._waits_for_pods(trial, watched)
+
+    def _has_missed_pod(self, trial: Trial) -> bool:
+        if not self._missed.is_any_in(trial.namespace):
+            return False
+        return trial.metadata.uid in self._missed.by_trial(trial.namespace)
+
+    def _waits_for_pods(self, trial: Trial, watched: _Watched) -> bool:
+        job = self._find_job(trial)
+        if job is None or "deletionTimestamp" in job["metadata"] or is_held_back(job):
+            self._note(trial, None)
+            return False
+        status = job.get("status") or {}
+        if watched.had_pods_at is None and (status.get("failed") or status.get("succeeded")):
+            watched.had_pods_at = self._clock.now()  # before our time; what was refused earlier was allowed then
+        return True
+
+    def _look_at(self, namespace: str, trials: Sequence[Trial]) -> None:
+        events = [event for fields in _questions() for event in self._list_events(namespace, fields)]
+        found: dict[str, list[Object]] = defaultdict(list)
+        for event in events:
+            if uid := self._trial_uid(event, namespace):
+                found[uid].append(event)
+        for trial in trials:
+            uid = trial.metadata.uid
+            self._note(trial, refusal_of(found.get(uid, ()), self._watched[uid].had_pods_at))
+
+    def _trial_uid(self, event: Object, namespace: str) -> str:
+        """Return the uid of the trial that an event is about, through the owners of its object."""
+        about: Mapping[str, Any] = event.get("involvedObject") or {}
+        try:
+            trial = self._find_trial({"metadata": {"ownerReferences": [about]}}, namespace)
+        except ForbiddenError:
+            return ""
+        return "" if trial is None else trial.uid
+
+    def _note(self, trial: Trial, refusal: PodRefusal | None) -> None:
+        watched = self._watched[trial.metadata.uid]
+        if watched.refusal != refusal:
+            watched.refusal = refusal
+            self._wake(key_of(trial))
+
+
+def _questions() -> Iterable[Mapping[str, str]]:
+    yield {"involvedObject.kind": "Trial", "reason": POD_REFUSED_REASON}
+    for reason in REFUSAL_REASONS:
+        yield {"type": "Warning", "reason": reason}

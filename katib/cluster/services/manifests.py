@@ -1,0 +1,218 @@
+"""The objects that serve a suggestion, as they are created. Pure.
+
+Names, labels, ports and owners are those of Katib. Deployment and Service also carry the label of the suggestion
+themselves, so that a watch can leave foreign objects out.
+
+Probes: a failed one is a warning in the events, and a program that still starts fails every one. So the first probe
+comes when a common start is over, and the others begin once it has succeeded. A service is used when it answers our own
+health check; its probes keep a Deployment from being Available too early, and restart a service that hangs. Below
+Kubernetes 1.24, which has no gRPC probes, there are none: a TCP probe would say no more than our own check, and old
+kubelets take up to a minute to call a container ready whose only probe is one of the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from katib.api.checkpoints import CHECKPOINT_ROOT_VARIABLE, NAMESPACE_VARIABLE
+from katib.api.types import Suggestion
+from katib.cluster.configuration.models import SuggestionConfig
+from katib.cluster.services.kinds import (
+    DEPLOYMENT,
+    DEPLOYMENT_LABEL,
+    EARLY_STOPPING_PORT,
+    EXPERIMENT_LABEL,
+    ROLE,
+    ROLE_BINDING,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    SUGGESTION_LABEL,
+    SUGGESTION_PORT,
+    VOLUME,
+    VOLUME_CLAIM,
+)
+from katib.cluster.services.plan import ClusterPlan, Endpoint
+from katib.runtime.objects import Kind
+from katib.services.plan import SUGGESTION_HEALTH
+
+Json = dict[str, Any]
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+_VOLUME_NAME = "suggestion-volume"
+_SUGGESTION_PORT_NAME = "suggestion-api"
+_EARLY_STOPPING_PORT_NAME = "earlystop-api"
+_FOREIGN_ANNOTATIONS = "kubectl.kubernetes.io/"  # they speak of the object that was applied, and can be large
+_STARTUP = {"initialDelaySeconds": 2, "periodSeconds": 1, "failureThreshold": 300}
+"""A service of a large library may need minutes on a cold node."""
+_READINESS_SECONDS = 2
+_LIVENESS = {"initialDelaySeconds": 10, "periodSeconds": 120, "failureThreshold": 12}
+
+
+def manifests(
+    suggestion: Suggestion, plan: ClusterPlan, *, grpc_probes: bool, reader_variables: Mapping[str, str] = NOTHING
+) -> tuple[Json, ...]:
+    """Return all objects in the order of their creation.
+
+    Args:
+        suggestion: Owns them all but a cluster-wide volume.
+        plan: What runs.
+        grpc_probes: Whether the cluster knows gRPC probes.
+        reader_variables: What the early stopping service brings to the DB manager, as environment variables.
+    """
+    objects: list[Json] = []
+    if plan.has_volume and plan.suggestion is not None:
+        if plan.suggestion.persistent_volume_spec:
+            objects.append(_volume(suggestion, plan, plan.suggestion))
+        objects.append(_claim(suggestion, plan, plan.suggestion))
+    if needs_rights(plan):
+        objects += [_service_account(suggestion, plan), _role(suggestion, plan), _role_binding(suggestion, plan)]
+    pod = _pod(suggestion, plan, grpc_probes=grpc_probes, reader_variables=reader_variables)
+    return (*objects, _service(suggestion, plan), _deployment(suggestion, plan, pod))
+
+
+def needs_rights(plan: ClusterPlan) -> bool:
+    """Return whether the pod needs an account of its own: the early stopping service changes the status of trials."""
+    return plan.early_stopping is not None and not (plan.suggestion and plan.suggestion.service_account_name)
+
+
+def volume_name(suggestion: Suggestion, plan: ClusterPlan) -> str:
+    """Return the name of the cluster-wide volume."""
+    return f"{plan.name}-{suggestion.namespace}"
+
+
+def pod_labels(suggestion: Suggestion, name: str) -> dict[str, str]:
+    """Return the labels by which the Deployment and the Service find their pods."""
+    return {
+        **suggestion.metadata.labels,
+        DEPLOYMENT_LABEL: name,
+        EXPERIMENT_LABEL: suggestion.name,
+        SUGGESTION_LABEL: suggestion.name,
+        "sidecar.istio.io/inject": "false",
+    }
+
+
+def _deployment(suggestion: Suggestion, plan: ClusterPlan, pod: Json) -> Json:
+    labels = pod_labels(suggestion, plan.name)
+    annotations = {
+        key: text for key, text in suggestion.metadata.annotations.items() if not key.startswith(_FOREIGN_ANNOTATIONS)
+    }
+    deployment = _object(suggestion, DEPLOYMENT, plan.name)
+    deployment["metadata"] |= {
+        "labels": {**suggestion.metadata.labels, SUGGESTION_LABEL: suggestion.name},
+        "annotations": annotations,
+    }
+    template = {"metadata": {"labels": labels, "annotations": annotations}, "spec": pod}
+    return {**deployment, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+
+
+def _pod(suggestion: Suggestion, plan: ClusterPlan, *, grpc_probes: bool, reader_variables: Mapping[str, str]) -> Json:
+    containers = []
+    if plan.suggestion is not None:
+        container = _suggestion_container(plan.suggestion, has_volume=plan.has_volume, grpc_probes=grpc_probes)
+        if plan.keeps_checkpoints:
+            _tell_of_checkpoints(container, suggestion, plan.suggestion)
+        containers.append(container)
+    if plan.early_stopping is not None:
+        port = {"name": _EARLY_STOPPING_PORT_NAME, "containerPort": EARLY_STOPPING_PORT}
+        env: Json = {"env": [{"name": name, "value": value} for name, value in reader_variables.items()]}
+        containers.append(
+            _talkative({**plan.early_stopping.container(), "ports": [port], **(env if reader_variables else {})})
+        )
+    pod: Json = {"containers": containers}
+    account = plan.suggestion.service_account_name if plan.suggestion else ""
+    if account or needs_rights(plan):
+        pod["serviceAccountName"] = account or plan.name
+    else:
+        pod["automountServiceAccountToken"] = False  # nothing in it speaks to the API server
+    if plan.has_volume:
+        pod["volumes"] = [{"name": _VOLUME_NAME, "persistentVolumeClaim": {"claimName": plan.name}}]
+    return pod
+
+
+def _suggestion_container(config: SuggestionConfig, *, has_volume: bool, grpc_probes: bool) -> Json:
+    container = _talkative(config.container())
+    port = {"name": _SUGGESTION_PORT_NAME, "containerPort": SUGGESTION_PORT}
+    container["ports"] = [*container.get("ports", ()), port]
+    if grpc_probes:
+        target = {"grpc": {"port": SUGGESTION_PORT, "service": SUGGESTION_HEALTH}}
+        container.setdefault("startupProbe", {**target, **_STARTUP})
+        container.setdefault("readinessProbe", {**target, "periodSeconds": _READINESS_SECONDS})
+        container.setdefault("livenessProbe", {**target, **_LIVENESS})
+    mounts = list(container.get("volumeMounts", ()))
+    if has_volume and all(mount.get("name") != _VOLUME_NAME for mount in mounts):
+        mounts.append({"name": _VOLUME_NAME, "mountPath": config.volume_mount_path})
+    return {**container, "volumeMounts": mounts} if mounts else container
+
+
+def _tell_of_checkpoints(container: Json, suggestion: Suggestion, config: SuggestionConfig) -> None:
+    """Tell a service where the volume is, and what tells its trials apart from those of other namespaces."""
+    own = {CHECKPOINT_ROOT_VARIABLE: config.volume_mount_path, NAMESPACE_VARIABLE: suggestion.namespace}
+    given = container.get("env") or []
+    names = {variable.get("name") for variable in given}
+    container["env"] = [*given, *({"name": n, "value": v} for n, v in own.items() if n not in names)]
+
+
+def _talkative(container: Json) -> Json:
+    """Have the last lines of a container that fails kept in the pod's status, where we find them."""
+    return {"terminationMessagePolicy": "FallbackToLogsOnError", **container}
+
+
+def _service(suggestion: Suggestion, plan: ClusterPlan) -> Json:
+    service = _object(suggestion, SERVICE, plan.name)
+    service["metadata"]["labels"] = {SUGGESTION_LABEL: suggestion.name}
+    ports = [_service_port(endpoint) for endpoint in plan.ports]
+    spec = {"type": "ClusterIP", "selector": pod_labels(suggestion, plan.name), "ports": ports}
+    return {**service, "spec": spec}
+
+
+def _service_port(endpoint: Endpoint) -> Json:
+    name = _EARLY_STOPPING_PORT_NAME if endpoint.id.early_stopping else _SUGGESTION_PORT_NAME
+    return {"name": name, "port": endpoint.port, "targetPort": endpoint.port, "protocol": "TCP"}
+
+
+def _service_account(suggestion: Suggestion, plan: ClusterPlan) -> Json:
+    return _object(suggestion, SERVICE_ACCOUNT, plan.name)
+
+
+def _role(suggestion: Suggestion, plan: ClusterPlan) -> Json:
+    """Return what the early stopping service may do: read trials and change their status. Katib gives it all verbs."""
+    rights = {"trials": ["get", "list", "watch"], "trials/status": ["get", "patch", "update"]}
+    rules = [{"apiGroups": ["kubeflow.org"], "resources": [name], "verbs": verbs} for name, verbs in rights.items()]
+    return {**_object(suggestion, ROLE, plan.name), "rules": rules}
+
+
+def _role_binding(suggestion: Suggestion, plan: ClusterPlan) -> Json:
+    subject = {"kind": "ServiceAccount", "name": plan.name, "namespace": suggestion.namespace}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": plan.name}
+    return {**_object(suggestion, ROLE_BINDING, plan.name), "subjects": [subject], "roleRef": role}
+
+
+def _claim(suggestion: Suggestion, plan: ClusterPlan, config: SuggestionConfig) -> Json:
+    spec = config.claim_spec()
+    if config.persistent_volume_spec:
+        volume = {"volumeName": volume_name(suggestion, plan)}
+        # Without a class the cluster's default would make another volume instead of taking ours.
+        spec = {"storageClassName": config.persistent_volume_spec.get("storageClassName", ""), **volume, **spec}
+    return {**_object(suggestion, VOLUME_CLAIM, plan.name), "spec": spec}
+
+
+def _volume(suggestion: Suggestion, plan: ClusterPlan, config: SuggestionConfig) -> Json:
+    metadata: Json = {"name": volume_name(suggestion, plan), "labels": dict(config.persistent_volume_labels)}
+    spec = {**config.persistent_volume_spec, "persistentVolumeReclaimPolicy": "Delete"}
+    return {"apiVersion": VOLUME.api_version, "kind": VOLUME.kind, "metadata": metadata, "spec": spec}
+
+
+def _object(suggestion: Suggestion, kind: Kind, name: str) -> Json:
+    owner = {
+        "apiVersion": "kubeflow.org/v1beta1",
+        "kind": "Suggestion",
+        "name": suggestion.name,
+        "uid": suggestion.metadata.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    metadata: Json = {"name": name, "namespace": suggestion.namespace, "ownerReferences": [owner]}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}

@@ -1,0 +1,114 @@
+"""What has to be there for an experiment: containers, or the addresses of services that somebody else runs. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from katib.api.checkpoints import checkpoint_directory
+from katib.api.types import AlgorithmSpec, ResumePolicy, Suggestion
+from katib.cluster.configuration.models import EarlyStoppingConfig, KatibConfig, SuggestionConfig
+from katib.cluster.services.kinds import EARLY_STOPPING_PORT, SUGGESTION_PORT, object_name
+from katib.errors import UnavailableError
+from katib.services.plan import SUGGESTION_HEALTH, ServiceId
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One service to talk to.
+
+    Attributes:
+        id: Which service.
+        health_service: What to ask `grpc.health.v1.Health` about.
+        port: On the Service of the suggestion.
+        address: Where somebody else runs it; empty when it runs on the Service.
+        call_seconds: Deadline of each call.
+    """
+
+    id: ServiceId
+    health_service: str
+    port: int
+    address: str = ""
+    call_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    """How a suggestion is served.
+
+    Attributes:
+        name: Of all its objects.
+        endpoints: The suggestion service, then the early stopping service if there is one.
+        suggestion: Configuration of the suggestion service's container; None when it runs elsewhere.
+        early_stopping: The same for early stopping.
+        has_volume: Whether a volume outlives the containers.
+        keeps_checkpoints: Whether the suggestion service provides the checkpoints of trials on that volume.
+    """
+
+    name: str
+    endpoints: tuple[Endpoint, ...]
+    suggestion: SuggestionConfig | None
+    early_stopping: EarlyStoppingConfig | None
+    has_volume: bool
+    keeps_checkpoints: bool = False
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether anything runs in the cluster for it."""
+        return self.suggestion is not None or self.early_stopping is not None
+
+    @property
+    def ports(self) -> tuple[Endpoint, ...]:
+        """The endpoints on the Service."""
+        return tuple(endpoint for endpoint in self.endpoints if not endpoint.address)
+
+
+def plan_for(suggestion: Suggestion, config: KatibConfig) -> ClusterPlan:
+    """Return how a suggestion is served.
+
+    Raises:
+        UnavailableError: An algorithm is not in the KatibConfig, or no longer; somebody may put it back.
+    """
+    algorithm = _name(suggestion.spec.algorithm)
+    service = ServiceId(algorithm)
+    entry = config.suggestion(algorithm)
+    if entry is None:
+        raise _not_offered(service, "suggestions")
+    endpoints = [Endpoint(service, SUGGESTION_HEALTH, SUGGESTION_PORT, entry.address, entry.call_seconds)]
+    stopping = None
+    if suggestion.spec.early_stopping is not None:
+        stopping_service = ServiceId(_name(suggestion.spec.early_stopping), early_stopping=True)
+        stopping = config.early_stopping(stopping_service.algorithm)
+        if stopping is None:
+            raise _not_offered(stopping_service, "earlyStoppings")
+        endpoints.append(Endpoint(stopping_service, "", EARLY_STOPPING_PORT, stopping.address, stopping.call_seconds))
+    keeps_checkpoints = bool(checkpoint_directory(suggestion.spec.algorithm)) and not entry.address
+    from_volume = suggestion.spec.resume_policy == ResumePolicy.FROM_VOLUME and not entry.address
+    return ClusterPlan(
+        object_name(suggestion.name, algorithm),
+        tuple(endpoints),
+        suggestion=None if entry.address else entry,
+        early_stopping=None if stopping is None or stopping.address else stopping,
+        has_volume=from_volume or keeps_checkpoints,
+        keeps_checkpoints=keeps_checkpoints,
+    )
+
+
+def early_stopping_address(suggestion: Suggestion, config: KatibConfig) -> str:
+    """Return where the sidecars of its trials report an early stop; empty when the suggestion stops nothing early."""
+    if suggestion.spec.early_stopping is None:
+        return ""
+    entry = config.early_stopping(_name(suggestion.spec.early_stopping))
+    if entry is not None and entry.address:
+        return entry.address
+    name = object_name(suggestion.name, _name(suggestion.spec.algorithm))
+    return f"{name}.{suggestion.namespace}:{EARLY_STOPPING_PORT}"
+
+
+def _name(algorithm: AlgorithmSpec | None) -> str:
+    return "" if algorithm is None else algorithm.algorithm_name
+
+
+def _not_offered(service: ServiceId, section: str) -> UnavailableError:
+    return UnavailableError(
+        f"{service} is not offered here: the KatibConfig has no entry for it; add one under runtime.{section}"
+    )

@@ -1,0 +1,111 @@
+"""Calls under way: one per object, never waited for.
+
+A slow service must not keep a worker. A reconcile that needs an answer starts the call and returns; the answer wakes
+the controller, and the next reconcile finds it here. An answer stays until the reconcile that used it says so, so a
+conflict between the answer and its write does not ask the service twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, Generic, TypeVar
+
+from katib.errors import UnavailableError
+from katib.runtime.objects import Key
+
+P = TypeVar("P", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[P]):
+    """A call, and what it is for."""
+
+    purpose: P
+    future: Future[Any]
+
+
+class PendingCalls(Generic[P]):
+    """Calls by key. Safe to call from any thread; a key is used by one thread at a time, as reconcilers do.
+
+    No lock is held while a call is started: what has to be prepared for one object delays no other.
+    """
+
+    def __init__(self, wake: Callable[[Key], None]) -> None:
+        self._wake = wake
+        self._calls: dict[Key, Call[P]] = {}
+        self._lock = Lock()
+
+    def ask(self, key: Key, purpose: P, start: Callable[[], Future[Any]]) -> Future[Any]:
+        """Return the call for this purpose, started now unless it is under way or answered.
+
+        A finished call for another purpose is dropped; an unfinished one is returned in its place, for its end is the
+        earliest moment at which the service can be asked again. Compare `purpose_of` before using the answer.
+        """
+        with self._lock:
+            call = self._calls.get(key)
+        if call is not None and (call.purpose == purpose or not call.future.done()):
+            return call.future
+        call = Call(purpose, start())
+        with self._lock:
+            self._calls[key] = call
+        call.future.add_done_callback(lambda _: self._wake(key))
+        return call.future
+
+    def find(self, key: Key) -> Call[P] | None:
+        """Return the call that is under way or answered; None when there is none."""
+        with self._lock:
+            return self._calls.get(key)
+
+    def purpose_of(self, key: Key) -> P | None:
+        """Return what the call under way is for."""
+        call = self.find(key)
+        return None if call is None else call.purpose
+
+    def finish(self, key: Key) -> None:
+        """Say that the answer was used, or that nobody wants it any more."""
+        with self._lock:
+            call = self._calls.pop(key, None)
+        if call is not None:
+            call.future.cancel()
+
+
+def then(first: Future[Any], follow: Callable[[Any], Future[Any]]) -> Future[Any]:
+    """Return a future of the second call, which starts with the answer of the first; either error is its error."""
+    result: Future[Any] = Future()
+
+    def finish(second: Future[Any]) -> None:
+        _copy(second, result)
+
+    def go_on(answered: Future[Any]) -> None:
+        error = error_of(answered)
+        if error is not None:
+            _fail(result, error)
+            return
+        try:
+            follow(answered.result()).add_done_callback(finish)
+        except Exception as failure:  # noqa: BLE001 - a future carries whatever starting the second call raised
+            _fail(result, failure)
+
+    first.add_done_callback(go_on)
+    return result
+
+
+def error_of(call: Future[Any]) -> BaseException | None:
+    """Return the error of a call that is over; one that was cancelled under us may be made again."""
+    return UnavailableError("the call was cancelled") if call.cancelled() else call.exception()
+
+
+def _copy(source: Future[Any], target: Future[Any]) -> None:
+    error = error_of(source)
+    if error is not None:
+        _fail(target, error)
+    elif target.set_running_or_notify_cancel():
+        target.set_result(source.result())
+
+
+def _fail(target: Future[Any], error: BaseException) -> None:
+    if target.set_running_or_notify_cancel():
+        target.set_exception(error)

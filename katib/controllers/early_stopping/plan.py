@@ -1,0 +1,112 @@
+"""When to ask about the running trials of an experiment, and whom. Pure: no I/O, no clock.
+
+Theory of operation: one question is under way at a time, and the next one follows a moment after its answer. What is
+asked needs no memory: a service judges by all that is known, so a question that got lost, or a controller that was
+started again, changes nothing. A service that does not judge (Katib's own) gave the trials rules when they were
+suggested; then only those rules are looked at that no collector evaluates, and the service is asked again now and then,
+for it may be replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from katib.api.conditions import is_true
+from katib.api.trials import TrialState, trial_state
+from katib.api.types import CollectorKind, Experiment, ExperimentCondition, Suggestion, Trial
+from katib.backoff import Backoff
+from katib.controllers.suggestion import states
+from katib.controllers.trial.plan import is_stopping
+
+LOOK_SECONDS = 0.3
+"""From an answer to the next question: a hopeless trial is to be stopped within a second of the reading."""
+
+LONGEST_LOOK_SECONDS = 5.0
+SHARE = 5
+"""A question that takes long, as one about thousands of trials may, waits so many times as long for the next one."""
+
+SERVICE_SECONDS = 1.0
+"""How often to look whether a service is ready."""
+
+RECHECK_SECONDS = 60.0
+"""How often to ask a service that does not judge whether it does by now."""
+
+FAILURES_TO_TELL = 3
+"""From how many failures in a row on the user should know: one may be a restart."""
+
+BACKOFF = Backoff(0.3, 15.0)
+
+_UNCOLLECTED = frozenset({CollectorKind.PUSH, CollectorKind.CUSTOM})
+"""Kinds of trials whose readings pass through no collector of ours, which would evaluate their rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How far the questions about one experiment are. Times are of the monotonic clock.
+
+    Attributes:
+        uid: Of the experiment.
+        asks_service: Whether the service is to be asked; otherwise the trials' rules are looked at.
+        failures: Questions in a row without an answer.
+        asked_at: When the last question was put.
+        next_at: From when on the next one may be.
+        recheck_at: When to ask a service again that does not judge.
+    """
+
+    uid: str
+    asks_service: bool = True
+    failures: int = 0
+    asked_at: float = 0.0
+    next_at: float = 0.0
+    recheck_at: float = 0.0
+
+
+def is_watched(experiment: Experiment, suggestion: Suggestion | None) -> bool:
+    """Return whether trials of an experiment may be stopped early now: it goes on, and so does its service."""
+    conditions = experiment.status.conditions
+    return (
+        experiment.spec.early_stopping is not None
+        and experiment.metadata.deletion_timestamp is None
+        and not is_true(conditions, ExperimentCondition.SUCCEEDED)
+        and not is_true(conditions, ExperimentCondition.FAILED)
+        and suggestion is not None
+        and not states.is_closed(suggestion.status.conditions)
+    )
+
+
+def stoppable(trials: Iterable[Trial]) -> tuple[Trial, ...]:
+    """Return the trials that run and are not being stopped already."""
+    return tuple(trial for trial in trials if trial_state(trial) is TrialState.RUNNING and not is_stopping(trial))
+
+
+def with_own_rules(trials: Iterable[Trial]) -> tuple[Trial, ...]:
+    """Return the trials whose rules nobody evaluates but the controllers."""
+    return tuple(trial for trial in trials if trial.spec.early_stopping_rules and _collector(trial) in _UNCOLLECTED)
+
+
+def before_question(asking: Asking, moment: float) -> Asking:
+    """Return the state in which a question is put: when it is due, a service that did not judge is asked again."""
+    return replace(asking, asked_at=moment, asks_service=asking.asks_service or moment >= asking.recheck_at)
+
+
+def after_answer(asking: Asking, moment: float) -> Asking:
+    """Return the state after an answer."""
+    pause = min(max(LOOK_SECONDS, SHARE * (moment - asking.asked_at)), LONGEST_LOOK_SECONDS)
+    return replace(asking, failures=0, next_at=moment + pause)
+
+
+def after_refusal(asking: Asking, moment: float) -> Asking:
+    """Return the state once a service has said that it does not judge."""
+    return replace(asking, asks_service=False, failures=0, next_at=moment, recheck_at=moment + RECHECK_SECONDS)
+
+
+def after_failure(asking: Asking, moment: float) -> Asking:
+    """Return the state after a question without an answer."""
+    failures = asking.failures + 1
+    return replace(asking, failures=failures, next_at=moment + BACKOFF.pause_seconds(failures))
+
+
+def _collector(trial: Trial) -> str:
+    collector = trial.spec.metrics_collector.collector
+    return CollectorKind.STDOUT if collector is None else collector.kind

@@ -1,0 +1,156 @@
+"""Reconciles the early stopping of an experiment: asks about its running trials, again and again, and never waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Literal
+
+from katib.api.types import Experiment, Suggestion, Trial
+from katib.controllers.calls import PendingCalls, error_of, then
+from katib.controllers.early_stopping import plan
+from katib.controllers.early_stopping.plan import Asking, is_watched, stoppable, with_own_rules
+from katib.controllers.early_stopping.verdicts import Verdicts
+from katib.controllers.experiment.ledger import TrialLedger
+from katib.controllers.kinds import key_of
+from katib.controllers.ports import EventRecorder, GivenRules, ServiceDirectory, StopVerdict, SuggestionService
+from katib.controllers.suggestion.reconciler import LONG_HISTORY, TRIALS_BY_EXPERIMENT
+from katib.errors import KatibError, TerminalError
+from katib.runtime.clock import Clock
+from katib.runtime.controller import DONE, Result
+from katib.runtime.informer import Informer
+from katib.runtime.objects import Key
+
+_THREADS = 4
+"""For questions that take their time before they are put: long histories, and rules that need the observation log."""
+
+Purpose = Literal["service", "rules"]
+
+
+class EarlyStoppingReconciler:
+    """Asks about the running trials of one experiment at a time.
+
+    Args:
+        experiments: The cache of experiments.
+        suggestions: The cache of Suggestions: a closed one has no service any more.
+        trials: The cache of trials.
+        ledger: Which of them are active.
+        services: Finds the service of an experiment.
+        given_rules: Evaluates rules that trials were given, where no collector does; None: nobody does.
+        verdicts: Where the verdicts are noted.
+        events: Told when a service fails again and again.
+        clock: Time.
+        wake: Has the early stopping of an experiment looked at again.
+        wake_trial: Has the Trial controller look at a trial.
+    """
+
+    def __init__(
+        self,
+        *,
+        experiments: Informer[Experiment],
+        suggestions: Informer[Suggestion],
+        trials: Informer[Trial],
+        ledger: TrialLedger,
+        services: ServiceDirectory,
+        given_rules: GivenRules | None,
+        verdicts: Verdicts,
+        events: EventRecorder,
+        clock: Clock,
+        wake: Callable[[Key], None],
+        wake_trial: Callable[[Key], None],
+    ) -> None:
+        self._experiments = experiments
+        self._suggestions = suggestions
+        self._trials = trials
+        self._ledger = ledger
+        self._services = services
+        self._given_rules = given_rules
+        self._verdicts = verdicts
+        self._events = events
+        self._clock = clock
+        self._wake_trial = wake_trial
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="early-stopping")  # without threads until used
+        self._calls: PendingCalls[Purpose] = PendingCalls(wake)
+        self._states: dict[Key, Asking] = {}
+
+    def reconcile(self, key: Key) -> Result:
+        """Take the answer to the last question about an experiment, and put the next one when it is due."""
+        experiment = self._experiments.get(key)
+        if experiment is None or not is_watched(experiment, self._suggestions.get(key)):
+            self._states.pop(key, None)
+            self._calls.finish(key)
+            return DONE
+        asking = self._states.get(key)
+        if asking is None or asking.uid != experiment.metadata.uid:
+            asking = self._states[key] = Asking(experiment.metadata.uid)
+        asking = self._states[key] = self._after_call(key, experiment, asking)
+        running = stoppable(self._active(key))
+        if not running or self._calls.find(key) is not None:
+            return DONE  # a trial, or the answer, wakes us
+        wait = asking.next_at - self._clock.monotonic()
+        return Result(wait) if wait > 0 else self._ask(key, experiment, asking, running)
+
+    # --- questions ----------------------------------------------------------------------------------------------------
+
+    def _ask(self, key: Key, experiment: Experiment, asking: Asking, running: Sequence[Trial]) -> Result:
+        now = self._clock.monotonic()
+        asking = self._states[key] = plan.before_question(asking, now)
+        if not asking.asks_service:
+            trials, rules = with_own_rules(running), self._given_rules
+            if not trials or rules is None:
+                return Result(asking.recheck_at - now)
+            self._calls.ask(key, "rules", lambda: self._pool.submit(rules.verdicts, trials))
+            return DONE
+        try:
+            service = self._services.service_for(experiment)
+        except TerminalError:
+            service = None  # the Suggestion controller says so
+        if service is None:
+            return Result(plan.SERVICE_SECONDS)
+        self._calls.ask(key, "service", lambda: self._judgment(key, experiment, service))
+        return DONE
+
+    def _judgment(self, key: Key, experiment: Experiment, service: SuggestionService) -> Future[Any]:
+        trials = self._trials.by_index(TRIALS_BY_EXPERIMENT, str(key))
+        if len(trials) < LONG_HISTORY:
+            return service.judge(experiment, trials)
+        return then(self._pool.submit(service.judge, experiment, trials), lambda answer: answer)
+
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    def _after_call(self, key: Key, experiment: Experiment, asking: Asking) -> Asking:
+        """Return the state after the call that is over; as it is while none is."""
+        call = self._calls.find(key)
+        if call is None or not call.future.done():
+            return asking
+        self._calls.finish(key)
+        now, error = self._clock.monotonic(), error_of(call.future)
+        if error is not None:
+            asking = plan.after_failure(asking, now)
+            if asking.failures == plan.FAILURES_TO_TELL:
+                self._tell(experiment, error)
+            return asking
+        verdicts: Sequence[StopVerdict] | None = call.future.result()
+        if verdicts is None:
+            return plan.after_refusal(asking, now)
+        self._note(key, verdicts)
+        return plan.after_answer(asking, now)
+
+    def _note(self, key: Key, verdicts: Sequence[StopVerdict]) -> None:
+        if not verdicts:
+            return
+        reasons = {verdict.trial_name: verdict.reason for verdict in verdicts}
+        for trial in stoppable(self._active(key)):
+            if trial.name in reasons:
+                self._verdicts.add(trial, reasons[trial.name])
+                self._wake_trial(key_of(trial))
+
+    def _tell(self, experiment: Experiment, error: BaseException) -> None:
+        words = str(error) if isinstance(error, KatibError) else f"{type(error).__name__}: {error}"
+        message = f"Running trials cannot be judged, and go on: {words}"
+        self._events.record(experiment, warning=True, reason="EarlyStoppingUnavailable", message=message)
+
+    def _active(self, key: Key) -> list[Trial]:
+        """Return the trials of an experiment that are pending or running."""
+        names = self._ledger.counts(key).active
+        return [trial for name in names if (trial := self._trials.get(Key(key.namespace, name))) is not None]

@@ -1,0 +1,120 @@
+"""What the trial controller asks of the observation log, without a worker waiting for a log across a network.
+
+Theory of operation. With a pool, each call runs there; the reconcile that needs it ends, and the answer wakes the
+trial. A log that hangs holds up the threads of the pool and what needs the log, but no worker: everything else goes on.
+Without a pool the log is at hand, and is asked in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from datetime import datetime
+from typing import Any
+
+from katib.api.metrics import ObservationLog
+from katib.api.types import Trial
+from katib.controllers.calls import PendingCalls
+from katib.controllers.kinds import key_of
+from katib.controllers.ports import TrialLogs, TrialReport
+from katib.runtime.clock import Clock
+from katib.runtime.objects import Key
+
+_BEGIN, _SUMMARIZE, _END, _DELETE = "begin", "summarize", "end", "delete"
+
+
+class LocalTrialLogs:
+    """The logs of trials in a log at hand, which knows them by name. Fits `TrialLogs`."""
+
+    def __init__(self, log: ObservationLog) -> None:
+        self._log = log
+
+    def begin(self, trial: Trial) -> None:
+        """Make the log of a trial empty."""
+        self._log.delete(trial.name)
+
+    def summarize(self, trial: Trial) -> TrialReport:
+        """Return what was observed."""
+        objective = trial.spec.objective
+        return TrialReport(None if objective is None else self._log.summarize(trial.name, objective.metric_names))
+
+    def end(self, trial: Trial) -> None:
+        """Do nothing: who may report is decided where reports come in."""
+
+    def delete(self, trial: Trial) -> None:
+        """Remove the log of a trial."""
+        self._log.delete(trial.name)
+
+
+class ObservationCalls:
+    """Calls of the log, one per trial at a time. Thread-safe.
+
+    Args:
+        logs: Whom to ask.
+        pool: Where calls run; None: in place.
+        wake: Has a trial looked at again.
+        clock: Says when the log answered last.
+    """
+
+    def __init__(self, logs: TrialLogs, pool: Executor | None, wake: Callable[[Key], None], clock: Clock) -> None:
+        self._logs = logs
+        self._pool = pool
+        self._calls: PendingCalls[tuple[str, str]] = PendingCalls(wake)
+        self._clock = clock
+        self._answered_at = clock.now()
+
+    @property
+    def answered_at(self) -> datetime:
+        """When the log answered last."""
+        return self._answered_at
+
+    def is_beginning(self, trial: Trial) -> bool:
+        """Return whether the log of a trial is being emptied for it, or was just now."""
+        return self._calls.purpose_of(key_of(trial)) == (trial.metadata.uid, _BEGIN)
+
+    def begin(self, trial: Trial) -> bool:
+        """Have the log of a trial made empty; return whether it is. Raises what the call raised, as all of these do."""
+        return self._ask(trial, _BEGIN, lambda: self._logs.begin(trial)) is not None
+
+    def summarize(self, trial: Trial) -> TrialReport | None:
+        """Return what was observed, None while the log is asked."""
+        answer = self._ask(trial, _SUMMARIZE, lambda: self._logs.summarize(trial))
+        return None if answer is None else answer[0]
+
+    def end(self, trial: Trial) -> bool:
+        """Have the log of a trial take no more readings; return whether it takes none."""
+        return self._ask(trial, _END, lambda: self._logs.end(trial)) is not None
+
+    def delete(self, trial: Trial) -> bool:
+        """Have the log of a trial removed; return whether it is."""
+        return self._ask(trial, _DELETE, lambda: self._logs.delete(trial)) is not None
+
+    def forget(self, trial: Trial) -> None:
+        """Want no answer any more. A call that runs goes on; the next one for a trial of this name comes after it."""
+        key = key_of(trial)
+        purpose = self._calls.purpose_of(key)
+        if purpose is not None:
+            future = self._calls.ask(key, purpose, _never)
+            future.cancel()
+            future.add_done_callback(lambda _: self._calls.finish(key))
+
+    def _ask(self, trial: Trial, what: str, call: Callable[[], Any]) -> tuple[Any] | None:
+        """Return the answer, wrapped; None while it is not there. An answer is used once."""
+        pool = self._pool
+        if pool is None:
+            return (call(),)
+        key, purpose = key_of(trial), (trial.metadata.uid, what)
+        future = self._calls.ask(key, purpose, lambda: pool.submit(self._noting, call))
+        if not future.done() or self._calls.purpose_of(key) != purpose:
+            return None
+        self._calls.finish(key)
+        return (future.result(),)
+
+    def _noting(self, call: Callable[[], Any]) -> Any:
+        answer = call()
+        self._answered_at = self._clock.now()
+        return answer
+
+
+def _never() -> Any:
+    raise AssertionError("a call that is under way is not started again")

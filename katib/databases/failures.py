@@ -1,0 +1,178 @@
+"""The errors of servers in our words: what to do about each, and whether its connection is still worth anything.
+
+What an administrator fixes from outside - a login, a full disk, a server that is away - is an `UnavailableError`:
+anyone who holds readings keeps them and tries again. Input that no server of the kind can store is an `InvalidError`.
+The codes are SQLSTATE of PostgreSQL and error numbers of MySQL and MariaDB.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from katib.errors import (
+    InternalError,
+    InvalidError,
+    KatibError,
+    TerminalError,
+    UnavailableError,
+    invalid,
+    one_line,
+)
+
+
+class _Answer(NamedTuple):
+    """What an error means.
+
+    Attributes:
+        error_class: Of ours.
+        remedy: What to do.
+        broken: Whether the connection, and those made before it, are to be thrown away.
+    """
+
+    error_class: type[UnavailableError | TerminalError | InvalidError]
+    remedy: str
+    broken: bool = False
+
+
+_AWAY = _Answer(UnavailableError, "check that the server runs and can be reached", broken=True)
+_LOGIN = _Answer(UnavailableError, "check user and password")
+_DATABASE = _Answer(UnavailableError, "create the database, or name another")
+_CROWDED = _Answer(UnavailableError, "raise max_connections of the server or close other sessions")
+_LOCKED = _Answer(UnavailableError, "try again, or end the session that holds the lock")
+_FULL = _Answer(UnavailableError, "free some space on the server's disk")
+_MEMORY = _Answer(UnavailableError, "give the server more memory")
+_READ_ONLY = _Answer(UnavailableError, "connect to the primary, not to a replica", broken=True)
+_TABLE = _Answer(UnavailableError, "restart the DB manager, which makes the table")
+_LAYOUT = _Answer(TerminalError, "the table is not laid out as Katib's; rename it or use another database")
+_RIGHT = _Answer(TerminalError, "grant the user SELECT, INSERT, DELETE, CREATE, ALTER and INDEX on the database")
+_EXHAUSTED = _Answer(TerminalError, "the numbers of its readings are used up; make the column id of the table a BIGINT")
+_DAMAGED = _Answer(TerminalError, "restore a backup")
+_LENGTH = _Answer(InvalidError, "use at most 255 characters for a name and 65,535 bytes for a value")
+_TEXT = _Answer(InvalidError, "leave out that character, or use a database in UTF-8")
+_RANGE = _Answer(InvalidError, "use a time between the years 1 and 9999")
+
+_ANSWERS: dict[str, _Answer] = {
+    # PostgreSQL
+    "28000": _LOGIN,
+    "28P01": _LOGIN,
+    "3D000": _DATABASE,
+    "53300": _CROWDED,
+    "55P03": _LOCKED,
+    "57014": _LOCKED,
+    "40001": _LOCKED,
+    "40P01": _LOCKED,
+    "53100": _FULL,
+    "58030": _FULL,
+    "53200": _MEMORY,
+    "25006": _READ_ONLY,
+    "42P01": _TABLE,
+    "42703": _LAYOUT,
+    "42501": _RIGHT,
+    "2200H": _EXHAUSTED,
+    "22003": _EXHAUSTED,
+    "22001": _LENGTH,
+    "22021": _TEXT,
+    "22P05": _TEXT,
+    "22008": _RANGE,
+    # By class, where the code is not named above.
+    "08": _AWAY,
+    "57": _AWAY,
+    "53": _MEMORY,
+    "58": _FULL,
+    "XX": _DAMAGED,
+    # MySQL and MariaDB
+    "1045": _LOGIN,
+    "1698": _LOGIN,
+    "1862": _LOGIN,
+    "2059": _LOGIN,
+    "2061": _LOGIN,
+    "1044": _DATABASE,
+    "1049": _DATABASE,
+    "1040": _CROWDED,
+    "1203": _CROWDED,
+    "1226": _CROWDED,
+    "1205": _LOCKED,
+    "1213": _LOCKED,
+    "1969": _LOCKED,
+    "3024": _LOCKED,
+    "1021": _FULL,
+    "1114": _FULL,
+    "3": _FULL,
+    "1026": _FULL,
+    "1030": _FULL,
+    "1037": _MEMORY,
+    "1038": _MEMORY,
+    "1041": _MEMORY,
+    "1290": _READ_ONLY,
+    "1792": _READ_ONLY,
+    "1836": _READ_ONLY,
+    "1146": _TABLE,
+    "1054": _LAYOUT,
+    "1142": _RIGHT,
+    "1227": _RIGHT,
+    "167": _EXHAUSTED,
+    "1062": _EXHAUSTED,
+    "1467": _EXHAUSTED,
+    "1034": _DAMAGED,
+    "1194": _DAMAGED,
+    "1406": _LENGTH,
+    "1366": _TEXT,
+    "1264": _RANGE,
+    "1292": _RANGE,
+    **dict.fromkeys(("0", "1047", "1053", "1077", "1079", "1129", "1130", "1152", "1153", "1158", "1159"), _AWAY),
+    **dict.fromkeys(("1160", "1161", "1184", "1317", "1927", "2002", "2003", "2005", "2006", "2013", "2014"), _AWAY),
+    **dict.fromkeys(("2026", "2045", "2055", "4031", "3168"), _AWAY),
+}
+
+
+def translated(error: BaseException, where: str) -> KatibError:
+    """Return our error for one of a driver or a socket.
+
+    Args:
+        error: What was raised.
+        where: The database, without a password.
+    """
+    answer, cause = _answer(error), one_line(_cause(error)).rstrip(".;")
+    if answer is None:
+        return InternalError(f"{where}: {cause}")
+    if issubclass(answer.error_class, InvalidError):
+        return invalid("observation_log", f"{where}: {cause}", answer.remedy, "log-not-storable")
+    return answer.error_class(f"{where}: {cause}; {answer.remedy}")
+
+
+def breaks_connection(error: BaseException) -> bool:
+    """Return whether the connection is lost, or leads to a server that is of no use any more."""
+    answer = _answer(error)
+    return answer is not None and answer.broken
+
+
+def _answer(error: BaseException) -> _Answer | None:
+    if isinstance(error, OSError | UnicodeError | EOFError):
+        return _AWAY
+    code = _code(error)
+    if code is not None:
+        return _ANSWERS.get(code) or _ANSWERS.get(code[:2] if len(code) == len("57P01") else "")
+    if "password" in str(error):  # of the driver for PostgreSQL: the server asks for one and none is given
+        return _LOGIN
+    # What the drivers raise of themselves is about the connection: broken, closed, refused, not encrypted.
+    return _AWAY if type(error).__name__ in {"InterfaceError", "ScramException"} else None
+
+
+def _code(error: BaseException) -> str | None:
+    first: Any = error.args[0] if error.args else None
+    if isinstance(first, dict):
+        return str(first.get("C", ""))
+    return str(first) if isinstance(first, int) else None
+
+
+def _cause(error: BaseException) -> str:
+    if isinstance(error, TimeoutError) or isinstance(error.__cause__, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, OSError):
+        return (error.strerror or str(error)).lower()
+    first: Any = error.args[0] if error.args else str(error)
+    if isinstance(first, dict):
+        return str(first.get("M", first))
+    if isinstance(first, int) and len(error.args) > 1:
+        return str(error.args[1]) or "connection lost"
+    return "connection lost" if str(first) in {"network error", "0"} else str(first)

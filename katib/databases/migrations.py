@@ -1,0 +1,110 @@
+"""Numbered layouts of tables: how the tables of a room get from any earlier version to the newest, in every database.
+
+A room numbers the layouts of its tables, and a database keeps the number of each room. Tables that are up to date cost
+one small query at start and are not written to. Everything else happens alone among all processes that open the
+database: the number is read again there, since another process may have done the work meanwhile.
+
+Why not Alembic: importing it takes longer than opening a data directory does, and these are few small tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from sqlalchemy import Column, Connection, Integer, MetaData, String, Table, delete, inspect, select
+
+from katib.errors import TerminalError
+
+Migrate = Callable[[Connection, int], None]
+"""Brings a room's tables from a version (0: none exist) to the newest.
+
+MySQL commits at each change of a table, so a step must be able to go on from where a killed process left off.
+"""
+
+
+class Migratable(Protocol):
+    """A database whose tables can be brought up to date.
+
+    Attributes:
+        versions_table: Name of the table of numbers.
+        elsewhere: What to name another of to get another database.
+    """
+
+    versions_table: str
+    elsewhere: str
+
+    def __str__(self) -> str:
+        """Return the database as messages name it."""
+
+    def read(self) -> AbstractContextManager[Connection]:
+        """Run a block on a consistent view."""
+
+    def exclusive(self, purpose: str, /) -> AbstractContextManager[Connection]:
+        """Run a block that may change tables, alone among all processes that name the same purpose.
+
+        Raises:
+            OutdatedError: The database is open for reading only.
+        """
+
+
+def upgrade(
+    database: Migratable,
+    room: str,
+    version: int,
+    migrate: Migrate,
+    *,
+    adopted: Callable[[Connection], int] = lambda _connection: 0,
+) -> None:
+    """Bring a room's tables to a version; cheap when they are there already.
+
+    Args:
+        database: Where they are.
+        room: Whose tables.
+        version: The newest that the room knows.
+        migrate: Does it.
+        adopted: Returns the version of tables that were made before the database kept their number.
+
+    Raises:
+        TerminalError: The tables were made by a newer version; nothing is changed.
+        UnavailableError: The database does not answer.
+    """
+    with database.read() as connection:
+        if version_of(database, connection, room, version, adopted) == version:
+            return
+    with database.exclusive(room) as connection:
+        found = version_of(database, connection, room, version, adopted)
+        if found == version:
+            return
+        migrate(connection, found)
+        table = _versions(database.versions_table)
+        table.create(connection, checkfirst=True)
+        connection.execute(delete(table).where(table.c.room == room))
+        connection.execute(table.insert().values(room=room, version=version))
+
+
+def version_of(
+    database: Migratable, connection: Connection, room: str, newest: int, adopted: Callable[[Connection], int]
+) -> int:
+    """Return the version of a room's tables; 0: there are none. Arguments and errors as those of `upgrade`."""
+    found = version_in(connection, database.versions_table, room) or adopted(connection)
+    if found > newest:
+        raise TerminalError(
+            f"{database}: {room} written by a newer version (schema {found}, this version knows {newest}); "
+            f"upgrade katib or use another {database.elsewhere}"
+        )
+    return found
+
+
+def version_in(connection: Connection, versions_table: str, room: str) -> int:
+    """Return the version of a room's tables; 0 where none is kept."""
+    if not inspect(connection).has_table(versions_table):
+        return 0
+    table = _versions(versions_table)
+    return int(connection.execute(select(table.c.version).where(table.c.room == room)).scalar() or 0)
+
+
+def _versions(name: str) -> Table:
+    columns = (Column("room", String(63), primary_key=True), Column("version", Integer, nullable=False))
+    return Table(name, MetaData(), *columns)

@@ -1,0 +1,75 @@
+"""Composition for one machine. Start with `engine.py`: it wires the whole service on one page.
+
+Belongs here: choosing implementations and connecting them, and what only one machine has (a data directory, local
+files). Does not belong here: anything that a cluster needs too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from katib.api.algorithms import AlgorithmCatalog
+    from katib.local.engine import Engine
+    from katib.monitoring import ControllerMetrics
+    from katib.tuning.service import TuningService
+
+__all__ = ["open_catalog", "open_engine", "open_offline", "validate_document"]
+
+
+def open_engine(
+    data_dir: Path,
+    config: Path | None = None,
+    *,
+    own_process: bool = True,
+    metrics: ControllerMetrics | None = None,
+) -> Engine:
+    """Return an engine over a data directory, to be entered as a context manager and then started.
+
+    Args:
+        data_dir: Where everything is kept.
+        config: Further algorithms.
+        own_process: Whether this process is there for the engine, and may be set up for it.
+        metrics: Counts what happens in the engine.
+    """
+    from katib.local.engine import Engine
+
+    return Engine(data_dir, config, own_process=own_process, metrics=metrics)
+
+
+def open_offline(data_dir: Path) -> TuningService:
+    """Return a service that reads a data directory while no engine, or another process, works on it."""
+    from katib.local.offline import open_offline as open_
+
+    return open_(data_dir)
+
+
+def open_catalog(config: Path | None = None) -> AlgorithmCatalog:
+    """Return the algorithms that are offered.
+
+    Raises:
+        InvalidError: The configuration file is wrong.
+    """
+    from katib.services.catalog import Catalog
+    from katib.services.config import ServicesConfig, read_config
+
+    return Catalog((ServicesConfig() if config is None else read_config(config)).infos())
+
+
+def validate_document(
+    document: str, *, source: str, namespace: str | None = None, config: Path | None = None
+) -> Sequence[str]:
+    """Check a document without a data directory; return what would be done otherwise than on Kubernetes.
+
+    Raises:
+        InvalidError: Anything wrong with it.
+    """
+    from katib.local.admission import HostCapacity
+    from katib.local.submission import local_gate
+    from katib.tuning.service import DEFAULT_NAMESPACE
+
+    gate = local_gate(open_catalog(config), HostCapacity.detect(), lambda _namespace, _name: None)
+    return gate.admit(gate.load(document, source=source, namespace=namespace or DEFAULT_NAMESPACE)).notices

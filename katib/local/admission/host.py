@@ -1,0 +1,111 @@
+"""What this machine has for trials."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from katib.local.pods.inherited import provided_commands
+from katib.local.pods.tokens import Capacity
+
+GIB = 2**30
+
+_CGROUP = Path("/sys/fs/cgroup")
+_UNLIMITED = 2**60
+"""Version 1 of control groups writes a number near 2**63 for "no limit"."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostCapacity:
+    """What can be requested at most.
+
+    Attributes:
+        cpus: Cores this process may use.
+        memory_bytes: Memory this process may use.
+        gpus: Cards that are visible to us.
+        user_id: Whom processes run as.
+        group_id: Their group.
+        search_path: Where commands without a slash are looked for, as in `PATH`.
+        provided: Commands that are there in any case.
+    """
+
+    cpus: float
+    memory_bytes: int
+    gpus: int = 0
+    user_id: int = 0
+    group_id: int = 0
+    search_path: str = os.defpath
+    provided: frozenset[str] = frozenset()
+
+    @classmethod
+    def detect(cls) -> HostCapacity:
+        """Look at this machine, within the limits that its container or service manager sets."""
+        capacity, group = Capacity.of_machine(), _own_cgroup()
+        cores, memory = float(capacity.cpu), int(capacity.memory)
+        return cls(
+            cpus=min(cores, cpu_quota(_CGROUP, group) or cores),
+            memory_bytes=min(memory, memory_limit(_CGROUP, group) or memory),
+            gpus=len(capacity.gpus),
+            user_id=os.geteuid(),
+            group_id=os.getegid(),
+            search_path=os.environ.get("PATH", os.defpath),
+            provided=provided_commands(os.environ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where the commands of a container run.
+
+    Attributes:
+        capacity: What the machine has.
+        workspace: Directory that relative paths start from; None when it is not known.
+        is_settled: Whether its files are those that the container will find; an init container may add some.
+    """
+
+    capacity: HostCapacity
+    workspace: Path | None = None
+    is_settled: bool = True
+
+
+def cpu_quota(root: Path, group: str) -> float | None:
+    """Return the cores that the control groups above and at `group` allow, None without limit."""
+    limits = []
+    for directory in _with_parents(root, group):
+        quota, _, period = _read(directory / "cpu.max").partition(" ")
+        limits.append(_ratio(quota, period))
+    quota, period = _read(root / "cpu/cpu.cfs_quota_us"), _read(root / "cpu/cpu.cfs_period_us")
+    limits.append(_ratio(quota, period))
+    return min((limit for limit in limits if limit), default=None)
+
+
+def memory_limit(root: Path, group: str) -> int | None:
+    """Return the bytes that the control groups above and at `group` allow, None without limit."""
+    texts = [_read(directory / "memory.max") for directory in _with_parents(root, group)]
+    texts.append(_read(root / "memory/memory.limit_in_bytes"))
+    return min((int(text) for text in texts if text.isdigit() and int(text) < _UNLIMITED), default=None)
+
+
+def _with_parents(root: Path, group: str) -> list[Path]:
+    directory = root / group.lstrip("/")
+    return [directory, *(parent for parent in directory.parents if parent.is_relative_to(root))]
+
+
+def _own_cgroup() -> str:
+    """Return the path of our group in the unified hierarchy."""
+    lines = _read(Path("/proc/self/cgroup")).splitlines()
+    return next((line.removeprefix("0::") for line in lines if line.startswith("0::")), "/")
+
+
+def _ratio(quota: str, period: str) -> float | None:
+    if quota.isdigit() and period.isdigit() and int(period):
+        return int(quota) / int(period)
+    return None
+
+
+def _read(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return path.read_text().strip()
+    return ""

@@ -1,0 +1,82 @@
+"""Reading a Job that may be malformed or hold placeholders: what is not of the wanted type counts as not given.
+
+The structural check reports wrong types; the rules here need not repeat it, and must not stumble over it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from katib.errors import FieldError
+from katib.templates import has_placeholder
+
+
+def mapping(value: object) -> Mapping[str, Any]:
+    """Return a mapping, empty when the value is none."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def mappings(value: object) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield the mappings of a list with their places."""
+    if isinstance(value, list):
+        yield from ((i, item) for i, item in enumerate(value) if isinstance(item, Mapping))
+
+
+def text(value: object) -> str:
+    """Return literal text, empty when the value is none or not known before a trial."""
+    return value if isinstance(value, str) and not has_placeholder(value) else ""
+
+
+def texts(value: object) -> list[str]:
+    """Return the texts of a list, placeholders included."""
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def integer(value: object) -> int | None:
+    """Return a whole number, None when the value is none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def is_given(value: object) -> bool:
+    """Return whether a field asks for anything: null, false and what is empty do not."""
+    return value is not None and value is not False and value not in ("", [], {})
+
+
+def is_file(path: Path) -> bool:
+    """Return whether there is a file that we can see."""
+    return os.path.isfile(path)  # noqa: PTH113  # unlike Path.is_file, never fails, whatever the text is
+
+
+def is_directory(path: Path) -> bool:
+    """Return whether there is a directory that we can see."""
+    return os.path.isdir(path)  # noqa: PTH112  # as above
+
+
+def exists(path: Path) -> bool:
+    """Return whether there is something that we can see."""
+    return os.path.exists(path)  # noqa: PTH110  # as above
+
+
+@dataclass(slots=True)
+class Findings:
+    """Collects errors and notices in the order they are found."""
+
+    errors: list[FieldError] = field(default_factory=list)
+    _notices: dict[str, list[str]] = field(default_factory=dict)
+
+    def error(self, path: str, cause: str, remedy: str, origin: str) -> None:
+        """Add an error."""
+        self.errors.append(FieldError(path, cause, remedy, origin))
+
+    def notice(self, path: str, why: str) -> None:
+        """Add a notice: a sentence without full stop that says what is different here."""
+        self._notices.setdefault(why, []).append(path)
+
+    @property
+    def notices(self) -> list[str]:
+        """Every notice once, as `path, path: sentence`."""
+        return [f"{', '.join(dict.fromkeys(paths))}: {why}" for why, paths in self._notices.items()]

@@ -1,0 +1,95 @@
+"""Which engine works on a data directory: the one that holds the lock on a file in it.
+
+The kernel gives the lock to one process and takes it back when that process ends, however it ends, so a crashed owner
+never blocks. What is written in the file only tells people who holds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from katib.errors import TerminalError
+
+_log = logging.getLogger(__name__)
+
+LOCK_FILE = "engine.lock"
+
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
+"""What file systems answer that know no locks, as some of networks."""
+
+_held: set[int] = set()
+
+
+@contextmanager
+def claimed(directory: Path) -> Iterator[None]:
+    """Hold a data directory.
+
+    Raises:
+        TerminalError: Another engine holds it, of this process or another.
+    """
+    path = directory / LOCK_FILE
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise TerminalError(f"{path}: cannot be opened: {error.strerror}; use another --data-dir") from error
+    _held.add(descriptor)
+    try:
+        _lock(descriptor, directory)
+        _write_holder(descriptor)
+        yield
+    finally:
+        if descriptor in _held:  # no more in a forked child
+            _held.remove(descriptor)
+            os.close(descriptor)
+
+
+def _lock(descriptor: int, directory: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise TerminalError(
+            f"another engine{_holder(descriptor)} is at work in {directory}; end it or choose another directory"
+        ) from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        _log.warning("Data directory cannot be locked", extra={"directory": str(directory), "cause": error.strerror})
+
+
+def _write_holder(descriptor: int) -> None:
+    """Write down who holds the lock; a disk that is full does not keep anybody from it."""
+    subcommand = [word for word in sys.argv[1:2] if not word.startswith("-")]  # options may hold a token
+    command = " ".join([Path(sys.argv[0]).name, *subcommand])
+    text = json.dumps({"pid": os.getpid(), "command": command})
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, text.encode(), 0)
+
+
+def _holder(descriptor: int) -> str:
+    """Return who holds the lock, as part of a sentence; empty in the moment before it is written down."""
+    try:
+        holder = json.loads(os.pread(descriptor, 65_536, 0))
+        pid, command = int(holder["pid"]), str(holder["command"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
+    return " of this process" if pid == os.getpid() else f" (process {pid}: {command})"
+
+
+def _forget_in_child() -> None:
+    """Give up a forked child's share of the locks: it would hold them beyond the end of the engine."""
+    while _held:
+        with contextlib.suppress(OSError):
+            os.close(_held.pop())
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

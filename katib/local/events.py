@@ -1,0 +1,37 @@
+"""The event log as its users want it: a recorder for the controllers, a reader for the tuning service."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from katib.api.names import EXPERIMENT_LABEL
+from katib.api.types import Resource, Trial
+from katib.stores.events import EventLog, EventSubject
+from katib.tuning.service import RecordedEvent
+
+
+class LoggedEvents:
+    """Fits `katib.controllers.ports.EventRecorder`."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+
+    def record(self, obj: Resource, *, warning: bool, reason: str, message: str) -> None:
+        """Note that something happened to an object."""
+        experiment = obj.metadata.labels.get(EXPERIMENT_LABEL, "") if isinstance(obj, Trial) else obj.name
+        subject = EventSubject(type(obj).__name__, obj.namespace, obj.name, experiment)
+        self._log.record(subject, warning=warning, reason=reason, message=message)
+
+
+class RecordedEvents:
+    """Fits `katib.tuning.ports.EventReader`."""
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+
+    def events_of(self, kind: str, namespace: str, name: str) -> Sequence[RecordedEvent]:
+        """Return the events of an object, oldest first; for an Experiment those of its trials too."""
+        return tuple(
+            RecordedEvent(e.last_time, e.subject.kind, e.subject.name, e.warning, e.reason, e.message, e.count)
+            for e in self._log.of(EventSubject(kind, namespace, name, name))
+        )

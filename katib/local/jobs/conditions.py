@@ -1,0 +1,87 @@
+"""Conditions in the status of a Job."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from katib.api.types import format_time
+from katib.runtime.objects import Object
+
+Conditions = tuple[dict[str, Any], ...]
+
+
+class JobCondition(StrEnum):
+    """Condition types of a Job; the first two mark the way to the second two. `Retrying` is ours."""
+
+    SUCCESS_CRITERIA_MET = "SuccessCriteriaMet"
+    FAILURE_TARGET = "FailureTarget"
+    COMPLETE = "Complete"
+    FAILED = "Failed"
+    SUSPENDED = "Suspended"
+    RETRYING = "Retrying"
+
+
+class Reason(StrEnum):
+    """Why a Job ended or is tried again. `EarlyStopped`, `PodCannotStart` and `PodFailed` are ours."""
+
+    COMPLETIONS_REACHED = "CompletionsReached"
+    SUCCESS_POLICY = "SuccessPolicy"
+    EARLY_STOPPED = "EarlyStopped"
+    BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+    POD_FAILURE_POLICY = "PodFailurePolicy"
+    FAILED_INDEXES = "FailedIndexes"
+    MAX_FAILED_INDEXES_EXCEEDED = "MaxFailedIndexesExceeded"
+    POD_CANNOT_START = "PodCannotStart"
+    POD_FAILED = "PodFailed"
+
+
+def conditions_of(status: Object) -> Conditions:
+    """Return the conditions in a status."""
+    return tuple(status.get("conditions") or ())
+
+
+def true_condition(conditions: Conditions, type_: str) -> dict[str, Any] | None:
+    """Return the condition of that type if it holds."""
+    return next((c for c in conditions if c["type"] == type_ and c["status"] == "True"), None)
+
+
+def end_of(status: Object) -> dict[str, Any] | None:
+    """Return the condition that says the job is over, None while it is not."""
+    conditions = conditions_of(status)
+    return true_condition(conditions, JobCondition.COMPLETE) or true_condition(conditions, JobCondition.FAILED)
+
+
+def with_condition(
+    conditions: Conditions, type_: str, *, holds: bool = True, reason: str, message: str, now: datetime
+) -> Conditions:
+    """Return the list with the condition set, the very same list when it already says so."""
+    status = str(holds)
+    for old in conditions:
+        if old["type"] == type_ and old["status"] == status and old["reason"] == reason:
+            return conditions
+    moment = format_time(now)
+    new = {
+        "type": str(type_),
+        "status": status,
+        "reason": str(reason),
+        "message": message,
+        "lastProbeTime": moment,
+        "lastTransitionTime": moment,
+    }
+    return (*(c for c in conditions if c["type"] != type_), new)
+
+
+def with_message(conditions: Conditions, type_: str, *, reason: str, message: str, now: datetime) -> Conditions:
+    """Return the list with a condition whose message counts: another message is a change too."""
+    if any(c["type"] == type_ and c["message"] == message for c in conditions):
+        return conditions
+    others = tuple(c for c in conditions if c["type"] != type_)
+    return with_condition(others, type_, reason=reason, message=message, now=now)
+
+
+def parse_time(text: str) -> datetime:
+    """Read a time as objects hold it."""
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)

@@ -1,0 +1,131 @@
+"""Counts over the pods of a job: who runs, who succeeded, whose failure counts, and how long to wait after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from katib.local.jobs.spec import FailureRule, JobSpec
+from katib.local.pods.records import ContainerExit, Delays, Phase, PodRecord
+
+FORGIVEN_LOSSES = 6
+"""How many pods a job may lose; more than that, and its own program may be what ends the guard."""
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedRule:
+    """A failed pod and the rule of podFailurePolicy that speaks of it."""
+
+    pod: PodRecord
+    rule: FailureRule
+    position: int
+    exit: ContainerExit
+
+
+@dataclass(frozen=True)
+class PodCounts:
+    """The pods of a job, sorted by what they mean to it. A pod that the job itself stopped counts as no failure."""
+
+    spec: JobSpec
+    pods: tuple[PodRecord, ...]
+
+    @cached_property
+    def active(self) -> tuple[PodRecord, ...]:
+        """Pods that are waiting or running and may go on."""
+        return tuple(p for p in self.pods if not p.is_finished and not p.stopping)
+
+    @cached_property
+    def terminating(self) -> tuple[PodRecord, ...]:
+        """Pods that were told to end and have not yet."""
+        return tuple(p for p in self.pods if not p.is_finished and p.stopping)
+
+    @cached_property
+    def succeeded(self) -> tuple[PodRecord, ...]:
+        """Pods that succeeded."""
+        return tuple(p for p in self.pods if p.phase is Phase.SUCCEEDED)
+
+    @cached_property
+    def all_failures(self) -> tuple[PodRecord, ...]:
+        """Pods that failed by themselves, ignored ones included."""
+        return tuple(p for p in self.pods if p.phase is Phase.FAILED and not p.stopping)
+
+    @cached_property
+    def matched_rules(self) -> tuple[MatchedRule, ...]:
+        """For each failed pod the first rule that speaks of it."""
+        return tuple(match for pod in self.all_failures if (match := _first_match(pod, self.spec.failure_rules)))
+
+    @cached_property
+    def failures(self) -> tuple[PodRecord, ...]:
+        """Failures that count. Of pods that were lost the first few do not: nothing was wrong with their programs."""
+        ignored = {match.pod.name for match in self.matched_rules if match.rule.action == "Ignore"}
+        lost = [p.name for p in self.all_failures if any(exit_.lost for exit_ in p.exits)]
+        ignored.update(lost[:FORGIVEN_LOSSES])
+        return tuple(p for p in self.all_failures if p.name not in ignored)
+
+    @cached_property
+    def succeeded_indexes(self) -> frozenset[int]:
+        """Indexes with a success."""
+        return frozenset(p.index for p in self.succeeded if p.index is not None)
+
+    @cached_property
+    def failed_indexes(self) -> frozenset[int]:
+        """Indexes that are given up; only with a limit per index."""
+        limit = self.spec.backoff_limit_per_index
+        if limit is None:
+            return frozenset()
+        given_up = {m.pod.index for m in self.matched_rules if m.rule.action == "FailIndex"}
+        given_up |= {index for index, count in self.failures_by_index.items() if count > limit}
+        return frozenset(index for index in given_up if index is not None) - self.succeeded_indexes
+
+    @cached_property
+    def failures_by_index(self) -> dict[int, int]:
+        """How often each index failed."""
+        counts: dict[int, int] = {}
+        for pod in self.failures:
+            if pod.index is not None:
+                counts[pod.index] = counts.get(pod.index, 0) + 1
+        return counts
+
+    @property
+    def restarts(self) -> int:
+        """Restarts in place of the pods that are still active."""
+        return sum(p.restarts for p in self.active)
+
+    @property
+    def success_count(self) -> int:
+        """Completions reached."""
+        return len(self.succeeded_indexes) if self.spec.indexed else len(self.succeeded)
+
+    def retry_at(self, delays: Delays, index: int | None = None) -> datetime | None:
+        """Return when the back-off after the last failures ends; None when the last pod to finish did not fail.
+
+        Args:
+            delays: How long it lasts.
+            index: Look at the pods of this index only; None looks at all.
+        """
+        counted = (*self.succeeded, *self.all_failures)
+        pods = [p for p in self.pods if p in counted and (index is None or p.index == index)]
+        in_a_row = _failures_in_a_row(pods)
+        if not in_a_row:
+            return None
+        last = max(p.finished_at for p in in_a_row if p.finished_at is not None)
+        return last + timedelta(seconds=delays.recreate.pause_seconds(len(in_a_row)))
+
+
+def _failures_in_a_row(pods: Iterable[PodRecord]) -> Sequence[PodRecord]:
+    finished = [(p.finished_at, number, p) for number, p in enumerate(pods) if p.finished_at is not None]
+    in_a_row: list[PodRecord] = []
+    for _, _, pod in sorted(finished, key=lambda item: item[:2], reverse=True):
+        if pod.phase is Phase.SUCCEEDED:
+            break
+        in_a_row.append(pod)
+    return in_a_row
+
+
+def _first_match(pod: PodRecord, rules: tuple[FailureRule, ...]) -> MatchedRule | None:
+    for position, rule in enumerate(rules):
+        if exit_ := rule.matching_exit(pod.exits):
+            return MatchedRule(pod, rule, position, exit_)
+    return None

@@ -1,0 +1,380 @@
+"""What to do about a job now. Pure: the job, its pods and the time in; pods to start and stop and the true status out.
+
+The rules are those of the Kubernetes Job controller, evaluated in its order: an outcome that was decided before, then
+podFailurePolicy, backoffLimit, deadline, limits per index, successPolicy, completions. Two outcomes are ours and come
+before them, because no retry could change them: the trial was stopped early (Complete, `EarlyStopped`), and a pod that
+can never start on this machine, for want of its command for example (Failed, `PodCannotStart`).
+
+An outcome is noted as SuccessCriteriaMet or FailureTarget while pods still end, and becomes Complete or Failed when the
+last one has ended and its metrics are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from katib.api.failure_text import failure_cause, with_last_output
+from katib.api.types import format_time
+from katib.local.jobs.conditions import (
+    Conditions,
+    JobCondition,
+    Reason,
+    conditions_of,
+    end_of,
+    parse_time,
+    true_condition,
+    with_condition,
+    with_message,
+)
+from katib.local.jobs.counts import PodCounts
+from katib.local.jobs.spec import UNLIMITED, JobSpec, format_indexes
+from katib.local.pods.records import Delays, Phase, PodRecord
+from katib.runtime.objects import Object
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What follows.
+
+    Attributes:
+        start: Pods to start, by completion index; None stands for a pod without one.
+        stop: Names of pods to end.
+        status: The status as it should be; while pods are only about to start, as it is without them.
+        started_at: From when the deadline counts, exact, in steady time; None while the job is suspended.
+        wake_at: When to plan again even if nothing happens, in steady time.
+        waiting: Why nothing more is started, for people.
+        delete: The job object has outlived its time.
+    """
+
+    status: dict[str, Any]
+    start: tuple[int | None, ...] = ()
+    stop: tuple[str, ...] = ()
+    started_at: datetime | None = None
+    wake_at: datetime | None = None
+    waiting: str = ""
+    delete: bool = False
+
+
+class _Outcome(NamedTuple):
+    success: bool
+    reason: str
+    message: str
+
+
+class _Starts(NamedTuple):
+    indexes: tuple[int | None, ...] = ()
+    wake_at: datetime | None = None
+
+
+class _Now(NamedTuple):
+    """This moment, twice: as conditions have it, and as deadlines and pauses are measured.
+
+    The second is told to people too, as when a job began: what was said once must not change with the wall clock.
+    """
+
+    wall: datetime
+    steady: datetime
+
+    def steady_of(self, wall: datetime) -> datetime:
+        """Return when a wall time will be reached."""
+        return self.steady + (wall - self.wall)
+
+
+def plan(
+    job: Object,
+    pods: Sequence[PodRecord],
+    now: datetime,
+    *,
+    started_at: datetime | None,
+    delays: Delays,
+    steady_now: datetime | None = None,
+) -> Plan:
+    """Decide about a job.
+
+    Args:
+        job: The object with the newest status we know.
+        pods: All pods it ever had, oldest first.
+        now: The time to write down.
+        steady_now: The time by which deadlines and pauses count; None: the same.
+        started_at: As the last plan returned it.
+        delays: How long failures make wait.
+    """
+    spec, status = JobSpec.of(job), dict(job.get("status") or {})
+    moment = _Now(now, now if steady_now is None else steady_now)
+    if spec.managed_elsewhere:
+        return Plan(status)
+    if end := end_of(status):
+        return _after_the_end(spec, status, end, moment)
+    counts = PodCounts(spec, tuple(pods))
+    conditions = conditions_of(status)
+    outcome = _noted_outcome(conditions) or _decide(spec, counts, moment.steady, started_at)
+    if outcome is not None:
+        return _finish(outcome, counts, conditions, moment, started_at)
+    if spec.suspend:
+        return _suspend(counts, conditions, now)
+    return _go_on(spec, counts, conditions, moment, started_at or moment.steady, delays)
+
+
+# --- the ways a job can stand -----------------------------------------------------------------------------------------
+
+
+def _after_the_end(spec: JobSpec, status: dict[str, Any], end: dict[str, Any], now: _Now) -> Plan:
+    if spec.ttl_seconds_after_finished is None:
+        return Plan(status)
+    due = parse_time(end["lastTransitionTime"]) + timedelta(seconds=spec.ttl_seconds_after_finished)
+    return Plan(status, delete=True) if now.wall >= due else Plan(status, wake_at=now.steady_of(due))
+
+
+def _finish(
+    outcome: _Outcome, counts: PodCounts, conditions: Conditions, moment: _Now, started_at: datetime | None
+) -> Plan:
+    now = moment.wall
+    conditions = tuple(c for c in conditions if c["type"] != JobCondition.RETRYING)  # what it said is over
+    interim = JobCondition.SUCCESS_CRITERIA_MET if outcome.success else JobCondition.FAILURE_TARGET
+    conditions = with_condition(conditions, interim, reason=outcome.reason, message=outcome.message, now=now)
+    over = not counts.active and not counts.terminating
+    if over:
+        final = JobCondition.COMPLETE if outcome.success else JobCondition.FAILED
+        conditions = with_condition(conditions, final, reason=outcome.reason, message=outcome.message, now=now)
+    stopped = _stopped(counts, counts.active)
+    status = _status(stopped, conditions, started_at, completed_at=now if over and outcome.success else None)
+    return Plan(status, stop=tuple(p.name for p in counts.active), started_at=started_at)
+
+
+def _suspend(counts: PodCounts, conditions: Conditions, now: datetime) -> Plan:
+    conditions = with_condition(
+        conditions, JobCondition.SUSPENDED, reason="JobSuspended", message="Job suspended", now=now
+    )
+    status = _status(_stopped(counts, counts.active), conditions, None)
+    return Plan(status, stop=tuple(p.name for p in counts.active), waiting="the job is suspended")
+
+
+def _go_on(
+    spec: JobSpec, counts: PodCounts, conditions: Conditions, moment: _Now, started_at: datetime, delays: Delays
+) -> Plan:
+    now = moment.wall
+    if true_condition(conditions, JobCondition.SUSPENDED):
+        conditions = with_condition(
+            conditions, JobCondition.SUSPENDED, holds=False, reason="JobResumed", message="Job resumed", now=now
+        )
+    if text := _retry_message(spec, counts, delays):
+        conditions = with_message(conditions, JobCondition.RETRYING, reason=Reason.POD_FAILED, message=text, now=now)
+    surplus = _surplus(spec, counts)
+    starts = _Starts() if surplus else _starts(spec, counts, moment.steady, delays)
+    return Plan(
+        _status(_stopped(counts, surplus), conditions, started_at),
+        start=starts.indexes,
+        stop=tuple(p.name for p in surplus),
+        started_at=started_at,
+        wake_at=_earliest(starts.wake_at, _deadline(spec, started_at)),
+        waiting=_waiting(counts, starts),
+    )
+
+
+def _retry_message(spec: JobSpec, counts: PodCounts, delays: Delays) -> str:
+    """Return how the last try failed and when the next one begins; empty when nothing has failed yet."""
+    tries = len(counts.failures) + counts.restarts
+    if not tries:
+        return ""
+    restarted = [p for p in counts.active if p.restarts]
+    failed = restarted[-1] if restarted else counts.failures[-1]
+    cause = failure_cause(with_last_output(failed.message, failed.last_output))
+    limit = "" if spec.backoff_limit >= UNLIMITED else f" of {spec.backoff_limit + 1}"
+    again = None if restarted or counts.active else counts.retry_at(delays)
+    when = f" begins at {format_time(again)}" if again else ""
+    return f"{cause}; try {tries + 1}{limit}{when}"
+
+
+# --- the outcome ------------------------------------------------------------------------------------------------------
+
+
+def _noted_outcome(conditions: Conditions) -> _Outcome | None:
+    for type_ in (JobCondition.SUCCESS_CRITERIA_MET, JobCondition.FAILURE_TARGET):
+        if noted := true_condition(conditions, type_):
+            return _Outcome(type_ is JobCondition.SUCCESS_CRITERIA_MET, noted["reason"], noted["message"])
+    return None
+
+
+def _decide(spec: JobSpec, counts: PodCounts, now: datetime, started_at: datetime | None) -> _Outcome | None:
+    return (
+        _early_stop(counts)
+        or _unstartable(counts)
+        or _failure_policy(counts)
+        or _backoff_limit(spec, counts)
+        or _deadline_passed(spec, now, started_at)
+        or _index_limits(spec, counts)
+        or _success_policy(spec, counts)
+        or _completions(spec, counts)
+    )
+
+
+def _early_stop(counts: PodCounts) -> _Outcome | None:
+    verdict = next((p.verdict for p in counts.pods if p.verdict), "")
+    return _Outcome(success=True, reason=Reason.EARLY_STOPPED, message=verdict) if verdict else None
+
+
+def _unstartable(counts: PodCounts) -> _Outcome | None:
+    cause = next((p.cannot_start for p in counts.pods if p.cannot_start), "")
+    return _failure(Reason.POD_CANNOT_START, cause) if cause else None
+
+
+def _failure_policy(counts: PodCounts) -> _Outcome | None:
+    for match in counts.matched_rules:
+        if match.rule.action == "FailJob":
+            return _failure(
+                Reason.POD_FAILURE_POLICY,
+                f'container "{match.exit.container}" of pod {match.pod.name} {match.exit.text}, '
+                f"which rule {match.position} of podFailurePolicy answers with FailJob",
+                match.pod,
+            )
+    return None
+
+
+def _backoff_limit(spec: JobSpec, counts: PodCounts) -> _Outcome | None:
+    restarts = counts.restarts
+    if spec.restart_policy == "OnFailure" and restarts and restarts >= spec.backoff_limit:
+        pod = next(p for p in reversed(counts.active) if p.restarts)
+    elif len(counts.failures) > spec.backoff_limit:
+        pod = counts.failures[-1]
+    else:
+        return None
+    message = f"{pod.message}; the back-off limit of {spec.backoff_limit} is reached"
+    return _failure(Reason.BACKOFF_LIMIT_EXCEEDED, message, pod)
+
+
+def _deadline_passed(spec: JobSpec, now: datetime, started_at: datetime | None) -> _Outcome | None:
+    deadline = _deadline(spec, started_at)
+    if deadline is None or now < deadline or spec.suspend:
+        return None
+    message = f"the job was active for longer than its deadline of {spec.active_deadline_seconds} s"
+    return _failure(Reason.DEADLINE_EXCEEDED, message)
+
+
+def _index_limits(spec: JobSpec, counts: PodCounts) -> _Outcome | None:
+    failed = counts.failed_indexes
+    if not failed:
+        return None
+    last = next((p for p in reversed(counts.failures) if p.index in failed), None)
+    how = last.message if last is not None else ""
+    names = format_indexes(failed)
+    if spec.max_failed_indexes is not None and len(failed) > spec.max_failed_indexes:
+        message = f"indexes {names} failed, more than maxFailedIndexes {spec.max_failed_indexes}; {how}"
+        return _failure(Reason.MAX_FAILED_INDEXES_EXCEEDED, message, last)
+    if len(failed) + counts.success_count >= (spec.completions or 0):
+        return _failure(Reason.FAILED_INDEXES, f"indexes {names} failed; {how}", last)
+    return None
+
+
+def _success_policy(spec: JobSpec, counts: PodCounts) -> _Outcome | None:
+    for position, rule in enumerate(spec.success_rules):
+        if counts.succeeded and rule.is_met(counts.succeeded_indexes):
+            message = f"rule {position} of successPolicy is met"
+            return _Outcome(success=True, reason=Reason.SUCCESS_POLICY, message=message)
+    return None
+
+
+def _completions(spec: JobSpec, counts: PodCounts) -> _Outcome | None:
+    if spec.completions is None:
+        done = bool(counts.succeeded) and not counts.active and not counts.terminating
+    else:
+        done = counts.success_count >= spec.completions
+    if not done:
+        return None
+    remarks = [p.message for p in counts.succeeded if p.message]  # such as a log that was cut short by a full disk
+    message = "; ".join(["the wanted number of pods succeeded", *remarks])
+    return _Outcome(success=True, reason=Reason.COMPLETIONS_REACHED, message=message)
+
+
+def _failure(reason: Reason, message: str, pod: PodRecord | None = None) -> _Outcome:
+    """Return the failure of a job; of the pod that explains it, the last line closes the message."""
+    last_output = pod.last_output if pod is not None else ""
+    return _Outcome(success=False, reason=reason, message=with_last_output(message, last_output))
+
+
+# --- which pods -------------------------------------------------------------------------------------------------------
+
+
+def _wanted(spec: JobSpec, counts: PodCounts) -> int:
+    """Return how many pods should be active."""
+    if spec.completions is None:
+        return len(counts.active) if counts.succeeded else spec.parallelism
+    open_ = spec.completions - counts.success_count - len(counts.failed_indexes)
+    return max(0, min(spec.parallelism, open_))
+
+
+def _surplus(spec: JobSpec, counts: PodCounts) -> tuple[PodRecord, ...]:
+    """Return active pods beyond the wanted number, newest first; parallelism was lowered."""
+    count = len(counts.active) - _wanted(spec, counts)
+    return tuple(reversed(counts.active))[:count] if count > 0 else ()
+
+
+def _starts(spec: JobSpec, counts: PodCounts, now: datetime, delays: Delays) -> _Starts:
+    occupied = (*counts.active, *counts.terminating) if spec.replace_only_failed else counts.active
+    room = _wanted(spec, counts) - len(occupied)
+    if room <= 0:
+        return _Starts()
+    if spec.backoff_limit_per_index is None and (retry_at := counts.retry_at(delays)) and retry_at > now:
+        return _Starts(wake_at=retry_at)
+    if not spec.indexed:
+        return _Starts((None,) * room)
+    taken = {p.index for p in occupied} | counts.succeeded_indexes | counts.failed_indexes
+    free = [index for index in range(spec.completions or 0) if index not in taken]
+    if spec.backoff_limit_per_index is None:
+        return _Starts(tuple(free[:room]))
+    return _starts_by_index(counts, free, room, now, delays)
+
+
+def _starts_by_index(counts: PodCounts, free: list[int], room: int, now: datetime, delays: Delays) -> _Starts:
+    """Each index waits for its own back-off; the others go ahead."""
+    moments = {index: counts.retry_at(delays, index) for index in free}
+    ready = [index for index, moment in moments.items() if moment is None or moment <= now]
+    later = [moment for moment in moments.values() if moment is not None and moment > now]
+    return _Starts(tuple(ready[:room]), min(later, default=None) if len(ready) < room else None)
+
+
+def _deadline(spec: JobSpec, started_at: datetime | None) -> datetime | None:
+    if spec.active_deadline_seconds is None or started_at is None:
+        return None
+    return started_at + timedelta(seconds=spec.active_deadline_seconds)
+
+
+def _earliest(*moments: datetime | None) -> datetime | None:
+    return min((moment for moment in moments if moment is not None), default=None)
+
+
+def _waiting(counts: PodCounts, starts: _Starts) -> str:
+    if starts.wake_at is not None and counts.all_failures and not starts.indexes:
+        return f"{counts.all_failures[-1].message}; the next try starts at {format_time(starts.wake_at)}"
+    return next((p.waiting for p in counts.active if p.waiting), "")
+
+
+# --- the status -------------------------------------------------------------------------------------------------------
+
+
+def _stopped(counts: PodCounts, pods: Sequence[PodRecord]) -> PodCounts:
+    """Return the counts as it is once these pods were told to end."""
+    names = {p.name for p in pods}
+    marked = (replace(p, stopping=True) if p.name in names else p for p in counts.pods)
+    return PodCounts(counts.spec, tuple(marked)) if names else counts
+
+
+def _status(
+    counts: PodCounts, conditions: Conditions, started_at: datetime | None, completed_at: datetime | None = None
+) -> dict[str, Any]:
+    """Return the status; counts of zero are left out."""
+    fields = {
+        "conditions": [dict(c) for c in conditions],
+        "startTime": format_time(started_at) if started_at else None,
+        "completionTime": format_time(completed_at) if completed_at else None,
+        "active": len(counts.active),
+        "ready": sum(p.phase is Phase.RUNNING for p in counts.active),
+        "terminating": len(counts.terminating),
+        "succeeded": counts.success_count,
+        "failed": len(counts.failures),
+        "completedIndexes": format_indexes(counts.succeeded_indexes),
+        "failedIndexes": format_indexes(counts.failed_indexes),
+    }
+    return {name: value for name, value in fields.items() if value}

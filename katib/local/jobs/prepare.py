@@ -1,0 +1,265 @@
+"""From a Job's template to a pod that is ready to start: names, labels, directories, commands.
+
+On disk jobs and their pods are in `root/<namespace>/<job>/<pod>/`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from katib.api.checkpoints import DIRECTORY_VARIABLE
+from katib.api.names import SUFFIX_ALPHABET
+from katib.errors import FieldError, InvalidError, UnavailableError, invalid
+from katib.local.jobs.checkpoint import TrialCheckpoint, checkpoint_container, no_checkpoint
+from katib.local.jobs.spec import JobSpec
+from katib.local.pods.container import ContainerPlan, Role
+from katib.local.pods.environment import PodContext, container_command
+from katib.local.pods.pod import PodPlan
+from katib.local.pods.references import LocalObjects, PodIdentity
+from katib.local.pods.texts import Rewriter
+from katib.local.pods.tokens import Capacity, Request
+from katib.local.pods.volumes import TEMPLATE_PATH, Volumes
+from katib.runtime.objects import Key, Object, ObjectStore
+
+DEFAULT_GRACE_SECONDS = 30
+INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
+INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+TRIAL_KIND = "Trial"
+
+_JOB_FILE = "job.json"
+_SUFFIX_LENGTH = 5
+
+Rewrites = Callable[[Object], Mapping[str, str]]
+"""For a job: absolute path prefixes as its containers know them, and the directory of the pod that stands for each."""
+
+
+def no_rewrites(_job: Object) -> Mapping[str, str]:
+    """Leave all paths as they are."""
+    return {}
+
+
+Variables = Callable[[Object], Mapping[str, str]]
+"""For a job: variables of its containers' environment."""
+
+
+def no_variables(_job: Object) -> Mapping[str, str]:
+    """Add nothing."""
+    return {}
+
+
+Companions = Callable[[Object, Mapping[str, str]], Sequence[tuple[str, Mapping[str, Any]]]]
+"""For a job and the labels of a pod: containers that run beside those of the template, and where each is described."""
+
+
+def no_companions(_job: Object, _labels: Mapping[str, str]) -> Sequence[tuple[str, Mapping[str, Any]]]:
+    """Run nothing else."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """What pods are made with.
+
+    Attributes:
+        root: Where jobs have their directories.
+        workspace: For a job: the working directory of containers that name none.
+        rewrites: Paths that lie in the pod's directory, besides its volumes.
+        variables: For a job: further variables of its containers' environment.
+        inherited: What that environment starts from.
+        companions: Containers that start before those of the template and are ended after them.
+        checkpoint: For a job: where its trial keeps its checkpoint; None where it keeps none.
+    """
+
+    store: ObjectStore
+    root: Path
+    workspace: Callable[[Object], Path]
+    capacity: Capacity
+    rewrites: Rewrites = no_rewrites
+    variables: Variables = no_variables
+    inherited: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    companions: Companions = no_companions
+    checkpoint: Callable[[Object], TrialCheckpoint | None] = no_checkpoint
+
+
+def job_directory(root: Path, namespace: str, name: str) -> Path:
+    """Return where the pods of a job have their directories."""
+    return root / namespace / name
+
+
+def begun_by(root: Path, job: Object) -> str | None:
+    """Return the uid of the job that last began to run under this name; None when none did, or its files are gone."""
+    try:
+        uid = json.loads((job_directory(root, *Key.of(job)) / _JOB_FILE).read_text())["uid"]
+    except (OSError, ValueError, KeyError):
+        return None
+    return str(uid)
+
+
+def begin_directory(root: Path, job: Object) -> None:
+    """Make an empty directory for a job, in place of what an earlier run or an older job of that name left.
+
+    Raises:
+        UnavailableError: The disk cannot be written.
+    """
+    directory = job_directory(root, *Key.of(job))
+    try:
+        if directory.exists():
+            shutil.rmtree(directory)
+        directory.mkdir(parents=True)
+        (directory / _JOB_FILE).write_text(json.dumps({"uid": job["metadata"]["uid"]}))
+    except OSError as error:
+        cause = f"cannot write {directory}: {error.strerror}"
+        raise UnavailableError(f"{cause}; free space or change its rights") from error
+
+
+def trial_name(job: Object) -> str:
+    """Return the name of the Trial that controls a job, the job's own name when none does."""
+    metadata = job["metadata"]
+    owners = metadata.get("ownerReferences") or ()
+    found = (o["name"] for o in owners if o.get("controller") and o.get("kind") == TRIAL_KIND)
+    return str(next(found, metadata["name"]))
+
+
+def prepare_pod(job: Object, index: int | None, tools: Preparation) -> PodPlan:
+    """Create the directory of a new pod and resolve its commands. Reads ConfigMaps and Secrets from the store.
+
+    A template that cannot run on this machine gives a plan whose `cannot_start` says why.
+
+    Raises:
+        UnavailableError: The store or the disk cannot be used now.
+    """
+    metadata, template = job["metadata"], job["spec"]["template"]
+    spec = template.get("spec") or {}
+    identity = _identity(job, template, index)
+    directory = job_directory(tools.root, metadata["namespace"], metadata["name"]) / identity.name
+    request, problem = Request(), ""
+    containers: tuple[ContainerPlan, ...] = ()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        request = _granted_request(template, tools.capacity)
+        containers = _containers(job, spec, identity, directory, index, tools)
+    except OSError as error:
+        raise UnavailableError(
+            f"cannot create {directory}: {error.strerror}; free space or choose another directory"
+        ) from error
+    except InvalidError as error:
+        problem = "; ".join(map(str, error.errors))
+    return PodPlan(
+        name=identity.name,
+        index=index,
+        uid=identity.uid,
+        labels=dict(identity.labels),
+        directory=directory,
+        containers=containers,
+        grace_seconds=spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS),
+        request=request,
+        cannot_start=problem,
+    )
+
+
+def _identity(job: Object, template: Mapping[str, Any], index: int | None) -> PodIdentity:
+    metadata = job["metadata"]
+    stem = metadata["name"] if index is None else f"{metadata['name']}-{index}"
+    suffix = "".join(secrets.choice(SUFFIX_ALPHABET) for _ in range(_SUFFIX_LENGTH))
+    name = f"{stem}-{suffix}"
+    own = template.get("metadata") or {}
+    marks = {} if index is None else {INDEX_ANNOTATION: str(index)}
+    uid = metadata.get("uid", "")
+    owner = {
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": metadata["name"],
+        "controller-uid": uid,
+        "job-name": metadata["name"],
+    }
+    return PodIdentity(
+        name=name,
+        namespace=metadata["namespace"],
+        uid=str(uuid.uuid4()),
+        hostname=name if index is None else stem,
+        labels={**(own.get("labels") or {}), **owner, **marks},
+        annotations={**(own.get("annotations") or {}), **marks},
+        service_account=(template.get("spec") or {}).get("serviceAccountName", "default"),
+    )
+
+
+def _granted_request(template: Mapping[str, Any], capacity: Capacity) -> Request:
+    try:
+        request = Request.of_template(template)
+    except ValueError as error:
+        raise invalid(
+            f"{TEMPLATE_PATH}.resources", str(error), "write quantities such as 500m or 2Gi", "quantity"
+        ) from error
+    if excess := request.excess_over(capacity):
+        raise invalid(f"{TEMPLATE_PATH}.containers", excess, "lower the resource requests", "resources-exceed-machine")
+    return request
+
+
+def _containers(
+    job: Object,
+    spec: Mapping[str, Any],
+    identity: PodIdentity,
+    directory: Path,
+    index: int | None,
+    tools: Preparation,
+) -> tuple[ContainerPlan, ...]:
+    objects = LocalObjects(tools.store, identity.namespace)
+    volumes = Volumes(spec, directory, objects, identity)
+    further = {prefix: directory / name for prefix, name in tools.rewrites(job).items()}
+    for target in further.values():
+        target.mkdir(parents=True, exist_ok=True)
+    ours = {**tools.variables(job), "KATIB_TRIAL_NAME": trial_name(job), "KATIB_TRIAL_DIR": str(directory)}
+    checkpoint = tools.checkpoint(job)
+    if checkpoint is not None:
+        further[checkpoint.mount_path] = checkpoint.directory
+        ours[DIRECTORY_VARIABLE] = str(checkpoint.directory)
+    init, mains = spec.get("initContainers") or (), spec.get("containers") or ()
+    context = PodContext(
+        identity=identity,
+        objects=objects,
+        capacity=tools.capacity,
+        inherited=tools.inherited,
+        ours=ours,
+        forced={} if index is None else {INDEX_VARIABLE: str(index)},
+        containers=(*init, *mains),
+    )
+    restart, workspace = JobSpec.of(job).restarts_on_failure, tools.workspace(job)
+    placed = [(c, f"{TEMPLATE_PATH}.initContainers[{i}]", _init_role(c)) for i, c in enumerate(init)]
+    companions = tools.companions(job, identity.labels)
+    placed += [(c, path, Role.SIDECAR) for path, c in companions]
+    placed += [(c, f"{TEMPLATE_PATH}.containers[{i}]", Role.MAIN) for i, c in enumerate(mains)]
+    plans: list[ContainerPlan] = []
+    errors: list[FieldError] = []
+    for container, path, role in placed:
+        try:
+            command = container_command(
+                container, path, context, Rewriter({**further, **volumes.mounted(container, path)})
+            )
+            plans.append(
+                ContainerPlan(
+                    role=role,
+                    command=command,
+                    directory=workspace / command.working_directory,
+                    restart_on_failure=restart,
+                    restart_always=role is Role.SIDECAR and container.get("restartPolicy") == "Always",
+                    volumes=volumes.outside(container),
+                )
+            )
+        except InvalidError as error:
+            errors += error.errors
+    if errors:
+        raise InvalidError(errors)
+    if checkpoint is not None:
+        plans.insert(0, checkpoint_container(checkpoint, directory.parent))
+    return tuple(plans)
+
+
+def _init_role(container: Mapping[str, Any]) -> Role:
+    return Role.SIDECAR if container.get("restartPolicy") == "Always" else Role.INIT

@@ -1,0 +1,81 @@
+"""What the runner remembers of one job: its pods, and the status it has written or is about to write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from katib.api.json_values import without_nulls
+from katib.local.jobs.conditions import end_of
+from katib.local.pods.pod import Pod
+from katib.local.pods.records import PodRecord
+from katib.runtime.objects import Object
+
+
+@dataclass(slots=True)
+class JobRun:
+    """One job, from its first sight to its end. Used by the thread that reconciles its key.
+
+    Attributes:
+        job: The newest object we know, as watched or as our last write returned it, without fields that are null: they
+            mean the same as absent ones.
+        pods: All pods it had, oldest first; emptied when the job is over.
+        status: As it should be; the next plan starts from it, whatever the cache says.
+        started_at: From when the deadline counts, in steady time.
+        unwritten_since: When the status began to differ from the stored one, on the monotonic clock.
+        waiting: Why nothing is started, for people.
+        explanation_written: Whether what the monitors say stands on the job.
+        superseded: Revisions that our own writes replaced; the cache may still show one of them.
+    """
+
+    job: Object
+    pods: list[Pod] = field(default_factory=list)
+    status: dict[str, Any] = field(default_factory=dict)
+    started_at: datetime | None = None
+    unwritten_since: float | None = None
+    waiting: str = ""
+    explanation_written: bool = False
+    superseded: set[str] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, job: Object) -> JobRun:
+        """Return the run of a job at its first sight."""
+        job = without_nulls(job)
+        return cls(job, status=dict(job.get("status") or {}))
+
+    @property
+    def uid(self) -> str:
+        """Uid of the job."""
+        uid: str = self.job["metadata"]["uid"]
+        return uid
+
+    @property
+    def records(self) -> tuple[PodRecord, ...]:
+        """What is known about the pods now."""
+        return tuple(pod.record for pod in self.pods)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the job is Complete or Failed."""
+        return end_of(self.status) is not None
+
+    @property
+    def stored_status(self) -> dict[str, Any]:
+        """The status in the newest object we know."""
+        return dict(self.job.get("status") or {})
+
+    def observe(self, job: Object) -> None:
+        """Take the object from the cache, unless it is older than our own last write."""
+        version = job["metadata"]["resourceVersion"]
+        if version != self.job["metadata"]["resourceVersion"] and version not in self.superseded:
+            self.job = without_nulls(job)
+
+    def wrote(self, job: Object) -> None:
+        """Take the object as our write returned it."""
+        self.superseded.add(self.job["metadata"]["resourceVersion"])
+        self.job = without_nulls(job)
+
+    def unfinished_pods(self) -> list[Pod]:
+        """Return the pods that have not come to their end."""
+        return [pod for pod in self.pods if not pod.record.is_finished]

@@ -1,0 +1,78 @@
+"""The data directory of one engine: one database, and what trials leave behind."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from katib.errors import TerminalError
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where things lie below the data directory.
+
+    Attributes:
+        root: The data directory.
+    """
+
+    root: Path
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file: objects, metrics, events."""
+        return self.root / "katib.db"
+
+    @property
+    def trials(self) -> Path:
+        """Files of trials: `<namespace>/<trial>/<pod>/`."""
+        return self.root / "trials"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Checkpoints of trials that start from each other's: `<namespace>/<experiment>/<trial>/`."""
+        return self.root / "checkpoints"
+
+    @property
+    def services(self) -> Path:
+        """What suggestion services print."""
+        return self.root / "services"
+
+    @property
+    def run(self) -> Path:
+        """Notes that outlive a crash: which processes belong to us."""
+        return self.root / "run"
+
+    @property
+    def python(self) -> Path:
+        """Links to the Python that runs the engine, for trials."""
+        return self.run / "python"
+
+    def keep_database_private(self) -> None:
+        """Make the file of a new database before SQLite does: only its owner may read it, wherever it lies."""
+        os.close(os.open(self.database, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+    def trial(self, namespace: str, name: str) -> Path:
+        """Return the directory of one trial."""
+        return self.trials / namespace / name
+
+    def experiment_checkpoints(self, namespace: str, experiment: str) -> Path:
+        """Return the directory of the checkpoints of one experiment."""
+        return self.checkpoints / namespace / experiment
+
+    def create(self) -> None:
+        """Make the directories; what is in them may hold secrets of the user's environment, so only for the user.
+
+        Raises:
+            TerminalError: They cannot be made or written to.
+        """
+        for directory in (self.root, self.trials, self.checkpoints, self.services, self.run):
+            try:
+                directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+                writable = os.access(directory, os.W_OK | os.X_OK)
+            except OSError as error:
+                cause = (error.strerror or str(error)).lower()
+                raise TerminalError(f"{directory}: cannot be made: {cause}; use another --data-dir") from error
+            if not writable:
+                raise TerminalError(f"{directory}: not writable; fix its permissions or use another --data-dir")

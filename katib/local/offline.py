@@ -1,0 +1,159 @@
+"""Reading a data directory without working on it.
+
+What a command shows are mostly objects, which SQLite's driver reads in milliseconds. So everything else is imported and
+opened when it is asked for: the observation log and the events, what explains, what reads the output of trials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+
+from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
+from katib.databases.sqlite import Database, OutdatedError, open_copy, open_database
+from katib.errors import InvalidError, NotFoundError, invalid
+from katib.local.layout import Layout
+from katib.runtime.clock import SystemClock
+from katib.runtime.objects import Kind
+from katib.stores.sql import SqlStore
+from katib.tuning.stored_reading import ObjectReadingService
+from katib.tuning.trial_pages import TRIAL_FACTS
+
+if TYPE_CHECKING:
+    from katib.api.algorithms import AlgorithmCatalog
+    from katib.local.trial_files import TrialFiles
+    from katib.observations.sql import SqlObservationLog
+    from katib.tuning.ports import EventReader
+    from katib.tuning.service import Diagnosis, TuningService
+
+T = TypeVar("T")
+
+
+def open_offline(data_dir: Path) -> TuningService:
+    """Return a service that reads a data directory; it refuses to change anything.
+
+    Raises:
+        NotFoundError: Nothing was ever run there.
+        TerminalError: The files are of a newer version or damaged.
+    """
+    layout = Layout(data_dir.absolute())
+    if not layout.database.is_file():
+        raise NotFoundError(f"{data_dir} holds no experiments; run one with `katib run FILE`, or give --data-dir")
+    parts = _Parts(layout)
+    return OfflineService(
+        store=parts.store,
+        observations=_when_asked(lambda: parts.observations),
+        events=_when_asked(lambda: parts.events),
+        output=_when_asked(lambda: parts.files),
+        explain=parts.explain,
+        catalog=_when_asked(lambda: parts.catalog),
+        clock=parts.clock,
+    )
+
+
+class OfflineService(ObjectReadingService):
+    """Fits `katib.tuning.service.TuningService`, and refuses whatever would change something."""
+
+    def validate(self, _document: str, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
+        """Refuse: checking needs no data directory."""
+        raise _read_only()
+
+    def submit(self, _document: str, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
+        """Refuse."""
+        raise _read_only()
+
+    def add_trial(self, _namespace: str, _experiment: str, _assignments: Mapping[str, str]) -> NoReturn:
+        """Refuse."""
+        raise _read_only()
+
+    def delete(self, _namespace: str, _experiment: str) -> NoReturn:
+        """Refuse."""
+        raise _read_only()
+
+
+def _read_only() -> InvalidError:
+    return invalid("--data-dir", "it is opened for reading only", "start `katib serve` there", "read-only")
+
+
+class _WhenAsked:
+    """Stands for a part that is made when something of it is asked for first."""
+
+    def __init__(self, make: Callable[[], object]) -> None:
+        self._make = make
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._make(), name)
+
+
+def _when_asked(make: Callable[[], T]) -> T:
+    return cast("T", _WhenAsked(make))
+
+
+class _Parts:
+    """The parts of the service, each made once."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self.clock = SystemClock()
+
+    @cached_property
+    def store(self) -> SqlStore:
+        kinds = {EXPERIMENT, SUGGESTION, TRIAL, Kind("batch/v1", "Job")}
+        return self._opened(lambda database: SqlStore(database, kinds, facts=TRIAL_FACTS, clock=self.clock))
+
+    @cached_property
+    def observations(self) -> SqlObservationLog:
+        from katib.observations.sql import SqlObservationLog
+
+        return self._opened(SqlObservationLog)
+
+    @cached_property
+    def events(self) -> EventReader:
+        from katib.local.events import RecordedEvents
+        from katib.stores.events import EventLog
+
+        return RecordedEvents(self._opened(lambda database: EventLog(database, self.clock)))
+
+    @cached_property
+    def files(self) -> TrialFiles:
+        from katib.local.trial_files import TrialFiles
+
+        return TrialFiles(self._layout)
+
+    @cached_property
+    def catalog(self) -> AlgorithmCatalog:
+        from katib.services.catalog import Catalog
+
+        return Catalog()
+
+    def explain(self, namespace: str, name: str) -> Diagnosis:
+        from katib.diagnosis.diagnostician import Diagnostician
+        from katib.local.diagnosing import LocalJobs
+        from katib.local.processes.client import RECORD_FILE
+        from katib.local.processes.remains import is_engine_at_work
+
+        return Diagnostician(
+            store=self.store,
+            observations=self.observations,
+            events=self.events,
+            clock=self.clock,
+            jobs=LocalJobs(self.store, self.files),
+            is_at_work=lambda: is_engine_at_work(self._layout.run / RECORD_FILE),
+        ).explain(namespace, name)
+
+    def _opened(self, build: Callable[[Database], T]) -> T:
+        """Build on the file, or on a copy when its tables have to be brought up to date: reading changes nothing."""
+        try:
+            return build(self._file)
+        except OutdatedError:
+            return build(self._copy)
+
+    @cached_property
+    def _file(self) -> Database:
+        return open_database(self._layout.database, read_only=True)
+
+    @cached_property
+    def _copy(self) -> Database:
+        return open_copy(self._layout.database)

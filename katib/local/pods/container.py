@@ -1,0 +1,248 @@
+"""One container of a pod: a process that may be started again in place. Lives on the loop."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from enum import Enum, auto
+from pathlib import Path
+
+from katib.errors import KatibError, UnavailableError
+from katib.local.pods.environment import ContainerCommand
+from katib.local.pods.loop import Loop, Timer
+from katib.local.pods.monitor import Monitor
+from katib.local.pods.output import LogFile, Output
+from katib.local.pods.records import ContainerExit, Delays
+from katib.local.processes.client import ANSWER_SECONDS, Processes, Start, no_answer
+from katib.local.processes.handle import Exit, ProcessHandle
+from katib.runtime.clock import Clock
+
+
+class Role(Enum):
+    """What a container is to its pod."""
+
+    INIT = auto()
+    SIDECAR = auto()
+    MAIN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerPlan:
+    """What a container is to do.
+
+    Attributes:
+        role: What it is to its pod.
+        command: What to execute.
+        directory: Where.
+        restart_on_failure: Whether it is started again when it failed.
+        restart_always: Whether it is started again whenever it ends.
+        volumes: Directories outside of the pod's own that must exist.
+    """
+
+    role: Role
+    command: ContainerCommand
+    directory: Path
+    restart_on_failure: bool
+    restart_always: bool
+    volumes: tuple[Path, ...] = ()
+
+
+class Container:
+    """Runs one container. Starting a process takes as long as its file systems need; the loop does not wait for it.
+
+    Args:
+        plan: What to run.
+        log_path: Where its output is kept.
+        monitor: Who reads its output; restarts continue the same stream.
+        started: Called when a process runs; with a handle whose number is new to the pod.
+        changed: Called after each start and end of a process and when nothing more comes.
+    """
+
+    def __init__(
+        self,
+        plan: ContainerPlan,
+        *,
+        loop: Loop,
+        processes: Processes,
+        clock: Clock,
+        delays: Delays,
+        log_path: Path,
+        monitor: Monitor | None,
+        started: Callable[[ProcessHandle], None],
+        changed: Callable[[], None],
+        after_feed: Callable[[], None],
+    ) -> None:
+        self.plan = plan
+        self.monitor = monitor
+        self.log = LogFile(log_path)
+        self.restarts = 0
+        self.exit: ContainerExit | None = None
+        self.last_output = ""
+        self.failure: KatibError | None = None
+        self.is_started = False
+        self.has_run = False
+        self.is_over = False
+        self._loop = loop
+        self._processes = processes
+        self._clock = clock
+        self._delays = delays
+        self._started = started
+        self._changed = changed
+        self._after_feed = after_feed
+        self._handle: ProcessHandle | None = None
+        self._remains: list[ProcessHandle] = []
+        self._start: Start | None = None
+        self._output: Output | None = None
+        self._timer: Timer | None = None
+        self._running_since = 0.0
+        self._stopping = False
+        self._forgiven = 0  # restarts before a long good run; they do not lengthen the delay any more
+
+    @property
+    def name(self) -> str:
+        """Name in the template."""
+        return self.plan.command.name
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether it waits for its process."""
+        return self._start is not None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has a process now."""
+        return self._handle is not None
+
+    def start(self) -> None:
+        """Start the process; when that is impossible the container is over, with `failure` set."""
+        self.is_started = True
+        self.log.open()
+        self._run()
+
+    def signal(self, sig: signal.Signals) -> None:
+        """Ask the process to end and start none again; a container without one is over at once."""
+        self._stopping = True
+        if self._handle is not None:
+            self._processes.signal(self._handle, sig)
+        elif self._start is not None:
+            self._processes.withdraw(self._start)
+        elif self._timer is not None:
+            self._end()
+
+    def kill(self) -> None:
+        """End the process and all it started, by force."""
+        self.signal(signal.SIGKILL)
+        if self._handle is not None:
+            self._processes.kill_tree(self._handle)
+
+    def kill_remains(self) -> list[Future[None]]:
+        """Kill what ended processes of this container left running; the futures are done when it is gone."""
+        remains, self._remains = self._remains, []
+        return [self._processes.kill_tree(handle) for handle in remains]
+
+    def _run(self) -> None:
+        self._timer = None
+        plan = self.plan
+        try:
+            output = Output(self._loop, self.log, self.monitor, self._after_feed)
+        except OSError as error:
+            self._fail(UnavailableError(f"no pipe for its output: {error.strerror}; raise the limit of open files"))
+            return
+        self._output = output
+        try:
+            self._start = start = self._processes.launch(
+                plan.command.argv,
+                plan.command.env,
+                plan.directory,
+                output.write_fd,
+                directories=plan.volumes,
+                on_exit=lambda _handle, exit_: self._loop.call_soon(lambda: self._exited(exit_)),
+            )
+        except KatibError as error:
+            self._fail(error)
+            return
+        finally:
+            output.handed_over()
+        self._timer = self._loop.call_later(ANSWER_SECONDS, lambda: self._give_up(start))
+        start.answer.add_done_callback(lambda _: self._loop.call_soon(lambda: self._answered(start)))
+
+    def _give_up(self, start: Start) -> None:
+        if start.answer.cancel():
+            self._fail(no_answer())
+
+    def _answered(self, start: Start) -> None:
+        """Go on with the process that runs, or with the error that keeps it from running."""
+        if start is not self._start:
+            return
+        self._cancel_timer()
+        if error := start.answer.exception():
+            self._fail(error)
+            return
+        self._start = None
+        self._handle = handle = start.answer.result()
+        self.has_run = True
+        self._running_since = self._clock.monotonic()
+        if self._stopping:  # too late to withdraw it
+            self.kill()
+        if self._output is not None:
+            self._output.start()
+        self._started(handle)
+        self._changed()
+
+    def _fail(self, error: BaseException) -> None:
+        """End without a process. One that was to be stopped anyway has not failed."""
+        self._start = None
+        if self._output is not None:
+            self._output.abandon()
+            self._output = None
+        if not self._stopping:
+            self.failure = error if isinstance(error, KatibError) else UnavailableError(str(error))
+        self._end()
+
+    def _exited(self, exit_: Exit) -> None:
+        if self._start is not None:  # the end of a short process was reported before its start
+            self._answered(self._start)
+        if exit_.remains and self._handle is not None:
+            self._remains.append(self._handle)
+        self._handle = None
+        self.exit = ContainerExit(self.name, exit_.code, str(exit_), exit_.lost)
+        if self._output is not None:
+            self._output.finish(self._drained)
+
+    def _drained(self) -> None:
+        self._output = None
+        self.last_output = self.log.last_line() if self._has_failed() else ""
+        if self._is_final():
+            self._end()
+            return
+        if self._clock.monotonic() - self._running_since >= self._delays.restart_reset_seconds:
+            self._forgiven = self.restarts
+        delay = self._delays.restart.pause_seconds(self.restarts - self._forgiven)
+        self._timer = self._loop.call_later(delay, self._restart)
+        self._changed()
+
+    def _is_final(self) -> bool:
+        if self._stopping:
+            return True
+        return not (self.plan.restart_always or (self.plan.restart_on_failure and self._has_failed()))
+
+    def _has_failed(self) -> bool:
+        return self.exit is not None and self.exit.code != 0
+
+    def _restart(self) -> None:
+        self.restarts += 1
+        self._run()
+        self._changed()
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _end(self) -> None:
+        self._cancel_timer()
+        self.is_over = True
+        self.log.close()
+        self._changed()

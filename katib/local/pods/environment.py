@@ -1,0 +1,169 @@
+"""The environment, command and arguments of a container. No processes, no clock; reads ConfigMaps and Secrets.
+
+A container inherits the environment of the engine (see `inherited`), so that `python` is the user's python, then come
+`HOSTNAME` and what is ours, then `envFrom`, then `env` in its order; what comes later wins. `$(VAR)` sees `envFrom` and
+the entries of `env` above it, never the inherited part: on a cluster it would not either.
+
+Ours are `KATIB_TRIAL_NAME`, `KATIB_TRIAL_DIR` (a directory of this pod that is kept with its logs), what the engine
+adds, and `PYTHONUNBUFFERED=1` unless it is set: without it Python keeps what it prints to a pipe for itself, 8 kB at a
+time, and metrics would come late, or never when the trial is stopped early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from katib.errors import FieldError, InvalidError, invalid
+from katib.local.pods.references import (
+    CONFIG_MAP,
+    SECRET,
+    LocalObjects,
+    PodIdentity,
+    resource_value,
+)
+from katib.local.pods.texts import Rewriter, expand
+from katib.local.pods.tokens import Capacity
+from katib.local.processes.proc import ENGINE_ID, PROCESS_ID
+
+_MARKS = frozenset({ENGINE_ID, PROCESS_ID})
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerCommand:
+    """What to execute: program and arguments, the whole environment, and `workingDir` as given, possibly empty."""
+
+    name: str
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    working_directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodContext:
+    """What the containers of a pod have in common.
+
+    Attributes:
+        identity: Names and labels for fieldRef.
+        objects: Where ConfigMaps and Secrets are read.
+        capacity: The machine, for resourceFieldRef without a limit.
+        inherited: The engine's environment.
+        ours: Variables that this product adds; the user's win.
+        forced: Variables that the user cannot change, such as the GPUs of the lease; they are known to `$(VAR)`.
+        containers: All containers of the template, for resourceFieldRef by name.
+    """
+
+    identity: PodIdentity
+    objects: LocalObjects
+    capacity: Capacity
+    inherited: Mapping[str, str]
+    ours: Mapping[str, str]
+    forced: Mapping[str, str]
+    containers: Sequence[Mapping[str, Any]]
+
+
+def container_command(
+    container: Mapping[str, Any], path: str, context: PodContext, rewriter: Rewriter
+) -> ContainerCommand:
+    """Return what to execute for a container.
+
+    Args:
+        container: As in the template.
+        path: Where it stands in the Job, for errors.
+        context: Its pod.
+        rewriter: Of the paths it mounts.
+
+    Raises:
+        InvalidError: It has no command, or a value it needs is missing; all such errors at once.
+    """
+    declared = declared_variables(container, path, context)
+    words = [*(container.get("command") or ()), *(container.get("args") or ())]
+    if not container.get("command"):
+        cause = f'container "{container.get("name", "")}" has no command, and the entry point of its image is not known'
+        raise invalid(f"{path}.command", cause, "write the command out", "command-missing")
+    seen = {**declared, **context.forced}
+    inherited = {name: value for name, value in context.inherited.items() if name not in _MARKS}
+    defaults = {"PYTHONUNBUFFERED": "1"} | inherited | {"HOSTNAME": context.identity.hostname} | dict(context.ours)
+    env = defaults | {name: rewriter.rewrite(value) for name, value in seen.items()}
+    return ContainerCommand(
+        name=container.get("name", ""),
+        argv=tuple(rewriter.rewrite(expand(str(word), seen)) for word in words),
+        env=env,
+        working_directory=rewriter.rewrite(container.get("workingDir") or ""),
+    )
+
+
+def declared_variables(container: Mapping[str, Any], path: str, context: PodContext) -> dict[str, str]:
+    """Return what `envFrom` and `env` say, in order. Raises as `container_command`."""
+    variables: dict[str, str] = {}
+    errors: list[FieldError] = []
+    for position, source in enumerate(container.get("envFrom") or ()):
+        try:
+            variables |= _from_source(source, f"{path}.envFrom[{position}]", context)
+        except InvalidError as error:
+            errors += error.errors
+    for position, entry in enumerate(container.get("env") or ()):
+        try:
+            value = _entry_value(entry, f"{path}.env[{position}]", container, context, {**variables, **context.forced})
+        except InvalidError as error:
+            errors += error.errors
+            continue
+        if value is not None:
+            variables[entry["name"]] = value
+    if errors:
+        raise InvalidError(errors)
+    return variables
+
+
+def _from_source(source: Mapping[str, Any], path: str, context: PodContext) -> dict[str, str]:
+    prefix = source.get("prefix", "")
+    found: dict[str, str] = {}
+    for field, kind in (("configMapRef", CONFIG_MAP), ("secretRef", SECRET)):
+        if reference := source.get(field):
+            optional = reference.get("optional", False)
+            data = context.objects.data(kind, reference.get("name", ""), optional=optional, path=f"{path}.{field}")
+            found |= {f"{prefix}{name}": value for name, value in (data or {}).items()}
+    return found
+
+
+def _entry_value(
+    entry: Mapping[str, Any],
+    path: str,
+    container: Mapping[str, Any],
+    context: PodContext,
+    variables: Mapping[str, str],
+) -> str | None:
+    """Return the value of one entry of `env`; None leaves the variable unset."""
+    source = entry.get("valueFrom")
+    if not source:
+        return expand(str(entry.get("value") or ""), variables)
+    where = f"{path}.valueFrom"
+    if reference := source.get("configMapKeyRef"):
+        return context.objects.value(CONFIG_MAP, reference, f"{where}.configMapKeyRef")
+    if reference := source.get("secretKeyRef"):
+        return context.objects.value(SECRET, reference, f"{where}.secretKeyRef")
+    if reference := source.get("fieldRef"):
+        field_path = reference.get("fieldPath", "")
+        return _known(context.identity.field_value(field_path), f"{where}.fieldRef.fieldPath", field_path)
+    if reference := source.get("resourceFieldRef"):
+        return _resource(reference, f"{where}.resourceFieldRef", container, context)
+    raise invalid(where, f"unknown source {', '.join(source)}", "use a value", "env-source")
+
+
+def _resource(reference: Mapping[str, Any], where: str, container: Mapping[str, Any], context: PodContext) -> str:
+    def container_of(name: str) -> Mapping[str, Any]:
+        return next((c for c in context.containers if name and c.get("name") == name), container)
+
+    try:
+        value = resource_value(container_of, reference, context.capacity)
+    except ValueError as error:
+        raise invalid(where, str(error), "write a quantity", "quantity") from error
+    return _known(value, f"{where}.resource", reference.get("resource", ""))
+
+
+def _known(value: str | None, path: str, name: str) -> str:
+    if value is None:
+        cause = f'"{name}" is not known on this machine'
+        raise invalid(path, cause, "name another field or write the value out", "env-source")
+    return value

@@ -1,0 +1,342 @@
+"""One pod: init containers one by one, sidecars beside them, then the main containers together. Lives on the loop.
+
+A pod ends in this order: the main containers have ended, sidecars are stopped, what any of them left running is killed,
+and every monitor says that what it read is stored. Only then the record says Succeeded or Failed, so its metrics are
+there when the job is judged.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from katib.errors import KatibError
+from katib.local.pods.container import Container, ContainerPlan, Role
+from katib.local.pods.loop import Loop, Timer
+from katib.local.pods.monitor import Monitor, MonitorReport, ShieldedMonitor
+from katib.local.pods.records import Delays, Phase, PodRecord
+from katib.local.pods.tokens import Lease, Request, Tokens
+from katib.local.processes.client import Processes
+from katib.local.processes.handle import ProcessHandle
+from katib.local.processes.spawn_errors import SpawnError
+from katib.runtime.clock import Clock, SteadyTime
+
+POLL_SECONDS = 0.2
+RECORD_FILE = "pod.json"
+
+OpenMonitor = Callable[[dict[str, str], str, Path], Monitor | None]
+"""For a pod's labels, a container's name and the pod's directory: what reads the output; None when nothing does."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlan:
+    """Everything decided about a pod before it starts.
+
+    Attributes:
+        containers: In the order in which they start.
+        cannot_start: Why it cannot start at all; then there are no containers.
+    """
+
+    name: str
+    index: int | None
+    uid: str
+    labels: dict[str, str]
+    directory: Path
+    containers: tuple[ContainerPlan, ...]
+    grace_seconds: float
+    request: Request
+    cannot_start: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodTools:
+    """What every pod of a runner uses."""
+
+    loop: Loop
+    processes: Processes
+    tokens: Tokens
+    clock: Clock
+    steady: SteadyTime
+    delays: Delays
+
+
+class Pod:
+    """Runs one pod. `record` may be read from any thread, everything else belongs to the loop."""
+
+    def __init__(self, plan: PodPlan, tools: PodTools, open_monitor: OpenMonitor, changed: Callable[[], None]) -> None:
+        """Prepare; nothing runs before `start`.
+
+        Args:
+            plan: What to run.
+            tools: Shared by all pods.
+            open_monitor: Makes the readers of its main containers' output.
+            changed: Called after every change of `record`.
+        """
+        self.plan = plan
+        self.record = PodRecord(plan.name, plan.index)
+        self._tools = tools
+        self._make_monitor = open_monitor
+        self._changed = changed
+        self._containers: list[Container] = []
+        self._handles: list[tuple[str, ProcessHandle]] = []
+        self._lease: Lease | None = None
+        self._advancing = False
+        self._stopping = False
+        self._ending = False
+        self._verdict = ""
+        self._kill_timer: Timer | None = None
+        self._poll_timer: Timer | None = None
+        self._explanations: list[str] = []
+
+    # --- commands -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start as soon as the resources it requests are free."""
+        if self.plan.cannot_start:
+            self._finish(Phase.FAILED, self.plan.cannot_start, cannot_start=self.plan.cannot_start)
+            return
+        if self._stopping:
+            return
+        self._tools.tokens.ask(self.plan.name, self.plan.request, self._granted)
+        if self._lease is None:
+            self._note(waiting=self._tools.tokens.waiting_reason(self.plan.name))
+
+    def stop(self, grace_seconds: float | None = None) -> None:
+        """End it politely (SIGTERM), then firmly (SIGKILL after the grace period). Twice is fine."""
+        if self._stopping or self.record.is_finished:
+            return
+        self._stopping = True
+        self._note(stopping=True)
+        self._tools.tokens.withdraw(self.plan.name)
+        self._end_containers([c for c in self._containers if c.is_started and not c.is_over], grace_seconds)
+        self._advance()
+
+    # --- progress -----------------------------------------------------------------------------------------------------
+
+    def _granted(self, lease: Lease) -> None:
+        self._lease = lease
+        try:
+            self._containers = [self._container(plan) for plan in self.plan.containers]
+        except (KatibError, OSError) as error:  # from the factory of monitors, whose files need room on the disk
+            self._finish(Phase.FAILED, f"pod {self.plan.name}: {error}")
+            return
+        if any(c.monitor for c in self._containers):
+            self._poll_timer = self._tools.loop.call_later(POLL_SECONDS, self._poll)
+        self._advance()
+
+    def _container(self, plan: ContainerPlan) -> Container:
+        if self._lease is not None and self._lease.gpus:
+            visible = {"CUDA_VISIBLE_DEVICES": ",".join(self._lease.gpus)}
+            plan = replace(plan, command=replace(plan.command, env=plan.command.env | visible))
+        name = plan.command.name
+        return Container(
+            plan,
+            loop=self._tools.loop,
+            processes=self._tools.processes,
+            clock=self._tools.clock,
+            delays=self._tools.delays,
+            log_path=self.plan.directory / f"{name}.log",
+            monitor=self._open_monitor(name) if plan.role is Role.MAIN else None,
+            started=partial(self._note_process, name),
+            changed=self._advance,
+            after_feed=self._judge,
+        )
+
+    def _open_monitor(self, container: str) -> Monitor | None:
+        monitor = self._make_monitor(self.plan.labels, container, self.plan.directory)
+        return None if monitor is None else ShieldedMonitor(monitor, self.plan.name)
+
+    def _advance(self) -> None:
+        """Do whatever is next. A start that fails at once comes back here, and is then served by the outer call."""
+        if self._advancing or self.record.is_finished:
+            return
+        self._advancing = True
+        try:
+            if not self._stopping and not self._ending:
+                self._start_next()
+            self._update_record()
+            if self._is_through():
+                self._end()
+        finally:
+            self._advancing = False
+
+    def _start_next(self) -> None:
+        for container in self._containers:
+            if not container.is_started:
+                container.start()
+            if container.is_starting:
+                return
+            if container.plan.role is Role.INIT and not _succeeded(container):
+                return  # the next one waits for it; when it failed for good there is no next one
+            if container.failure is not None:
+                return
+
+    def _is_through(self) -> bool:
+        """Return whether nothing is left but to clean up."""
+        if self._stopping:
+            return True
+        if any(c.is_over and (c.failure or (c.plan.role is Role.INIT and not _succeeded(c))) for c in self._containers):
+            return True
+        return all(c.is_over for c in self._mains)
+
+    @property
+    def _mains(self) -> Sequence[Container]:
+        return [c for c in self._containers if c.plan.role is Role.MAIN]
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _end(self) -> None:
+        """Stop what still runs; when nothing does any more, clean up once."""
+        open_ = [c for c in self._containers if c.is_started and not c.is_over]
+        if open_:
+            if not self._ending and not self._stopping:
+                self._ending = True
+                self._end_containers(open_, None)
+            return
+        if self._kill_timer is not None:
+            self._kill_timer.cancel()
+        if self._poll_timer is not None:
+            self._poll_timer.cancel()
+        containers, self._containers = self._containers, []
+        if containers or self._lease is None:
+            self._kill_remains(containers)
+
+    def _end_containers(self, containers: Sequence[Container], grace_seconds: float | None) -> None:
+        grace = self.plan.grace_seconds if grace_seconds is None else grace_seconds
+        self._kill_timer = self._tools.loop.call_later(grace, partial(_kill_all, containers))
+        for container in containers:
+            if container.monitor is not None:
+                container.monitor.hasten()
+            container.signal(signal.SIGTERM)
+
+    def _kill_remains(self, containers: list[Container]) -> None:
+        futures = [future for container in containers for future in container.kill_remains()]
+        self._when_all(futures, lambda: self._close_monitors(containers))
+
+    def _close_monitors(self, containers: list[Container]) -> None:
+        closed: list[Future[MonitorReport]] = []
+        for monitor in (c.monitor for c in containers if c.monitor is not None):
+            monitor.poll()
+            future: Future[MonitorReport] = Future()
+            closed.append(future)
+            monitor.close(future.set_result)
+        self._when_all(closed, lambda: self._conclude(containers, [f.result().explanation for f in closed]))
+
+    def _when_all(self, futures: Sequence[Future[Any]], then: Callable[[], None]) -> None:
+        """Call `then` on the loop once all futures are done, at once when they are."""
+        waiting = [future for future in futures if not future.done()]
+        if not waiting:
+            then()
+            return
+        rest = waiting[1:]
+        waiting[0].add_done_callback(lambda _: self._tools.loop.call_soon(lambda: self._when_all(rest, then)))
+
+    def _conclude(self, containers: list[Container], explanations: list[str]) -> None:
+        self._verdict = self._verdict or next((c.monitor.verdict for c in containers if c.monitor), "")
+        self._explanations = list(filter(None, explanations))
+        mains = [c for c in containers if c.plan.role is Role.MAIN]
+        succeeded = bool(mains) and all(_succeeded(c) for c in mains)
+        failure = next((c.failure for c in containers if c.failure is not None), None)
+        self._finish(
+            Phase.SUCCEEDED if succeeded else Phase.FAILED,
+            self._message(containers),
+            last_output=_last_output(containers),
+            cannot_start=self._message(containers) if isinstance(failure, SpawnError) else "",
+        )
+
+    def _finish(self, phase: Phase, message: str, *, last_output: str = "", cannot_start: str = "") -> None:
+        if self._lease is not None:
+            self._tools.tokens.give_back(self._lease)
+        self._note(
+            phase=phase,
+            message=message,
+            last_output=last_output,
+            cannot_start=cannot_start,
+            verdict=self._verdict,
+            explanation="; ".join(self._explanations),
+            finished_at=self._tools.steady.now(),
+        )
+
+    # --- monitors -----------------------------------------------------------------------------------------------------
+
+    def _poll(self) -> None:
+        for container in self._containers:
+            if container.monitor is not None and container.is_running:
+                container.monitor.poll()
+        self._judge()
+        self._poll_timer = self._tools.loop.call_later(POLL_SECONDS, self._poll)
+
+    def _judge(self) -> None:
+        """End the pod when a monitor says that its trial is to be stopped early."""
+        if self._verdict or self._stopping:
+            return
+        self._verdict = next((c.monitor.verdict for c in self._containers if c.monitor and c.monitor.verdict), "")
+        if self._verdict:
+            self._note(verdict=self._verdict)
+            self.stop()
+
+    # --- the record ---------------------------------------------------------------------------------------------------
+
+    def _update_record(self) -> None:
+        if not self._containers:
+            return
+        running = any(c.plan.role is Role.MAIN and c.has_run for c in self._containers)
+        self._note(
+            phase=Phase.RUNNING if running else Phase.PENDING,
+            waiting="",
+            restarts=sum(c.restarts for c in self._containers),
+            exits=tuple(c.exit for c in self._containers if c.exit is not None),
+            message=self._message(self._containers),
+            last_output=_last_output(self._containers),
+        )
+
+    def _message(self, containers: Sequence[Container]) -> str:
+        parts = [text for container in containers if (text := self._failure_text(container))]
+        return "; ".join(parts + [c.log.problem for c in containers if c.log.problem])
+
+    def _failure_text(self, container: Container) -> str:
+        where = f'container "{container.name}" of pod {self.plan.name}'
+        if container.failure is not None:
+            return f"{where}: {container.failure}"
+        if container.exit is not None and container.exit.code != 0:
+            return f"{where} {container.exit.text}"
+        return ""
+
+    def _note(self, **changes: Any) -> None:
+        record = replace(self.record, **changes)
+        if record != self.record:
+            self.record = record
+            self._changed()
+
+    def _note_process(self, container: str, handle: ProcessHandle) -> None:
+        """Write down what runs, for people and for cleaning up by hand."""
+        self._handles.append((container, handle))
+        processes = [
+            {"container": c, "pid": h.pid, "startTime": h.start_time, "program": h.program} for c, h in self._handles
+        ]
+        note = {"name": self.plan.name, "uid": self.plan.uid, "index": self.plan.index, "processes": processes}
+        try:
+            (self.plan.directory / RECORD_FILE).write_text(json.dumps(note))
+        except OSError:  # the disk is full; the pod does not need its note
+            return
+
+
+def _succeeded(container: Container) -> bool:
+    """Return whether a container is over and exited with 0."""
+    return container.is_over and container.failure is None and container.exit is not None and container.exit.code == 0
+
+
+def _last_output(containers: Sequence[Container]) -> str:
+    return next((c.last_output for c in containers if c.exit is not None and c.exit.code != 0), "")
+
+
+def _kill_all(containers: Sequence[Container]) -> None:
+    for container in containers:
+        if not container.is_over:
+            container.kill()

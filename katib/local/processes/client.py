@@ -1,0 +1,411 @@
+"""The engine's side of the guard: start processes, signal them, hear of their end, survive the guard's death.
+
+On Linux nothing that is started here outlives the engine, however either of the two ends (see `guard`). Elsewhere the
+same code works with process groups only: a daemon that leaves its group can escape.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import logging
+import os
+import secrets
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from katib.backoff import Backoff
+from katib.errors import KatibError, UnavailableError
+from katib.local.processes import proc, wire
+from katib.local.processes.connection import GuardConnection
+from katib.local.processes.handle import Exit, ProcessHandle
+from katib.local.processes.remains import EngineRecord, boot_id, clean_up_after, reap, sweep
+from katib.local.processes.spawn_errors import spawn_error
+from katib.runtime.clock import Clock, SystemClock
+
+RECORD_FILE = "engine.json"
+
+START_SECONDS = 60.0
+"""How long a program may take to start. A file system that does not answer is the only reason to take a second."""
+
+ANSWER_SECONDS = START_SECONDS + 15.0
+"""How long to wait for the guard to say whether a program started; longer than it waits itself."""
+
+_ATTEMPTS = 3
+"""How often a start is tried when the guard dies under it."""
+
+_QUICK_DEATH_SECONDS = 1.0
+_BACKOFF = Backoff(0.01, 5.0)
+
+_log = logging.getLogger(__name__)
+
+ExitCallback = Callable[[ProcessHandle, Exit], None]
+
+
+class Start(NamedTuple):
+    """A program that was asked for. When the answer is cancelled, the program is killed should it still start."""
+
+    key: int
+    answer: Future[ProcessHandle]
+
+
+@dataclass(slots=True)
+class _Process:
+    """A process from the request for it to its end. The descriptor is a copy, closed with the answer."""
+
+    message: bytes
+    output_fd: int
+    cwd: str
+    answer: Future[ProcessHandle]
+    on_exit: ExitCallback
+    error_of: Callable[[str, int, str], KatibError]
+    attempts: int = 0
+
+    def fail(self, error: KatibError) -> None:
+        """Give the answer that it did not start."""
+        os.close(self.output_fd)
+        if self.answer.set_running_or_notify_cancel():
+            self.answer.set_exception(error)
+
+
+class Processes:
+    """Starts processes that never outlive this one. Thread-safe.
+
+    Exit callbacks run on one thread of this object, in the order of the exits, after the answer to the start; they must
+    return at once.
+    """
+
+    def __init__(
+        self,
+        directory: Path | None = None,
+        *,
+        adopt_orphans: bool = True,
+        start_seconds: float = START_SECONDS,
+        clock: Clock | None = None,
+    ) -> None:
+        """Prepare; `start` does the work.
+
+        Args:
+            directory: Where to note who we are, so that the next engine there can clean up after a crash of engine and
+                guard together. None: leave no note.
+            adopt_orphans: Whether this process becomes a subreaper, to keep hold of processes when the guard is killed.
+            start_seconds: How long a program may take to start; after that the start has failed.
+            clock: Time.
+        """
+        self.engine_id = secrets.token_hex(8)
+        self._directory = directory
+        self._adopt_orphans = adopt_orphans
+        self._start_seconds = start_seconds
+        self._clock = clock or SystemClock()
+        self._keys = itertools.count(1)
+        self._lock = threading.Lock()  # never held while talking to the guard
+        self._changed = threading.Condition(self._lock)
+        self._connection: GuardConnection | None = None
+        self._connected_at = 0.0
+        self._starting: dict[int, _Process] = {}
+        self._running: dict[int, tuple[ProcessHandle, ExitCallback]] = {}
+        self._dying: dict[int, Future[None]] = {}
+        self._stopping = False
+        self._deaths_in_a_row = 0
+        self._reader: threading.Thread | None = None
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> int:
+        """Clean up after the previous engine of the directory, start the guard; return how many remains were killed.
+
+        Raises:
+            TerminalError: Another engine is at work in the directory.
+        """
+        remains = self._clean_up()
+        if self._adopt_orphans:
+            proc.adopt_orphans()
+        self._connect()
+        self._reader = threading.Thread(target=self._read, name="processes", daemon=True)
+        self._reader.start()
+        return remains
+
+    def stop(self) -> None:
+        """End the guard and with it, by force, everything that still runs. Exit callbacks are not called any more."""
+        with self._changed:
+            self._stopping = True
+            connection, self._connection = self._connection, None
+            self._changed.notify_all()
+        if connection is not None:
+            connection.close()
+        if self._reader is not None and self._reader is not threading.current_thread():
+            self._reader.join()
+        if connection is not None:
+            connection.wait()
+        reap(sweep(self.engine_id, self._clock), self._clock)  # nothing, unless the guard was killed this moment
+        with self._lock:
+            starting, self._starting = list(self._starting.values()), {}
+        for process in starting:
+            process.fail(_stopping_error())
+        if self._directory is not None:
+            (self._directory / RECORD_FILE).unlink(missing_ok=True)
+
+    def _clean_up(self) -> int:
+        if self._directory is None:
+            return 0
+        self._directory.mkdir(parents=True, exist_ok=True)
+        record = EngineRecord.read(self._directory / RECORD_FILE)
+        return clean_up_after(record, self._clock) if record is not None else 0
+
+    def _connect(self) -> None:
+        """Start a guard and ask it for everything that an earlier one was asked for and did not start."""
+        connection = GuardConnection.open(self.engine_id, self._start_seconds)
+        self._note_down(connection)
+        self._connected_at = self._clock.monotonic()
+        with self._changed:
+            stopping, waiting = self._stopping, list(self._starting.items())
+            if not stopping:
+                self._connection = connection
+        if stopping:  # meanwhile
+            connection.close()
+            connection.wait()
+            return
+        for key, process in waiting:
+            self._send_start(connection, key, process)
+
+    def _note_down(self, connection: GuardConnection) -> None:
+        if self._directory is None:
+            return
+        me = proc.read_stat(os.getpid())
+        record = EngineRecord(
+            engine_id=self.engine_id,
+            boot_id=boot_id(),
+            pid=os.getpid(),
+            start_time=me.start_time if me else 0,
+            guard_pid=connection.pid,
+            guard_start_time=connection.start_time,
+        )
+        try:
+            record.write(self._directory / RECORD_FILE)
+        except OSError as error:  # only the cleaning up after a crash of engine and guard together needs it
+            _log.warning("Note for the next engine cannot be written", extra={"cause": error.strerror})
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def launch(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: Path,
+        output_fd: int,
+        *,
+        directories: Sequence[Path] = (),
+        on_exit: ExitCallback,
+    ) -> Start:
+        """Ask for a program in a session of its own, and return at once. The caller may close its descriptor.
+
+        The answer is the handle of the process that runs, or one of these errors:
+
+        - SpawnError: It cannot be started, with cause and remedy.
+        - UnavailableError: The machine is short of something, a file system does not answer, the guard cannot be
+          reached, or the start was withdrawn.
+
+        Args:
+            argv: Program, looked up in the PATH of `env`, and its arguments.
+            env: Its whole environment; two marks are added.
+            cwd: Its working directory.
+            output_fd: Becomes its standard output and standard error; its input is empty.
+            directories: Made first where there is nothing.
+            on_exit: Called once when the process that ran ended, or was lost together with the guard.
+
+        Raises:
+            UnavailableError: This process has no descriptors left, or the engine is stopping.
+        """
+        key, command = next(self._keys), list(argv)
+        marked = {**env, proc.ENGINE_ID: self.engine_id, proc.PROCESS_ID: f"{self.engine_id}.{key}"}
+        encoded = {os.fsencode(name): os.fsencode(value) for name, value in marked.items()}
+        try:
+            output = os.dup(output_fd)
+        except OSError as error:
+            cause = f"no program can be started now: {error.strerror}"
+            raise UnavailableError(f"{cause}; raise the limit of open files") from error
+        message = wire.pack(("spawn", key, command, encoded, str(cwd), tuple(map(str, directories))))
+        error_of = partial(spawn_error, argv=command, env=env, cwd=str(cwd))
+        process = _Process(message, output, str(cwd), Future(), on_exit, error_of)
+        with self._lock:
+            stopping, connection = self._stopping, self._connection
+            if not stopping:
+                self._starting[key] = process
+        if stopping:
+            os.close(process.output_fd)
+            raise _stopping_error()
+        if connection is not None:  # else the next guard gets it
+            self._send_start(connection, key, process)
+        return Start(key, process.answer)
+
+    def spawn(
+        self, argv: Sequence[str], env: Mapping[str, str], cwd: Path, output_fd: int, *, on_exit: ExitCallback
+    ) -> ProcessHandle:
+        """Start a program as `launch` does, and return when it runs.
+
+        Raises:
+            SpawnError: It cannot be started, with cause and remedy.
+            UnavailableError: It cannot be started now.
+        """
+        start = self.launch(argv, env, cwd, output_fd, on_exit=on_exit)
+        try:
+            return start.answer.result(ANSWER_SECONDS)
+        except TimeoutError:
+            if not start.answer.cancel():
+                return start.answer.result()
+            raise no_answer() from None
+
+    def withdraw(self, start: Start) -> None:
+        """Do without a program that has not started yet; its answer comes at once, unless it has started after all."""
+        self._tell("withdraw", start.key)
+
+    def signal(self, handle: ProcessHandle, sig: int) -> None:
+        """Send a signal to the process, its group and whatever else descends from it; one that ended is left alone."""
+        self._tell("signal", handle.key, int(sig))
+
+    def kill_tree(self, handle: ProcessHandle) -> Future[None]:
+        """Kill the process, its group and whatever else descends from it, daemons included.
+
+        The future is done when nothing is left; at once when nothing was.
+        """
+        with self._lock:
+            gone = self._dying.setdefault(handle.key, Future())
+        if not self._tell("kill", handle.key):
+            self._conclude_kill(handle.key)
+        return gone
+
+    def _tell(self, *message: object) -> bool:
+        with self._lock:
+            connection = self._connection
+        if connection is not None:
+            connection.send(wire.pack(message))
+        return connection is not None
+
+    def _send_start(self, connection: GuardConnection, key: int, process: _Process) -> None:
+        process.attempts += 1
+        if len(process.message) > wire.LARGEST_BYTES:
+            error: KatibError = process.error_of("exec", errno.E2BIG, "")
+        elif process.attempts > _ATTEMPTS:
+            error = UnavailableError("the guard process ended three times while starting a program")
+        else:
+            connection.send(process.message, (process.output_fd,))
+            return
+        with self._lock:
+            self._starting.pop(key, None)
+        process.fail(error)
+
+    # --- the reader thread --------------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        while True:
+            with self._lock:
+                connection = self._connection
+            if connection is None:
+                return
+            self._serve(connection)
+            if self._stopping:
+                return
+            self._replace_guard(connection)
+
+    def _serve(self, connection: GuardConnection) -> None:
+        """Handle what the guard says until it is gone or sends something that is not a message."""
+        try:
+            for messages in iter(connection.receive, None):
+                for message in messages:
+                    self._handle(message)
+        except wire.BrokenStreamError:
+            _log.exception("Guard process sends what is not a message, and is replaced")
+            connection.kill()
+
+    def _handle(self, message: wire.Message) -> None:
+        """Handle a message. An error in it, or in the callback of one process, must not end this thread."""
+        try:
+            match message:
+                case ("started", key, pid, start_time, path):
+                    self._conclude_start(key, pid, start_time, path)
+                case ("failed", key, step, number, path):
+                    with self._lock:
+                        process = self._starting.pop(key)
+                    process.fail(process.error_of(step, number, path))
+                case ("exited", key, status, remains):
+                    self._conclude_exit(key, Exit.of_status(status, remains=remains))
+                case ("gone", key):
+                    self._conclude_kill(key)
+                case _:
+                    _log.error("Guard process sends an unknown message", extra={"content": repr(message)})
+        except Exception:  # noqa: BLE001 - whatever it is, the log gets it and the other processes go on
+            _log.exception("Message of the guard process not handled", extra={"content": repr(message)})
+
+    def _conclude_start(self, key: int, pid: int, start_time: int, path: str) -> None:
+        with self._lock:
+            process = self._starting.pop(key)
+        os.close(process.output_fd)
+        if not process.answer.set_running_or_notify_cancel():
+            self._tell("kill", key)
+            return
+        handle = ProcessHandle(key, pid, start_time, os.path.join(process.cwd, path))  # noqa: PTH118 - "." stays
+        with self._lock:
+            self._running[key] = (handle, process.on_exit)
+        process.answer.set_result(handle)
+
+    def _conclude_exit(self, key: int, exit_: Exit) -> None:
+        with self._lock:
+            handle, on_exit = self._running.pop(key, (None, None))
+        if handle is not None and on_exit is not None:  # else its start was given up
+            on_exit(handle, exit_)
+
+    def _conclude_kill(self, key: int) -> None:
+        with self._lock:
+            gone = self._dying.pop(key, None)
+        if gone is not None:
+            gone.set_result(None)
+
+    def _replace_guard(self, lost: GuardConnection) -> None:
+        """Kill what the dead guard left, start another, and report the processes that went with it."""
+        with self._lock:
+            self._connection = None
+            running, self._running = list(self._running.values()), {}
+            dying = list(self._dying)
+        lost.close()
+        lost.wait()
+        reap(sweep(self.engine_id, self._clock) | {handle.pid for handle, _ in running}, self._clock)
+        self._connect_again()
+        for handle, on_exit in running:
+            try:
+                on_exit(handle, Exit.by_signal(signal.SIGKILL, lost=True))
+            except Exception:  # noqa: BLE001 - as in `_handle`
+                _log.exception("End of a process not handled", extra={"pid": handle.pid})
+        for key in dying:
+            self._conclude_kill(key)
+
+    def _connect_again(self) -> None:
+        """Start another guard; ever more slowly when they die at once or the machine cannot start any."""
+        quick = self._clock.monotonic() - self._connected_at < _QUICK_DEATH_SECONDS
+        self._deaths_in_a_row = self._deaths_in_a_row + 1 if quick else 0
+        while not self._stopping:
+            if self._deaths_in_a_row > 1:
+                delay = _BACKOFF.pause_seconds(self._deaths_in_a_row)
+                with self._changed:
+                    self._clock.wait(self._changed, delay)
+            try:
+                self._connect()
+            except OSError as error:
+                self._deaths_in_a_row += 1
+                _log.warning("Guard process cannot be started", extra={"cause": error.strerror})
+            else:
+                return
+
+
+def no_answer() -> UnavailableError:
+    """Return the error for a guard that does not say whether a program started."""
+    return UnavailableError(f"the guard process did not say within {ANSWER_SECONDS:g} s whether the program started")
+
+
+def _stopping_error() -> UnavailableError:
+    return UnavailableError("no program can be started: this engine is stopping")

@@ -1,0 +1,419 @@
+"""The guard: a small process that starts all others and outlives none of them.
+
+Laws:
+
+- Everything the engine starts is a child of the guard. The guard is a subreaper: a process that loses its parent, by
+  a double fork or otherwise, becomes the guard's child and not init's.
+- When the engine ends, by whatever, its end of the socket closes (and its pidfd becomes readable, should a forked copy
+  hold the socket open). The guard then kills every descendant until none is left, and exits.
+- When the guard itself is killed, the kernel kills its direct children (parent death signal); the engine finds the
+  others by their environment.
+
+An orphan belongs to the process whose mark (`KATIB_PROCESS_ID`) is in its environment, else to the one that leads its
+session. An orphan that hid both has no owner, and is killed when the last started process has ended.
+
+Runs by `python -I -S` without site-packages: standard library only, and of ours only the two modules that it imports.
+Elsewhere than on Linux there are no subreapers, death signals and pidfds: process groups are killed, and a daemon
+that left its group escapes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from typing import NoReturn
+
+from katib.local.processes import proc, wire
+
+_RETRY_SECONDS = 0.003
+"""Pause between two rounds of killing: a killed process needs a moment to go."""
+
+_MOMENT_MILLISECONDS = 20
+"""Wait for one start before all else. One that hangs holds up the others for no longer than this."""
+
+_GIVE_UP_SECONDS = 10.0
+"""A process in uninterruptible sleep cannot be killed; the guard does not wait for it forever."""
+
+_HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ)
+"""A Ctrl-C or a polite end is the engine's to answer. These get a handler that does nothing: unlike an ignored signal,
+a handled one is back to its default in the programs we start, at no cost."""
+
+_BUFFER = 1 << 16
+
+_RESERVED_FDS = 24
+"""What we need beside one descriptor for each process that is starting: our own, those of one message, /proc."""
+
+
+class _Process:
+    """A process that the engine asked for. No dataclass: importing those doubles the guard's memory and start-up.
+
+    It is starting while `report` is open: the end of a pipe from which we read how far it is. The other end closes when
+    it becomes its program.
+    """
+
+    __slots__ = ("deadline", "dying", "ended", "key", "pid", "report", "said", "start_time", "targets_seen")
+
+    def __init__(self, key: int, pid: int, report: int, deadline: float) -> None:
+        self.key = key
+        self.pid = pid
+        self.report: int | None = report
+        self.said = b"setup\0\0"
+        self.deadline = deadline
+        stat = proc.read_stat(pid)
+        self.start_time = stat.start_time if stat else 0
+        self.ended = False
+        self.dying = False
+        self.targets_seen: set[int] = set()
+
+    def progress(self) -> tuple[str, int, str]:
+        """Return the step that a starting process came to, the errno of its failure or 0, and what that was about."""
+        *_, step, path, number = self.said.split(b"\0")
+        return step.decode(), int(number or 0), os.fsdecode(path)
+
+
+class Guard:
+    """Serves one engine until it ends."""
+
+    def __init__(self, engine: socket.socket, engine_pid: int, start_seconds: float) -> None:
+        self._engine = engine
+        self._start_seconds = start_seconds
+        self._mark = f"{os.environ.get(proc.ENGINE_ID, '')}."
+        self._room = max(1, os.sysconf("SC_OPEN_MAX") - _RESERVED_FDS)
+        self._receiver = wire.Receiver(engine)
+        self._starting: dict[int, _Process] = {}  # by the descriptor of its report
+        self._started: dict[int, _Process] = {}  # by key
+        self._by_pid: dict[int, _Process] = {}  # those not reaped yet
+        self._wakeup = _child_signal_pipe()
+        self._poll = select.poll()
+        self._poll.register(engine, select.POLLIN)
+        self._poll.register(self._wakeup, select.POLLIN)
+        self._engine_fd = _open_pidfd(engine_pid)
+        if self._engine_fd is not None:
+            self._poll.register(self._engine_fd, select.POLLIN)
+
+    def run(self) -> None:
+        """Serve, then leave nothing behind."""
+        try:
+            while self._turn():
+                pass
+        except ConnectionError:  # the engine went while we answered
+            pass
+        self._kill_everything()
+
+    def _turn(self) -> bool:
+        dying = [process for process in self._started.values() if process.dying]
+        ready = {fd for fd, _ in self._poll.poll(self._patience(dying))}
+        if self._engine_fd in ready:
+            return False
+        if self._wakeup in ready:
+            os.read(self._wakeup, _BUFFER)
+            self._reap()
+        if self._engine.fileno() in ready:
+            messages = self._receiver.receive()
+            if messages is None:
+                return False
+            for message in messages:
+                self._handle(message)
+        for process in [self._starting[fd] for fd in ready if fd in self._starting]:
+            self._read_report(process)
+        self._end_late_starts()
+        for process in dying:
+            self._kill_remains(process)
+        return True
+
+    def _patience(self, dying: list[_Process]) -> float | None:
+        """Return for how many milliseconds nothing has to be done by ourselves; None: forever."""
+        if dying:
+            return 1000 * _RETRY_SECONDS
+        if not self._starting:
+            return None
+        first = min(process.deadline for process in self._starting.values())
+        return max(0.0, 1000 * (first - time.monotonic())) + 1
+
+    def _handle(self, message: wire.Message) -> None:
+        match message:
+            case ("spawn", key, argv, env, cwd, directories):
+                self._spawn(key, argv, env, cwd, directories)
+            case ("withdraw", key):
+                if process := next((p for p in self._starting.values() if p.key == key), None):
+                    self._give_up(process, errno.ECANCELED)
+            case ("signal", key, sig):
+                if process := self._started.get(key):
+                    self._signal(process, sig)
+            case ("kill", key):
+                if process := self._started.get(key):
+                    process.dying = True
+                    self._kill_remains(process)
+                else:
+                    self._tell("gone", key)
+
+    def _tell(self, *message: object) -> None:
+        wire.send(self._engine, wire.pack(message))
+
+    # --- starting -----------------------------------------------------------------------------------------------------
+
+    def _spawn(self, key: int, argv: list[str], env: dict[bytes, bytes], cwd: str, directories: list[str]) -> None:
+        fds = self._receiver.take_fds()
+        try:
+            pid, report = self._fork(argv, env, cwd, directories, fds)
+        except OSError as error:
+            self._tell("failed", key, "fork", error.errno, "")
+            return
+        finally:
+            for fd in fds:
+                os.close(fd)
+        # Most have started in a moment. Whatever we do before that costs a copy of each page that it touches.
+        moment = select.poll()
+        moment.register(report, 0)
+        moment.poll(_MOMENT_MILLISECONDS)
+        process = _Process(key, pid, report, time.monotonic() + self._start_seconds)
+        self._starting[report] = self._by_pid[pid] = process
+        self._poll.register(report, 0)  # its end is enough; what stands in it matters only then
+        self._read_report(process)
+
+    def _fork(
+        self, argv: list[str], env: dict[bytes, bytes], cwd: str, directories: list[str], fds: list[int]
+    ) -> tuple[int, int]:
+        """Return a new process and its report. All that may wait for a file system it does itself."""
+        if not fds or len(self._starting) >= self._room:
+            raise OSError(errno.EMFILE, "")
+        report, tell = os.pipe()  # closed by a successful exec
+        os.set_blocking(report, False)
+        fds.append(tell)
+        try:
+            pid = os.fork()
+        except OSError:
+            os.close(report)
+            raise
+        if pid == 0:
+            self._engine.close()  # a process that hangs must not hide our end from the engine
+            _become(argv, env, cwd, directories, fds)
+        return pid, report
+
+    def _read_report(self, process: _Process) -> None:
+        """Read what a process has said so far; at its end the process has started, or failed to."""
+        try:
+            while process.report is not None and (data := os.read(process.report, _BUFFER)):
+                process.said += data
+        except BlockingIOError:
+            return
+        if process.report is None:
+            return  # the same turn has finished it
+        step, number, path = process.progress()
+        self._close_report(process)
+        if number:
+            self._tell("failed", process.key, step, number, path)
+        else:
+            self._started[process.key] = process
+            self._tell("started", process.key, process.pid, process.start_time, path)
+
+    def _close_report(self, process: _Process) -> None:
+        if process.report is not None:
+            self._poll.unregister(process.report)
+            os.close(process.report)
+            del self._starting[process.report]
+            process.report = None
+
+    def _end_late_starts(self) -> None:
+        now = time.monotonic()
+        for process in [process for process in self._starting.values() if process.deadline <= now]:
+            self._give_up(process, errno.ETIMEDOUT)
+
+    def _give_up(self, process: _Process, number: int) -> None:
+        """End a start, unless it came to its end meanwhile. A process that hangs in the kernel is reaped later."""
+        self._read_report(process)
+        if process.report is None:
+            return
+        step, _, path = process.progress()
+        self._close_report(process)
+        proc.kill(process.pid)
+        self._tell("failed", process.key, step, number, path)
+
+    # --- ending -------------------------------------------------------------------------------------------------------
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            process = self._by_pid.pop(pid, None)
+            if process is not None:
+                self._read_report(process)  # all of it is there
+            if process is None or self._started.get(process.key) is not process:
+                continue  # an adopted orphan, or one that could not be started
+            process.ended = True
+            remains = bool(self._targets(process) or self._unowned())
+            if not remains and not process.dying:
+                del self._started[process.key]
+            self._tell("exited", process.key, status, remains)
+            self._kill_unowned()
+
+    def _signal(self, process: _Process, sig: int) -> None:
+        targets = self._targets(process)
+        if _has_group(process, targets):
+            proc.kill_group(process.pid, sig)
+        for pid in targets:
+            stat = proc.read_stat(pid)
+            if stat is not None and stat.group != process.pid:
+                proc.kill(pid, sig)
+
+    def _kill_remains(self, process: _Process) -> None:
+        if self._started.get(process.key) is not process:
+            return  # the same turn has finished it
+        process.targets_seen.update(self._targets(process))
+        self._signal(process, signal.SIGKILL)
+        self._reap()
+        # A dying process has no environment any more, so it is known only by having been a target before.
+        if process.ended and not self._targets(process) and not any(map(proc.is_running, process.targets_seen)):
+            self._started.pop(process.key, None)
+            self._tell("gone", process.key)
+            self._kill_unowned()
+
+    def _targets(self, process: _Process) -> list[int]:
+        """Return what is left of a process: itself, its descendants, its group and its adopted orphans."""
+        roots = [] if process.ended else [process.pid]
+        roots += [pid for pid in self._orphans() if self._owner(pid) is process]
+        found = [pid for root in roots for pid in (root, *proc.descendants(root))]
+        if not proc.IS_LINUX and proc.kill_group(process.pid, 0):
+            found.append(process.pid)
+        return found
+
+    def _orphans(self) -> list[int]:
+        return [pid for pid in proc.children(os.getpid()) if pid not in self._by_pid]
+
+    def _owner(self, pid: int) -> _Process | None:
+        mark = proc.environment_value(pid, proc.PROCESS_ID)
+        if mark is not None:  # of another engine, if a program of ours runs one
+            key = mark.removeprefix(self._mark)
+            return self._started.get(int(key)) if key != mark and key.isdecimal() else None
+        stat = proc.read_stat(pid)
+        return next((m for m in self._started.values() if stat and m.pid in {stat.session, stat.group}), None)
+
+    def _unowned(self) -> list[int]:
+        return [pid for pid in self._orphans() if self._owner(pid) is None]
+
+    def _kill_unowned(self) -> None:
+        if not self._started:
+            for pid in self._orphans():
+                for target in (pid, *proc.descendants(pid)):
+                    proc.kill(target)
+
+    def _kill_everything(self) -> None:
+        deadline = time.monotonic() + _GIVE_UP_SECONDS
+        while time.monotonic() < deadline:
+            for process in self._by_pid.values():
+                proc.kill_group(process.pid)
+            for pid in proc.descendants(os.getpid()):
+                proc.kill(pid)
+            if self._reap_silently():
+                return
+            time.sleep(_RETRY_SECONDS)
+
+    def _reap_silently(self) -> bool:
+        """Reap what ended; True when no child is left."""
+        try:
+            while True:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return False
+                self._by_pid.pop(pid, None)
+        except ChildProcessError:
+            return True
+
+
+def _has_group(process: _Process, targets: list[int]) -> bool:
+    """Return whether the group id is still ours: after the leader is reaped, only members keep it from being reused."""
+    if not process.ended or not proc.IS_LINUX:
+        return True
+    stats = map(proc.read_stat, targets)
+    return any(stat is not None and stat.group == process.pid for stat in stats)
+
+
+def _child_signal_pipe() -> int:
+    read, write = os.pipe()
+    os.set_blocking(read, False)
+    os.set_blocking(write, False)
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    return read
+
+
+def _open_pidfd(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
+
+
+def _become(argv: list[str], env: dict[bytes, bytes], cwd: str, directories: list[str], fds: list[int]) -> NoReturn:
+    """Turn the forked child into the wanted program."""
+    output, report = fds
+
+    def begin(step: bytes, path: bytes) -> None:
+        os.write(report, b"%b\0%b\0" % (step, path))
+
+    try:
+        guard = os.getppid()
+        proc.die_with_parent()
+        if os.getppid() != guard:
+            os._exit(1)  # the guard died before the kernel knew our wish
+        os.setsid()
+        _place_standard_streams(output)
+        for directory in directories:
+            begin(b"volume", os.fsencode(directory))
+            if not os.path.exists(directory):  # noqa: PTH110 - pathlib costs the guard 5 ms of start-up
+                os.makedirs(directory, exist_ok=True)  # noqa: PTH103 - as above
+        begin(b"cwd", os.fsencode(cwd))
+        os.chdir(cwd)
+        _execute(argv, env, begin)
+    except OSError as error:
+        os.write(report, b"%d" % (error.errno or errno.EINVAL))
+    except BaseException:  # noqa: BLE001 - the child must not return into the guard's loop
+        os.write(report, b"%d" % errno.EINVAL)
+    os._exit(127)
+
+
+def _execute(argv: list[str], env: dict[bytes, bytes], begin: Callable[[bytes, bytes], None]) -> None:
+    """Execute a program, looked up in the PATH of its own environment as a shell does.
+
+    Not by os.execvpe: that imports modules at its first call, which here is the first call of every child.
+    """
+    program, broken = os.fsencode(argv[0]), b""
+    failure = OSError(errno.ENOENT, "")
+    for directory in [b""] if b"/" in program else env.get(b"PATH", os.fsencode(os.defpath)).split(b":"):
+        path = program if b"/" in program else os.path.join(directory or b".", program)  # noqa: PTH118 - bytes
+        begin(b"exec", path)
+        try:
+            os.execve(path, argv, env)  # noqa: S606 - starting the user's command is what the guard is for
+        except (FileNotFoundError, NotADirectoryError):
+            broken = path if os.access(path, os.F_OK) else broken
+        except OSError as error:  # a file that may not be executed: another directory may have a better one
+            failure = error
+    if broken:
+        begin(b"interpreter", broken)
+    raise failure
+
+
+def _place_standard_streams(output: int) -> None:
+    for target, source in enumerate((os.open(os.devnull, os.O_RDONLY), output, output)):
+        os.dup2(source, target, inheritable=True)  # all sources are above 2: the guard's own three are open
+
+
+def main() -> None:
+    """Serve the engine whose socket and process id are the arguments, before the seconds that a start may take."""
+    for sig in _HANDLED_SIGNALS:
+        signal.signal(sig, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    proc.adopt_orphans()
+    engine = socket.socket(fileno=int(sys.argv[1]))
+    engine.set_inheritable(False)
+    Guard(engine, int(sys.argv[2]), float(sys.argv[3])).run()

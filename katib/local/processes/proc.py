@@ -1,0 +1,144 @@
+"""What the kernel says about processes: /proc and two process attributes of Linux.
+
+Elsewhere (macOS) there is no /proc: every question is answered with "nothing known", and callers fall back to process
+groups. Standard library only, because the guard runs without site-packages.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+ENGINE_ID = "KATIB_ENGINE_ID"
+"""Environment variable that every process of one engine carries."""
+
+PROCESS_ID = "KATIB_PROCESS_ID"
+"""Environment variable that a started process and everything it forks carry."""
+
+IS_LINUX = sys.platform == "linux"
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_libc = ctypes.CDLL(None) if IS_LINUX else None
+
+
+class Stat(NamedTuple):
+    """The part of /proc/PID/stat that identifies a process. `start_time` is in clock ticks since boot."""
+
+    state: str
+    parent: int
+    group: int
+    session: int
+    start_time: int
+
+
+def read_stat(pid: int) -> Stat | None:
+    """Return the identity of a process, None when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - pathlib costs the guard 5 ms of start-up
+            # The command name stands in parentheses and may itself contain blanks and parentheses.
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return Stat(fields[0].decode(), int(fields[1]), int(fields[2]), int(fields[3]), int(fields[19]))
+
+
+def is_running(pid: int) -> bool:
+    """Return whether a process exists and has not ended; False where nothing is known."""
+    stat = read_stat(pid)
+    return stat is not None and stat.state not in {"Z", "X"}
+
+
+def environment_value(pid: int, name: str) -> str | None:
+    """Return a variable of the environment a process was started with; None when absent, hidden or not on Linux."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - as above
+            environment = file.read()
+    except OSError:
+        return None
+    start = f"{name}=".encode()
+    for entry in environment.split(b"\0"):
+        if entry.startswith(start):
+            return os.fsdecode(entry[len(start) :])
+    return None
+
+
+def all_pids() -> list[int]:
+    """Return every process we can see."""
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208 - as above
+    except OSError:
+        return []
+
+
+def children(pid: int) -> list[int]:
+    """Return the direct children of a process, those of all its threads."""
+    found: list[int] = []
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - as above
+    except OSError:
+        return found
+    for thread in threads:
+        try:
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123 - as above
+                found += map(int, file.read().split())
+        except FileNotFoundError:
+            if os.path.exists(f"/proc/{pid}/task/{thread}"):  # noqa: PTH110 - as above
+                return _children_by_scan(pid)  # a kernel built without the children file
+        except OSError:
+            continue
+    return found
+
+
+def _children_by_scan(pid: int) -> list[int]:
+    stats = ((other, read_stat(other)) for other in all_pids())
+    return [other for other, stat in stats if stat is not None and stat.parent == pid]
+
+
+def descendants(pid: int) -> list[int]:
+    """Return children, their children and so on, parents before children, zombies included."""
+    found = children(pid)
+    for child in found:  # the list grows while we walk it
+        found += children(child)
+    return found
+
+
+def pids_with(name: str, value: str) -> Iterator[int]:
+    """Yield the processes that were started with this variable in their environment, us excepted."""
+    for pid in all_pids():
+        if pid != os.getpid() and environment_value(pid, name) == value:
+            yield pid
+
+
+def kill(pid: int, sig: int = signal.SIGKILL) -> None:
+    """Send a signal to one process; a process that is gone or not ours is left alone."""
+    try:
+        os.kill(pid, sig)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def kill_group(group: int, sig: int = signal.SIGKILL) -> bool:
+    """Send a signal to a process group; False when it has no members. Signal 0 only asks."""
+    try:
+        os.killpg(group, sig)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # macOS says so of a group of zombies; Linux of a group that changed its user
+        return not IS_LINUX or sig == 0
+    return True
+
+
+def adopt_orphans() -> bool:
+    """Become the parent of every descendant whose own parent dies; False where the kernel cannot."""
+    return _libc is not None and _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+
+
+def die_with_parent() -> None:
+    """Ask for SIGKILL when the thread that forked us ends."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)

@@ -1,0 +1,105 @@
+"""Messages between the engine and its guard: length, marshaled tuple, file descriptors beside it.
+
+Both ends run the same interpreter and files, one the parent of the other, so `marshal` is safe and costs no import.
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import array
+import marshal
+import socket
+import struct
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+Message = tuple[Any, ...]
+
+LARGEST_BYTES = 1 << 26
+"""Far beyond what the kernel takes as arguments and environment; a longer message means that the stream is broken."""
+
+_HEADER = struct.Struct("!I")
+_CHUNK = 1 << 16
+_MAX_FDS = 64
+_CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+
+
+class BrokenStreamError(Exception):
+    """What arrived is not a message."""
+
+
+def pack(message: Message) -> bytes:
+    """Return a message as it goes over the socket."""
+    body = marshal.dumps(message)
+    return _HEADER.pack(len(body)) + body
+
+
+def send(sock: socket.socket, data: bytes, fds: Sequence[int] = ()) -> None:
+    """Send a packed message whole. The descriptors are duplicated to the other side.
+
+    Raises:
+        OSError: The other side is gone, or reads nothing for as long as the socket allows.
+    """
+    if fds:
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
+        data = data[sock.sendmsg([data], rights) :]
+    sock.sendall(data)
+
+
+class Receiver:
+    """Reads messages from a stream socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._buffer = bytearray()
+        self._fds: deque[list[int]] = deque()
+
+    def receive(self) -> list[Message] | None:
+        """Wait for data and return the messages that are complete; None at the end of the stream.
+
+        Raises:
+            BrokenStreamError: What arrived is not a message.
+        """
+        room = socket.CMSG_SPACE(_MAX_FDS * array.array("i").itemsize)
+        try:
+            data, ancillary, flags, _ = self._sock.recvmsg(_CHUNK, room, _CLOSE_ON_EXEC)
+        except ConnectionError:
+            return None
+        rights = [p for level, kind, p in ancillary if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)]
+        if rights or flags & socket.MSG_CTRUNC:
+            fds = array.array("i")
+            for payload in rights:
+                fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
+            self._fds.append(fds.tolist())
+        if not data:
+            return None
+        self._buffer += data
+        return self._complete()
+
+    def take_fds(self) -> list[int]:
+        """Return the descriptors of the oldest message that has any and is not asked about yet; the caller owns them.
+
+        They are fewer than were sent when this process has no room for them. (One read never spans two messages with
+        descriptors: the kernel ends it behind the first.)
+        """
+        return self._fds.popleft()
+
+    def _complete(self) -> list[Message]:
+        messages: list[Message] = []
+        while len(self._buffer) >= _HEADER.size:
+            length = _HEADER.unpack_from(self._buffer)[0]
+            if length > LARGEST_BYTES:
+                raise BrokenStreamError(f"a message of {length} bytes")
+            end = _HEADER.size + length
+            if len(self._buffer) < end:
+                break
+            try:
+                message = marshal.loads(bytes(self._buffer[_HEADER.size : end]))  # noqa: S302 - see the module docstring
+            except (ValueError, EOFError, TypeError) as error:
+                raise BrokenStreamError(str(error)) from error
+            if not isinstance(message, tuple):
+                raise BrokenStreamError(f"a {type(message).__name__} instead of a tuple")
+            messages.append(message)
+            del self._buffer[:end]
+        return messages

@@ -1,0 +1,93 @@
+"""Where services meet and write: short socket paths, and their output with its last lines."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from katib.services.plan import ServiceId
+
+_PREFIX = "katib-"
+_MAX_DIRECTORY = 80
+"""A Unix socket's path must stay under 108 bytes, 104 on macOS; this leaves room for the file name."""
+
+_MAX_LOG_BYTES = 1 << 20
+_TAIL_BYTES = 4096
+_TAIL_LINES = 3
+
+
+class SocketDirectory:
+    """A private directory for sockets, with a short path. Directories of dead owners are removed on the way."""
+
+    def __init__(self) -> None:
+        base = _short_base()
+        _remove_abandoned(base)
+        self._path = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=base))
+        self._count = 0
+
+    def new_path(self) -> Path:
+        """Return a path that was never used, so that nothing of an earlier process answers there."""
+        self._count += 1
+        return self._path / f"{self._count}.sock"
+
+    def remove(self) -> None:
+        """Remove the directory and what is left in it."""
+        shutil.rmtree(self._path, ignore_errors=True)
+
+
+def _short_base() -> Path:
+    candidates = (os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir())
+    fits = (c for c in candidates if c and len(os.fsencode(c)) <= _MAX_DIRECTORY and os.access(c, os.W_OK | os.X_OK))
+    return Path(next(fits, "/tmp"))  # noqa: S108 - mkdtemp makes a private directory in it
+
+
+def _remove_abandoned(base: Path) -> None:
+    for directory in base.glob(f"{_PREFIX}*-*"):
+        owner = directory.name.removeprefix(_PREFIX).partition("-")[0]
+        if not owner.isdecimal() or _is_alive(int(owner)):
+            continue
+        with contextlib.suppress(FileNotFoundError):  # another engine removes it now
+            if directory.stat().st_uid == os.getuid():
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
+
+
+class ServiceLog:
+    """The file that takes the output of a service over all its restarts."""
+
+    def __init__(self, directory: Path, service: ServiceId) -> None:
+        self.path = directory / f"{service.file_name}.log"
+        self._start = 0
+
+    def open(self) -> int:
+        """Return a descriptor for the output of a new process; the caller closes it."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if self.path.exists() and self.path.stat().st_size > _MAX_LOG_BYTES:
+            self.path.replace(self.path.with_suffix(".log.1"))
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._start = os.fstat(descriptor).st_size
+        return descriptor
+
+    def last_lines(self) -> str:
+        """Return the last lines that the newest process printed, on one line; empty when it printed nothing."""
+        try:
+            with self.path.open("rb") as file:
+                end = file.seek(0, os.SEEK_END)
+                file.seek(max(self._start, end - _TAIL_BYTES))
+                text = file.read().decode(errors="replace")
+        except OSError:
+            return ""
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return " | ".join(lines[-_TAIL_LINES:])

@@ -1,0 +1,269 @@
+"""Keeps one service process running for as long as somebody uses it: a thread around its life cycle.
+
+The thread starts the process, asks until it serves, then sleeps until the process exits, its users have been gone for a
+while, or it is told to stop. What follows is decided in `lifecycle`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import wait
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from katib.backoff import Backoff
+from katib.errors import TerminalError, UnavailableError
+from katib.local.services.files import ServiceLog, SocketDirectory
+from katib.local.services.lifecycle import Lifecycle
+from katib.runtime.clock import Clock
+from katib.services.plan import ServicePlan, resolve_command
+from katib.services.states import Phase, ServiceState, Timing, User
+
+if TYPE_CHECKING:
+    from katib.local.processes.client import Processes
+    from katib.local.processes.handle import Exit, ProcessHandle
+    from katib.rpc.connection import Connection
+
+_log = logging.getLogger(__name__)
+
+_PROBE = Backoff(0.005, 0.1, factor=1.1)
+"""Quick services are found quickly, slow ones not woken all the time."""
+
+
+@dataclass(slots=True)
+class _Process:
+    """One process, from its start to its end. `trouble` is what was wrong with it, if not simply its exit."""
+
+    handle: ProcessHandle | None = None
+    exit: Exit | None = None
+    connection: Connection | None = None
+    answered_before: int = 0
+    trouble: str = ""
+
+    @property
+    def answered(self) -> bool:
+        return self.connection is not None and self.connection.answer_count > self.answered_before
+
+
+class Supervisor:
+    """Keeps one service process. Thread-safe; no method waits for the process, except `join`.
+
+    Args:
+        plan: What to start.
+        processes: Starts it.
+        log: Takes its output.
+        sockets: Gives it a place to listen.
+        timing: How long things may take.
+        clock: Where that is measured.
+        on_change: Called on the thread of the service, with its users, when it became ready or has failed.
+    """
+
+    def __init__(
+        self,
+        plan: ServicePlan,
+        processes: Processes,
+        log: ServiceLog,
+        sockets: SocketDirectory,
+        timing: Timing,
+        clock: Clock,
+        on_change: Callable[[frozenset[User]], None],
+    ) -> None:
+        self._plan = plan
+        self._processes = processes
+        self._log = log
+        self._sockets = sockets
+        self._timing = timing
+        self._clock = clock
+        self._on_change = on_change
+        self._changed = threading.Condition()
+        self._woken = False
+        self._state = Lifecycle(plan, timing, clock.monotonic())
+        self._connection: Connection | None = None
+        self._thread = threading.Thread(target=self._run, name=plan.id.file_name, daemon=True)
+
+    def start(self) -> None:
+        """Begin; returns before the process is there."""
+        self._thread.start()
+
+    def use(self, user: User | None = None) -> bool:
+        """Keep the service for a user, None to put off its idle end; False when it is too late for that."""
+        with self._changed:
+            if not self._state.takes(user):
+                return False
+            self._state = self._state.used(user, self._clock.monotonic())
+            return True
+
+    def release(self, user: User) -> None:
+        """Forget a user."""
+        self._change(lambda state: state.released(user, self._clock.monotonic()), wake=True)
+
+    def connection(self) -> Connection | None:
+        """Return the connection when the service is ready, None while it starts.
+
+        Raises:
+            TerminalError: It failed for good, with the cause.
+        """
+        with self._changed:
+            if self._state.phase is Phase.FAILED:
+                raise TerminalError(self._state.last_error)
+            return self._connection
+
+    def state_for(self, user: User) -> ServiceState | None:
+        """Return how the service is doing, to one of its users; None to others."""
+        return self._state.state_for(user)
+
+    def stop(self) -> None:
+        """Say that the service is not needed any more."""
+        self._change(lambda state: replace(state, stopping=True), wake=True)
+
+    def join(self) -> None:
+        """Wait until the process is gone."""
+        self._thread.join()
+
+    # --- the thread ---------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._is_over():
+                began = self._clock.monotonic()
+                process = self._run_process()
+                if self._is_over():
+                    break
+                state = self._note_exit(process, self._clock.monotonic() - began)
+                if state.phase is Phase.FAILED:
+                    return
+                self._sleep(state.pause_seconds)
+        except TerminalError as error:
+            self._set(Phase.FAILED, error=str(error))
+        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait for the service have to be told
+            _log.exception("Service is given up", extra={"service": str(self._plan.id)})
+            self._set(Phase.FAILED, error=f"{self._plan.id} cannot be kept up: {error}")
+        else:
+            self._set(Phase.STOPPED)
+
+    def _run_process(self) -> _Process:
+        """Start a process and stay with it to its end."""
+        process = _Process()
+        socket_path = self._sockets.new_path()
+        try:
+            command, address = resolve_command(self._plan, socket_path)
+            process.handle = self._spawn(process, command)
+            if self._await_ready(process, address):
+                self._set(Phase.READY, process.connection)
+                while process.exit is None and not self._is_over():
+                    self._sleep(self._state.seconds_until_idle(self._clock.monotonic()))
+        except (UnavailableError, OSError) as error:
+            process.trouble = f"cannot be started: {error}"
+        finally:
+            self._set(Phase.STARTING)
+            self._discard(process)
+            socket_path.unlink(missing_ok=True)
+        return process
+
+    def _spawn(self, process: _Process, command: list[str]) -> ProcessHandle:
+        def exited(_: ProcessHandle, exit_: Exit) -> None:
+            process.exit = exit_
+            self._wake()
+
+        output = self._log.open()
+        try:
+            return self._processes.spawn(
+                command,
+                {**_inherited(), **self._plan.environment},
+                self._plan.directory or self._log.path.parent,
+                output,
+                on_exit=exited,
+            )
+        except TerminalError as error:
+            raise TerminalError(f"{self._plan.id} cannot be started: {error}") from error
+        finally:
+            os.close(output)
+
+    def _await_ready(self, process: _Process, address: str) -> bool:
+        # Late: the process starts while we import what it takes to talk to it.
+        from katib.rpc.connection import Connection
+        from katib.services.readiness import accepts_connections, is_serving
+
+        deadline = self._clock.monotonic() + self._timing.start
+        attempts = 0
+        while process.exit is None and not self._is_over():
+            if accepts_connections(address):
+                if process.connection is None:
+                    process.connection = Connection(address, peer=str(self._plan.id), timeout_seconds=self._timing.call)
+                if is_serving(process.connection, self._plan.health_service):
+                    process.answered_before = process.connection.answer_count
+                    return True
+            if self._clock.monotonic() > deadline:
+                process.trouble = f"did not serve within {self._timing.start:g} s"
+                return False
+            attempts += 1
+            self._sleep(_PROBE.pause_seconds(attempts))
+        return False
+
+    def _discard(self, process: _Process) -> None:
+        """End what is left of a process, politely first, and fail the calls in flight."""
+        if process.connection is not None:
+            process.connection.close()
+        if process.handle is None:
+            return
+        if process.exit is None:
+            self._processes.signal(process.handle, signal.SIGTERM)
+            self._await_exit(process)
+        wait([self._processes.kill_tree(process.handle)], self._timing.stop)
+
+    def _await_exit(self, process: _Process) -> None:
+        deadline = self._clock.monotonic() + self._timing.stop
+        while process.exit is None and (left := deadline - self._clock.monotonic()) > 0:
+            self._sleep(left)
+
+    # --- state --------------------------------------------------------------------------------------------------------
+
+    def _change(self, changed: Callable[[Lifecycle], Lifecycle], *, wake: bool = False) -> Lifecycle:
+        with self._changed:
+            self._state = state = changed(self._state)
+            if wake:
+                self._wake()
+        return state
+
+    def _set(self, phase: Phase, connection: Connection | None = None, error: str = "") -> None:
+        with self._changed:
+            self._connection = connection
+            self._state = state = replace(self._state, phase=phase, last_error=error or self._state.last_error)
+        if phase in (Phase.READY, Phase.FAILED):
+            self._on_change(state.users)
+
+    def _note_exit(self, process: _Process, seconds: float) -> Lifecycle:
+        words = self._log.last_lines()
+        details = f"{f': {words}' if words else ''}; its output is in {self._log.path}"
+        ending = process.trouble or str(process.exit)
+        state = self._change(
+            lambda state: state.after_exit(ending, details, answered=process.answered, seconds=seconds)
+        )
+        if state.phase is Phase.FAILED:
+            self._on_change(state.users)
+        return state
+
+    def _is_over(self) -> bool:
+        """Return whether it is time to stop; once it is, no user can come any more."""
+        return self._change(lambda state: state.at(self._clock.monotonic())).stopping
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._woken = True
+            self._changed.notify_all()
+
+    def _sleep(self, seconds: float | None) -> None:
+        """Wait, but not past an exit, a stop or a release. Look at the world again afterwards."""
+        with self._changed:
+            if not self._woken:
+                self._clock.wait(self._changed, seconds)
+            self._woken = False
+
+
+def _inherited() -> dict[str, str]:
+    """Return our environment without the token of the server, which opens more than a service needs."""
+    return {name: value for name, value in os.environ.items() if name != "KATIB_TOKEN"}

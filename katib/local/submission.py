@@ -1,0 +1,103 @@
+"""The gate of one machine: what its collectors, its processes and its size allow."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from katib.api.algorithms import AlgorithmCatalog
+from katib.api.checkpoints import DIRECTORY_VARIABLE, checkpoint_directory
+from katib.api.types import CollectorKind, ExperimentSpec
+from katib.api.wording import shown
+from katib.errors import FieldError
+from katib.local.admission import HostCapacity, check_job
+from katib.local.admission.values import mapping, mappings
+from katib.tuning.submission import FindConfigMap, Gate, HasExperiment
+
+_COLLECTOR_PATH = "spec.metricsCollectorSpec.collector.customCollector"
+
+
+def local_gate(
+    catalog: AlgorithmCatalog,
+    capacity: HostCapacity,
+    config_maps: FindConfigMap,
+    on_algorithm: Callable[[str], None] = lambda _name: None,
+    has_experiment: HasExperiment = lambda _namespace, _name: True,
+) -> Gate:
+    """Return the gate of a machine.
+
+    Args:
+        catalog: Algorithms that are offered.
+        capacity: What trials may ask for.
+        config_maps: Finds a stored ConfigMap.
+        on_algorithm: Told which algorithm a document asks for.
+        has_experiment: Says whether an experiment is stored.
+    """
+
+    def check_object(
+        source: Mapping[str, Any], path: str, workspace: Path | None
+    ) -> tuple[list[FieldError], list[str]]:
+        return check_job(dict(source), path, host=capacity, workspace=workspace)
+
+    def errors_of(source: Mapping[str, Any], _path: str, spec: ExperimentSpec) -> list[FieldError]:
+        return custom_collector_errors(source, spec, capacity)
+
+    return Gate(
+        catalog,
+        config_maps,
+        check_object=check_object,
+        warn_of=checkpoint_notices,
+        errors_of=errors_of,
+        on_algorithm=on_algorithm,
+        has_experiment=has_experiment,
+    )
+
+
+def checkpoint_notices(source: Mapping[str, Any], path: str, spec: ExperimentSpec) -> list[str]:
+    """Return what to do about a checkpoint directory that the template does not mention: nothing is mounted here.
+
+    Args:
+        source: The object that trials run as.
+        path: Where it stands.
+        spec: With defaults.
+    """
+    directory = checkpoint_directory(spec.algorithm).rstrip("/")
+    written = json.dumps(source, default=str)
+    if not directory or directory in written or DIRECTORY_VARIABLE in written:
+        return []
+    way = f"write it into command, args or env, where it is replaced, or have the program read {DIRECTORY_VARIABLE}"
+    return [f"{path}: {directory} is not mentioned, and nothing is mounted here; {way}"]
+
+
+def custom_collector_errors(
+    source: Mapping[str, Any], spec: ExperimentSpec, capacity: HostCapacity
+) -> list[FieldError]:
+    """Return what keeps a collector that the user describes from running beside the containers of a Job.
+
+    Args:
+        source: The object that trials run as.
+        spec: With defaults.
+        capacity: What the machine has.
+    """
+    metrics = spec.metrics_collector_spec
+    custom = metrics.collector.custom_collector if metrics and metrics.collector else None
+    if metrics is None or metrics.kind != CollectorKind.CUSTOM or not custom:
+        return []
+    job = copy.deepcopy({key: source[key] for key in ("apiVersion", "kind", "spec") if key in source})
+    pod = mapping(mapping(mapping(job.get("spec")).get("template")).get("spec"))
+    taken = {container.get("name") for _, container in mappings(pod.get("containers"))}
+    errors: list[FieldError] = []
+    if custom.get("name") in taken:
+        cause = f"{shown(custom.get('name'))} is the name of a container of the trial"
+        errors.append(FieldError(f"{_COLLECTOR_PATH}.name", cause, "give it a name of its own", "pod-name-twice"))
+    job = {**job, "spec": {"template": {"spec": {**pod, "initContainers": [], "containers": [custom]}}}}
+    place = "job.spec.template.spec.containers[0]"
+    found, _ = check_job(job, "job", host=capacity)
+    return errors + [
+        FieldError(_COLLECTOR_PATH + error.path.removeprefix(place), error.cause, error.remedy, error.origin)
+        for error in found
+        if error.path.startswith(place)
+    ]

@@ -1,0 +1,101 @@
+"""The statements of the log, by what its table has: a table of Katib's that may not be changed has no steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Executable,
+    Select,
+    bindparam,
+    literal_column,
+    select,
+    union_all,
+)
+
+from katib.api.metrics import Change, MetricLog
+from katib.observations.dialects import metric_is
+from katib.observations.tables import NO_STEP, Layout
+from katib.observations.tables import observation_logs as table
+
+FETCH_ROWS = 10_000
+
+CHANGES = 20_000
+"""Changes of one answer, about; each trial gets its share of them, so that none waits for another's long log."""
+
+_TRIALS_AT_ONCE = 100
+"""Trials asked about by one statement: SQLite takes 500 parts."""
+
+
+class Statements:
+    """What is asked of a table.
+
+    Attributes:
+        curve: The columns that readings are ordered by.
+        readings: Selects what `reading_of` takes, of all trials.
+        values: Selects names and values of the `metrics` of `trial_name`, each metric's in order.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self.curve: tuple[ColumnElement[Any], ...] = (table.c.time, table.c.id)
+        if layout.has_steps:
+            self.curve = (table.c.step, *self.curve)
+        self.readings = select(table.c.time, table.c.metric_name, table.c.value, _step(layout), table.c.id)
+        of_trial = (
+            table.c.trial_name == bindparam("trial_name"),
+            table.c.metric_name.in_(bindparam("metrics", expanding=True)),
+        )
+        # Built once: a trial of one reading costs more to ask about than to read.
+        self.values = (
+            select(table.c.metric_name, table.c.value)
+            .where(*of_trial)
+            .order_by(table.c.metric_name, *self.curve)
+            .execution_options(yield_per=FETCH_ROWS)
+        )
+        self.some_values = self.values.limit(bindparam("count"))
+
+    def newest(self, limit: int) -> Select[Any]:
+        """Return what selects the last readings of a curve, the last one first."""
+        return self.readings.order_by(*(column.desc() for column in self.curve)).limit(limit)
+
+    def changes(self, connection: Connection, cursors: Mapping[str, int], metric_name: str) -> Iterator[Change]:
+        """Yield what came after the cursors."""
+        wanted = list(cursors.items())
+        share = max(1, CHANGES // max(1, len(wanted)))
+        for first in range(0, len(wanted), _TRIALS_AT_ONCE):
+            some = wanted[first : first + _TRIALS_AT_ONCE]
+            values: dict[str, Any] = {"metric_name": metric_name, "share": share}
+            for number, (trial_name, cursor) in enumerate(some):
+                values |= {f"trial_{number}": trial_name, f"cursor_{number}": cursor}
+            rows = connection.execute(_changes(self._layout, connection.dialect.name, len(some)), values)
+            for row in rows:
+                yield Change(row.trial_name, row.id, reading_of(row[1:]))
+
+
+def reading_of(row: Sequence[Any]) -> MetricLog:
+    """Return the reading of a row of `Statements.readings`."""
+    time, name, value, step, _ = row
+    return MetricLog(time, name, value, None if step < 0 else step)
+
+
+@lru_cache(maxsize=2 * _TRIALS_AT_ONCE)
+def _changes(layout: Layout, dialect: str, trial_count: int) -> Executable:
+    """Return the statement that asks for each trial by itself, so that every database uses the index."""
+    columns = (table.c.trial_name, table.c.time, table.c.metric_name, table.c.value, _step(layout), table.c.id)
+    is_metric = tuple(metric_is(dialect, bindparam("metric_name")))
+    parts = []
+    for number in range(trial_count):
+        is_new = (table.c.trial_name == bindparam(f"trial_{number}"), table.c.id > bindparam(f"cursor_{number}"))
+        part = select(*columns).where(*is_new, *is_metric).order_by(table.c.id).limit(bindparam("share"))
+        parts.append(select(part.subquery()))
+    return union_all(*parts) if len(parts) > 1 else parts[0]
+
+
+def _step(layout: Layout) -> ColumnElement[int]:
+    return table.c.step if layout.has_steps else literal_column(str(NO_STEP), BigInteger).label("step")

@@ -1,0 +1,124 @@
+"""What routes are made of: the service that answers, the names in their paths, and the forms of answers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Generic, NotRequired, TypeVar, cast
+
+from fastapi import Depends, FastAPI, Path, Request
+from pydantic import Field, WithJsonSchema
+from pydantic.json_schema import models_json_schema
+from typing_extensions import TypedDict  # pydantic wants this one below Python 3.12
+
+from katib.api.types import Experiment, Suggestion, Trial
+from katib.errors import InternalError
+from katib.rest.guard import user_of
+from katib.rest.users import Gateway
+from katib.tuning.service import TuningService
+
+OBJECT_NAME = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
+"""What the name of any object looks like."""
+LONGEST_VALUE = 65_536
+LONGEST_NAME = 253
+SCHEMAS = "#/components/schemas/"
+KIND_MARK = "x-kind"
+"""Stands for the schema of an object until all schemas are in one place."""
+
+Namespace = Annotated[str, Path(description="Namespace of the object.", pattern=OBJECT_NAME, max_length=LONGEST_NAME)]
+Name = Annotated[str, Path(description="Name of the object.", pattern=OBJECT_NAME, max_length=LONGEST_NAME)]
+
+ExperimentObject = Annotated[dict[str, Any], WithJsonSchema({KIND_MARK: "Experiment"})]
+TrialObject = Annotated[dict[str, Any], WithJsonSchema({KIND_MARK: "Trial"})]
+SuggestionObject = Annotated[dict[str, Any], WithJsonSchema({KIND_MARK: "Suggestion"})]
+"""Objects travel as they are stored; the description shows their models."""
+
+T = TypeVar("T")
+
+
+class Items(TypedDict, Generic[T]):
+    """A listing."""
+
+    items: list[T]
+
+
+class Reading(TypedDict):
+    """One reading of a metric."""
+
+    time: Annotated[datetime, Field(description="`0001-01-01T00:00:00Z` when the reading carried none.")]
+    name: str
+    value: Annotated[str, Field(description="The text that was printed; NaN and infinities are kept.")]
+    step: NotRequired[Annotated[int, Field(description="Of the training, from 0; absent where it is not known.")]]
+
+
+class Notices(TypedDict):
+    """What would be done otherwise than on Kubernetes."""
+
+    notices: list[str]
+
+
+class SubmittedExperiment(TypedDict):
+    """What became of a submitted experiment."""
+
+    experiment: ExperimentObject
+    outcome: Annotated[str, Field(description="`created`, `resumed`, `updated` or `unchanged`.")]
+    notices: list[str]
+
+
+class ChosenValue(TypedDict):
+    """A parameter and the value chosen for it."""
+
+    name: Annotated[str, Field(max_length=LONGEST_VALUE)]
+    value: Annotated[str, Field(max_length=LONGEST_VALUE)]
+
+
+class ChosenTrial(TypedDict):
+    """A trial that is chosen by hand."""
+
+    parameterAssignments: Annotated[list[ChosenValue], Field(description="One for each parameter.", max_length=10_000)]
+
+
+class AddedTrial(TypedDict):
+    """What became of a trial that was added by hand."""
+
+    before: Annotated[int, Field(description="How many trials that were added by hand run before it.")]
+
+
+class TrialPage(TypedDict):
+    """Part of a listing, oldest first."""
+
+    items: list[TrialObject]
+    cursor: Annotated[str, Field(description="Give it back as `cursor` for the next page; empty on the last one.")]
+    total: Annotated[int, Field(description="How many match on all pages.")]
+
+
+class Health(TypedDict):
+    """That the server is up."""
+
+    status: str
+    version: NotRequired[str]
+
+
+def object_schemas() -> dict[str, Any]:
+    """Return the schemas of the objects that travel, by name."""
+    models = [(model, "validation") for model in (Experiment, Trial, Suggestion)]
+    _, schema = models_json_schema(models, ref_template=SCHEMAS + "{model}")  # type: ignore[arg-type]  # mypy widens the tuple's literal
+    return cast("dict[str, Any]", schema["$defs"])
+
+
+def answer_with(app: FastAPI, service: TuningService | Gateway) -> None:
+    """Have the routes of an application answered by a service, or by the services of a gateway's users."""
+    app.state.service = service
+
+
+async def _service_of(request: Request) -> TuningService:
+    service = request.app.state.service
+    if not isinstance(service, Gateway):
+        return cast("TuningService", service)
+    user = user_of(request.scope)
+    if user is None:
+        raise InternalError(f"{request.url.path} was to be answered without a user")
+    return service.service_of(user)
+
+
+Service = Annotated[TuningService, Depends(_service_of)]
+"""As the type of a route's parameter: what answers this request. There is no other way to one."""

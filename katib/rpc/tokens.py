@@ -1,0 +1,87 @@
+"""Tokens for the observation log: who speaks, signed with the key of the installation.
+
+A token is readable text, `katib1:ROLE:NAMESPACE:TRIAL:SIGNATURE`, whose signature (HMAC-SHA256) covers all that is
+before it. No part can hold a colon, so no two claims share a text. Nothing is remembered of a token: it is good while
+its key is, and for just the trial or the namespace that it names.
+
+Anyone who holds the key can speak for anybody; it stays with the controller and the DB manager.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+TOKEN_VARIABLE = "KATIB_DB_MANAGER_TOKEN"  # noqa: S105 - the name of a variable, not a token
+"""Hands a program its token."""
+METADATA_KEY = "katib-token"
+"""Not `authorization`: a mesh would take what it finds there for a token of its own and refuse the call."""
+
+MIN_KEY_BYTES = 16
+
+_VERSION = "katib1"
+_PURPOSE = b"katib observation log\n"
+"""Signed too, so that a signature means nothing to anybody else who is ever given this key."""
+
+
+class Role(StrEnum):
+    """What a caller may do.
+
+    TRIAL: report and read the readings of one trial. READER: read those of a namespace, of all without one.
+    CONTROLLER: everything with the logs of a namespace, of all without one.
+    """
+
+    TRIAL = "trial"
+    READER = "reader"
+    CONTROLLER = "controller"
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Who a token speaks for."""
+
+    role: Role
+    namespace: str = ""
+    trial: str = ""
+
+
+class Tokens:
+    """Makes and checks the tokens of an installation.
+
+    Args:
+        keys: The first one signs, all are accepted: a key that is replaced stays good for the trials that still run.
+    """
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        if not keys:
+            raise ValueError("no key to sign with")
+        self._keys = tuple(keys)
+
+    def __repr__(self) -> str:
+        return f"<Tokens of {len(self._keys)} keys>"  # never the keys
+
+    def token_of(self, claims: Claims) -> str:
+        """Return the token of these claims."""
+        text = f"{_VERSION}:{claims.role}:{claims.namespace}:{claims.trial}"
+        return f"{text}:{_signature(self._keys[0], text)}"
+
+    def claims_of(self, token: str) -> Claims | None:
+        """Return what a token claims; None when it is not one of ours."""
+        text, _, signature = token.rpartition(":")
+        given = signature.encode(errors="replace")
+        if not any(hmac.compare_digest(_signature(key, text).encode(), given) for key in self._keys):
+            return None
+        _, role, namespace, trial = text.split(":")
+        return Claims(Role(role), namespace, trial)
+
+
+def trial_token(tokens: Tokens, namespace: str, trial: str) -> str:
+    """Return the token of a trial."""
+    return tokens.token_of(Claims(Role.TRIAL, namespace, trial))
+
+
+def _signature(key: bytes, text: str) -> str:
+    return hmac.new(key, _PURPOSE + text.encode(errors="replace"), hashlib.sha256).hexdigest()

@@ -1,0 +1,160 @@
+"""One thread on which informers and controllers take turns.
+
+Threads of one interpreter run one at a time anyway. Where nobody waits for a network, a thread for each informer and
+each worker only means that every change is handed through a dozen of them, and each of these steps costs a wake-up and
+a change of thread. Here the next one simply goes on.
+
+Laws:
+
+1. One turn at a time, so what takes turns needs no locks against the others.
+2. No wake-up is lost: one that comes during a turn brings another turn.
+3. Who reads (`first`) goes before who decides, so that decisions rest on all that is known; the others go in the order
+   in which they were woken.
+
+A turn is short and waits for nobody: what may take long has a thread of its own and wakes somebody when it is done.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from katib.runtime.clock import Clock, SystemClock
+
+_log = logging.getLogger(__name__)
+
+Turn = Callable[[], float | None]
+"""Does a bounded piece of work; returns in how many seconds to go on, None: not before it is woken."""
+
+_RETRY_SECONDS = 1.0
+"""When a turn goes on that raised, which is a bug of it: not at once, or it might keep all others from theirs."""
+
+
+class Participant:
+    """One that takes turns. Safe to call from any thread, from turns too."""
+
+    __slots__ = ("_thread", "due", "first", "turn")
+
+    def __init__(self, thread: SharedThread, turn: Turn, *, first: bool) -> None:
+        self._thread = thread
+        self.turn = turn
+        self.first = first
+        self.due = 0.0  # when its pause ends, on the monotonic clock
+
+    def wake(self) -> None:
+        """Have a turn soon."""
+        self._thread.wake(self)
+
+    def leave(self) -> None:
+        """Have no more turns, and wait for the one that is under way. Leaving twice is fine."""
+        self._thread.leave(self)
+
+
+class SharedThread:
+    """Runs turns until it is stopped. Safe to call from any thread, from turns too.
+
+    Args:
+        name: Of the thread.
+        clock: Measures pauses.
+    """
+
+    def __init__(self, name: str, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()  # taken by itself where nobody waits: twice as fast as through the condition
+        self._condition = threading.Condition(self._lock)
+        self._reading: dict[Participant, None] = {}  # woken, in order
+        self._deciding: dict[Participant, None] = {}
+        self._pausing: set[Participant] = set()
+        self._current: Participant | None = None
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread after the turn that it is in. Stopping twice is fine."""
+        with self._lock:
+            self._stopping = True
+            self._condition.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def participant(self, turn: Turn, *, first: bool = False) -> Participant:
+        """Return one more that takes turns, as soon as it is woken."""
+        return Participant(self, turn, first=first)
+
+    def leave(self, participant: Participant) -> None:
+        """Do what `Participant.leave` says."""
+        with self._lock:
+            participant.turn = _no_turn
+            self._forget(participant)
+            if threading.current_thread() is not self._thread:
+                while self._current is participant:
+                    self._condition.wait()
+
+    def wake(self, participant: Participant) -> None:
+        """Do what `Participant.wake` says."""
+        with self._lock:
+            woken = self._reading if participant.first else self._deciding
+            if participant not in woken:
+                woken[participant] = None
+                self._condition.notify()
+
+    def _run(self) -> None:
+        while (participant := self._next()) is not None:
+            try:
+                pause = participant.turn()
+            except Exception:  # noqa: BLE001 - a bug of one must not end the turns of the others
+                _log.exception("Turn failed", extra={"turn": repr(participant.turn)})
+                pause = _RETRY_SECONDS
+            self._conclude(participant, pause)
+
+    def _next(self) -> Participant | None:
+        with self._lock:
+            while not self._stopping:
+                pause = self._wake_those_due()
+                for woken in (self._reading, self._deciding):
+                    if woken:
+                        self._current = next(iter(woken))
+                        self._forget(self._current)
+                        return self._current
+                self._clock.wait(self._condition, pause)
+            return None
+
+    def _wake_those_due(self) -> float | None:
+        """Wake those whose pause is over; return how long the others still pause, None when nobody does."""
+        if not self._pausing:
+            return None
+        now, left = self._clock.monotonic(), None
+        for participant in tuple(self._pausing):
+            if participant.due <= now:
+                self._pausing.discard(participant)
+                (self._reading if participant.first else self._deciding).setdefault(participant)
+            else:
+                left = participant.due - now if left is None else min(left, participant.due - now)
+        return left
+
+    def _conclude(self, participant: Participant, pause: float | None) -> None:
+        with self._lock:
+            self._current = None
+            if participant.turn is _no_turn:
+                self._forget(participant)
+                self._condition.notify_all()
+            elif pause == 0.0:
+                (self._reading if participant.first else self._deciding).setdefault(participant)
+            elif pause is not None:
+                participant.due = self._clock.monotonic() + pause
+                self._pausing.add(participant)
+
+    def _forget(self, participant: Participant) -> None:
+        self._reading.pop(participant, None)
+        self._deciding.pop(participant, None)
+        self._pausing.discard(participant)
+
+
+def _no_turn() -> float | None:
+    """Do nothing: who left has no turns any more."""
+    return None

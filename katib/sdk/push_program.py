@@ -1,0 +1,190 @@
+"""The process beside a training program that sends its readings to the DB manager (`katib.sdk.pushing`).
+
+It reads as fast as the program writes, keeps what the DB manager does not take now, and sends it again. It ends with
+the program: when that says so, or when nobody is left who could write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from katib.api.metrics import MetricLog
+from katib.errors import UnavailableError, one_line
+from katib.sdk.pushing import give_up_seconds
+from katib.sdk.reporting import ADDRESS_VARIABLE, TRIAL_VARIABLE
+from metrics_collector.reporter import Reporter
+
+MAX_WAITING = 200_000
+"""Readings that wait for a DB manager that is away, about 60 MB; further ones are dropped, and it is said how many."""
+
+_MAX_BATCH = 1_000
+"""Readings of a report: Katib's DB manager refuses messages beyond 4 MB."""
+
+_MAX_AGE_SECONDS = 0.1
+_PIPE_BYTES = 1 << 20
+"""What a program may write between two looks without waiting: about 20,000 readings."""
+
+_LOOK_SECONDS = 0.02
+_ANSWERS = 3
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+Report = Callable[[str, Sequence[MetricLog]], None]
+"""Stores readings of a trial, all or none: `katib.api.metrics.ObservationLog.report`."""
+
+
+class PushedReadings:
+    """Takes the lines that a program writes and hands the readings to a log.
+
+    Args:
+        trial_name: Whose they are.
+        report: Stores readings.
+        answer: Takes an answer to the program.
+        tell: Takes a sentence for the output of the trial.
+        max_waiting: Readings that may wait.
+    """
+
+    def __init__(
+        self,
+        trial_name: str,
+        report: Report,
+        answer: Callable[[bytes], None],
+        tell: Callable[[str], None],
+        *,
+        max_waiting: int = MAX_WAITING,
+    ) -> None:
+        self._trial_name = trial_name
+        self._report = report
+        self._answer = answer
+        self._tell = tell
+        self._problem = ""
+        self._refusal = ""
+        self._dropped = 0
+        self._rest = b""
+        self._reporter = Reporter(
+            self._store, max_batch=_MAX_BATCH, max_age_seconds=_MAX_AGE_SECONDS, max_waiting=max_waiting
+        )
+
+    def take(self, data: bytes) -> bool:
+        """Take a piece of what the program wrote; return False when it said that this is the end."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        readings: list[MetricLog] = []
+        for line in lines:
+            fields = line.decode(errors="replace").split("\t")
+            if fields[0] == "flush":
+                self._queue(readings)
+                readings = []
+                self._flush(fields[1])
+            elif fields[0] == "end":
+                self._queue(readings)
+                return False
+            else:
+                readings.append(_reading(*fields))
+        self._queue(readings)
+        return True
+
+    def finish(self, seconds: float) -> int:
+        """Store what waits, for at most so long; return how many readings were not, which has been told then."""
+        stored = threading.Event()
+        self._reporter.flush(self._trial_name, stored.set)
+        stored.wait(seconds)
+        unsettled = self._reporter.close(0.0)
+        if unsettled:
+            cause = self._problem or "there was no answer in time"
+            self._tell(f"{_count(unsettled)} not delivered within {seconds:g} s: {cause}")
+        if self._reporter.lost:
+            self._tell(f"{_count(self._reporter.lost)} refused: {self._refusal}")
+        if self._dropped:
+            self._tell(f"{_count(self._dropped)} dropped, because too many waited")
+        return unsettled + self._reporter.lost + self._dropped
+
+    def _queue(self, readings: list[MetricLog]) -> None:
+        if self._reporter.backlogged:
+            if readings and not self._dropped:
+                self._tell(f"further metrics are dropped until those that wait are stored: {self._problem}")
+            self._dropped += len(readings)
+        else:
+            self._reporter.report(self._trial_name, readings)
+
+    def _flush(self, number: str) -> None:
+        self._reporter.flush(self._trial_name, lambda: self._answer(f"{number}\n".encode()))
+
+    def _store(self, trial_name: str, readings: Sequence[MetricLog]) -> None:
+        try:
+            self._report(trial_name, readings)
+        except UnavailableError as error:
+            if not self._problem:
+                self._tell(f"metrics are kept and sent again: {one_line(error)}")
+            self._problem = one_line(error)
+            raise
+        except Exception as error:
+            if not self._refusal:
+                self._tell(f"metrics are refused: {one_line(error)}")
+            self._refusal = one_line(error)
+            raise
+        if self._problem:
+            self._tell("metrics are sent again")
+        self._problem = ""
+
+
+def _reading(micros: str, step: str, name: str, value: str) -> MetricLog:
+    return MetricLog(_EPOCH + timedelta(microseconds=int(micros)), name, value, int(step) if step else None)
+
+
+def _count(number: int) -> str:
+    return "1 reading was" if number == 1 else f"{number} readings were"
+
+
+def log_report(environment: Mapping[str, str]) -> Report:
+    """Return what stores readings in the log of this trial; the first call connects, and imports what that takes."""
+    logs: list[Report] = []
+
+    def report(trial_name: str, readings: Sequence[MetricLog]) -> None:
+        if not logs:
+            from katib.rpc.credentials import Credentials
+            from metrics_collector.delivery import DbManagerLog
+            from metrics_collector.numbering import NumberedLog
+
+            logs.append(NumberedLog(DbManagerLog(environment[ADDRESS_VARIABLE], Credentials.of(environment))).report)
+        logs[0](trial_name, readings)
+
+    return report
+
+
+def _chunks(descriptor: int) -> Iterator[bytes]:
+    """Yield what comes through a pipe, some of it at once: each look of ours takes time from the program."""
+    with contextlib.suppress(OSError):  # more than an account may have
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    while data := os.read(descriptor, _PIPE_BYTES):
+        yield data
+        time.sleep(_LOOK_SECONDS)
+
+
+def _tell(sentence: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # the program has none
+        sys.stderr.write(f"katib: {sentence}\n")
+        sys.stderr.flush()
+
+
+def _answer(data: bytes) -> None:
+    with contextlib.suppress(OSError):  # nobody waits any more
+        os.write(_ANSWERS, data)
+
+
+def main() -> None:
+    """Send until the program ends, then say what was not delivered, and leave at once."""
+    logging.disable()  # whatever happens is told in sentences
+    pushed = PushedReadings(os.environ[TRIAL_VARIABLE], log_report(os.environ), _answer, _tell)
+    for data in _chunks(0):
+        if not pushed.take(data):
+            break
+    missing = pushed.finish(give_up_seconds())
+    _answer(b"end\n")
+    os._exit(1 if missing else 0)  # a call that hangs must not keep it

@@ -1,0 +1,11 @@
+"""The structure of a `batch/v1` Job: every field of every part with its type, and the check of an object against it.
+
+Belongs here: what the API of Kubernetes says about the shape of a Job. Does not belong here: which fields do something
+on this machine, or which values make sense together.
+"""
+
+from __future__ import annotations
+
+from katib.templates.job_schema.check import JobSchema, Model, check_job_schema, job_schema
+
+__all__ = ["JobSchema", "Model", "check_job_schema", "job_schema"]

@@ -1,0 +1,89 @@
+"""Adding a trial by hand to an experiment that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from katib.api.conditions import COMPLETED_EXPERIMENT, true_types
+from katib.api.decoding import decode_stored
+from katib.api.defaults import with_defaults
+from katib.api.types import Experiment, InitialTrial, ParameterAssignment, Suggestion
+from katib.api.validation.history import MOST_INITIAL_TRIALS, check_names
+from katib.controllers.kinds import EXPERIMENT, SUGGESTION
+from katib.controllers.suggestion.replies import initial_trials_left
+from katib.errors import ConflictError, FieldError, InvalidError, NotFoundError, UnavailableError, invalid
+from katib.runtime.objects import Key, Object, ObjectStore
+from katib.space import check_assignments
+
+ATTEMPTS = 20
+_PATH = "parameterAssignments"
+
+
+def add_trial(store: ObjectStore, key: Key, assignments: Mapping[str, str]) -> int:
+    """Have a trial run before those that the algorithm proposes next; return how many by hand come before it.
+
+    It counts against the budget as any other trial.
+
+    Args:
+        store: Where the experiment is.
+        key: Of the experiment.
+        assignments: Text by name of parameter: one for each.
+
+    Raises:
+        InvalidError: It is no point of the search space, or the experiment has no room for another trial.
+        NotFoundError: There is no such experiment.
+        UnavailableError: The experiment has not been looked at by its controller yet.
+    """
+    experiment = with_defaults(decode_stored(store.get(EXPERIMENT, key)))
+    chosen = tuple(ParameterAssignment(name=name, value=value) for name, value in assignments.items())
+    errors = point_errors(experiment, chosen)
+    if errors:
+        raise InvalidError(errors)
+    _check_goes_on(experiment)
+    for _ in range(ATTEMPTS):
+        found = _suggestion_of(store, key)
+        suggestion = Suggestion.decode(found)
+        _check_room(experiment, suggestion)
+        trials = [*_listed(found), InitialTrial(parameter_assignments=chosen).encode()]
+        with suppress(ConflictError):  # the controllers wrote it this moment
+            store.patch(found, {"spec": {"initialTrials": trials}})
+            return initial_trials_left(suggestion)
+    raise ConflictError(f'experiment "{key.name}" keeps changing; add the trial again in a moment')
+
+
+def point_errors(experiment: Experiment, chosen: tuple[ParameterAssignment, ...]) -> list[FieldError]:
+    """Return why assignments are no point of the search space."""
+    if experiment.spec.nas_config is not None:
+        cause = "an architecture search has no parameters to choose"
+        return [FieldError(_PATH, cause, "leave it to the algorithm", "initial-trials-nas")]
+    errors = list(check_names(experiment.spec, chosen, _PATH))
+    return errors or check_assignments(experiment.spec.parameters, chosen)
+
+
+def _check_goes_on(experiment: Experiment) -> None:
+    if true_types(experiment.status.conditions) & COMPLETED_EXPERIMENT:
+        cause = "it has ended"
+        raise invalid(f"experiment {experiment.name}", cause, "raise spec.maxTrialCount first", "add-trial-ended")
+
+
+def _check_room(experiment: Experiment, suggestion: Suggestion) -> None:
+    left = initial_trials_left(suggestion)
+    budget, given = experiment.spec.max_trial_count, suggestion.status.suggestion_count
+    if budget is not None and given + left >= budget:
+        cause = f"all {budget} trials of its budget have been chosen"
+        raise invalid(f"experiment {experiment.name}", cause, "raise spec.maxTrialCount first", "add-trial-budget")
+    if len(suggestion.spec.initial_trials) >= MOST_INITIAL_TRIALS:
+        cause = f"{MOST_INITIAL_TRIALS} trials were chosen by hand already"
+        raise invalid(f"experiment {experiment.name}", cause, "leave the rest to the algorithm", "add-trial-count")
+
+
+def _suggestion_of(store: ObjectStore, key: Key) -> Object:
+    try:
+        return store.get(SUGGESTION, key)
+    except NotFoundError:
+        raise UnavailableError(f'experiment "{key.name}" has not started yet; add the trial in a moment') from None
+
+
+def _listed(found: Object) -> Iterable[Object]:
+    return found.get("spec", {}).get("initialTrials") or ()

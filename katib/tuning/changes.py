@@ -1,0 +1,82 @@
+"""The changes of one experiment and its trials as a stream that can be left and taken up again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+from katib.api.names import EXPERIMENT_LABEL
+from katib.controllers.kinds import EXPERIMENT, TRIAL
+from katib.errors import NotFoundError
+from katib.runtime.clock import Clock
+from katib.runtime.objects import EventType, Key, Kind, Object, ObjectStore
+from katib.tuning.kind_watches import KindWatches
+from katib.tuning.service import BOOKMARK, Change
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A place in the stream: one revision per kind, because revisions of different kinds cannot be compared."""
+
+    experiments: str
+    trials: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a cursor."""
+        experiments, _, trials = text.partition(",")
+        return cls(experiments, trials)
+
+    def __str__(self) -> str:
+        return f"{self.experiments},{self.trials}"
+
+
+def stream_changes(
+    store: ObjectStore, key: Key, clock: Clock, *, timeout_seconds: float | None, since: str
+) -> Iterator[Change]:
+    """Yield an experiment and its trials as they are, unless `since` says where to go on, then every change.
+
+    Raises:
+        NotFoundError: There is no such experiment; with the first item.
+        ExpiredError: `since` is too old.
+    """
+    deadline = None if timeout_seconds is None else clock.monotonic() + timeout_seconds
+    cursor = Cursor.parse(since)
+    if not since:
+        trials = store.list(TRIAL, key.namespace, labels={EXPERIMENT_LABEL: key.name})
+        experiments = store.list(EXPERIMENT, key.namespace)
+        experiment = next((obj for obj in experiments.items if Key.of(obj) == key), None)
+        if experiment is None:
+            raise NotFoundError(f'experiment "{key.name}" is not in namespace {key.namespace}')
+        cursor = Cursor(experiments.resource_version, trials.resource_version)
+        opening = (experiment, *trials.items)
+        for i, obj in enumerate(opening, 1):
+            yield Change("ADDED", dict(obj), str(cursor) if i == len(opening) else "")
+    yield from _follow(store, key, cursor, clock, deadline)
+
+
+def _follow(store: ObjectStore, key: Key, cursor: Cursor, clock: Clock, deadline: float | None) -> Iterator[Change]:
+    told = cursor
+    with KindWatches(store, {EXPERIMENT: cursor.experiments, TRIAL: cursor.trials}, clock) as watches:
+        while True:
+            left = None if deadline is None else deadline - clock.monotonic()
+            event = watches.next(left) if left is None or left > 0 else None
+            place = Cursor(watches.revisions[EXPERIMENT], watches.revisions[TRIAL])
+            if event is not None and concerns(event.object, key):
+                told = place
+                yield Change(event.type.value, dict(event.object), str(place))
+                if event.type is EventType.DELETED and Kind.of(event.object) == EXPERIMENT:
+                    return
+            elif left is not None and left <= 0:
+                if place != told:  # only others changed, but who goes on from an old place may find it forgotten
+                    yield Change(BOOKMARK, {}, str(place))
+                return
+
+
+def concerns(obj: Object, key: Key) -> bool:
+    """Return whether an Experiment is this one, or a Trial one of its trials."""
+    if Kind.of(obj) == EXPERIMENT:
+        return Key.of(obj) == key
+    labels = obj["metadata"].get("labels") or {}
+    return Key(obj["metadata"].get("namespace", ""), labels.get(EXPERIMENT_LABEL, "")) == key

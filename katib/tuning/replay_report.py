@@ -1,0 +1,172 @@
+"""What a replay of early stopping found out: who would have been stopped, and what work that saves. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+from katib.api.metrics import ZERO_TIME, MetricLog, is_usable
+from katib.api.summary import observation_of
+from katib.api.trials import metric_text
+from katib.api.types import CAMEL_CASE, ObjectiveSpec, ObjectiveType
+from katib.tuning.reading import Json, name_of, state_of, status_of, time_of
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where a trial would have been stopped.
+
+    Attributes:
+        place: In words, such as `step 4`.
+        reason: Why.
+        readings: How many of its readings would have been kept.
+        time: When; None where readings carry no time.
+    """
+
+    place: str
+    reason: str
+    readings: int
+    time: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedTrial:
+    """A trial that would have been stopped.
+
+    Attributes:
+        name: Its name.
+        state: What became of it instead.
+        objective: Its objective value as it was; empty when it has none.
+        stopped_at: Where, in words.
+        readings: Of its whole log.
+        readings_saved: Those that would not have come.
+        seconds_saved: Of its duration.
+        reason: Why, one sentence.
+    """
+
+    __pydantic_config__: ClassVar[Any] = CAMEL_CASE
+
+    name: str
+    state: str
+    objective: str
+    stopped_at: str
+    readings: int
+    readings_saved: int
+    seconds_saved: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayReport:
+    """What an early stopping algorithm would have done to an experiment.
+
+    Attributes:
+        trials: How many trials reported the objective metric.
+        stopped: Those that would have been stopped, in order of time.
+        readings: Of all trials.
+        readings_saved: Of them, those that would not have come.
+        seconds: The durations of all trials together.
+        seconds_saved: Of them.
+        best_trial: The best trial as it was; empty when there is none.
+        best_value: Its objective value.
+        best_survives: Whether it would not have been stopped.
+        best_left: The trial that would have been the best.
+        best_value_left: Its objective value, by what it would have reported.
+    """
+
+    __pydantic_config__: ClassVar[Any] = CAMEL_CASE
+
+    trials: int
+    stopped: tuple[StoppedTrial, ...]
+    readings: int
+    readings_saved: int
+    seconds: float
+    seconds_saved: float
+    best_trial: str
+    best_value: str
+    best_survives: bool
+    best_left: str
+    best_value_left: str
+
+
+def report_of(
+    objective: ObjectiveSpec,
+    trials: Iterable[Json],
+    readings: Mapping[str, Sequence[MetricLog]],
+    cuts: Mapping[str, Cut],
+) -> ReplayReport:
+    """Return what the cuts would have saved.
+
+    Args:
+        objective: Of the experiment.
+        trials: Its trials.
+        readings: Of the objective metric, by name of the trial, in the order of the curve.
+        cuts: By name of the trial, in order of time.
+    """
+    found = {name_of(trial): trial for trial in trials if readings.get(name_of(trial))}
+    stopped = tuple(_stopped(found[name], readings[name], cut) for name, cut in cuts.items() if name in found)
+    before = {name: _value(objective, readings[name]) for name in found}
+    kept = {name: readings[name][: cuts[name].readings] if name in cuts else readings[name] for name in found}
+    after = {name: _value(objective, logs) for name, logs in kept.items()}
+    best, best_left = _best(objective, before), _best(objective, after)
+    return ReplayReport(
+        trials=len(found),
+        stopped=stopped,
+        readings=sum(len(readings[name]) for name in found),
+        readings_saved=sum(trial.readings_saved for trial in stopped),
+        seconds=sum(_seconds(trial, readings[name]) for name, trial in found.items()),
+        seconds_saved=sum(trial.seconds_saved for trial in stopped),
+        best_trial=best,
+        best_value=before.get(best, ""),
+        best_survives=bool(best) and best not in cuts,
+        best_left=best_left,
+        best_value_left=after.get(best_left, ""),
+    )
+
+
+def _stopped(trial: Json, readings: Sequence[MetricLog], cut: Cut) -> StoppedTrial:
+    value = metric_text(trial.get("spec", {}).get("objective"), status_of(trial).get("observation"))
+    whole = _seconds(trial, readings)
+    start = _start(trial, readings)
+    kept = whole if cut.time is None or start is None else (cut.time - start).total_seconds()
+    return StoppedTrial(
+        name=name_of(trial),
+        state=state_of(trial),
+        objective=value or "",
+        stopped_at=cut.place,
+        readings=len(readings),
+        readings_saved=len(readings) - cut.readings,
+        seconds_saved=round(min(max(whole - kept, 0.0), whole), 3),
+        reason=cut.reason,
+    )
+
+
+def _value(objective: ObjectiveSpec, readings: Sequence[MetricLog]) -> str:
+    """Return the objective value of a trial that reported this; empty without a usable one."""
+    name = objective.objective_metric_name
+    observation = observation_of([name], ((name, reading.value) for reading in readings))
+    text = metric_text(objective, observation)
+    return text if text is not None and is_usable(text) else ""
+
+
+def _best(objective: ObjectiveSpec, values: Mapping[str, str]) -> str:
+    """Return the trial with the best value, the first by name of equal ones; empty when none has any."""
+    sign = -1 if objective.type == ObjectiveType.MAXIMIZE else 1
+    return min((name for name, text in values.items() if text), key=lambda n: (sign * float(values[n]), n), default="")
+
+
+def _seconds(trial: Json, readings: Sequence[MetricLog]) -> float:
+    """Return how long a trial ran, by its last reading where its end is unknown."""
+    start = _start(trial, readings)
+    end = time_of(status_of(trial).get("completionTime")) or _time(readings[-1])
+    return 0.0 if start is None or end is None else max((end - start).total_seconds(), 0.0)
+
+
+def _start(trial: Json, readings: Sequence[MetricLog]) -> datetime | None:
+    return time_of(status_of(trial).get("startTime")) or _time(readings[0])
+
+
+def _time(reading: MetricLog) -> datetime | None:
+    return None if reading.time == ZERO_TIME else reading.time.astimezone(UTC)

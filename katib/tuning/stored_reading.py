@@ -1,0 +1,152 @@
+"""What users ask without changing anything, answered from an object store and an observation log.
+
+This is all that a command needs which reads a data directory, so it imports nothing that only a submission needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from katib.api.metrics import MetricLog
+from katib.api.types import API_VERSION
+from katib.controllers.kinds import EXPERIMENT, TRIAL
+from katib.errors import NotFoundError
+from katib.runtime.clock import Clock
+from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.tuning.changes import stream_changes
+from katib.tuning.ports import EventReader, Explain, Observations, TrialOutput
+from katib.tuning.reading import objective_of, state_of
+from katib.tuning.service import Change, Diagnosis, Json, Page, RecordedEvent, TrialOrder
+from katib.tuning.trial_pages import find_trials
+
+if TYPE_CHECKING:
+    from katib.api.algorithms import AlgorithmCatalog, AlgorithmInfo
+
+
+class ObjectReadingService:
+    """The part of `katib.tuning.service.TuningService` that changes nothing. Thread-safe.
+
+    Args:
+        store: Objects.
+        observations: Metrics.
+        events: Notable moments.
+        output: What trials print.
+        explain: Says why something does not progress.
+        catalog: Algorithms.
+        clock: Measures timeouts.
+        scoped: The store as seen through one namespace: all that the changes of an experiment need to watch.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        observations: Observations,
+        events: EventReader,
+        output: TrialOutput,
+        explain: Explain,
+        catalog: AlgorithmCatalog,
+        clock: Clock,
+        scoped: Callable[[str], ObjectStore] | None = None,
+    ) -> None:
+        self._store = store
+        self._observations = observations
+        self._events = events
+        self._output = output
+        self._explain = explain
+        self._catalog = catalog
+        self._clock = clock
+        self._scoped = scoped or (lambda _namespace: store)
+
+    def get(self, kind: str, namespace: str, name: str) -> Json:
+        """Return an object."""
+        return dict(self._require(Kind(API_VERSION, kind), Key(namespace, name)))
+
+    def experiments(self, namespace: str | None = None) -> Sequence[Json]:
+        """Return all experiments."""
+        return [dict(obj) for obj in self._store.list(EXPERIMENT, namespace).items]
+
+    def trials(
+        self,
+        namespace: str,
+        experiment: str,
+        *,
+        states: Sequence[str] = (),
+        order: TrialOrder = "age",
+        limit: int = 500,
+        cursor: str = "",
+    ) -> Page:
+        """Return a page of trials."""
+        key = Key(namespace, experiment)
+        self._require(EXPERIMENT, key)
+        found = find_trials(self._store, key, states=frozenset(states), order=order, limit=limit, cursor=cursor)
+        return Page(tuple(map(dict, found.items)), found.cursor, found.total)
+
+    def best(self, namespace: str, experiment: str) -> Json | None:
+        """Return the best trial."""
+        obj = self._require(EXPERIMENT, Key(namespace, experiment))
+        optimum = (obj.get("status") or {}).get("currentOptimalTrial") or {}
+        name = optimum.get("bestTrialName", "")
+        found = self._find(TRIAL, Key(namespace, name)) if name else None
+        return None if found is None else dict(found)
+
+    def metrics(self, namespace: str, trial: str, *, metric: str = "", limit: int = 100_000) -> Sequence[MetricLog]:
+        """Return the newest readings of a trial."""
+        self._require(TRIAL, Key(namespace, trial))
+        return self._observations.within(namespace).newest(trial, limit=limit, metric_name=metric)
+
+    def curve(self, namespace: str, trial: str, *, points: int, metric: str = "") -> Sequence[MetricLog]:
+        """Return the curve of a metric."""
+        obj = self._require(TRIAL, Key(namespace, trial))
+        metric = metric or objective_of(dict(obj)).get("objectiveMetricName", "")
+        return self._observations.within(namespace).curve(trial, metric, points)
+
+    def logs(
+        self, namespace: str, trial: str, *, follow: bool = False, tail_lines: int | None = None
+    ) -> Iterator[bytes]:
+        """Yield what the trial printed."""
+        key = Key(namespace, trial)
+        obj = self._require(TRIAL, key)
+        return self._output.read(obj, follow=self._goes_on(key) if follow else None, tail_lines=tail_lines)
+
+    def _goes_on(self, key: Key) -> Callable[[], bool]:
+        def check() -> bool:
+            obj = self._find(TRIAL, key)
+            return obj is not None and state_of(dict(obj)) in ("Pending", "Running")
+
+        return check
+
+    def events(self, kind: str, namespace: str, name: str) -> Sequence[RecordedEvent]:
+        """Return notable moments."""
+        self._require(Kind(API_VERSION, kind), Key(namespace, name))
+        return self._events.events_of(kind, namespace, name)
+
+    def why(self, namespace: str, name: str) -> Diagnosis:
+        """Explain an experiment or a trial."""
+        return self._explain(namespace, name)
+
+    def algorithms(self) -> Sequence[AlgorithmInfo]:
+        """Return the algorithms offered."""
+        return self._catalog.all()
+
+    def changes(
+        self, namespace: str, experiment: str, *, timeout_seconds: float | None = None, since: str = ""
+    ) -> Iterator[Change]:
+        """Yield the state, then every change."""
+        key = Key(namespace, experiment)
+        self._require(EXPERIMENT, key)
+        store = self._scoped(namespace)
+        yield from stream_changes(store, key, self._clock, timeout_seconds=timeout_seconds, since=since)
+
+    def _find(self, kind: Kind, key: Key) -> Object | None:
+        with suppress(NotFoundError):
+            return self._store.get(kind, key)
+        return None
+
+    def _require(self, kind: Kind, key: Key) -> Object:
+        obj = self._find(kind, key)
+        if obj is None:
+            raise NotFoundError(f'{kind.kind.lower()} "{key.name}" is not in namespace {key.namespace}')
+        return obj

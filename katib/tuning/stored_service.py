@@ -1,0 +1,170 @@
+"""The tuning service of either home: what users ask, answered from an object store and an observation log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from katib.api.algorithms import AlgorithmCatalog
+from katib.api.conditions import COMPLETED_EXPERIMENT, true_types
+from katib.api.decoding import decode_stored
+from katib.api.defaults import with_defaults
+from katib.api.loading import Submission as Loaded
+from katib.api.validation.update import changed_counts
+from katib.controllers.kinds import EXPERIMENT
+from katib.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+)
+from katib.runtime.clock import Clock
+from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.tuning.adding import add_trial
+from katib.tuning.companions import changed_too_late, has_content, title_of
+from katib.tuning.deletion import Deletion
+from katib.tuning.ports import (
+    Aftermath,
+    EventReader,
+    Explain,
+    NoAftermath,
+    Observations,
+    TrialOutput,
+)
+from katib.tuning.service import DEFAULT_NAMESPACE, Submission
+from katib.tuning.stored_reading import ObjectReadingService
+from katib.tuning.submission import Gate
+
+UPDATE_ATTEMPTS = 20
+"""The controllers write the status of a busy experiment ten times a second, and an update takes milliseconds."""
+
+
+class ObjectTuningService(ObjectReadingService):
+    """Fits `katib.tuning.service.TuningService` over any object store. Thread-safe.
+
+    Args:
+        store: Objects.
+        observations: Metrics.
+        events: Notable moments.
+        gate: Checks what is submitted.
+        output: What trials print.
+        explain: Says why something does not progress.
+        catalog: Algorithms.
+        clock: Measures timeouts.
+        namespace: Where a document goes that names no namespace and is given none.
+        aftermath: What is left of a deleted experiment beside its objects.
+        scoped: The store as seen through one namespace: all that the changes of an experiment need to watch.
+        try_create: Raises what would keep a new object from being stored, beyond what the gate knows; stores nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        observations: Observations,
+        events: EventReader,
+        gate: Gate,
+        output: TrialOutput,
+        explain: Explain,
+        catalog: AlgorithmCatalog,
+        clock: Clock,
+        namespace: str = DEFAULT_NAMESPACE,
+        aftermath: Aftermath | None = None,
+        scoped: Callable[[str], ObjectStore] | None = None,
+        try_create: Callable[[Object], None] = lambda _obj: None,
+    ) -> None:
+        super().__init__(
+            store=store,
+            observations=observations,
+            events=events,
+            output=output,
+            explain=explain,
+            catalog=catalog,
+            clock=clock,
+            scoped=scoped,
+        )
+        self._gate = gate
+        self._namespace = namespace
+        self._aftermath = aftermath or NoAftermath()
+        self._try_create = try_create
+
+    def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
+        """Check a document."""
+        submission = self._gate.load(document, source=source, namespace=namespace or self._namespace)
+        admitted = self._gate.admit(submission)
+        if not admitted.companions:  # they would have to be stored before the experiment could be tried
+            self._try_create(admitted.experiment.encode())
+        return admitted.notices
+
+    def submit(self, document: str, *, source: str, namespace: str | None = None) -> Submission:
+        """Create, resume or update an experiment."""
+        submission = self._gate.load(document, source=source, namespace=namespace or self._namespace)
+        key = Key(submission.experiment.namespace, submission.experiment.name)
+        for _ in range(UPDATE_ATTEMPTS):
+            old = self._find(EXPERIMENT, key) if key.name else None
+            if old is None:
+                break
+            with suppress(ConflictError):  # its status was written this moment
+                return self._resubmit(old, submission)
+        else:
+            raise ConflictError(f'experiment "{key.name}" keeps changing; submit it again in a moment')
+        admitted = self._gate.admit(submission)
+        for companion in admitted.companions:
+            self._put(companion)
+        stored = self._store.create(admitted.experiment.encode())
+        return Submission(dict(stored), "created", admitted.notices)
+
+    def _resubmit(self, found: Object, submission: Loaded) -> Submission:
+        old = with_defaults(decode_stored(found))
+        if old.metadata.deletion_timestamp is not None:
+            raise AlreadyExistsError(f'experiment "{old.name}" is being deleted; submit it again in a moment')
+        new = self._gate.admit_update(submission, old)
+        ended = true_types(old.status.conditions) & COMPLETED_EXPERIMENT
+        same = new.spec == old.spec
+        notices = self._refresh_companions(submission, over=bool(ended) and same)
+        if same:
+            outcome = "unchanged" if ended else "updated" if notices else "resumed"
+            return Submission(dict(found), outcome, notices)
+        stored = self._store.patch(found, {"spec": changed_counts(old, new)})
+        return Submission(dict(stored), "updated", notices)
+
+    def _refresh_companions(self, submission: Loaded, *, over: bool) -> tuple[str, ...]:
+        """Bring the ConfigMaps and Secrets of an experiment up to date; return which changed, as sentences.
+
+        Raises:
+            InvalidError: No trial would see a change because the experiment is over, or they make the template wrong.
+        """
+        changed = [companion for companion in submission.companions if not self._is_stored(companion)]
+        if not changed:
+            return ()
+        if over:
+            raise InvalidError(map(changed_too_late, changed))
+        self._gate.admit(submission)
+        for companion in changed:
+            self._put(companion)
+        return tuple(f"{title_of(companion)} changed; trials that start from now on see it" for companion in changed)
+
+    def _is_stored(self, companion: Mapping[str, Any]) -> bool:
+        try:
+            stored = self._find(Kind.of(companion), Key.of(companion))
+        except ForbiddenError:  # who may not look at it may not change it either
+            return True
+        return stored is not None and has_content(stored, companion)
+
+    def _put(self, companion: Mapping[str, Any]) -> None:
+        """Create a ConfigMap or Secret, or bring the stored one up to date."""
+        try:
+            self._store.create(companion)
+        except AlreadyExistsError:
+            stored = self._store.get(Kind.of(companion), Key.of(companion))
+            self._store.update({**companion, "metadata": stored["metadata"]})
+
+    def add_trial(self, namespace: str, experiment: str, assignments: Mapping[str, str]) -> int:
+        """Have a trial run before those that the algorithm proposes next."""
+        return add_trial(self._scoped(namespace), Key(namespace, experiment), assignments)
+
+    def delete(self, namespace: str, experiment: str) -> None:
+        """Delete an experiment and wait until it and its trials are gone, their processes included."""
+        found = self._require(EXPERIMENT, Key(namespace, experiment))
+        Deletion(self._scoped(namespace), found, self._aftermath, self._clock).run()

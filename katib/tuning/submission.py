@@ -1,0 +1,240 @@
+"""The gate: from the text of a file to an experiment that can run in this home."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from katib.api.algorithms import AlgorithmCatalog
+from katib.api.defaults import default_algorithm, with_defaults
+from katib.api.loading import Submission, load_experiment
+from katib.api.names import WORKSPACE_ANNOTATION
+from katib.api.types import CollectorKind, Experiment, ExperimentSpec, ParameterSpec, TrialTemplate
+from katib.api.validation import admit, admit_update, find_warnings
+from katib.api.wording import shown
+from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT
+from katib.controllers.trial.jobs import check_job_kind
+from katib.errors import FieldError, InvalidError, NotFoundError
+from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.space import check_assignments
+from katib.templates.absence import variants
+from katib.templates.check import check_template
+from katib.templates.condition_path import check_condition
+from katib.templates.job_schema import check_job_schema
+from katib.templates.render import prepare
+from katib.templates.source import template_path, template_text, usable_data
+
+JOB = Kind("batch/v1", "Job")
+
+ALL_COLLECTORS: tuple[str, ...] = tuple(CollectorKind)
+
+FindConfigMap = Callable[[str, str], Object | None]
+"""Takes namespace and name; returns a stored ConfigMap, None when there is none."""
+
+HasExperiment = Callable[[str, str], bool]
+"""Takes namespace and name; says whether that experiment is stored."""
+
+ObjectCheck = Callable[[Mapping[str, Any], str, Path | None], tuple[list[FieldError], list[str]]]
+"""Looks at the object that trials run as, with placeholders still in it. Takes the object, its path in the experiment
+and the workspace; returns what keeps it from running in this home, and what will be done otherwise than elsewhere."""
+
+
+ObjectWarnings = Callable[[Mapping[str, Any], str, ExperimentSpec], Sequence[str]]
+"""Says what will surprise about the object that trials run as, given its path and the spec with defaults."""
+
+ObjectErrors = Callable[[Mapping[str, Any], str, ExperimentSpec], Sequence[FieldError]]
+"""Says what of that object cannot work with the rest of the spec."""
+
+
+def check_nothing(
+    _source: Mapping[str, Any], _path: str, _workspace: Path | None
+) -> tuple[list[FieldError], list[str]]:
+    """Find nothing: for homes that run whatever Kubernetes takes."""
+    return [], []
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """An experiment that may be stored.
+
+    Attributes:
+        companions: ConfigMaps and Secrets from the same file.
+        notices: What will be done otherwise than the author may expect.
+    """
+
+    experiment: Experiment
+    companions: tuple[dict[str, Any], ...]
+    notices: tuple[str, ...]
+
+
+class Gate:
+    """Checks submissions against what this home can do. Thread-safe.
+
+    Args:
+        catalog: Algorithms that are offered.
+        config_maps: Finds a stored ConfigMap, for templates that are not in the same file.
+        collectors: Kinds of metrics collectors that can run here.
+        check_object: Looks at the object that trials run as. That a Job has the structure of one is checked anyway.
+        warn_of: Says what will surprise about that object.
+        errors_of: Says what of that object cannot work with the rest of the spec.
+        on_algorithm: Told at once which algorithm a document asks for, so that its service can come up meanwhile.
+        has_experiment: Says whether an experiment is stored, for warm starts.
+        notes_workspace: Whether relative paths of commands start from the directory of the submitted file.
+    """
+
+    def __init__(
+        self,
+        catalog: AlgorithmCatalog,
+        config_maps: FindConfigMap,
+        *,
+        collectors: Collection[str] = ALL_COLLECTORS,
+        check_object: ObjectCheck = check_nothing,
+        warn_of: ObjectWarnings = lambda _source, _path, _spec: (),
+        errors_of: ObjectErrors = lambda _source, _path, _spec: (),
+        on_algorithm: Callable[[str], None] = lambda _name: None,
+        has_experiment: HasExperiment = lambda _namespace, _name: True,
+        notes_workspace: bool = True,
+    ) -> None:
+        self._catalog = catalog
+        self._config_maps = config_maps
+        self._collectors = collectors
+        self._check_object = check_object
+        self._warn_of = warn_of
+        self._errors_of = errors_of
+        self._on_algorithm = on_algorithm
+        self._has_experiment = has_experiment
+        self._notes_workspace = notes_workspace
+
+    def load(self, document: str, *, source: str, namespace: str) -> Submission:
+        """Read a document. Raises InvalidError when it holds no experiment."""
+        submission = load_experiment(document, source, namespace)
+        algorithm = default_algorithm(submission.experiment.spec)
+        if algorithm is not None:
+            self._on_algorithm(algorithm.algorithm_name)
+        if not self._notes_workspace or not os.path.isfile(source):  # noqa: PTH113 - Path raises for a name that is too long
+            return submission
+        metadata = submission.experiment.metadata
+        annotations = {WORKSPACE_ANNOTATION: str(Path(source).resolve().parent), **metadata.annotations}
+        experiment = submission.experiment.model_copy(
+            update={"metadata": metadata.model_copy(update={"annotations": annotations})}
+        )
+        return Submission(submission.raw, experiment, submission.companions, submission.errors)
+
+    def admit(self, submission: Submission) -> Admitted:
+        """Return a new experiment, ready to be created.
+
+        Raises:
+            InvalidError: With everything that is wrong with it.
+        """
+        notices = [str(warning) for warning in find_warnings(submission.experiment)]
+
+        def check(template: TrialTemplate, parameters: Sequence[ParameterSpec]) -> list[FieldError]:
+            errors, notes = self._check_template(submission, template, parameters)
+            notices.extend(notes)
+            return errors
+
+        experiment = admit(
+            submission,
+            catalog=self._catalog,
+            check_template=check,
+            check_point=check_assignments,
+            collectors=self._collectors,
+        )
+        self._check_earlier_experiments(experiment)
+        return Admitted(experiment, submission.companions, tuple(dict.fromkeys(notices)))
+
+    def _check_earlier_experiments(self, experiment: Experiment) -> None:
+        start, namespace = experiment.spec.warm_start, experiment.namespace
+        errors = [
+            FieldError(
+                f"spec.warmStart.experiments[{i}]",
+                f"there is no experiment {shown(name)} in namespace {namespace}",
+                "name an experiment that is there",
+                "warm-start-experiment",
+            )
+            for i, name in enumerate(start.experiments if start is not None else ())
+            if not self._has_experiment(namespace, name)
+        ]
+        if errors:
+            raise InvalidError(errors)
+
+    def admit_update(self, submission: Submission, old: Experiment) -> Experiment:
+        """Return an experiment that may take the place of a stored one of that name.
+
+        Raises:
+            InvalidError: It differs in a way that cannot be resumed.
+        """
+        return admit_update(submission, old)
+
+    def _check_template(
+        self, submission: Submission, template: TrialTemplate, parameters: Sequence[ParameterSpec]
+    ) -> tuple[list[FieldError], list[str]]:
+        try:
+            text = template_text(template, lambda ns, name: self._data_for(submission, ns, name))
+            errors = [
+                *check_condition(template.success_condition, "spec.trialTemplate.successCondition"),
+                *check_condition(template.failure_condition, "spec.trialTemplate.failureCondition"),
+                *check_template(template, parameters, text),
+            ]
+            _, source = prepare(template, text)
+        except InvalidError as error:
+            return list(error.errors), []
+        path = template_path(template)
+        found, notices = self._check_source(submission, source, path)
+        errors += found
+        for variant in () if errors else variants(template, parameters, source):
+            # Paths may be off by the elements that are left out, so what holds of the whole object is said of it alone.
+            errors += self._check_source(submission, variant, path)[0]
+        spec = with_defaults(submission.experiment).spec
+        return list(dict.fromkeys(errors)), [*notices, *self._warn_of(source, path, spec)]
+
+    def _check_source(
+        self, submission: Submission, source: Mapping[str, Any], path: str
+    ) -> tuple[list[FieldError], list[str]]:
+        errors = list(check_job_kind(Kind.of(source), path))
+        if Kind.of(source) == JOB:
+            errors += check_job_schema(dict(source), path)
+        found, notices = self._check_object(source, path, _workspace(submission.experiment))
+        errors += found
+        errors += self._errors_of(source, path, with_defaults(submission.experiment).spec)
+        return errors, notices
+
+    def _data_for(self, submission: Submission, namespace: str, name: str) -> Mapping[str, str] | None:
+        """Return the data of a ConfigMap, of the same file before any other, if the experiment may use it."""
+        found = submission.config_map(namespace, name) or self._config_maps(namespace, name)
+        return usable_data(found, submission.experiment.namespace)
+
+
+def _workspace(experiment: Experiment) -> Path | None:
+    text = experiment.metadata.annotations.get(WORKSPACE_ANNOTATION, "")
+    return Path(text) if text else None
+
+
+def has_experiment(store: ObjectStore) -> HasExperiment:
+    """Return what says whether a store has an experiment."""
+
+    def is_stored(namespace: str, name: str) -> bool:
+        try:
+            store.get(EXPERIMENT, Key(namespace, name))
+        except NotFoundError:
+            return False
+        return True
+
+    return is_stored
+
+
+class ConfigMaps:
+    """The ConfigMaps of a store."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    def find(self, namespace: str, name: str) -> Object | None:
+        """Return a ConfigMap, None when there is none."""
+        try:
+            return self._store.get(CONFIG_MAP, Key(namespace, name))
+        except NotFoundError:
+            return None

@@ -1,0 +1,82 @@
+"""The trials of an experiment, chosen, sorted and a page at a time; at once where the store keeps facts about them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from katib.api.names import EXPERIMENT_LABEL
+from katib.controllers.kinds import TRIAL
+from katib.runtime.objects import Key, Object, ObjectStore
+from katib.runtime.search import Facts, FactsOf, Found, Order, Query, SearchableStore, search_in
+from katib.tuning.reading import (
+    Json,
+    objective_of,
+    objective_value,
+    state_of,
+    status_of,
+    time_of,
+    violates_constraints,
+)
+from katib.tuning.service import TrialOrder
+
+ORDERS: dict[TrialOrder, Order] = {
+    "age": Order.CREATION,
+    "objective": Order.COST,
+    "duration": Order.BREVITY,
+    "name": Order.NAME,
+}
+
+
+def find_trials(
+    store: ObjectStore, experiment: Key, *, states: frozenset[str], order: TrialOrder, limit: int, cursor: str
+) -> Found:
+    """Return a page of trials. A store without facts is read whole for it, but never held whole.
+
+    Raises:
+        InvalidError: The cursor is none of this list.
+    """
+    query = Query(TRIAL, str(experiment), states, ORDERS[order], limit, cursor)
+    found = store.search(query) if isinstance(store, SearchableStore) else None
+    return search_in(_with_ages(store, experiment), TRIAL_FACTS, query) if found is None else found
+
+
+def _with_ages(store: ObjectStore, experiment: Key) -> Iterator[tuple[str, Object]]:
+    for page in store.pages(TRIAL, experiment.namespace, labels={EXPERIMENT_LABEL: experiment.name}):
+        for trial in page.items:
+            metadata = trial["metadata"]
+            yield f"{metadata.get('creationTimestamp', '')} {metadata['name']}", trial
+
+
+def _facts_of(obj: Object) -> Facts:
+    trial, metadata = dict(obj), obj["metadata"]
+    scope = str(Key(metadata.get("namespace", ""), (metadata.get("labels") or {}).get(EXPERIMENT_LABEL, "")))
+    try:
+        return Facts(scope, state_of(trial), metadata["name"], _cost(trial), _brevity(trial))
+    except (AttributeError, TypeError):  # no matter who wrote it, it is stored and can be listed
+        return Facts(scope, "", metadata["name"])
+
+
+def _cost(trial: Json) -> float:
+    """Return the objective value with the sign that makes smaller better; infinity for what cannot be the best.
+
+    That is a trial without a finite number, and one that does not satisfy the constraints. Of several objectives the
+    first counts.
+    """
+    try:
+        value = float(objective_value(trial) or "nan")
+    except ValueError:
+        return math.inf
+    if not math.isfinite(value) or violates_constraints(trial):
+        return math.inf
+    return value if objective_of(trial).get("type") == "minimize" else -value
+
+
+def _brevity(trial: Json) -> float:
+    start, end = (time_of(status_of(trial).get(field)) for field in ("startTime", "completionTime"))
+    return -(end - start).total_seconds() if start and end else 0.0
+
+
+TRIAL_FACTS = FactsOf(2, {TRIAL: _facts_of})
+"""What a store keeps beside trials. Raise the version whenever a state, an objective value or a time is read in another
+way: at its next opening, a store derives all of it anew."""

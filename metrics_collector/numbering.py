@@ -1,0 +1,40 @@
+"""Readings that are numbered, so that those which are sent again are stored once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+from uuid import uuid4
+
+from katib.api.metrics import BatchId, MetricLog
+
+
+class NumberedReports(Protocol):
+    """The part of `katib.api.metrics.ObservationLog` that stores."""
+
+    def report(self, trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
+        """Append readings."""
+
+
+def new_reporter() -> str:
+    """Return a name that no other reporter has."""
+    return uuid4().hex
+
+
+class NumberedLog:
+    """Numbers the readings of one process. Used by one thread, in order: what failed is sent again before the next.
+
+    Args:
+        log: Where they go.
+    """
+
+    def __init__(self, log: NumberedReports) -> None:
+        self._log = log
+        self._reporter = new_reporter()
+        self._stored: dict[str, int] = {}
+
+    def report(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
+        """Append readings; all or none. Raises as `katib.api.metrics.ObservationLog.report`."""
+        first = self._stored.get(trial_name, 0)
+        self._log.report(trial_name, logs, BatchId(self._reporter, first))
+        self._stored[trial_name] = first + len(logs)

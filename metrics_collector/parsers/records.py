@@ -1,0 +1,163 @@
+"""Records of a TFRecord stream, the framing of event files: bytes in, in any cut; whole and undamaged records out.
+
+    length: uint64    crc: masked CRC-32C of length    data: byte[length]    crc: masked CRC-32C of data
+
+All numbers are little-endian. Source: `tensorflow/core/lib/io/record_writer.h`.
+
+What is damaged is skipped: reading goes on at the next place where the checksum of a length holds, so bytes that were
+changed, lost or put in cost the records that they touch and no other. A record that is not complete is waited for.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from struct import Struct
+
+from metrics_collector.parsers.crc32c import MASK_DELTA, checksum_function, masked
+
+MAX_RECORD_BYTES = (1 << 24) - 1
+"""Longer records, which hold graphs or videos, are skipped unread: memory stays bounded."""
+
+HEADER_BYTES = 12
+
+_HEADER = Struct("<QI")
+_CHECKSUM = Struct("<I")
+
+# Where a record may begin: a length below 2**24, and a checksum other than zero, which none of these lengths has. The
+# second condition keeps a long stretch of zeros from being a candidate at each of its bytes.
+_CANDIDATE = re.compile(rb"(?s)(?=...\0{5}(?!\0{4})....)")
+
+_MAX_KNOWN_HEADERS = 4096
+
+
+@dataclass(slots=True)
+class RecordNotes:
+    """What was seen of a stream.
+
+    Attributes:
+        records: Undamaged records.
+        damages: Places where something was damaged and skipped.
+        long_records: Records that were skipped because of their length.
+        missing_bytes: How much of its last record was missing when the stream ended.
+    """
+
+    records: int = 0
+    damages: int = 0
+    long_records: int = 0
+    missing_bytes: int = 0
+
+
+class RecordReader:
+    """Cuts a stream into records. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self.notes = RecordNotes()
+        self._checksum = checksum_function()
+        self._lengths: dict[bytes, int] = {}  # of headers whose checksum holds
+        self._pending: list[bytes] = []  # what is not used yet; joined once there is enough of it
+        self._pending_size = 0
+        self._needed = HEADER_BYTES
+        self._to_skip = 0  # of a long record
+        self._is_lost = False  # between a damage and the next record
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the records that this chunk completes."""
+        if self._to_skip:
+            skipped = min(self._to_skip, len(data))
+            self._to_skip -= skipped
+            data = data[skipped:]
+        if not data:
+            return []
+        self._pending.append(data)
+        self._pending_size += len(data)
+        if self._pending_size < self._needed:
+            return []
+        records, rest = self._cut(b"".join(self._pending))
+        self._keep(rest)
+        return records
+
+    def finish(self) -> list[bytes]:
+        """Say that no more comes; return the records behind one that was begun and never completed."""
+        records: list[bytes] = []
+        missing = self._to_skip
+        while self._pending_size and not self._is_lost:
+            missing = self._needed - self._pending_size
+            self._is_lost = True
+            found, rest = self._cut(b"".join(self._pending)[1:])
+            self._keep(rest)
+            if found:
+                self.notes.damages += 1
+                records += found
+                missing = 0
+        self.notes.missing_bytes = missing
+        return records
+
+    def _keep(self, rest: bytes) -> None:
+        self._pending = [rest] if rest else []
+        self._pending_size = len(rest)
+
+    def _cut(self, data: bytes) -> tuple[list[bytes], bytes]:
+        """Return the records in data and the bytes behind them, of which `_needed` have to be there to go on."""
+        records: list[bytes] = []
+        lengths, checksum, stored = self._lengths, self._checksum, _CHECKSUM.unpack_from
+        position, end = 0, len(data)
+        while True:
+            if self._is_lost:
+                position = self._next_beginning(data, position)
+            start = position + HEADER_BYTES
+            self._needed = HEADER_BYTES
+            if start > end:
+                break
+            header = data[position:start]
+            length = lengths.get(header)
+            if length is None and (length := self._length(header)) is None:
+                self._lose()
+                position += 1
+                continue
+            self._is_lost = False
+            stop = start + length
+            if length > MAX_RECORD_BYTES:
+                self.notes.long_records += 1
+                position = stop + _CHECKSUM.size
+                self._to_skip = max(0, position - end)
+            elif stop + _CHECKSUM.size > end:
+                self._needed = stop + _CHECKSUM.size - position
+                break
+            else:
+                record = data[start:stop]
+                check = checksum(record)
+                if ((check >> 15 | check << 17) + MASK_DELTA) & 0xFFFFFFFF == stored(data, stop)[0]:  # see masked
+                    records.append(record)
+                    position = stop + _CHECKSUM.size
+                else:
+                    self._lose()
+                    position = start
+        self.notes.records += len(records)
+        return records, data[position:]
+
+    def _lose(self) -> None:
+        self._is_lost = True
+        self.notes.damages += 1
+
+    def _length(self, header: bytes) -> int | None:
+        length, checksum = _HEADER.unpack(header)
+        if masked(self._checksum(header[:8])) != checksum:
+            return None
+        if len(self._lengths) >= _MAX_KNOWN_HEADERS:
+            self._lengths.clear()
+        self._lengths[header] = length
+        return int(length)
+
+    def _next_beginning(self, data: bytes, position: int) -> int:
+        """Return where the next record begins, or the first place of which there is not enough to tell."""
+        for candidate in _CANDIDATE.finditer(data, position):
+            if self._length(data[candidate.start() : candidate.start() + HEADER_BYTES]) is not None:
+                return candidate.start()
+        return max(position, len(data) - HEADER_BYTES + 1)
+
+
+def begins_with_record(data: bytes) -> bool:
+    """Return whether data begins with the header of a record."""
+    header = data[:HEADER_BYTES]
+    return len(header) == HEADER_BYTES and masked(checksum_function()(header[:8])) == _HEADER.unpack(header)[1]

@@ -1,0 +1,64 @@
+"""Which tags of an event file are readings of which metric.
+
+For a metric `train/accuracy`, whose last part is `accuracy` and whose leading part is `train`:
+
+- The tag `train/accuracy` counts, in any directory: what SummaryWriter's users write.
+- The tag `accuracy` counts in a directory `train` or `.../train`: what TensorFlow's and Keras's users write. A metric
+  without leading part is found in any directory.
+- As in Katib, a tag that only begins with `accuracy` counts too, and so does a directory whose text ends with `train`
+  in the middle of a name. TensorFlow 1 makes `accuracy_1` of a name that is taken. These are loose matches, and they
+  count only while no exact one is known: `accuracy_top5` is never mixed with `accuracy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Match(NamedTuple):
+    """The metrics that a tag stands for."""
+
+    tag: bytes
+    exact: tuple[str, ...] = ()
+    loose: tuple[str, ...] = ()
+
+
+UNWANTED = Match(b"")
+
+
+class TagRules:
+    """The rules for one trial, shared by all of its event files. Not thread-safe.
+
+    Attributes:
+        exact: Metrics of which an exact tag is known.
+
+    Args:
+        names: The metrics.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = tuple(dict.fromkeys(names))
+        self.exact: set[str] = set()
+
+    def match(self, tag: bytes, directory: str) -> Match:
+        """Return the metrics that a tag in a file of this directory stands for, and remember the exact ones.
+
+        A tag that is exact for one metric may be loose for another, as `loss_scale` is for `loss`.
+        """
+        text = tag.decode(errors="replace")
+        exact = tuple(name for name in self._names if _is_exact(name, text, directory))
+        self.exact.update(exact)
+        loose = tuple(name for name in self._names if name not in exact and _is_loose(name, text, directory))
+        match = Match(tag, exact, loose)
+        return match if exact or loose else UNWANTED
+
+
+def _is_exact(name: str, tag: str, directory: str) -> bool:
+    leading, _, last = name.rpartition("/")
+    return tag == name or (tag == last and f"/{directory}".endswith(f"/{leading}" if leading else ""))
+
+
+def _is_loose(name: str, tag: str, directory: str) -> bool:
+    leading, _, last = name.rpartition("/")
+    return bool(last) and tag.startswith(last) and directory.endswith(leading)

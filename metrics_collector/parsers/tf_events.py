@@ -1,0 +1,178 @@
+"""One event file of TensorBoard: bytes in, in any cut; readings out. No I/O, no clock, bounded memory, no TensorFlow.
+
+A reading has the wall time and the step of its event. The readings do not depend on how the bytes were cut.
+
+A loose match (see `tags`) is held back until its tag comes round again, or the file ends: by then a program has
+written its other tags, and it is known whether one of them matches exactly. If one does so even later, loose matches
+count no more from there on, while those before it stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import UTC, datetime
+
+from katib.api.metrics import ZERO_TIME, MetricLog
+from metrics_collector.parsers.events import (
+    PLUGIN,
+    STEP_KEY,
+    WALL_TIME,
+    WALL_TIME_KEY,
+    decode_event,
+    float_layouts,
+)
+from metrics_collector.parsers.protobuf import read_varint
+from metrics_collector.parsers.records import RecordNotes, RecordReader
+from metrics_collector.parsers.tags import UNWANTED, Match, TagRules
+from metrics_collector.parsers.tensors import FLOAT, float_text
+
+MAX_TAGS = 10_000
+"""Different tags of one file that are remembered; any others are matched anew each time."""
+
+MAX_HELD = 100
+"""Loose matches of one metric that are held back."""
+
+_MAX_KNOWN_TAG_BYTES = 1_000
+_VALUE_AND_PLUGIN_BYTES = FLOAT.size + len(PLUGIN)
+_PREFIX_BYTES = 1 + WALL_TIME.size
+_MAX_STEP = (1 << 63) - 1
+
+
+class EventParser:
+    """Reads one event file. Not thread-safe.
+
+    Attributes:
+        undecodable: How many undamaged records held no event.
+
+    Args:
+        rules: Which tags count; shared by the files of a trial.
+        directory: Of the file, as the metrics name it.
+    """
+
+    def __init__(self, rules: TagRules, directory: str = "") -> None:
+        self.undecodable = 0
+        self._rules = rules
+        self._directory = directory
+        self._reader = RecordReader()
+        self._matches: dict[bytes, Match] = {}  # by tag
+        self._layouts: dict[bytes, Match] = {}  # by what stands between step and value
+        self._held: dict[str, dict[bytes, MetricLog]] = {}  # loose matches by metric and tag
+        self._released: set[str] = set()  # metrics whose loose matches count
+
+    @property
+    def notes(self) -> RecordNotes:
+        """What was seen of the framing."""
+        return self._reader.notes
+
+    @property
+    def tags(self) -> Collection[bytes]:
+        """The tags of scalars seen so far, MAX_TAGS at most."""
+        return self._matches.keys()
+
+    def feed(self, data: bytes) -> list[MetricLog]:
+        """Return the readings that this chunk completes."""
+        return self._read(self._reader.feed(data))
+
+    def finish(self) -> list[MetricLog]:
+        """Say that no more comes; return what was held back, and what stands behind a record without end."""
+        readings = self._read(self._reader.finish())
+        for name, held in self._held.items():
+            if name not in self._rules.exact:
+                readings += held.values()
+        self._held.clear()
+        return readings
+
+    def _read(self, records: list[bytes]) -> list[MetricLog]:
+        """Return the readings of these records. Its loop is what an event costs: calls are spared in it."""
+        readings: list[MetricLog] = []
+        layouts, add, to_time = self._layouts, readings.append, datetime.fromtimestamp
+        wall_time_of, value_of = WALL_TIME.unpack_from, FLOAT.unpack_from
+        encoded_step, step, begin = b"\0", None, 0
+        for record in records:
+            # Most events hold one float in a layout that is known: wall time, step, layout, value, plugin.
+            if not record.startswith(encoded_step, _PREFIX_BYTES):  # events of one step follow one another
+                begin, step = _after_step(record)
+                encoded_step = (begin < len(record) and record[_PREFIX_BYTES:begin]) or b"\0"
+            end = -_VALUE_AND_PLUGIN_BYTES if record.endswith(PLUGIN) else -FLOAT.size
+            match = layouts.get(record[begin:end])
+            if match is None or record[0] != WALL_TIME_KEY:
+                self._decode(record, readings)
+            elif match is not UNWANTED:
+                text = float_text(value_of(record, end)[0])
+                try:
+                    time = to_time(wall_time_of(record, 1)[0], UTC)
+                except (ValueError, OverflowError, OSError):
+                    time = ZERO_TIME
+                for name in match.exact:
+                    add(MetricLog(time, name, text, step))
+                if match.loose:
+                    self._hold(match.tag, [MetricLog(time, name, text, step) for name in match.loose], readings)
+        return readings
+
+    def _decode(self, record: bytes, readings: list[MetricLog]) -> None:
+        """Read an event of any layout."""
+        try:
+            event = decode_event(record)
+        except ValueError:
+            self.undecodable += 1
+            return
+        time, step = _time_of(event.wall_time), event.step if event.step >= 0 else None
+        for tag, text in event.scalars:
+            match = self._match(tag)
+            readings += (MetricLog(time, name, text, step) for name in match.exact)
+            self._hold(tag, [MetricLog(time, name, text, step) for name in match.loose], readings)
+        if len(event.scalars) == 1:
+            self._learn(record, event.scalars[0].tag)
+
+    def _match(self, tag: bytes) -> Match:
+        match = self._matches.get(tag)
+        if match is None:
+            match = self._rules.match(tag, self._directory)
+            if len(tag) <= _MAX_KNOWN_TAG_BYTES and len(self._matches) < MAX_TAGS:
+                self._matches[tag] = match
+        return match
+
+    def _learn(self, record: bytes, tag: bytes) -> None:
+        """Remember the layout of an event of a remembered tag, if it is one of those that we know."""
+        match = self._matches.get(tag)
+        if match is not None:
+            rest = record[_after_step(record)[0] :]
+            self._layouts.update((layout, match) for layout in float_layouts(tag) if rest.startswith(layout))
+
+    def _hold(self, tag: bytes, matches: list[MetricLog], readings: list[MetricLog]) -> None:
+        """Hold loose matches back, or hand on those that count."""
+        for reading in matches:
+            name = reading.name
+            if name in self._rules.exact:
+                continue
+            held = self._held.setdefault(name, {})
+            if name not in self._released and tag not in held and len(held) < MAX_HELD:
+                held[tag] = reading
+                continue
+            self._released.add(name)
+            readings += held.values()
+            held.clear()
+            readings.append(reading)
+
+
+def _after_step(record: bytes) -> tuple[int, int | None]:
+    """Return where the fields behind the step begin, and the step, of an event that begins as all writers begin it.
+
+    Where it begins otherwise, no layout follows at the place returned.
+    """
+    if len(record) <= _PREFIX_BYTES + 1 or record[0] != WALL_TIME_KEY:
+        return len(record), None
+    if record[_PREFIX_BYTES] != STEP_KEY:  # zero is not written
+        return _PREFIX_BYTES, 0
+    try:
+        step, position = read_varint(record, _PREFIX_BYTES + 1, len(record))
+    except ValueError:
+        return len(record), None
+    return position, step if step <= _MAX_STEP else None
+
+
+def _time_of(wall_time: float) -> datetime:
+    try:
+        return datetime.fromtimestamp(wall_time, UTC)
+    except (ValueError, OverflowError, OSError):
+        return ZERO_TIME

@@ -1,0 +1,88 @@
+"""What the sidecar is told about its pod beyond its arguments, by environment variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from katib.rpc.credentials import NO_CREDENTIALS, Credentials
+
+RESTART_VARIABLE = "KATIB_POD_RESTART_POLICY"
+GRACE_VARIABLE = "KATIB_POD_GRACE_SECONDS"
+NATIVE_VARIABLE = "KATIB_NATIVE_SIDECAR"
+GIVE_UP_VARIABLE = "KATIB_GIVE_UP_SECONDS"
+POD_UID_VARIABLE = "KATIB_POD_UID"
+KIND_VARIABLE = "KATIB_COLLECTOR_KIND"
+HTTP_GET_VARIABLE = "KATIB_METRICS_HTTP_GET"
+MARKERS_VARIABLE = "KATIB_MARKER_DIRECTORY"
+TERMINATION_LOG_VARIABLE = "KATIB_TERMINATION_LOG"
+
+DEFAULT_GRACE_SECONDS = 30
+DEFAULT_GIVE_UP_SECONDS = 3600.0
+
+_NATIVE_SHARE_OF_GRACE = 0.6
+"""The shell around the program takes a quarter of it (`katib.cluster.injection.command`); the rest is spare."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodSettings:
+    """The pod around the sidecar.
+
+    Attributes:
+        restart_policy: Of the pod: `Never`, `OnFailure` or `Always`.
+        grace_seconds: Between SIGTERM and SIGKILL of the pod; a program stopped early has as long.
+        is_native: Whether Kubernetes keeps the sidecar running: it must not end before it is told to.
+        give_up_seconds: How long after the end of the program readings are kept for a database that is away.
+        termination_log: Where Kubernetes reads what a container has to say at its end.
+        credentials: What the DB manager is brought.
+        pod_uid: Identity of the pod, because several may share a directory on a volume.
+        kind: Of the collector; empty: the flags say it.
+        http_get: The program's endpoint as JSON, as in the source of the collector.
+        marker_directory: Where the shell around the program writes its markers, where no flag says so.
+    """
+
+    restart_policy: str = "Never"
+    grace_seconds: float = DEFAULT_GRACE_SECONDS
+    is_native: bool = False
+    give_up_seconds: float = DEFAULT_GIVE_UP_SECONDS
+    termination_log: Path = Path("/dev/termination-log")
+    credentials: Credentials = NO_CREDENTIALS
+    pod_uid: str = "collector"
+    kind: str = ""
+    http_get: str = ""
+    marker_directory: Path | None = None
+
+    @property
+    def stays(self) -> bool:
+        """Whether the sidecar would be started again when it ends, and therefore waits for SIGTERM."""
+        return self.is_native or self.restart_policy == "Always"
+
+    @property
+    def seconds_to_end(self) -> float:
+        """How long the sidecar may go on after SIGTERM. A native one is told only after the program's container."""
+        return self.grace_seconds * (_NATIVE_SHARE_OF_GRACE if self.is_native else 1)
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> PodSettings:
+        """Read the variables; one that is missing or unreadable has its default."""
+        return cls(
+            restart_policy=environment.get(RESTART_VARIABLE) or "Never",
+            grace_seconds=_seconds(environment.get(GRACE_VARIABLE), DEFAULT_GRACE_SECONDS),
+            is_native=environment.get(NATIVE_VARIABLE) == "true",
+            give_up_seconds=_seconds(environment.get(GIVE_UP_VARIABLE), DEFAULT_GIVE_UP_SECONDS),
+            termination_log=Path(environment.get(TERMINATION_LOG_VARIABLE) or "/dev/termination-log"),
+            credentials=Credentials.of(environment),
+            pod_uid=environment.get(POD_UID_VARIABLE) or "collector",
+            kind=environment.get(KIND_VARIABLE) or "",
+            http_get=environment.get(HTTP_GET_VARIABLE) or "",
+            marker_directory=Path(text) if (text := environment.get(MARKERS_VARIABLE)) else None,
+        )
+
+
+def _seconds(text: str | None, default: float) -> float:
+    try:
+        seconds = float(text or "")
+    except ValueError:
+        return default
+    return seconds if 0 <= seconds < float("inf") else default

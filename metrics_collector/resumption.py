@@ -1,0 +1,255 @@
+"""A log that stores every reading once, also when its answers are lost or the collector is started again.
+
+Positions count the readings of one file from its first one. What is settled, stored or refused for good, is a prefix:
+the reporter keeps the order. So the position of a reading, under a name that a collector hands on to the next one with
+the file, is the number by which our DB manager knows what it has stored. Of another one it is found out by reading.
+
+Several files that are read together have no such order the next time. A collector that comes after one that read them
+compares what it reads with what is stored: there every reading has a time of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from katib.api.metrics import BatchId, MetricLog, format_timestamp, parse_time
+from katib.errors import KatibError, UnavailableError
+from metrics_collector.checkpoint import Checkpoint, Doubt, Progress
+from metrics_collector.numbering import new_reporter
+from metrics_collector.sources import Source
+
+
+class ReportedLog(Protocol):
+    """The part of `katib.api.metrics.ObservationLog` that stores, and what tells whether that was done."""
+
+    def report(self, trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
+        """Append readings."""
+
+    def knows_batches(self, trial_name: str) -> bool:
+        """Return whether a batch that is reported twice is stored once."""
+
+    def read(
+        self, trial_name: str, *, metric_name: str = "", start: datetime | None = None, end: datetime | None = None
+    ) -> Sequence[MetricLog]:
+        """Return readings of some time."""
+
+
+class ResumableLog:
+    """Stores what is not stored yet. Its reporter has to be named by `follow_reporter`.
+
+    The reading thread calls `follow_source` and `unsettled`, the reporter's thread `report`.
+
+    Attributes:
+        refusal: Why readings were refused for good last; empty while none were.
+        stops: Whether the program is being stopped early, also by a collector before this one.
+
+    Args:
+        log: Where readings go.
+        checkpoint: Where the progress is kept.
+    """
+
+    def __init__(self, log: ReportedLog, checkpoint: Checkpoint) -> None:
+        self._log = log
+        self._checkpoint = checkpoint
+        self._saving = threading.Lock()
+        self._before = checkpoint.load()
+        self.refusal = ""
+        self.stops = self._before is not None and self._before.stops
+        self._refused_before = self._before.refused if self._before is not None else 0
+        self._reporter_counts: Callable[[], tuple[int, int]] = lambda: (0, 0)
+        self._beginnings = 0
+        self._reporter = new_reporter()
+        self._origin = 0  # number of the reading at position 0
+        self._file = (0, 0, 0)  # device, inode, bytes read
+        self._base = 0  # readings of earlier files
+        self._seen = 0  # readings of all files
+        self._skipped = 0  # of these, settled by a collector before this one
+        self._stored_to = 0  # position up to which the log is known to have stored
+        self._doubt: tuple[int, Doubt] | None = None  # position and content of a report whose end is not known
+        self._noted_to = 0
+        self._is_ordered = True
+        self._by_content = False  # whether what is stored already is known by comparison
+        self._stored: Counter[tuple[datetime, str, str]] | None = None  # before this collector, and not yet read again
+        self._moment: datetime | None = None
+        self._equals: Counter[tuple[str, str]] = Counter()
+
+    def follow_reporter(self, counts: Callable[[], tuple[int, int]]) -> None:
+        """Name what tells how many readings are settled, and how many of them were refused."""
+        self._reporter_counts = counts
+
+    @property
+    def refused(self) -> int:
+        """Number of readings refused for good, by this collector and those before it."""
+        return self._refused_before + self._reporter_counts()[1]
+
+    # --- the reading thread -------------------------------------------------------------------------------------------
+
+    def follow_source(self, source: Source) -> None:
+        """Note what is read now, before its readings are handed over."""
+        position = source.position
+        if position is None:
+            return
+        self._is_ordered = self._is_ordered and position.is_ordered
+        if position.beginnings != self._beginnings:
+            self._begin(position.device, position.inode)
+            if self._before is not None:
+                self._resume(self._before, continues=self._before.continues(position))
+                self._before = None
+            self._beginnings = position.beginnings
+        self._file = (position.device, position.inode, max(position.size, self._file[2]))
+
+    def unsettled(self, readings: list[MetricLog]) -> list[MetricLog]:
+        """Return the next readings without those that a collector before this one has settled."""
+        start = self._seen
+        self._seen += len(readings)
+        settled = max(0, self._skipped - start)
+        if settled:
+            self._note(readings[:settled], start)
+        return readings[settled:] if settled else readings
+
+    def stop(self, *, stops: bool) -> None:
+        """Remember whether the program is being stopped early."""
+        self.stops = stops
+        self.save()
+
+    def save(self) -> None:
+        """Keep how far we are."""
+        with self._saving:
+            if self._before is not None:
+                return  # no file was read yet: what was kept still holds
+            position, doubt = self._doubt or (max(self._stored_to, self._position()), None)
+            device, inode, size = self._file
+            settled, origin = position - self._base, self._origin + self._base
+            done = (settled, self.refused, self.stops, doubt)
+            self._checkpoint.save(Progress(device, inode, size, *done, self._is_ordered, self._reporter, origin))
+
+    def _begin(self, device: int, inode: int) -> None:
+        self._base = self._seen
+        self._file = (device, inode, 0)
+
+    def _resume(self, before: Progress, *, continues: bool) -> None:
+        if not (before.is_ordered and self._is_ordered):
+            self._is_ordered, self._by_content = False, True
+        elif before.settled < 0:
+            self._refused_before -= before.settled  # of a file that is gone, and with it what it said
+        elif continues:
+            self._skipped = self._stored_to = before.settled
+            self._file = (before.device, before.inode, before.size)
+            self._doubt = None if before.doubt is None else (before.settled, before.doubt)
+            if before.reporter:
+                self._reporter, self._origin = before.reporter, before.origin
+
+    # --- the reporter's thread ----------------------------------------------------------------------------------------
+
+    def report(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
+        """Append readings; all or none.
+
+        Raises:
+            UnavailableError: Not now.
+            KatibError: The log does not take these readings.
+        """
+        if self._by_content:
+            self._report_unstored(trial_name, logs)
+            return
+        start = self._position()
+        self._settle_doubt(trial_name)
+        stored = max(0, self._stored_to - start)
+        self._note(logs[:stored], start)
+        if rest := logs[stored:]:
+            self._send(trial_name, rest, start + stored)
+        self.save()
+
+    def _report_unstored(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
+        if self._stored is None:
+            self._stored = Counter((log.time, log.name, log.value) for log in self._read(trial_name))
+        left = self._stored.copy()
+        rest: list[MetricLog] = []
+        for log in logs:
+            key = (log.time, log.name, log.value)
+            if left[key] > 0:
+                left[key] -= 1
+            else:
+                rest.append(log)
+        try:
+            if rest:
+                self._log.report(trial_name, rest)
+        except UnavailableError:
+            self._stored = None  # the answer may be all that is missing: look again
+            raise
+        except KatibError as error:
+            self.refusal = str(error)
+            raise
+        self._stored = left
+        self.save()
+
+    def _read(self, trial_name: str) -> Sequence[MetricLog]:
+        try:
+            return self._log.read(trial_name)
+        except UnavailableError:
+            raise
+        except KatibError:  # a log that does not tell: better twice than not at all
+            return []
+
+    def _send(self, trial_name: str, logs: Sequence[MetricLog], start: int) -> None:
+        self._doubt = (start, self._doubt_of(logs))
+        self.save()
+        try:
+            self._log.report(trial_name, logs, BatchId(self._reporter, self._origin + start))
+        except UnavailableError:
+            raise
+        except KatibError as error:
+            self._doubt = None
+            self.refusal = str(error)
+            raise
+        self._stored_to = start + len(logs)
+        self._doubt = None
+        self._note(logs, start)
+
+    def _settle_doubt(self, trial_name: str) -> None:
+        """Find out whether a report took effect whose answer did not arrive."""
+        if self._doubt is None:
+            return
+        if self._log.knows_batches(trial_name):
+            self._doubt = None  # sent again, it is stored once
+            return
+        start, doubt = self._doubt
+        time = parse_time(doubt.time)
+        values = self._values_at(trial_name, doubt.name, time) if time is not None else []
+        if sum(_digest(value) == doubt.digest for value in values) > doubt.earlier:
+            self._stored_to = start + doubt.count
+        self._doubt = None
+
+    def _values_at(self, trial_name: str, metric_name: str, time: datetime) -> list[str]:
+        try:
+            return [log.value for log in self._log.read(trial_name, metric_name=metric_name, start=time, end=time)]
+        except UnavailableError:
+            raise
+        except KatibError:  # a log that does not tell: better twice than not at all
+            return []
+
+    def _doubt_of(self, logs: Sequence[MetricLog]) -> Doubt:
+        time, name, value, _ = logs[0]
+        earlier = self._equals[name, value] if time == self._moment else 0
+        return Doubt(len(logs), format_timestamp(time), name, _digest(value), earlier)
+
+    def _note(self, readings: Sequence[MetricLog], start: int) -> None:
+        """Count equal readings of one moment, once: many programs stamp whole seconds."""
+        for time, name, value, _ in readings[max(0, self._noted_to - start) :]:
+            if time != self._moment:
+                self._moment = time
+                self._equals.clear()
+            self._equals[name, value] += 1
+        self._noted_to = max(self._noted_to, start + len(readings))
+
+    def _position(self) -> int:
+        """Return the position of the next reading that is to be settled."""
+        return self._skipped + self._reporter_counts()[0]
+
+
+def _digest(value: str) -> str:
+    return hashlib.blake2b(value.encode(errors="surrogatepass"), digest_size=8).hexdigest()

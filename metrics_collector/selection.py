@@ -1,0 +1,77 @@
+"""Which source a sidecar reads, and how it sees the program: from its flags and its pod.
+
+Katib's controller tells a collector its kind by the flags alone: a file comes with `-format`, a directory of event
+files without, and an endpoint has no `-path`. Our controller says the kind, the endpoint and where the markers are by
+environment variables, which no other collector reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from katib.api.types import CollectorKind
+from metrics_collector.arguments import Arguments
+from metrics_collector.collector import wanted_names
+from metrics_collector.parsers import parser_for
+from metrics_collector.pod_settings import PodSettings
+from metrics_collector.sources import FileSource, FileTail, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a sidecar works with.
+
+    Attributes:
+        source: Where readings come from.
+        directory: Where the shell around the program writes its markers; None: there is no such shell.
+        left_a_trace: Tells whether a program has left something to read.
+    """
+
+    source: Source
+    directory: Path | None
+    left_a_trace: Callable[[], bool] = lambda: False
+
+    def checkpoint_of(self, pod: PodSettings) -> Path | None:
+        """Return where a collector leaves how far it is for the next one; None where that one would not find it."""
+        return None if self.directory is None else self.directory / f"{pod.pod_uid}.checkpoint"
+
+
+def kind_of(arguments: Arguments, pod: PodSettings) -> str:
+    """Return the kind of collector that is asked for."""
+    if pod.kind:
+        return pod.kind
+    if arguments.path is None:
+        return CollectorKind.PROMETHEUS_METRIC
+    is_events = not arguments.file_format and not arguments.filters and not arguments.path.is_file()
+    return CollectorKind.TENSORFLOW_EVENT if is_events else CollectorKind.FILE
+
+
+def select(arguments: Arguments, pod: PodSettings, on_data: Callable[[bytes], None]) -> Selection:
+    """Return the source of a sidecar.
+
+    Args:
+        arguments: What to collect.
+        pod: Where.
+        on_data: Told of every chunk of a followed file.
+
+    Raises:
+        InvalidError: The format is unknown, or a filter is not an RE2 pattern with two groups.
+    """
+    # Each kind of source is imported by those who need it: a collector should be there before its program ends.
+    kind, path = kind_of(arguments, pod), arguments.path
+    names = wanted_names(arguments.metrics, arguments.rules)
+    if kind == CollectorKind.PROMETHEUS_METRIC or path is None:
+        from metrics_collector.sources.prometheus import PrometheusEndpoint
+        from metrics_collector.sources.scraping import Endpoint
+
+        source = PrometheusEndpoint([Endpoint.of_text(pod.http_get)], names)
+        return Selection(source, pod.marker_directory)
+    if kind == CollectorKind.TENSORFLOW_EVENT:
+        from metrics_collector.sources.event_directory import EventDirectory
+
+        events = EventDirectory(path, names)
+        return Selection(events, path, lambda: not events.is_empty)
+    parser = parser_for(arguments.file_format, names, arguments.filters)
+    return Selection(FileSource(FileTail(path), parser, str(path), on_data), path.parent, path.exists)

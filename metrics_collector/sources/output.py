@@ -1,0 +1,115 @@
+"""Output of a program: lines, from a pipe or from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from katib.api.metrics import MetricLog
+from metrics_collector.explanation import OutputSample, nearest, quote
+from metrics_collector.parsers import Parser
+from metrics_collector.sources.file_tail import FileTail
+from metrics_collector.sources.source import Position, counted
+
+
+class Output:
+    """Turns bytes into readings and keeps a sample of them. It is fed; `FileSource` feeds it from a file.
+
+    Args:
+        parser: Finds the readings.
+        name: What to call the output in an explanation, such as the path of a file; empty: just output.
+    """
+
+    def __init__(self, parser: Parser, name: str = "") -> None:
+        self._parser = parser
+        self._where = f" in {name}" if name else ""
+        self._sample: OutputSample | None = OutputSample()
+
+    def feed(self, data: bytes) -> list[MetricLog]:
+        """Take a chunk, in any cut, and return the readings that it completes."""
+        if self._sample is not None:
+            self._sample.add(data)
+        return self._parser.feed(data)
+
+    def finish(self) -> list[MetricLog]:
+        """Say that no more output comes; return the readings of a last line without line end."""
+        return self._parser.finish()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was no output."""
+        return not self._parser.notes.size_bytes
+
+    def seen(self) -> str:
+        """Return how many lines there were."""
+        what = "no output" if self.is_empty else counted(self._parser.notes.lines, "line")
+        return what + self._where
+
+    def hint(self, metric: str) -> str:
+        """Return the line that looks most like the metric, and what could not be read."""
+        notes = self._parser.notes
+        lines = self._sample.lines() if self._sample is not None else []
+        broken = f"; {counted(notes.broken_lines, 'line')} that named a metric held no JSON object" * bool(
+            notes.broken_lines
+        )
+        cut = f"; {counted(notes.long_lines, 'line')} too long to be read whole" * bool(notes.long_lines)
+        if candidate := nearest(metric, lines):
+            return f"{broken}{cut}; nearest: {quote(candidate)}"
+        return f"{broken}{cut}; last line: {quote(lines[-1])}" if lines else f"{broken}{cut}"
+
+    def drop(self) -> None:
+        """Keep no sample any more."""
+        self._sample = None
+
+
+class FileSource(Output):
+    """Output in a file.
+
+    Args:
+        tail: Follows the file.
+        parser: Finds the readings.
+        name: What to call the file in an explanation.
+        on_data: Told of every chunk before its readings are handed on.
+    """
+
+    def __init__(
+        self, tail: FileTail, parser: Parser, name: str = "", on_data: Callable[[bytes], None] | None = None
+    ) -> None:
+        super().__init__(parser, name)
+        self._tail = tail
+        self._on_data = on_data
+
+    @property
+    def problem(self) -> str:
+        """Why the file cannot be read."""
+        return f"the file {self._tail.problem}" if self._tail.problem else ""
+
+    @property
+    def position(self) -> Position | None:
+        """The file that is read now, and how far."""
+        position = self._tail.position
+        if position is None:
+            return None
+        status, size = position
+        return Position(status.st_dev, status.st_ino, size, status.st_size, self._tail.beginnings)
+
+    def poll(self) -> Iterator[list[MetricLog]]:
+        """Yield the readings of what the file has grown by, chunk by chunk."""
+        for chunk in self._tail.poll():
+            if self._on_data is not None:
+                self._on_data(chunk)
+            yield self.feed(chunk)
+
+    def hasten(self) -> None:
+        """Do nothing: a file can be read later as well."""
+
+    def end(self) -> None:
+        """What was written is in the file."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come."""
+        return True
+
+    def close(self) -> None:
+        """Release the file."""
+        self._tail.close()

@@ -1,0 +1,161 @@
+"""A Prometheus endpoint of the program, scraped while it runs.
+
+Scrapes happen on a thread of their own, one after the other, so that an endpoint that hangs holds up nothing else. A
+program can be scraped only while it is there: what it sets in its last second may be lost, unless it keeps serving for
+a moment. One that is told to end is scraped at once, while it still may.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from katib.api.metrics import MetricLog
+from metrics_collector.parsers.prometheus import PrometheusParser
+from metrics_collector.sources.scraping import Answer, Endpoint, ScrapeError, scrape
+from metrics_collector.sources.source import Position, counted
+
+SCRAPE_INTERVAL_SECONDS = 1.0
+FIRST_INTERVAL_SECONDS = 0.2
+"""Until there is a first answer: short programs are over soon, and a refused connection costs little."""
+
+
+class PrometheusEndpoint:
+    """The source of kind PrometheusMetric. Its thread starts with the first poll.
+
+    Args:
+        endpoints: Where to ask; those behind the first one only while nobody is there.
+        names: The metrics.
+        scrape: Asks one.
+        interval_seconds: Pause between two scrapes.
+    """
+
+    def __init__(
+        self,
+        endpoints: list[Endpoint],
+        names: list[str],
+        *,
+        scrape: Callable[[Endpoint], Answer] = scrape,
+        interval_seconds: float = SCRAPE_INTERVAL_SECONDS,
+    ) -> None:
+        self._endpoints = endpoints
+        self._parser = PrometheusParser(names)
+        self._scrape = scrape
+        self._interval = interval_seconds
+        self._lock = threading.Lock()
+        self._ending = threading.Event()
+        self._soon = threading.Event()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        self._found: list[MetricLog] = []
+        self._scrapes = 0
+        self._error: ScrapeError | None = None
+        self._began = time.time_ns()
+
+    # --- as a source --------------------------------------------------------------------------------------------------
+
+    @property
+    def problem(self) -> str:
+        """Why it gives no answer. That nobody is there any more is none: programs end."""
+        error = self._error
+        if error is None or (error.is_unreachable and self._scrapes):
+            return ""
+        return f"{self._endpoints[0]} {error}"
+
+    @property
+    def position(self) -> Position | None:
+        """A new beginning for each collector: nothing of what was scraped comes again."""
+        return Position(0, self._began, 0, 0)
+
+    def poll(self) -> Iterator[list[MetricLog]]:
+        """Yield what was scraped since the last poll."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="prometheus-scrapes", daemon=True)
+            self._thread.start()
+        with self._lock:
+            found, self._found = self._found, []
+        if found:
+            yield found
+
+    def hasten(self) -> None:
+        """Scrape at once."""
+        self._soon.set()
+
+    def end(self) -> None:
+        """Scrape once more, then never again."""
+        self._ending.set()
+        self._soon.set()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the last scrape is done."""
+        return self._ending.is_set() and (self._thread is None or not self._thread.is_alive())
+
+    def finish(self) -> list[MetricLog]:
+        """Return what is left, without waiting for a scrape that is under way."""
+        with self._lock:
+            found, self._found = self._found, []
+        return found
+
+    def close(self) -> None:
+        """Scrape never again."""
+        self._closed = True
+        self._ending.set()
+        self._soon.set()
+
+    # --- as evidence --------------------------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it never answered."""
+        return not self._scrapes
+
+    def seen(self) -> str:
+        """Return how often it answered."""
+        if not self._scrapes:
+            return f"no answer from {' or '.join(map(str, self._endpoints))}"
+        return f"{counted(self._scrapes, 'scrape')} of {self._endpoints[0]}"
+
+    def hint(self, metric: str) -> str:
+        """Return what of the last scrape looks most like the metric."""
+        return self._parser.hint(metric)
+
+    def drop(self) -> None:
+        """The last scrape is small."""
+
+    # --- the thread ---------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            self._soon.wait(self._look())
+            self._soon.clear()
+        if not self._closed:
+            self._look()
+
+    def _look(self) -> float:
+        """Scrape once; return how long to wait before the next time."""
+        try:
+            answer = self._answer()
+            readings = self._parser.read(answer.body, answer.content_type)
+            with self._lock:
+                self._found += readings
+                self._scrapes += 1
+            self._error = None
+        except ScrapeError as error:
+            self._error = error
+        except ValueError as error:
+            self._error = ScrapeError(f"does not answer in Prometheus' text format ({error})")
+        return self._interval if self._scrapes else min(FIRST_INTERVAL_SECONDS, self._interval)
+
+    def _answer(self) -> Answer:
+        first: ScrapeError | None = None
+        for endpoint in self._endpoints:
+            try:
+                return self._scrape(endpoint)
+            except ScrapeError as error:
+                first = first or error
+                if not error.is_unreachable:
+                    break
+        assert first is not None
+        raise first

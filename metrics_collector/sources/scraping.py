@@ -1,0 +1,184 @@
+"""One GET whose time and size are bounded, whatever the server does."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+SCRAPE_SECONDS = 2.0
+"""For all of a scrape: connecting, waiting and reading."""
+
+MAX_SCRAPE_BYTES = 4 << 20
+
+_CHUNK_BYTES = 64 << 10
+_ACCEPT = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+_OK = 200
+DEFAULT_PORT = 8080
+
+
+class ScrapeError(Exception):
+    """Why there is no answer, as an unfinished sentence about the endpoint.
+
+    Attributes:
+        is_unreachable: Whether nobody is there, as before and after the program.
+    """
+
+    def __init__(self, text: str, *, is_unreachable: bool = False) -> None:
+        super().__init__(text)
+        self.is_unreachable = is_unreachable
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a program offers its metrics: the `httpGet` of a collector's source.
+
+    Attributes:
+        host: Of the server; of this machine, or of this pod, when it is not given.
+        port: Of the server.
+        path: With the query.
+        is_tls: Whether to speak TLS. Certificates are not checked, as Kubernetes does not for its probes.
+        headers: Sent with each request.
+    """
+
+    host: str = "localhost"
+    port: int = DEFAULT_PORT
+    path: str = "/metrics"
+    is_tls: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, http_get: Mapping[str, Any], port: int | None = None) -> Endpoint:
+        """Read an `httpGet`; what is missing or wrong has its default.
+
+        Args:
+            http_get: As in a probe of Kubernetes.
+            port: In place of the one given there.
+        """
+        given = str(http_get.get("port") or "")
+        headers = http_get.get("httpHeaders")
+        return cls(
+            host=str(http_get.get("host") or "localhost"),
+            port=port or (int(given) if given.isdecimal() and given.isascii() else DEFAULT_PORT),
+            path=str(http_get.get("path") or "/metrics"),
+            is_tls=str(http_get.get("scheme") or "").upper() == "HTTPS",
+            headers={
+                str(header["name"]): str(header.get("value", ""))
+                for header in (headers if isinstance(headers, list) else ())
+                if isinstance(header, dict) and header.get("name")
+            },
+        )
+
+    @classmethod
+    def of_text(cls, text: str) -> Endpoint:
+        """Read an `httpGet` from JSON; text that is none gives the defaults."""
+        try:
+            found = json.loads(text or "{}")
+        except ValueError:
+            found = {}
+        return cls.of(found if isinstance(found, dict) else {})
+
+    def __str__(self) -> str:
+        """Return the URL."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.is_tls else 'http'}://{host}:{self.port}{self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server said."""
+
+    body: bytes
+    content_type: str
+
+
+def scrape(endpoint: Endpoint, seconds: float = SCRAPE_SECONDS, limit: int = MAX_SCRAPE_BYTES) -> Answer:
+    """Return what an endpoint offers now. Redirects are not followed.
+
+    Raises:
+        ScrapeError: It does not answer in time, not well, or with too much.
+    """
+    deadline = time.monotonic() + seconds
+    connection = _connection(endpoint, seconds)
+    try:
+        connection.connect()
+    except OSError as error:
+        connection.close()
+        raise ScrapeError(f"cannot be reached ({error.strerror or error})", is_unreachable=True) from error
+    sock = connection.sock
+    try:
+        connection.sock = _BoundedSocket(sock, lambda: deadline - time.monotonic())
+        connection.request("GET", endpoint.path, headers={"Accept": _ACCEPT, "Connection": "close", **endpoint.headers})
+        response = connection.getresponse()
+        if response.status != _OK:
+            raise ScrapeError(f"answers {response.status}")
+        return Answer(_body(response, limit), response.headers.get("Content-Type") or "")
+    except TimeoutError as error:
+        raise ScrapeError(f"does not answer within {seconds:g} s") from error
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        is_gone = isinstance(error, OSError)
+        raise ScrapeError(
+            f"does not answer well ({str(error) or type(error).__name__})", is_unreachable=is_gone
+        ) from error
+    finally:
+        sock.close()
+
+
+def _connection(endpoint: Endpoint, seconds: float) -> http.client.HTTPConnection:
+    if not endpoint.is_tls:
+        return http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=seconds)
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return http.client.HTTPSConnection(endpoint.host, endpoint.port, timeout=seconds, context=context)
+
+
+def _body(response: http.client.HTTPResponse, limit: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while part := response.read1(_CHUNK_BYTES):
+        parts.append(part)
+        size += len(part)
+        if size > limit:
+            raise ScrapeError(f"answers with more than {limit >> 20} MB")
+    return b"".join(parts)
+
+
+class _BoundedSocket:
+    """A socket for `http.client` all of whose calls together end in time."""
+
+    def __init__(self, sock: Any, seconds_left: Callable[[], float]) -> None:
+        self._sock = sock
+        self._seconds_left = seconds_left
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        return io.BufferedReader(_BoundedReader(self))
+
+    def sendall(self, data: bytes) -> None:
+        self.timed().sendall(data)
+
+    def timed(self) -> Any:
+        left = self._seconds_left()
+        if left <= 0:
+            raise TimeoutError
+        self._sock.settimeout(left)
+        return self._sock
+
+    def close(self) -> None:
+        """The one who opened the socket closes it: `http.client` does so before the answer is read."""
+
+
+class _BoundedReader(io.RawIOBase):
+    def __init__(self, sock: _BoundedSocket) -> None:
+        self._sock = sock
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return int(self._sock.timed().recv_into(buffer))

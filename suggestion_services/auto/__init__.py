@@ -1,0 +1,1 @@
+"""The choice of an algorithm by what is searched."""

@@ -1,0 +1,99 @@
+"""The algorithm `auto`: chooses one of the others by what is searched, and passes on what that one suggests.
+
+The choice is a function of the problem and the past trials, as a suggestion is: it is made anew in each request, and
+depends on how many trials have ended and how long they took, never on when they did. The algorithms see all trials,
+whoever suggested them. Those that are not chosen are not imported.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from typing_extensions import override
+
+from katib.errors import FieldError, NotFoundError
+from katib.space import Point
+from suggestion_services import algorithms
+from suggestion_services.auto.choice import Choice, Facts, candidates
+from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem, Proposal
+from suggestion_services.base.settings import Settings
+
+_ENDED = (Outcome.MEASURED, Outcome.BAD)
+
+
+class Auto(Algorithm):
+    """The algorithm `auto`."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self._chosen: tuple[str, Algorithm] | None = None
+        self._reason = ""
+
+    @classmethod
+    @override
+    def check(cls, problem: Problem) -> Sequence[FieldError]:
+        if problem.nas is None:
+            return ()
+        cause, remedy = "auto does not search architectures", "name enas or darts"
+        return [FieldError("spec.algorithm.algorithmName", cause, remedy, "algorithm-nas")]
+
+    @override
+    def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Point | Proposal]:
+        return self._choose(facts_of(self.problem, trials)).suggest(trials, first=first, count=count)
+
+    @override
+    def explain(self) -> str:
+        if self._chosen is None:
+            return ""
+        name, algorithm = self._chosen
+        return " ".join(filter(None, (f"auto uses {name}, since {self._reason}.", algorithm.explain())))
+
+    def _choose(self, facts: Facts) -> Algorithm:
+        for choice in candidates(facts):
+            algorithm = self._algorithm(choice)
+            if algorithm is not None:
+                self._chosen, self._reason = (choice.algorithm, algorithm), choice.reason
+                return algorithm
+        raise AssertionError("random searches every space")
+
+    def _algorithm(self, choice: Choice) -> Algorithm | None:
+        """Return the chosen algorithm at work on the problem; None when it is not offered or cannot search it."""
+        if self._chosen is not None and self._chosen[0] == choice.algorithm:
+            return self._chosen[1]
+        with suppress(NotFoundError):
+            entry = algorithms.find_entry(choice.algorithm)
+            if not set(choice.needs) <= set(entry.info.features):
+                return None
+            cls, problem = entry.load(), _problem_for(choice.algorithm, self.problem)
+            if not cls.check(problem):
+                algorithm: Algorithm = cls(problem)
+                return algorithm
+        return None
+
+
+def facts_of(problem: Problem, trials: Sequence[PastTrial]) -> Facts:
+    """Return what the choice depends on."""
+    own = [trial for trial in trials if not trial.is_earlier]
+    seconds = [trial.seconds for trial in own if trial.seconds >= 0]  # not NaN
+    return Facts(
+        n_parameters=len(problem.space.parameters),
+        size=problem.space.size,
+        n_objectives=len(problem.directions),
+        n_constraints=len(problem.constraints),
+        budget=problem.max_trial_count,
+        parallel=problem.parallel,
+        n_ended=sum(trial.outcome in _ENDED for trial in trials),
+        **({"seconds": statistics.median(seconds)} if seconds else {}),
+    )
+
+
+def _problem_for(algorithm: str, problem: Problem) -> Problem:
+    """Return the problem as the chosen algorithm gets it: with our seed, which means the same to all of them."""
+    if algorithm != "grid":
+        return problem
+    # A seed is what makes a grid shuffled, and a budget beyond its size is what it refuses.
+    settings = problem.settings if problem.is_seeded else Settings({"seed": problem.seed_of(0)})
+    return replace(problem, settings=settings, max_trial_count=None)

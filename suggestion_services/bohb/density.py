@@ -1,0 +1,113 @@
+"""The model of BOHB: where good configurations are dense and others are not.
+
+Notation: n trials, d parameters; U (n, d) in the unit cube; l, g densities of the good trials and of the others.
+Source: [Falkner2018] BOHB, ICML 2018, section 3.2 and appendix: l and g are products of kernels, l has the best 15 % of
+the trials and at least d + 1; candidates are drawn around good trials with a wider kernel, and the one with the largest
+l / g is taken. Kernels of categories: [Aitchison1976] Multivariate binary discrimination by the kernel method.
+Differs from the paper: trials that failed belong to g, and so do configurations that are under way, so that those asked
+for together spread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from katib.space import Point
+from katib.space.parameters import Choice
+from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem
+from suggestion_services.hyperband.rungs import rank_of
+
+_GOOD_SHARE = 0.15
+_CANDIDATES = 64
+_WIDER = 3.0
+_LEAST_BANDWIDTH = 1e-3
+_SMALLEST = 1e-300
+
+Rows = NDArray[np.float64]
+
+
+class DensityModel(Algorithm):
+    """Suggests points where good trials are dense. Without trials with values, random ones."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self._categories = np.array(
+            [
+                len(p.values) if isinstance(p, Choice) and not p.ordered else 0  # 0: a number
+                for p in problem.space.parameters
+            ]
+        )
+
+    @override
+    def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Point]:
+        good, others = self._split(trials)
+        for k in range(first, first + count):
+            if not len(good):
+                yield self.problem.space.sample(self.problem.random(k))
+                continue
+            chosen = self._draw(good, others, np.random.default_rng(self.problem.seed_of(k)))
+            others = np.vstack((others, chosen))
+            yield {p.name: p.from_unit(float(u)) for p, u in zip(self.problem.space.parameters, chosen, strict=True)}
+
+    def _split(self, trials: Sequence[PastTrial]) -> tuple[Rows, Rows]:
+        """Return the good trials and all others that count, as rows of the unit cube."""
+        ranked: list[tuple[tuple[float, float], str, list[float]]] = []
+        others: list[list[float]] = []
+        for trial in trials:
+            point = self.problem.space.nearest(trial.assignments.items())
+            if point is None or trial.outcome is Outcome.SILENT:
+                continue
+            row = [p.to_unit(point[p.name]) for p in self.problem.space.parameters]
+            rank = rank_of(trial, maximize=self.problem.maximize)
+            if rank is None:
+                others.append(row)
+            else:
+                ranked.append((rank, trial.name, row))
+        ranked.sort()
+        d = len(self._categories)
+        good = max(d + 1, int(_GOOD_SHARE * len(ranked)))
+        rows = [row for _, _, row in ranked]
+        return np.array(rows[:good]).reshape(-1, d), np.array(rows[good:] + others).reshape(-1, d)
+
+    def _draw(self, good: Rows, others: Rows, random: np.random.Generator) -> Rows:
+        """Return the best of the candidates, shape (d,)."""
+        widths, of_others = self._bandwidths(good), self._bandwidths(others)
+        around = good[random.integers(len(good), size=_CANDIDATES)]
+        drawn = around + random.normal(size=around.shape) * widths * _WIDER
+        drawn = np.clip(np.abs(np.where(drawn > 1, 2 - drawn, drawn)), 0.0, 1.0)  # reflected at the bounds
+        candidates = np.where(self._categories > 0, self._other_categories(around, widths, random), drawn)
+        promise = np.log(self._density(candidates, good, widths)) - np.log(self._density(candidates, others, of_others))
+        best: Rows = candidates[int(np.argmax(promise))]
+        return best
+
+    def _other_categories(self, around: Rows, widths: Rows, random: np.random.Generator) -> Rows:
+        """Return the rows with some categories drawn anew."""
+        sizes = np.maximum(self._categories, 1)
+        anew = (random.integers(0, sizes, size=around.shape) + 0.5) / sizes
+        return np.where(random.random(around.shape) < np.minimum(widths * _WIDER, 1.0), anew, around)
+
+    def _bandwidths(self, rows: Rows) -> Rows:
+        """Return a bandwidth for each parameter, shape (d,): by Scott's rule, of categories the share that differs."""
+        d = len(self._categories)
+        scale = max(len(rows), 1) ** (-1 / (d + 4))
+        spread = rows.std(axis=0) if len(rows) > 1 else np.full(d, 0.3)
+        numbers = np.maximum(spread * scale, _LEAST_BANDWIDTH)
+        categories = np.minimum(scale, 1.0) * (1 - 1 / np.maximum(self._categories, 1))
+        widths: Rows = np.where(self._categories > 0, np.maximum(categories, _LEAST_BANDWIDTH), numbers)
+        return widths
+
+    def _density(self, at: Rows, rows: Rows, widths: Rows) -> Rows:
+        """Return the mean of the kernels of the rows at each point, shape (m,); 1 where there are no rows."""
+        if not len(rows):
+            return np.ones(len(at))
+        distance = at[:, None, :] - rows[None, :, :]
+        numbers = np.exp(-0.5 * (distance / widths) ** 2) / (widths * np.sqrt(2 * np.pi))
+        differs = np.abs(distance) > _LEAST_BANDWIDTH / np.maximum(self._categories, 1)
+        categories = np.where(differs, widths / np.maximum(self._categories - 1, 1), 1 - widths)
+        kernels = np.where(self._categories > 0, categories, numbers)
+        density: Rows = np.maximum(kernels.prod(axis=2).mean(axis=1), _SMALLEST)
+        return density

@@ -1,0 +1,1 @@
+"""Covariance matrix adaptation evolution strategy, on the package `cmaes`."""

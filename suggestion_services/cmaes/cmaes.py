@@ -1,0 +1,217 @@
+"""The algorithm `cmaes`: a normal distribution that moves and stretches towards the better trials of each generation.
+
+Theory of operation: each suggestion carries its number and the number of restarts before it as labels, and they come
+back with the trial. The ended trials, in the order of those numbers, are cut into generations, and each one moves the
+distribution: so it is a function of the history. A suggestion is a draw from the present distribution, seeded with its
+number. Nothing waits for a generation to be complete: with trials in parallel a trial that hangs holds up nothing, and
+one that ends late takes part then. One at a time this is CMA-ES as it is published.
+
+Trials that failed are the worst of their generation; those that were killed take no part. Trials without our labels
+(given by hand, or from another service) come first; those of earlier experiments decide where the search begins, as in
+[Nomura2021] Warm Starting CMA-ES for Hyperparameter Optimization, AAAI 2021. `distribution` and `restarts` name their
+sources.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+from cmaes import get_warm_start_mgd
+from typing_extensions import override
+
+from katib.errors import FieldError
+from katib.space import Point
+from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem, Proposal
+from suggestion_services.cmaes.coordinates import Coordinates, Place, is_numeric
+from suggestion_services.cmaes.distribution import Distribution, Start, usual_population
+from suggestion_services.cmaes.restarts import Restarts
+
+NUMBER_LABEL = "cmaes.suggestion.katib.kubeflow.org/number"
+RESTARTS_LABEL = "cmaes.suggestion.katib.kubeflow.org/restarts"
+
+_LEAST_NUMBERS = 2  # it learns how parameters depend on each other
+_SIGMA = 1 / 6  # of the range, as in Katib's services
+_LEAST_SIGMA = 1e-6
+_DRAWS = 20  # the second half of them uniform: where few points are left only chance finds them
+_CHECKPOINTS = 16  # generations that are kept, in case a straggler of one ends late
+_MOST_DIGITS = 18  # of a number that can be ours
+_LEAST_EARLIER = 20  # trials, of which the best tenth is taken
+
+
+class CmaEs(Algorithm):
+    """The algorithm `cmaes`."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self._coordinates = Coordinates(problem.space)
+        self._is_finite = problem.space.size is not None
+        self._checkpoints: deque[_Search] = deque(maxlen=_CHECKPOINTS)
+        self._earlier: Sequence[PastTrial] = ()
+
+    @classmethod
+    @override
+    def check(cls, problem: Problem) -> Sequence[FieldError]:
+        count = sum(map(is_numeric, problem.space.parameters))
+        if count >= _LEAST_NUMBERS:
+            return []
+        cause = f"cmaes needs at least {_LEAST_NUMBERS} parameters whose values are numbers, not {count}"
+        remedy = "use tpe, which searches any space"
+        return [FieldError("spec.parameters", cause, remedy, "algorithm-numeric-parameters")]
+
+    @override
+    def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Proposal]:
+        search = self._replay(trials)
+        taken = {self._key(trial) for trial in trials if self._is_taken(trial)}
+        for k in range(first, first + count):
+            assignments = self._draw(search.distribution, k, taken)
+            taken.add(tuple(assignments.items()))
+            yield Proposal(assignments, {NUMBER_LABEL: str(k), RESTARTS_LABEL: str(search.restarts.count)})
+
+    def _is_taken(self, trial: PastTrial) -> bool:
+        """Return whether the point of a trial should not be tried again."""
+        if trial.is_earlier or trial.outcome is Outcome.SILENT:
+            return False
+        return trial.outcome is Outcome.PENDING or self._is_finite
+
+    def _key(self, trial: PastTrial) -> _Key:
+        """Return what a trial has of the space, in the texts of `_assignments`: without values of absent parameters."""
+        space = self.problem.space
+        return tuple((space.drop_absent(trial.assignments) if space.conditions else trial.assignments).items())
+
+    def _draw(self, distribution: Distribution, k: int, taken: set[_Key]) -> dict[str, str]:
+        """Return the assignments of a point that is not taken, unless there is hardly any other.
+
+        In a finite space a distribution that has narrowed would draw the same few points again and again.
+        """
+        seed, random = self.problem.seed_of(k), self.problem.random(k)
+        for attempt in range(_DRAWS):
+            if attempt < _DRAWS // 2:
+                point = self._coordinates.point(distribution.draw((seed + attempt) % 2**32))
+            else:
+                point = self.problem.space.sample(random)
+            assignments = self._assignments(point)
+            if tuple(assignments.items()) not in taken:
+                break
+        return assignments
+
+    def _assignments(self, point: Point) -> dict[str, str]:
+        return {a.name: a.value for a in self.problem.space.format(point)}
+
+    def _replay(self, trials: Sequence[PastTrial]) -> _Search:
+        """Return the search that the history makes, beginning with the last checkpoint that still holds."""
+        own = [t for t in trials if not t.is_earlier and t.outcome in (Outcome.MEASURED, Outcome.BAD)]
+        own.sort(key=_number_of)  # stable: of equal numbers, and without one, by name
+        earlier = [t for t in trials if t.is_earlier and t.outcome is Outcome.MEASURED]
+        search = self._resumed(own, earlier)
+        while (after := search.advanced(own, self)) is not None:
+            search = after
+            self._checkpoints.append(search)
+        return search
+
+    def _resumed(self, own: Sequence[PastTrial], earlier: Sequence[PastTrial]) -> _Search:
+        if earlier != self._earlier:
+            self._checkpoints.clear()
+            self._earlier = earlier
+        while self._checkpoints:
+            told = self._checkpoints[-1].told
+            if len(told) <= len(own) and all(a is b or a == b for a, b in zip(told, own, strict=False)):
+                return self._checkpoints[-1]
+            self._checkpoints.pop()
+        start = self._start(earlier)
+        strategy = self.problem.settings.text("restart_strategy", "none").lower()
+        return _Search(Restarts(strategy, start), self.distribution(start), (), 0)
+
+    def distribution(self, start: Start) -> Distribution:
+        """Return the distribution at the beginning of a search."""
+        sizes = [parameter.size or 0 for parameter in self._coordinates.categorical]
+        return Distribution(start, sizes)
+
+    def random_of_restart(self, count: int) -> Random:
+        """Return the random source of where a restart begins."""
+        return Random(f"{self.problem.seed}/restart {count}")
+
+    def solution(self, trial: PastTrial) -> tuple[Place, float] | None:
+        """Return the place and the cost of an ended trial; None when the trial does not fit the space."""
+        point = self.problem.space.nearest(trial.assignments.items())
+        if point is None:
+            return None
+        cost = math.inf
+        if trial.outcome is Outcome.MEASURED:
+            cost = -trial.objective if self.problem.maximize else trial.objective
+        return self._coordinates.place(point), cost
+
+    def _start(self, earlier: Sequence[PastTrial]) -> Start:
+        settings, d = self.problem.settings, len(self._coordinates.numeric)
+        given = settings.number("sigma", 0.0)  # 0, which Katib allows, would never move
+        sigma = min(max(given, _LEAST_SIGMA), 1.0) if given else _SIGMA
+        usual = usual_population(d + len(self._coordinates.categorical))
+        population = max(usual, min(self.problem.parallel, 10 * usual))  # at least what runs at once
+        start = Start(np.full(d, 0.5), sigma, population)
+        found = [solution for trial in earlier if (solution := self.solution(trial)) is not None]
+        solutions = [(place.numbers, cost) for place, cost in found]
+        if not solutions or d == 0:
+            return start
+        if len(solutions) < _LEAST_EARLIER:
+            return Start(min(solutions, key=lambda one: one[1])[0], sigma, population)
+        mean, learned, covariance = get_warm_start_mgd(solutions)
+        return Start(np.clip(mean, 0.0, 1.0), sigma if given else float(learned), population, covariance)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """A search after some generations.
+
+    Attributes:
+        restarts: The searches before.
+        distribution: What is drawn from. Never changed once it is here.
+        told: The trials that have been used or passed over, in order.
+        used: How many of them the search at work has used.
+    """
+
+    restarts: Restarts
+    distribution: Distribution
+    told: Sequence[PastTrial]
+    used: int
+
+    def advanced(self, own: Sequence[PastTrial], algorithm: CmaEs) -> _Search | None:
+        """Return the search after one more generation, or after a restart; None when trials are missing."""
+        if self.restarts.strategy != "none" and self.distribution.has_converged:
+            random = algorithm.random_of_restart(self.restarts.count + 1)
+            restarts, start = self.restarts.next(self.used, random)
+            return _Search(restarts, algorithm.distribution(start), self.told, 0)
+        generation: list[tuple[Place, float]] = []
+        for i in range(len(self.told), len(own)):
+            if 0 <= _restarts_of(own[i]) < self.restarts.count:
+                continue  # a straggler of a search that has converged
+            solution = algorithm.solution(own[i])
+            if solution is not None:
+                generation.append(solution)
+            if len(generation) == self.distribution.population:
+                distribution = self.distribution
+                if not distribution.is_exhausted:
+                    distribution = distribution.copy()
+                    distribution.tell(generation)
+                return _Search(self.restarts, distribution, own[: i + 1], self.used + len(generation))
+        return None
+
+
+_Key = tuple[tuple[str, str], ...]
+
+
+def _number_of(trial: PastTrial) -> int:
+    """Return the number of the suggestion that became the trial; -1 when it is not one of ours."""
+    return _count(trial, NUMBER_LABEL)
+
+
+def _restarts_of(trial: PastTrial) -> int:
+    return _count(trial, RESTARTS_LABEL)
+
+
+def _count(trial: PastTrial, label: str) -> int:
+    text = trial.labels.get(label, "")
+    return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else -1

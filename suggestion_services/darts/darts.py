@@ -1,0 +1,84 @@
+"""Differentiable architecture search: nothing to choose here, since one trial searches by itself.
+
+The trial trains a network whose layers are weighted mixtures of all operations, and learns the weights along with the
+network. The service tells it the settings of that training, the operations and the number of layers, in the texts that
+Katib's training image reads. All suggestions are equal: more than one trial repeats the search with what is random in
+the training. Katib's service answers the first request only; this one answers all.
+
+Source: Liu, Simonyan, Yang (2019), DARTS: Differentiable Architecture Search, ICLR.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from typing_extensions import override
+
+from katib.api.architecture import PLAIN_OPERATION
+from katib.api.types import NasConfig
+from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem, Proposal
+from suggestion_services.base.operations import values_of
+
+DEFAULTS: Mapping[str, int | float] = {
+    "num_epochs": 50,
+    "w_lr": 0.025,
+    "w_lr_min": 0.001,
+    "w_momentum": 0.9,
+    "w_weight_decay": 3e-4,
+    "w_grad_clip": 5.0,
+    "alpha_lr": 3e-4,
+    "alpha_weight_decay": 1e-3,
+    "batch_size": 128,
+    "num_workers": 4,
+    "init_channels": 16,
+    "print_step": 50,
+    "num_nodes": 4,
+    "stem_multiplier": 3,
+}
+"""Settings of the training in the order in which they are sent."""
+
+
+class Darts(Algorithm):
+    """The algorithm `darts`."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        config = problem.nas or NasConfig()
+        self._proposal = Proposal(
+            {
+                "algorithm-settings": single_quoted(settings_of(problem.settings.texts)),
+                "search-space": single_quoted(operation_names(config)),
+                "num-layers": str(config.graph_config.num_layers or 0),
+            }
+        )
+
+    @override
+    def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Proposal]:
+        del trials, first
+        for _ in range(count):
+            yield self._proposal
+
+
+def settings_of(texts: Mapping[str, str]) -> dict[str, int | float | str | None]:
+    """Return all settings of the training: defaults as numbers, what the user gave as text, `None` as null."""
+    given = {name: None if text == "None" else text for name, text in texts.items()}
+    return {**DEFAULTS, **given}
+
+
+def operation_names(config: NasConfig) -> list[str]:
+    """Return the operations as the training calls them, such as `max_pooling_3x3`: one for each size.
+
+    The size is the first parameter of an operation, whatever its name.
+    """
+    names: list[str] = []
+    for operation in config.operations:
+        kind = operation.operation_type
+        sizes = values_of(operation.parameters[0]) if kind != PLAIN_OPERATION else ()
+        names += [f"{kind}_{size}x{size}" for size in sizes] or [kind]
+    return names
+
+
+def single_quoted(data: object) -> str:
+    """Return JSON with single quotes in place of double ones, so that templates can put double ones around it."""
+    return json.dumps(data).replace('"', "'")

@@ -1,0 +1,73 @@
+"""Asynchronous successive halving, as a stopping rule.
+
+Notation: eta: `reduction_factor`; n: number of trials that have reached a rung.
+Source: [Li2020] A System for Massively Parallel Hyperparameter Tuning, MLSys 2020, sections 3 and 4: halving without
+waiting for a whole rung. There a trial is paused and promoted later; trials that cannot be paused are stopped instead,
+as in other tools that run them as processes.
+
+A trial at a rung goes on while it is among the best n // eta of those that reached the rung (at least one). All count:
+running, ended and stopped ones.
+
+Differs from the paper: a trial that passed a rung is looked at again when others reach it, since it was perhaps among
+the first there. It is stopped when its best cost so far, with all it has spent since, is still worse than what the best
+share had at the rung. So the best trial of a rung is never stopped, and the order in which trials come does not matter.
+A cost at a rung is the best one up to it, as in Katib's rules, so one noisy reading stops nobody.
+
+NaN policy: such readings never help; a trial without any usable reading at a rung ranks last there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from katib.errors import FieldError
+from suggestion_services.base.settings import Settings
+from suggestion_services.early_stopping.algorithm import (
+    SETTINGS_PATH,
+    StoppingAlgorithm,
+    StoppingProblem,
+    Verdict,
+    running,
+)
+from suggestion_services.early_stopping.curves import Curve
+from suggestion_services.early_stopping.rungs import Ladder, Standings
+
+
+class Asha(StoppingAlgorithm):
+    """Stops a trial that is not among the best share of those that have come as far."""
+
+    def __init__(self, problem: StoppingProblem) -> None:
+        super().__init__(problem)
+        settings = problem.settings
+        self._factor = settings.whole("reduction_factor", 3)
+        self._grace = settings.whole("grace", 0)
+        end = settings.get("max_resource")
+        first = settings.whole("min_resource", 1)
+        self._ladder = Ladder(first, self._factor) if end is None else Ladder(first, self._factor, float(end))
+
+    @classmethod
+    def check(cls, settings: Settings) -> Sequence[FieldError]:
+        """Check that there is a rung."""
+        return check_resources(settings)
+
+    def judge(self, curves: Sequence[Curve]) -> list[Verdict]:
+        """Compare every running trial at the highest rung that it has reached."""
+        standings = Standings(curves, self._factor)
+        verdicts = []
+        for curve in running(curves):
+            rung = self._ladder.reached(curve.resource)
+            if rung is None or curve.resource < self._grace:
+                continue
+            bar = standings.bar(rung)
+            if curve.best > bar.cost:
+                verdicts.append(self.worse_best(curve, bar.cost, bar.whose))
+        return verdicts
+
+
+def check_resources(settings: Settings) -> Sequence[FieldError]:
+    """Return an error when the largest resource is not above the smallest."""
+    low, high = settings.whole("min_resource", 1), settings.get("max_resource")
+    if high is None or float(high) > low:
+        return ()
+    cause = f"{high} is not above min_resource, which is {low}"
+    return (FieldError(f"{SETTINGS_PATH}.max_resource", cause, "raise it or leave it out", "setting-range"),)

@@ -1,0 +1,127 @@
+"""Hyperband's brackets, as a stopping rule.
+
+Notation: eta: `reduction_factor`; R: the largest resource of a trial; r: `min_resource`; s: the bracket, 0 to s_max.
+Sources: [Li2018] Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization, JMLR 18, algorithm 1;
+[Li2020] A System for Massively Parallel Hyperparameter Tuning, MLSys 2020: brackets that need not wait.
+
+Bracket s begins to compare at r * eta^(s_max - s), so the last one does it early and the first one near the end: a
+trial that is slow at the start has a chance in some bracket. A trial is compared with those of its bracket only, as in
+`asha`.
+
+Differs from the paper: trials come one by one, so a bracket is not filled and emptied. A trial belongs to a bracket by
+a hash of its name, with the shares that the paper's numbers of configurations have. R is `max_resource`, else the
+largest resource of a trial that has succeeded; before one has, nothing is stopped.
+
+NaN policy: as in `asha`.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from katib.errors import FieldError
+from suggestion_services.base.settings import Settings
+from suggestion_services.early_stopping.algorithm import StoppingAlgorithm, StoppingProblem, Verdict, running
+from suggestion_services.early_stopping.asha import check_resources
+from suggestion_services.early_stopping.curves import Curve, Standing
+from suggestion_services.early_stopping.rungs import Ladder, Standings
+
+
+@dataclass(frozen=True, slots=True)
+class Brackets:
+    """The brackets of a largest resource.
+
+    Attributes:
+        smallest: r.
+        largest: R, at least r.
+        factor: eta.
+    """
+
+    smallest: int
+    largest: int
+    factor: int
+
+    @property
+    def last(self) -> int:
+        """s_max: the number of brackets less one."""
+        s, resource = 0, self.smallest * self.factor
+        while resource <= self.largest:
+            s, resource = s + 1, resource * self.factor
+        return s
+
+    def shares(self) -> list[int]:
+        """Return how many trials each bracket gets, from bracket 0 on: ceil((s_max + 1) / (s + 1) * eta^s)."""
+        count = self.last + 1
+        return [math.ceil(count * self.factor**s / (s + 1)) for s in range(count)]
+
+    def bracket_of(self, trial_name: str) -> int:
+        """Return the bracket of a trial."""
+        shares = self.shares()
+        place = zlib.crc32(trial_name.encode()) % sum(shares)
+        for bracket, share in enumerate(shares):
+            if place < share:
+                return bracket
+            place -= share
+        raise AssertionError("the place is below the sum of all shares")
+
+    def ladder(self, bracket: int) -> Ladder:
+        """Return the rungs of a bracket."""
+        return Ladder(self.smallest * self.factor ** (self.last - bracket), self.factor, self.largest)
+
+
+class Hyperband(StoppingAlgorithm):
+    """Stops a trial that is not among the best share of its bracket; some brackets compare later than others."""
+
+    def __init__(self, problem: StoppingProblem) -> None:
+        super().__init__(problem)
+        settings = problem.settings
+        self._factor = settings.whole("reduction_factor", 3)
+        self._smallest = settings.whole("min_resource", 1)
+        self._largest = settings.whole("max_resource", 0)
+        self._grace = settings.whole("grace", 0)
+        self._known: tuple[Brackets | None, dict[str, int]] = None, {}
+
+    @classmethod
+    def check(cls, settings: Settings) -> Sequence[FieldError]:
+        """Check that there is more than one bracket."""
+        return check_resources(settings)
+
+    def judge(self, curves: Sequence[Curve]) -> list[Verdict]:
+        """Compare every running trial at the highest rung of its bracket that it has reached."""
+        ended = (curve.resource for curve in curves if curve.standing is Standing.SUCCEEDED)
+        largest = self._largest or max(ended, default=0)
+        if largest < self._smallest:
+            return []
+        brackets = Brackets(self._smallest, largest, self._factor)
+        members: dict[int, list[Curve]] = {}
+        for curve in curves:
+            members.setdefault(self._bracket_of(brackets, curve.trial_name), []).append(curve)
+        found = {
+            verdict.trial_name: verdict for s, group in members.items() for verdict in self._judge(brackets, s, group)
+        }
+        return [found[curve.trial_name] for curve in curves if curve.trial_name in found]
+
+    def _bracket_of(self, brackets: Brackets, trial_name: str) -> int:
+        """Return the bracket of a trial, computed once."""
+        if self._known[0] != brackets:
+            self._known = brackets, {}
+        known = self._known[1]
+        if trial_name not in known:
+            known[trial_name] = brackets.bracket_of(trial_name)
+        return known[trial_name]
+
+    def _judge(self, brackets: Brackets, bracket: int, group: Sequence[Curve]) -> list[Verdict]:
+        ladder, standings = brackets.ladder(bracket), Standings(group, self._factor)
+        verdicts = []
+        for curve in running(group):
+            rung = ladder.reached(curve.resource)
+            if rung is None or curve.resource < self._grace:
+                continue
+            bar = standings.bar(rung)
+            if curve.best > bar.cost:
+                whose = f"{bar.whose} of bracket {bracket}"
+                verdicts.append(self.worse_best(curve, bar.cost, whose))
+        return verdicts

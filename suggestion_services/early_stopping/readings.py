@@ -1,0 +1,168 @@
+"""Curves from the observation log, kept up to date by asking for what is new. All of it is a cache."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from katib.api.metrics import Change, MetricLog, parse_value
+from katib.errors import UnavailableError
+from suggestion_services.early_stopping.curves import Curve, Point, Standing
+
+_TRIALS_AT_ONCE = 200
+"""In one question to the log; a service that has just started asks about all trials."""
+
+
+class NewReadings(Protocol):
+    """The part of `katib.api.metrics.ObservationLog` that is needed here."""
+
+    def changes(self, cursors: Mapping[str, int], metric_name: str) -> Sequence[Change]:
+        """Return what arrived of a metric after these cursors, perhaps not all of it at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedTrial:
+    """A trial whose curve counts.
+
+    Attributes:
+        name: Its name.
+        start_time: Tells it from a trial of the same name in a former run of the experiment.
+        standing: Whether it runs.
+    """
+
+    name: str
+    start_time: str
+    standing: Standing
+
+
+_NO_STEP = -1
+
+_Order = tuple[int, datetime, int]
+"""Step; time; number of arrival."""
+
+_Entry = tuple[_Order, float]
+"""Where a reading belongs, and its cost."""
+
+
+def _order(entry: _Entry) -> _Order:
+    return entry[0]
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """What is known of one trial."""
+
+    start_time: str
+    curve: Curve
+    cursor: int = 0
+    settled: bool = False
+    readings: list[_Entry] = field(default_factory=list)
+
+    def add(self, news: Sequence[tuple[MetricLog, float]]) -> None:
+        """Add readings, with their costs, that came after all others, wherever they belong in the curve."""
+        known, before = self.readings, len(self.readings)
+        last = known[-1] if known else None
+        for reading, cost in news:
+            step = _NO_STEP if reading.step is None else reading.step
+            known.append(((step, reading.time, len(known)), cost))
+        added = sorted(known[before:], key=_order)
+        known[before:] = added
+        if last is None or _order(last) < _order(added[0]):
+            by_number = added[-1][0][0] == _NO_STEP
+            if last is None or by_number is self.curve.by_number:
+                self._extend(added, before, by_number=by_number)
+                return
+        known.sort(key=_order)
+        self._extend(known, 0, by_number=known[-1][0][0] == _NO_STEP)
+
+    def _extend(self, entries: Sequence[_Entry], before: int, *, by_number: bool) -> None:
+        """Lengthen the curve by what follows so many readings; after none it is built anew.
+
+        Readings without step beside others with one come before them, at resource 0.
+        """
+        curve = self.curve if before else Curve(self.curve.trial_name, self.curve.standing, by_number=by_number)
+        numbered = enumerate(entries, before + 1)
+        self.curve = curve.extended([Point(i if by_number else max(e[0][0], 0), e[1]) for i, e in numbered])
+
+
+class Curves:
+    """The curves of one objective of one experiment. One thread at a time.
+
+    Args:
+        metric: Name of the objective metric.
+        maximize: Its direction.
+    """
+
+    def __init__(self, metric: str, *, maximize: bool) -> None:
+        self._metric = metric
+        self._sign = -1.0 if maximize else 1.0
+        self._gathered: dict[str, _Gathered] = {}
+        self.version = 0
+        """Rises whenever anything that `refresh` returns has changed."""
+
+    def refresh(
+        self,
+        trials: Collection[JudgedTrial],
+        log: NewReadings,
+        is_awaited: Callable[[], bool] = lambda: True,
+    ) -> list[Curve]:
+        """Return the curves of these trials with all that the log has of them.
+
+        A trial that is over and was asked for since is not asked for again: its readings are stored before it ends.
+
+        Args:
+            trials: Whose curves.
+            log: Where they come from.
+            is_awaited: Tells whether somebody still waits for the answer; looked at between two questions to the log.
+
+        Raises:
+            UnavailableError: The log cannot be reached, or nobody waits any more; what was read before is kept for the
+                next attempt.
+        """
+        self._keep(trials)
+        due = [trial for trial in trials if not self._gathered[trial.name].settled]
+        for start in range(0, len(due), _TRIALS_AT_ONCE):
+            some = due[start : start + _TRIALS_AT_ONCE]
+            asked = {trial.name for trial in some}
+            while asked:  # a long log comes in several answers
+                if not is_awaited():
+                    raise UnavailableError("reading the curves took longer than the caller waits; it goes on next time")
+                cursors = {name: self._gathered[name].cursor for name in asked}
+                asked = self._take(log.changes(cursors, self._metric))
+            for trial in some:
+                self._gathered[trial.name].settled = trial.standing is not Standing.RUNNING
+        return [self._gathered[trial.name].curve for trial in trials]
+
+    def _keep(self, trials: Collection[JudgedTrial]) -> None:
+        """Forget trials that are no longer there and take over how the others stand."""
+        old, self._gathered = self._gathered, {}
+        changed = False
+        for trial in trials:
+            known = old.get(trial.name)
+            if known is None or known.start_time != trial.start_time:
+                known = _Gathered(trial.start_time, Curve(trial.name, trial.standing))
+                changed = True
+            elif known.curve.standing is not trial.standing:
+                known.curve = known.curve.ended(trial.standing)
+                known.settled = False
+                changed = True
+            self._gathered[trial.name] = known
+        if changed or len(old) != len(self._gathered):
+            self.version += 1
+
+    def _take(self, changes: Iterable[Change]) -> set[str]:
+        """Add readings to their curves; return whose they were."""
+        news: dict[str, list[tuple[MetricLog, float]]] = {}
+        for change in changes:
+            value = parse_value(change.reading.value)
+            cost = math.nan if value is None else self._sign * value
+            news.setdefault(change.trial_name, []).append((change.reading, cost))
+            gathered = self._gathered[change.trial_name]
+            gathered.cursor = max(gathered.cursor, change.cursor)
+        for name, readings in news.items():
+            self._gathered[name].add(readings)
+            self.version += 1
+        return set(news)

@@ -1,0 +1,286 @@
+"""The gRPC services in front of an early stopping algorithm: Katib's `EarlyStopping`, and `EarlyStoppingJudge`.
+
+The second one is ours. A caller that knows only the first, as Katib's controller, gets the rule that the algorithm can
+give without looking at running trials, often none.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+import grpc
+
+from katib.api.algorithms import AlgorithmInfo
+from katib.api.types import AlgorithmSetting
+from katib.errors import InvalidError, UnavailableError, invalid
+from katib.rpc._generated import api_pb2 as pb
+from katib.rpc._generated import api_pb2_grpc, early_stopping_pb2_grpc
+from katib.rpc._generated import early_stopping_pb2 as judging
+from katib.rpc.credentials import Credentials
+from katib.rpc.db_manager_client import DbManagerClient
+from suggestion_services.base.servicer import answered
+from suggestion_services.base.settings import LiteralError
+from suggestion_services.early_stopping.algorithm import (
+    StoppingAlgorithm,
+    StoppingProblem,
+    Verdict,
+    checked,
+    settings_of,
+)
+from suggestion_services.early_stopping.curves import Point, Standing
+from suggestion_services.early_stopping.readings import Curves, JudgedTrial, NewReadings
+from suggestion_services.early_stopping.replay import Recording, replay
+from suggestion_services.early_stopping.trial_status import TrialStatuses, in_cluster
+
+_MAX_SESSIONS = 64  # far more than one machine tunes at once; bounds the memory of a service that lives for months
+
+_LOCK_SECONDS = 2.0  # a question that comes while another one takes long must not keep a thread of the server
+
+_STANDINGS = {
+    pb.TrialStatus.CREATED: Standing.RUNNING,
+    pb.TrialStatus.RUNNING: Standing.RUNNING,
+    pb.TrialStatus.SUCCEEDED: Standing.SUCCEEDED,
+    pb.TrialStatus.EARLYSTOPPED: Standing.STOPPED,
+}
+
+
+@dataclass(slots=True)
+class _Session:
+    """One experiment at work. Hold `lock` around everything else."""
+
+    algorithm: StoppingAlgorithm
+    curves: Curves
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    judged_version: int = -1
+    verdicts: list[Verdict] = field(default_factory=list)
+
+    def judge(self, trials: Collection[JudgedTrial], log: NewReadings, context: grpc.ServicerContext) -> list[Verdict]:
+        """Return the verdicts by what the log has now; nothing is judged anew when nothing is new.
+
+        Raises:
+            UnavailableError: The log cannot be reached, or reading takes longer than the caller waits.
+        """
+        if not self.lock.acquire(timeout=_LOCK_SECONDS):
+            raise UnavailableError("the former question about this experiment is still being answered; ask again")
+        try:
+            curves = self.curves.refresh(trials, log, context.is_active)
+            if self.curves.version != self.judged_version:
+                self.verdicts = self.algorithm.judge(curves)
+                self.judged_version = self.curves.version
+            return self.verdicts
+        finally:
+            self.lock.release()
+
+
+class StoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_grpc.EarlyStoppingJudgeServicer):
+    """Serves one algorithm to any number of experiments. Thread-safe; experiments do not wait for each other.
+
+    Args:
+        info: The algorithm served; requests for another name are refused.
+        load: Imports its class.
+        statuses: Changes the status of trials; by default those of the namespace of this pod, where it runs in one.
+        credentials: What the DB manager is brought; by default what this pod was handed.
+    """
+
+    def __init__(
+        self,
+        info: AlgorithmInfo,
+        load: Callable[[], type[StoppingAlgorithm]],
+        *,
+        statuses: TrialStatuses | None = None,
+        credentials: Credentials | None = None,
+    ) -> None:
+        self._info = info
+        self._load = load
+        self._credentials = credentials or Credentials.of(os.environ)
+        self._statuses = statuses or in_cluster()
+        self._lock = threading.Lock()
+        self._sessions: OrderedDict[tuple[str, str, str, bytes], _Session] = OrderedDict()
+        self._logs: dict[str, DbManagerClient] = {}
+
+    def ValidateEarlyStoppingSettings(  # noqa: N802  # the wire's name
+        self, request: pb.ValidateEarlyStoppingSettingsRequest, context: grpc.ServicerContext
+    ) -> pb.ValidateEarlyStoppingSettingsReply:
+        """Return whether the settings can be used."""
+        with answered(context):
+            self._check(request.early_stopping)
+            return pb.ValidateEarlyStoppingSettingsReply()
+
+    def GetEarlyStoppingRules(  # noqa: N802  # the wire's name
+        self, request: pb.GetEarlyStoppingRulesRequest, context: grpc.ServicerContext
+    ) -> pb.GetEarlyStoppingRulesReply:
+        """Return the rule that holds whatever other trials do; most algorithms have none."""
+        with answered(context):
+            algorithm = self._algorithm(request.experiment.spec)
+            rule = algorithm.static_rule()
+            if rule is None:
+                return pb.GetEarlyStoppingRulesReply()
+            value = algorithm.problem.value_of(rule.cost)
+            message = rule_message(request.experiment.spec.objective, value, rule.start_step)
+            return pb.GetEarlyStoppingRulesReply(early_stopping_rules=[message])
+
+    def SetTrialStatus(  # noqa: N802  # the wire's name
+        self, request: pb.SetTrialStatusRequest, context: grpc.ServicerContext
+    ) -> pb.SetTrialStatusReply:
+        """Write into a Trial that it was stopped early.
+
+        In a cluster the sidecar asks for this, and the controllers wait for it. On one machine there is nothing to do:
+        the collector's verdict ends the job, and the trial controller sets the condition.
+        """
+        with answered(context):
+            if self._statuses is not None:
+                self._statuses.stop(request.trial_name)
+            return pb.SetTrialStatusReply()
+
+    def Judge(  # noqa: N802  # the wire's name
+        self, request: judging.JudgeRequest, context: grpc.ServicerContext
+    ) -> judging.JudgeReply:
+        """Return which of the running trials should be stopped, by what the log has of all trials now."""
+        with answered(context):
+            session = self._session(request)
+            trials = {trial.name: trial for trial in map(_judged, request.trials) if trial is not None}
+            verdicts = session.judge(trials.values(), self._log(request.db_manager_address), context)
+            return judging.JudgeReply(verdicts=map(_message, verdicts))
+
+    def Replay(  # noqa: N802  # the wire's name
+        self, request: judging.ReplayRequest, context: grpc.ServicerContext
+    ) -> judging.ReplayReply:
+        """Return which trials of a finished experiment would have been stopped, in order of time."""
+        with answered(context):
+            algorithm = self._algorithm(request.experiment.spec)
+            sign = -1.0 if algorithm.problem.maximize else 1.0
+            found = replay(algorithm, (_recording(curve, sign) for curve in request.curves))
+            return judging.ReplayReply(verdicts=[_message(one.verdict, one.time_micros) for one in found])
+
+    def _check(self, spec: pb.EarlyStoppingSpec) -> StoppingProblem:
+        """Return the problem without its objective.
+
+        Raises:
+            InvalidError: Another algorithm's name, or wrong settings.
+        """
+        if spec.algorithm_name not in ("", self._info.name):  # Katib's services do not ask for a name
+            cause = f"unknown algorithm name {spec.algorithm_name}"
+            raise InvalidError([LiteralError(NAME_PATH, cause, f"use {self._info.name}", "algorithm-unknown")])
+        given = [AlgorithmSetting(name=setting.name, value=setting.value) for setting in spec.algorithm_settings]
+        settings = checked(self._load(), settings_of(self._info, given))
+        return StoppingProblem("", maximize=False, settings=settings)
+
+    def _algorithm(self, spec: pb.ExperimentSpec) -> StoppingAlgorithm:
+        settings = self._check(spec.early_stopping).settings
+        metric, maximize = spec.objective.objective_metric_name, spec.objective.type == pb.MAXIMIZE
+        return self._load()(StoppingProblem(metric, maximize=maximize, settings=settings))
+
+    def _session(self, request: judging.JudgeRequest) -> _Session:
+        experiment = request.experiment
+        spec = experiment.spec
+        what = pb.ExperimentSpec(objective=spec.objective, early_stopping=spec.early_stopping)
+        where = (request.namespace, experiment.name, request.db_manager_address)
+        key = (*where, what.SerializeToString(deterministic=True))
+        with self._lock:
+            session = self._sessions.get(key)
+        if session is None:
+            algorithm = self._algorithm(spec)
+            problem = algorithm.problem
+            session = _Session(algorithm, Curves(problem.metric, maximize=problem.maximize))
+        with self._lock:
+            session = self._sessions.setdefault(key, session)
+            self._sessions.move_to_end(key)
+            while len(self._sessions) > _MAX_SESSIONS:
+                self._sessions.popitem(last=False)
+        return session
+
+    def _log(self, address: str) -> DbManagerClient:
+        if ":" not in address:
+            cause = f'"{address}" is not an address'
+            raise invalid("dbManagerAddress", cause, "write host:port or unix:/path", "address")
+        with self._lock:
+            if address not in self._logs:
+                self._logs[address] = DbManagerClient(address, credentials=self._credentials)
+            return self._logs[address]
+
+
+NAME_PATH = "spec.earlyStopping.algorithmName"
+
+
+class ManyStoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_grpc.EarlyStoppingJudgeServicer):
+    """Serves several algorithms, each request by the one that its experiment names.
+
+    So one image does for all of them: a KatibConfig has no place for arguments of an early stopping service.
+
+    Args:
+        servicers: By name of the algorithm. The first one serves requests that name none, as Katib's tests send them.
+    """
+
+    def __init__(self, servicers: dict[str, StoppingServicer]) -> None:
+        self._servicers = servicers
+
+    def ValidateEarlyStoppingSettings(  # noqa: N802  # the wire's name
+        self, request: pb.ValidateEarlyStoppingSettingsRequest, context: grpc.ServicerContext
+    ) -> pb.ValidateEarlyStoppingSettingsReply:
+        """Return whether the settings can be used."""
+        return self._of(request.early_stopping, context).ValidateEarlyStoppingSettings(request, context)
+
+    def GetEarlyStoppingRules(  # noqa: N802  # the wire's name
+        self, request: pb.GetEarlyStoppingRulesRequest, context: grpc.ServicerContext
+    ) -> pb.GetEarlyStoppingRulesReply:
+        """Return the rules for the coming trials."""
+        return self._of(request.experiment.spec.early_stopping, context).GetEarlyStoppingRules(request, context)
+
+    def SetTrialStatus(  # noqa: N802  # the wire's name
+        self, request: pb.SetTrialStatusRequest, context: grpc.ServicerContext
+    ) -> pb.SetTrialStatusReply:
+        """Write into a Trial that it was stopped early, which all algorithms do alike."""
+        return next(iter(self._servicers.values())).SetTrialStatus(request, context)
+
+    def Judge(  # noqa: N802  # the wire's name
+        self, request: judging.JudgeRequest, context: grpc.ServicerContext
+    ) -> judging.JudgeReply:
+        """Return which of the running trials should be stopped."""
+        return self._of(request.experiment.spec.early_stopping, context).Judge(request, context)
+
+    def Replay(  # noqa: N802  # the wire's name
+        self, request: judging.ReplayRequest, context: grpc.ServicerContext
+    ) -> judging.ReplayReply:
+        """Return which trials of a finished experiment would have been stopped."""
+        return self._of(request.experiment.spec.early_stopping, context).Replay(request, context)
+
+    def _of(self, spec: pb.EarlyStoppingSpec, context: grpc.ServicerContext) -> StoppingServicer:
+        with answered(context):
+            found = self._servicers.get(spec.algorithm_name or next(iter(self._servicers)))
+            if found is None:
+                cause, names = f"unknown algorithm name {spec.algorithm_name}", ", ".join(self._servicers)
+                raise InvalidError([LiteralError(NAME_PATH, cause, f"use one of {names}", "algorithm-unknown")])
+            return found
+
+
+def rule_message(objective: pb.ObjectiveSpec, value: float, start_step: int) -> pb.EarlyStoppingRule:
+    """Return a rule on the wire: what is worse than a value of the objective at a reading is stopped."""
+    worse = pb.LESS if objective.type == pb.MAXIMIZE else pb.GREATER
+    return pb.EarlyStoppingRule(
+        name=objective.objective_metric_name, value=str(value), comparison=worse, start_step=start_step
+    )
+
+
+def _judged(message: pb.Trial) -> JudgedTrial | None:
+    """Return a trial whose curve counts; None for one that failed, was killed or cannot be read."""
+    standing = _STANDINGS.get(message.status.condition)
+    return None if standing is None else JudgedTrial(message.name, message.status.start_time, standing)
+
+
+def _message(verdict: Verdict, time_micros: int = 0) -> judging.Verdict:
+    return judging.Verdict(
+        trial_name=verdict.trial_name,
+        reason=verdict.reason,
+        value=verdict.value,
+        resource=verdict.resource,
+        time_micros=time_micros,
+    )
+
+
+def _recording(curve: judging.Curve, sign: float) -> Recording:
+    points = [(p.time_micros, Point(p.resource, sign * p.value)) for p in curve.points]
+    return Recording(curve.trial_name, points, succeeded=not curve.unfinished, by_number=curve.without_steps)

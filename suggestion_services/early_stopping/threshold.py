@@ -1,0 +1,50 @@
+"""A fixed bound: a trial beyond it is stopped, and so is one that has diverged. It looks at no other trial.
+
+NaN policy: readings that are not finite numbers are counted, `max_nan` in a row stop a trial at any step; they are not
+compared with the bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from suggestion_services.early_stopping.algorithm import (
+    StaticRule,
+    StoppingAlgorithm,
+    StoppingProblem,
+    Verdict,
+    running,
+)
+from suggestion_services.early_stopping.curves import Curve
+
+
+class Threshold(StoppingAlgorithm):
+    """Stops a trial whose newest reading is worse than a bound, or whose newest readings are not numbers."""
+
+    def __init__(self, problem: StoppingProblem) -> None:
+        super().__init__(problem)
+        settings = problem.settings
+        bound = settings.get("bound")
+        self._bound = math.inf if bound is None else problem.value_of(float(bound))
+        self._step = settings.whole("step", 1)
+        self._max_nan = settings.whole("max_nan", 3)
+
+    def judge(self, curves: Sequence[Curve]) -> list[Verdict]:
+        """Look at the newest readings of every running trial."""
+        return [verdict for curve in running(curves) if (verdict := self._verdict(curve)) is not None]
+
+    def static_rule(self) -> StaticRule | None:
+        """Return the bound at reading number `step`."""
+        return None if self._bound == math.inf else StaticRule(self._bound, self._step)
+
+    def _verdict(self, curve: Curve) -> Verdict | None:
+        newest = curve.costs[-self._max_nan :]
+        if len(newest) == self._max_nan and all(map(math.isnan, newest)):
+            because = f"has not been a number {self._max_nan} times in a row, up to {curve.place}"
+            return self.verdict(curve, math.nan, because)
+        cost = curve.costs[-1]
+        if curve.resource >= self._step and cost > self._bound:
+            mine, bound = self.problem.shown_apart(cost, self._bound)
+            return self.verdict(curve, cost, f"{mine} at {curve.place} is worse than {bound}, the bound")
+        return None

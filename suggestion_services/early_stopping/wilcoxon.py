@@ -1,0 +1,67 @@
+"""A paired test against the best trial, for objectives that are means over folds, seeds or problem instances.
+
+Notation: x_s the costs of the judged trial, y_s those of the best one, over the steps s that both have.
+Sources: [Wilcoxon1945] Individual Comparisons by Ranking Methods; the use as a stopping rule is that of Optuna's
+`WilcoxonPruner`, and of racing: [Lopez2016] The irace package, Operations Research Perspectives 3.
+
+The best trial is, of those that have succeeded, the one with the lowest mean cost: the readings of such a trial are
+independent measurements of which the mean is wanted, not a curve that falls. A trial is stopped when the one-sided
+signed-rank test of x_s - y_s has p below `p_threshold` and the mean of x_s is above that of y_s.
+
+NaN policy: a step where one of the two is not a finite number is not shared. Of several readings at one step the last
+counts.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+
+from suggestion_services.early_stopping.algorithm import StoppingAlgorithm, StoppingProblem, Verdict, running
+from suggestion_services.early_stopping.curves import Curve, Standing
+from suggestion_services.early_stopping.signed_rank import p_value
+
+
+class Wilcoxon(StoppingAlgorithm):
+    """Stops a trial that is significantly worse than the best one over the steps that both have reported."""
+
+    def __init__(self, problem: StoppingProblem) -> None:
+        super().__init__(problem)
+        settings = problem.settings
+        self._p_threshold = settings.number("p_threshold", 0.1)
+        self._startup = settings.whole("n_startup_steps", 2)
+
+    def judge(self, curves: Sequence[Curve]) -> list[Verdict]:
+        """Test every running trial against the best one."""
+        succeeded = [curve for curve in curves if curve.standing is Standing.SUCCEEDED]
+        best = min(succeeded, key=lambda curve: (_mean(_by_step(curve).values()), curve.trial_name), default=None)
+        if best is None:
+            return []
+        theirs = _by_step(best)
+        return [v for curve in running(curves) if (v := self._verdict(curve, best.trial_name, theirs)) is not None]
+
+    def _verdict(self, curve: Curve, best: str, theirs: dict[int, float]) -> Verdict | None:
+        mine = _by_step(curve)
+        shared = mine.keys() & theirs.keys()
+        if len(shared) < max(self._startup, 1):
+            return None
+        own, other = _mean(mine[s] for s in shared), _mean(theirs[s] for s in shared)
+        if own <= other:
+            return None
+        p = p_value([mine[s] - theirs[s] for s in sorted(shared)])
+        if p >= self._p_threshold:
+            return None
+        a, b = self.problem.shown_apart(own, other)
+        of = f"the {len(shared)} steps shared with {best}, the best trial"
+        return self.verdict(curve, own, f"{a} on average up to {curve.place} is worse than {b} over {of} (p = {p:.2g})")
+
+
+def _by_step(curve: Curve) -> dict[int, float]:
+    return {s: cost for s, cost in zip(curve.resources, curve.costs, strict=True) if not math.isnan(cost)}
+
+
+def _mean(costs: Iterable[float]) -> float:
+    """Return the mean; infinity of none."""
+    found = list(costs)
+    return statistics.fmean(found) if found else math.inf

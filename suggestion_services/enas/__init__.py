@@ -1,0 +1,1 @@
+"""The algorithm `enas`: a controller that learns from trials which architectures to try."""

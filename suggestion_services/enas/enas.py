@@ -1,0 +1,201 @@
+"""Efficient neural architecture search: a controller proposes networks, and learns from how well they did.
+
+Theory of operation: the controller's weights are a function of the seed and of the trials that have ended, taken in the
+order of their suggestions, which a label tells. The k-th architecture is drawn with these weights and the k-th random
+source. So a restarted service, which learns from all trials anew, answers as the undisturbed one. That one keeps the
+weights after each of the latest trials, so that a request costs no more than what is new; one that ended out of order
+costs those that were suggested after it.
+
+Katib's service rewards a fresh sample with the mean of all trials; here each architecture is rewarded with what its own
+trial measured. What the trials are told is in the form that Katib's training image reads.
+
+Source: [Pham2018] Efficient Neural Architecture Search via Parameter Sharing, ICML.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from katib.api.architecture import PATH
+from katib.api.types import NasConfig
+from katib.errors import FieldError
+from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem, Proposal
+from suggestion_services.base.operations import Choice, choices_of, count_choices
+from suggestion_services.enas.controller import Architecture, Shape, sample
+from suggestion_services.enas.training import Learned, Training, learn
+
+NUMBER_LABEL = "enas.suggestion.katib.kubeflow.org/number"
+"""Which suggestion a trial is, counted from 0."""
+
+_MAX_CHOICES = 10_000
+_MAX_LAYERS = 500
+"""Beyond these, weights and architectures need hundreds of megabytes, and no search has an effect."""
+_KEPT = 32
+_KEPT_BYTES = 50_000_000
+"""For states of the controller that are kept, at least two; with 64 hidden units one takes a megabyte."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Experience:
+    """What a trial teaches."""
+
+    architecture: Architecture
+    reward: float
+
+
+class Enas(Algorithm):
+    """The algorithm `enas`."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        config = problem.nas or NasConfig()
+        self._config = config
+        self._choices = choices_of(config)
+        self._shape = _shape_of(problem, len(self._choices))
+        self._training = _training_of(problem)
+        self._history = _History(self._shape, self._training, problem.seed_of(-1))
+
+    @classmethod
+    @override
+    def check(cls, problem: Problem) -> Sequence[FieldError]:
+        config = problem.nas or NasConfig()
+        count, layers = count_choices(config), config.graph_config.num_layers or 0
+        errors = []
+        if count > _MAX_CHOICES:
+            cause = f"{count} operations with their values are more than {_MAX_CHOICES}"
+            errors.append(FieldError(f"{PATH}.operations", cause, "use larger steps", "operations-too-many"))
+        if layers > _MAX_LAYERS:
+            cause = f"{layers} is above {_MAX_LAYERS}"
+            errors.append(FieldError(f"{PATH}.graphConfig.numLayers", cause, "use fewer layers", "layers-too-many"))
+        return errors
+
+    @override
+    def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Proposal]:
+        theta = self._history.after(self._experiences(trials)).theta
+        for k in range(first, first + count):
+            architecture = sample(self._shape, theta, self.problem.random(k))
+            yield Proposal(
+                {
+                    "architecture": json.dumps([list(layer) for layer in architecture]),
+                    "nn_config": described(self._config, architecture, self._choices),
+                },
+                {NUMBER_LABEL: str(k)},
+            )
+
+    def _experiences(self, trials: Sequence[PastTrial]) -> list[_Experience]:
+        """Return what the trials that have ended teach, in the order of their suggestions."""
+        found = []
+        for trial in trials:
+            if trial.outcome not in (Outcome.MEASURED, Outcome.BAD) or trial.is_earlier:
+                continue
+            architecture = read_architecture(trial.assignments.get("architecture", ""), self._shape)
+            if architecture is not None:
+                reward = trial.objective if self.problem.maximize else -trial.objective
+                found.append((_number_of(trial.labels), trial.name, _Experience(architecture, reward)))
+        return [experience for _, _, experience in sorted(found, key=lambda entry: entry[:2])]
+
+
+class _History:
+    """The controller after any beginning of the history, the latest ones kept."""
+
+    def __init__(self, shape: Shape, training: Training, seed: int) -> None:
+        self._shape = shape
+        self._training = training
+        self._seed = seed
+        length = sum(map(math.prod, shape.sizes.values()))
+        self._kept = max(2, min(_KEPT, _KEPT_BYTES // (3 * 8 * length)))
+        self._past: list[_Experience] = []
+        self._states: dict[int, Learned] = {}
+
+    def after(self, experiences: Sequence[_Experience]) -> Learned:
+        """Return the controller that has learned from these, in this order."""
+        same = _common(self._past, experiences)
+        start = max((number for number in self._states if number <= same), default=0)
+        state = self._states.get(start) or Learned.nothing(self._shape.initial(self._seed))
+        self._states = {number: kept for number, kept in self._states.items() if number <= same}
+        self._past = list(experiences[:start])
+        for number, experience in enumerate(experiences[start:], start=start + 1):
+            state = learn(self._shape, self._training, state, experience.architecture, experience.reward)
+            self._past.append(experience)
+            self._states[number] = state
+            if len(self._states) > self._kept:
+                del self._states[min(self._states)]
+        return state
+
+
+def _common(one: Sequence[_Experience], other: Sequence[_Experience]) -> int:
+    """Return how many entries from the first on are equal."""
+    for i, (left, right) in enumerate(zip(one, other, strict=False)):
+        if left.architecture != right.architecture or repr(left.reward) != repr(right.reward):  # NaN equals NaN
+            return i
+    return min(len(one), len(other))
+
+
+def described(config: NasConfig, architecture: Architecture, choices: Sequence[Choice]) -> str:
+    """Return the network's sizes and the operations that it uses, as JSON with single quotes."""
+    used = dict.fromkeys(layer[0] for layer in architecture)
+    network: Mapping[str, object] = {
+        "num_layers": config.graph_config.num_layers,
+        "input_sizes": list(config.graph_config.input_sizes),
+        "output_sizes": list(config.graph_config.output_sizes),
+        "embedding": {
+            str(number): {
+                "opt_id": number,
+                "opt_type": choices[number].type,
+                "opt_params": choices[number].values,
+            }
+            for number in used
+        },
+    }
+    return json.dumps(network).replace('"', "'")
+
+
+def read_architecture(text: str, shape: Shape) -> Architecture | None:
+    """Return the architecture of a trial; None where the text is none that this search can have suggested."""
+    try:
+        data = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(data, list) or len(data) != shape.layers:
+        return None
+    for i, layer in enumerate(data):
+        if not isinstance(layer, list) or len(layer) != i + 1 or not all(type(entry) is int for entry in layer):
+            return None
+        if not 0 <= layer[0] < shape.operations or not {0, 1}.issuperset(layer[1:]):
+            return None
+    return tuple(map(tuple, data))
+
+
+def _number_of(labels: Mapping[str, str]) -> float:
+    """Return which suggestion a trial is; those of other services come first."""
+    text = labels.get(NUMBER_LABEL, "")
+    return float(text) if text.isascii() and text.isdigit() else -math.inf
+
+
+def _shape_of(problem: Problem, operations: int) -> Shape:
+    settings = problem.settings
+    config = problem.nas or NasConfig()
+    return Shape(
+        layers=config.graph_config.num_layers or 1,
+        operations=operations,
+        hidden=settings.whole("controller_hidden_size", 64),
+        temperature=settings.optional_number("controller_temperature", 5.0),
+        bound=settings.optional_number("controller_tanh_const", 2.25),
+    )
+
+
+def _training_of(problem: Problem) -> Training:
+    settings = problem.settings
+    return Training(
+        entropy_weight=settings.optional_number("controller_entropy_weight", 1e-5) or 0.0,
+        baseline_decay=settings.number("controller_baseline_decay", 0.999),
+        learning_rate=settings.number("controller_learning_rate", 5e-5),
+        skip_target=settings.number("controller_skip_target", 0.4),
+        skip_weight=settings.optional_number("controller_skip_weight", 0.8) or 0.0,
+        steps=settings.whole("controller_train_steps", 50),
+    )

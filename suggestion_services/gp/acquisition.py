@@ -1,0 +1,99 @@
+"""What a point promises: log expected improvement, times the probability that it keeps the constraints.
+
+Notation: mean m and deviation s of the model at a point, best the score to improve on, u = (best - m) / s.
+EI = s h(u) with h(u) = phi(u) + u Phi(u). Its logarithm has a slope also where the improvement itself is numerically
+nothing, so that a search from there finds its way. Source: [Ament2023] Unexpected Improvements to Expected Improvement
+for Bayesian Optimization, NeurIPS 36, section 4.1: log h in pieces, none of which cancels. Constraints as in
+[Gardner2014] Bayesian Optimization with Inequality Constraints, ICML: one model each, their probabilities multiplied.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import erfcx, log_ndtr, ndtr
+
+from suggestion_services.gp.model import Model
+from suggestion_services.gp.optimize import FloatArray
+
+_HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+_HALF_LOG_HALF_PI = 0.5 * math.log(0.5 * math.pi)
+_NEAR, _FAR = -1.0, -1e3  # between them the middle piece, below _FAR the limit of it
+
+
+def log_h(u: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return log h(u) and its derivative, elementwise."""
+    near = np.maximum(u, _NEAR)
+    values = np.log(np.exp(-0.5 * near * near - _HALF_LOG_TWO_PI) + near * ndtr(near))
+    low = u < _NEAR
+    if np.any(low):
+        x = u[low]
+        middle = np.maximum(x, _FAR)
+        inner = np.log(erfcx(middle / -math.sqrt(2.0)) * -middle) + _HALF_LOG_HALF_PI
+        tail = np.where(x > _FAR, np.log(-np.expm1(inner)), -2.0 * np.log(-x))
+        values[low] = -0.5 * x * x - _HALF_LOG_TWO_PI + tail
+    slopes = np.exp(log_ndtr(np.maximum(u, _FAR)) - np.where(u > _FAR, values, 0.0))
+    return values, np.where(u > _FAR, slopes, -u - 2.0 / np.minimum(u, -1.0))  # far out the difference has no digits
+
+
+@dataclass(frozen=True)
+class Acquisition:
+    """The promise of points, higher is better.
+
+    Attributes:
+        objective: Model of the scores.
+        best: The score to improve on.
+        constraints: Models of the constraints, below 0 where they are kept.
+    """
+
+    objective: Model
+    best: float
+    constraints: Sequence[Model] = ()
+
+    def believing(self, x: FloatArray) -> Acquisition:
+        """Return the promise if trials at columns (m, c) end as the models think; see `Model.believing`.
+
+        What they are believed to reach is to be improved on, too: else the next point would be beside the last.
+        """
+        if not len(x):
+            return self
+        kept = np.all([model.predict(x)[0] < 0 for model in self.constraints], axis=0)
+        reached = self.objective.predict(x)[0][np.broadcast_to(kept, len(x))]
+        best = min(self.best, *reached.tolist())
+        constraints = [model.believing(x) for model in self.constraints]
+        return replace(self, objective=self.objective.believing(x), best=best, constraints=constraints)
+
+    def __call__(self, x: FloatArray) -> FloatArray:
+        """Return the promises (q,) of columns (q, c)."""
+        mean, variance = self.objective.predict(x)
+        deviation = np.sqrt(variance)
+        total = log_h((self.best - mean) / deviation)[0] + np.log(deviation)
+        for model in self.constraints:
+            mean, variance = model.predict(x)
+            total += log_ndtr(-mean / np.sqrt(variance))
+        return total
+
+    def with_slopes(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the promises (q,) and their gradients (q, c) by the columns."""
+        u, deviation, by_u, by_deviation = _standardized(self.objective, x, self.best)
+        values, slope = log_h(u)
+        total = values + np.log(deviation)
+        slopes = slope[:, None] * by_u + by_deviation / deviation[:, None]
+        for model in self.constraints:
+            u, _, by_u, _ = _standardized(model, x, 0.0)
+            values = log_ndtr(u)
+            total += values
+            slopes += np.exp(-0.5 * u * u - _HALF_LOG_TWO_PI - values)[:, None] * by_u
+        return total, slopes
+
+
+def _standardized(model: Model, x: FloatArray, level: float) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Return u = (level - mean) / deviation, the deviations (q,), and the gradients (q, c) of both."""
+    mean, variance, by_mean, by_variance = model.predict_with_slopes(x)
+    deviation = np.sqrt(variance)
+    by_deviation = by_variance / (2.0 * deviation[:, None])
+    u = (level - mean) / deviation
+    return u, deviation, -(by_mean + u[:, None] * by_deviation) / deviation[:, None], by_deviation

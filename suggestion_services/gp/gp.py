@@ -1,0 +1,135 @@
+"""Bayesian optimization with a Gaussian process: for few and expensive trials.
+
+Each suggestion is made anew from what is known, so that it depends on the history and its number alone:
+
+1. the first points fill the space (`design`);
+2. values become scores that are nearly normal, bad trials get the worst score (`history`, `warping`); while no trial
+   keeps the constraints, how far they are broken takes the place of the value;
+3. a Gaussian process is fitted to them: a trend and a Matern kernel with a length scale per parameter, inputs warped
+   where the trials ask for it (`likelihood`, `model`);
+4. running trials are believed to end as the model thinks, which leaves nothing to be learned beside them, and the row
+   with the largest log expected improvement is sought (`acquisition`, `search`).
+
+Sources: [Jones1998] Efficient Global Optimization of Expensive Black-Box Functions, Journal of Global Optimization 13;
+[Ginsbourger2010] Kriging Is Well-Suited to Parallelize Optimization, section 5 (believing running trials);
+[Cowen-Rivers2022] HEBO, JAIR 74 (transformed outcomes, warped inputs, a linear beside the Matern kernel). Each module
+names those of its own part. Where trials are many, the model is made of a subset: see `subset`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+from typing_extensions import override
+
+from katib.space import Point
+from suggestion_services.base.algorithm import Algorithm, PastTrial, Problem
+from suggestion_services.gp.acquisition import Acquisition
+from suggestion_services.gp.design import design_point
+from suggestion_services.gp.encoding import Encoding
+from suggestion_services.gp.history import History, Reader
+from suggestion_services.gp.likelihood import Layout
+from suggestion_services.gp.model import fit
+from suggestion_services.gp.optimize import FloatArray, IntArray
+from suggestion_services.gp.search import Search, is_among, trust_region
+from suggestion_services.gp.subset import subset
+from suggestion_services.gp.threads import one_thread
+
+STARTUP = 5  # four to six are best for budgets of 60; a small design leaves more for the model
+_LEAST_MEASURED = 2  # values that the model wants
+_MOST_TRIALS = 400  # in the model; beyond, a subset
+_MOST_RUNNING = 100  # believed by the model, of those that run
+_MOST_AT_ONCE = 100  # suggestions of one request that the model makes; further ones fill the space
+_ENUMERATED = 2000  # a space with no more points is looked at as a whole
+_WARPED_LEVELS = 4  # a number with fewer levels has nothing to warp
+_WARPED_DIMENSIONS = 40  # where dimensions are many, trials are too few to learn warps
+_DRAWS = 100  # random rows tried before the design repeats a point
+
+
+class GaussianProcess(Algorithm):
+    """The algorithm `gp`."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self._encoding = Encoding(problem.space)
+        self._reader = Reader(problem, self._encoding)
+        self._n_startup = problem.settings.whole("n_startup_trials", STARTUP)
+        levels = self._encoding.levels
+        warped = [i for i, places in enumerate(levels) if places is None or len(places) >= _WARPED_LEVELS]
+        numbers = np.arange(self._encoding.n_numbers)
+        warped = warped if self._encoding.count <= _WARPED_DIMENSIONS else []
+        self._layout = Layout(self._encoding.groups, np.array(warped, dtype=np.intp), numbers)
+
+    @override
+    def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Point]:
+        history = self._reader.read(trials)
+        believed = list(history.pending)
+        taken = history.taken
+        promise: Acquisition | None = None
+        for k in range(first, first + count):
+            n_known = len(history.known) + len(believed)
+            is_early = n_known < self._n_startup or len(history.measured) < _LEAST_MEASURED
+            if self._encoding.count == 0:
+                row = np.empty(0)
+            elif is_early or k - first >= _MOST_AT_ONCE:
+                row = self._designed(k, taken)
+            else:
+                with one_thread:
+                    promise = promise or self._fitted(history)
+                    row = self._promising(history, promise, believed, taken, k)
+            believed.append(row)
+            taken = np.concatenate([taken, [row]])
+            yield self._encoding.point(row)
+
+    def _designed(self, k: int, taken: FloatArray) -> FloatArray:
+        """Return the row of the design with this number, or a random one where that is taken."""
+        block, seed = max(self._n_startup - 1, 1), self.problem.seed_of(0)
+        unit = design_point(k, self._encoding.count, block, seed)
+        row = self._encoding.from_units(unit[None])[0]
+        random = np.random.default_rng(self.problem.seed_of(k))
+        for _ in range(_DRAWS):
+            if not is_among(row, taken):
+                break
+            row = self._encoding.from_units(random.random((1, self._encoding.count)))[0]
+        return np.asarray(row)
+
+    def _fitted(self, history: History) -> Acquisition:
+        rows, scores = history.known, history.scores
+        kept = subset(rows, scores, _MOST_TRIALS)
+        objective = fit(self._encoding.columns(rows[kept]), scores[kept], self._layout)
+        constraints = []
+        for i in [] if history.seeks_feasible else range(len(self.problem.constraints)):
+            read, said = history.constraint_scores(i)
+            if len(read):
+                kept = subset(history.measured[read], said, _MOST_TRIALS)
+                columns = self._encoding.columns(history.measured[read[kept]])
+                constraints.append(fit(columns, said[kept], self._layout))
+        return Acquisition(objective, float(scores[self._order(history)[0]]), tuple(constraints))
+
+    @staticmethod
+    def _order(history: History) -> IntArray:
+        """Return the numbers of the measured trials, best first: those that keep the constraints before all others."""
+        scores = history.scores[: len(history.values)]
+        return np.lexsort((scores, np.logical_not(history.feasible)))
+
+    def _promising(
+        self, history: History, promise: Acquisition, believed: Sequence[FloatArray], taken: FloatArray, k: int
+    ) -> FloatArray:
+        encoding = self._encoding
+        running = np.reshape(believed, (len(believed), encoding.count))[-_MOST_RUNNING:]
+        random = np.random.default_rng(self.problem.seed_of(k))
+        centers = history.measured[self._order(history)]
+        lengths = np.exp(self._layout.lengths(promise.objective.theta))
+        box = trust_region(encoding, np.concatenate([history.known, running]), centers[0], lengths)
+        search = Search(encoding, promise.believing(encoding.columns(running)), box, random)
+        return search.best(centers, taken, self._every_row)
+
+    @cached_property
+    def _every_row(self) -> FloatArray:
+        """All rows of a small space; none of a large one."""
+        size = self.problem.space.size
+        if size is None or size > _ENUMERATED:
+            return np.empty((0, self._encoding.count))
+        return np.array([self._encoding.row(self.problem.space.at(i)) for i in range(size)])

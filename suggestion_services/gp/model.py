@@ -1,0 +1,134 @@
+"""The Gaussian process: what the scores at some rows say of all others.
+
+Notation as in `likelihood`; q points are asked about, k (q, n) is their covariance with the trials.
+Source: [Rasmussen2006] Gaussian Processes for Machine Learning, equations 2.25 and 2.26. The inverse of K is kept, so
+that a thousand candidates cost one product of matrices; the noise on the diagonal keeps it accurate enough.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from suggestion_services.gp.kernel import matern, squared_distances
+from suggestion_services.gp.likelihood import JITTER, Layout, Likelihood, inverse_of, trend_bases
+from suggestion_services.gp.optimize import FloatArray, minimize
+from suggestion_services.gp.subset import subset
+from suggestion_services.gp.warping import kumaraswamy
+
+_ITERATIONS = 30
+_TOLERANCE = 3e-3  # of a log density
+_ROUGH = 80  # trials from which all starts are searched; the best is then refined
+_FINE = 200  # trials of the refinement
+_REFINEMENTS = 12  # its iterations
+_LEAST_VARIANCE = 1e-12  # share of the prior's, below which it is rounding errors
+_EXTRA_JITTERS = (0.0, 1e-8, 1e-6, 1e-4, 1e-2)
+
+
+class Model:
+    """A Gaussian process with known hyperparameters, conditioned on rows.
+
+    Args:
+        x: Columns (n, c).
+        y: Scores (n,).
+        layout: Of columns and theta.
+        theta: Hyperparameters, shape (t,).
+    """
+
+    def __init__(self, x: FloatArray, y: FloatArray, layout: Layout, theta: FloatArray) -> None:
+        self.x, self.y, self.layout, self.theta = x, y, layout, theta
+        self._weights = np.exp(-layout.lengths(theta)[layout.groups])
+        self._matern, self._noise, *self._trends = layout.variances(theta).tolist()
+        self._z = self._scaled(x)[0]
+        self._bases = trend_bases(x, layout)
+        covariance = self._matern * matern(squared_distances(self._z, self._z))[0]
+        for variance, basis in zip(self._trends, self._bases, strict=True):
+            covariance += variance * (basis @ basis.T)
+        covariance[np.diag_indices(len(x))] += self._noise + JITTER * self._matern
+        self._inverse = _safe_inverse(covariance)
+        self._alpha = self._inverse @ y
+
+    def _scaled(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return warped and scaled columns (q, c) and their derivatives by the columns."""
+        z, by_x = x.copy(), np.ones_like(x)
+        w = self.layout.warped
+        z[:, w], by_x[:, w], _, _ = kumaraswamy(x[:, w], *self.layout.exponents(self.theta))
+        return z * self._weights, by_x * self._weights
+
+    def predict(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return means and variances (q,) of the function, without noise, at columns (q, c)."""
+        k = self._matern * matern(squared_distances(self._scaled(x)[0], self._z))[0]
+        k, prior = self._with_trend(k, trend_bases(x, self.layout))
+        variances = prior - np.einsum("ij,ij->i", k @ self._inverse, k)
+        return k @ self._alpha, np.maximum(variances, _LEAST_VARIANCE * prior)
+
+    def _with_trend(self, k: FloatArray, bases: tuple[FloatArray, FloatArray]) -> tuple[FloatArray, FloatArray]:
+        """Return covariances (q, n) with the trend's added, and the prior variances (q,)."""
+        prior = np.full(len(k), self._matern)
+        for variance, basis, of_rows in zip(self._trends, bases, self._bases, strict=True):
+            k += variance * (basis @ of_rows.T)
+            prior += variance * np.sum(basis * basis, axis=1)
+        return k, prior
+
+    def predict_with_slopes(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Return means and variances (q,), and the gradients (q, c) of both by the columns that are numbers."""
+        z, by_x = self._scaled(x)
+        k, slope = matern(squared_distances(z, self._z))
+        bases = trend_bases(x, self.layout)
+        k, prior = self._with_trend(self._matern * k, bases)
+        slope *= 2.0 * self._matern
+        v = k @ self._inverse
+        by_mean, by_variance = slope * self._alpha, -2.0 * slope * v
+        means = (np.sum(by_mean, axis=1)[:, None] * z - by_mean @ self._z) * by_x
+        variances = (np.sum(by_variance, axis=1)[:, None] * z - by_variance @ self._z) * by_x
+        numbers = self.layout.numbers
+        for variance, basis, of_rows, by_number in zip(
+            self._trends, bases, self._bases, self._trend_slopes(x), strict=True
+        ):
+            mine, theirs = (b[:, numbers] if b.shape[1] > len(numbers) else b for b in (basis, of_rows))
+            means[:, numbers] += variance * by_number * (self._alpha @ theirs)
+            variances[:, numbers] += 2.0 * variance * by_number * (mine - v @ theirs)
+        total = prior - np.einsum("ij,ij->i", v, k)
+        return k @ self._alpha, np.maximum(total, _LEAST_VARIANCE * prior), means, variances
+
+    def _trend_slopes(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the derivatives (q, m) of the bases of each number by that number."""
+        scale = 1.0 / math.sqrt(self.layout.n_scales)
+        numbers = x[:, self.layout.numbers]
+        linear = np.full_like(numbers, 2.0 * math.sqrt(3.0) * scale)
+        return linear, (12.0 * numbers - 6.0) * (math.sqrt(5.0) * scale)
+
+    def believing(self, x: FloatArray) -> Model:
+        """Return the model that also believes its own means at columns (m, c): less is to be learned there."""
+        scores = np.concatenate([self.y, self.predict(x)[0]])
+        return Model(np.concatenate([self.x, x]), scores, self.layout, self.theta)
+
+
+def _safe_inverse(covariance: FloatArray) -> FloatArray:
+    """Return the inverse, with as much added to the diagonal as it takes."""
+    usual = float(np.mean(np.diagonal(covariance)))
+    for jitter in _EXTRA_JITTERS:
+        covariance[np.diag_indices(len(covariance))] += jitter * usual
+        try:
+            return inverse_of(covariance)[0]
+        except np.linalg.LinAlgError:
+            continue
+    raise np.linalg.LinAlgError("the covariance of the trials is not positive definite")
+
+
+def fit(x: FloatArray, y: FloatArray, layout: Layout) -> Model:
+    """Return the model of columns (n, c) and scores (n,) with the most probable hyperparameters.
+
+    Where trials are many, the starts are searched on few of them, and the best is refined on more.
+    """
+    rough = subset(x, y, _ROUGH)
+    likelihood = Likelihood(x[rough], y[rough], layout)
+    limits = likelihood.low, likelihood.high
+    thetas, values = minimize(likelihood, likelihood.starts, *limits, iterations=_ITERATIONS, tolerance=_TOLERANCE)
+    theta = thetas[int(np.argmin(values))]
+    if len(x) > _ROUGH:
+        fine = subset(x, y, _FINE)
+        likelihood = Likelihood(x[fine], y[fine], layout)
+        theta = minimize(likelihood, theta[None], *limits, iterations=_REFINEMENTS, tolerance=_TOLERANCE)[0][0]
+    return Model(x, y, layout, theta)

@@ -1,0 +1,190 @@
+"""The search for the row that promises most.
+
+Many candidates are scored at once; the best few climb: their continuous numbers by gradients, all other parameters by
+trying neighbors one parameter at a time, in turn, until neither helps. A number on a coarse grid, or a category, tries
+all of its values; a fine grid its next ones, and climbs like a continuous number before it is moved to its levels.
+
+Where dimensions are many, everything happens in a box around the best row: the trust region of [Eriksson2019] Scalable
+Global Optimization via Local Bayesian Optimization, NeurIPS 32. There it shrinks after failures in a row; a history has
+no order here, so it shrinks with the number of trials that are in it already: as it fills without a better center, it
+becomes smaller, and a new center is in emptier surroundings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from suggestion_services.gp.acquisition import Acquisition
+from suggestion_services.gp.encoding import Encoding
+from suggestion_services.gp.optimize import FloatArray, IntArray, minimize
+
+_SPREAD = 1024  # candidates all over the space
+_NEAR = 512  # candidates near the best rows
+_CENTERS = 5  # how many best rows have candidates near them
+_CLIMBERS = 8
+_ITERATIONS = 30
+_ROUNDS = 4  # of climbing and trying neighbors in turn
+_ALL_LEVELS = 12  # a grid with more values tries the next ones only
+_STEPS = (-2, -1, 1, 2)
+_SAME = 1e-9  # rows nearer than this in every parameter are the same point
+_MANY = 15  # from this number of dimensions on there is a trust region
+_LARGEST_SIDE, _SMALLEST_SIDE = 0.8, 0.8 / 2**7
+
+
+@dataclass(frozen=True)
+class Box:
+    """Bounds of the numbers, shape (n,) each."""
+
+    low: FloatArray
+    high: FloatArray
+
+
+def trust_region(encoding: Encoding, rows: FloatArray, center: FloatArray, lengths: FloatArray) -> Box:
+    """Return the box that is searched.
+
+    Args:
+        encoding: Of the space.
+        rows: Known rows (n, d).
+        center: The best of them, shape (d,).
+        lengths: Length scales of the parameters, shape (d,); sides are in proportion.
+    """
+    n = encoding.n_numbers
+    if encoding.count < _MANY:
+        return Box(np.zeros(n), np.ones(n))
+    relative = lengths[:n] / np.exp(np.mean(np.log(lengths[:n]))) if n else np.ones(n)
+    relative = np.clip(relative, 0.2, 5.0)
+    distances = np.max(np.abs(rows[:, :n] - center[:n]) / relative, axis=1, initial=0.0)
+    side, enough = _LARGEST_SIDE, max(4, min(encoding.count, 20))
+    while side > _SMALLEST_SIDE and np.count_nonzero(distances <= side / 2) > enough:
+        side /= 2
+    reach = 0.5 * side * relative
+    return Box(np.clip(center[:n] - reach, 0.0, 1.0), np.clip(center[:n] + reach, 0.0, 1.0))
+
+
+class Search:
+    """One search for a row.
+
+    Args:
+        encoding: Of the space.
+        promise: What to maximize.
+        box: Where to look.
+        random: Source of the candidates.
+    """
+
+    def __init__(self, encoding: Encoding, promise: Acquisition, box: Box, random: np.random.Generator) -> None:
+        self._encoding, self._promise, self._box, self._random = encoding, promise, box, random
+        coarse = [levels is not None and len(levels) <= _ALL_LEVELS for levels in encoding.levels]
+        self._held = np.flatnonzero(coarse)
+        self._has_neighbors = encoding.count > encoding.n_numbers or any(x is not None for x in encoding.levels)
+        self._climbs = len(self._held) < encoding.n_numbers
+
+    def best(self, centers: FloatArray, taken: FloatArray, more: FloatArray) -> FloatArray:
+        """Return the best row found that is not taken; when all are, the best.
+
+        Args:
+            centers: Rows around which to look closer, best first.
+            taken: Rows (n, d) that shall not come again.
+            more: Further candidates (q, d).
+        """
+        candidates = np.concatenate([self._all_over(), self._near(centers[:_CENTERS]), more])
+        promises = self._score(candidates)
+        top = np.argsort(-promises, kind="stable")[:_CLIMBERS]
+        rows, row_promises = candidates[top], promises[top]
+        for _ in range(_ROUNDS):
+            before = row_promises.max()
+            if self._climbs:
+                rows, row_promises = self._climb(rows, row_promises)
+            if not self._has_neighbors:
+                break
+            rows, row_promises = self._try_neighbors(rows, row_promises)
+            if row_promises.max() <= before + 1e-6:
+                break
+        for some, theirs in ((rows, row_promises), (candidates, promises)):
+            for i in np.argsort(-theirs, kind="stable"):
+                if not is_among(some[i], taken):
+                    return np.asarray(some[i])
+        return np.asarray(rows[int(np.argmax(row_promises))])
+
+    def _score(self, rows: FloatArray) -> FloatArray:
+        return self._promise(self._encoding.columns(rows))
+
+    def _all_over(self) -> FloatArray:
+        units = self._random.random((_SPREAD, self._encoding.count))
+        n, box = self._encoding.n_numbers, self._box
+        units[:, :n] = box.low + units[:, :n] * (box.high - box.low)
+        return self._encoding.from_units(units)
+
+    def _wide(self) -> tuple[FloatArray, FloatArray]:
+        """Return the box with all categories in it."""
+        sizes = np.array(self._encoding.categories, dtype=np.float64)
+        return np.concatenate([self._box.low, 0 * sizes]), np.concatenate([self._box.high, sizes - 1])
+
+    def _near(self, centers: FloatArray) -> FloatArray:
+        """Return rows that differ from the centers in some parameters, a little or a lot."""
+        encoding, random, n = self._encoding, self._random, self._encoding.n_numbers
+        rows = centers[random.integers(0, len(centers), _NEAR)]
+        changed = random.random(rows.shape) < max(0.3, 2.0 / encoding.count)
+        reach = 10.0 ** random.uniform(-3.0, -0.5, (_NEAR, 1))
+        moved = encoding.from_units(random.random(rows.shape))
+        moved[:, :n] = rows[:, :n] + reach * random.normal(size=(_NEAR, n))
+        return encoding.snap(np.clip(np.where(changed, moved, rows), *self._wide()))
+
+    def _climb(self, rows: FloatArray, promises: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the rows after a climb along the gradients of their numbers, and their promises."""
+        encoding, n = self._encoding, self._encoding.n_numbers
+        low, high = np.tile(self._box.low, (len(rows), 1)), np.tile(self._box.high, (len(rows), 1))
+        held = encoding.absent(rows)[:, :n]
+        held[:, self._held] = True
+        low[held] = high[held] = rows[:, :n][held]
+        columns = encoding.columns(rows)
+
+        def loss(x: FloatArray, numbers: IntArray) -> tuple[FloatArray, FloatArray]:
+            full = columns[numbers]
+            full[:, :n] = x
+            values, slopes = self._promise.with_slopes(full)
+            return -values, -slopes[:, :n]
+
+        moved = rows.copy()
+        moved[:, :n] = minimize(loss, rows[:, :n], low, high, iterations=_ITERATIONS, tolerance=1e-4)[0]
+        moved = encoding.snap(moved)
+        after = self._score(moved)
+        better = after > promises
+        return np.where(better[:, None], moved, rows), np.where(better, after, promises)
+
+    def _try_neighbors(self, rows: FloatArray, promises: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return for each row the best of itself and its neighbors, and their promises."""
+        neighbors = [
+            rows,
+            *(self._changed(rows, i, value) for i in range(rows.shape[1]) for value in self._values(rows, i)),
+        ]
+        stacked = np.stack(neighbors, axis=1)
+        scores = self._score(stacked.reshape(-1, rows.shape[1])).reshape(len(rows), -1)
+        scores[:, 0] = promises
+        best = np.argmax(scores, axis=1)
+        every = np.arange(len(rows))
+        return stacked[every, best], scores[every, best]
+
+    def _changed(self, rows: FloatArray, i: int, values: FloatArray) -> FloatArray:
+        changed = rows.copy()
+        changed[:, i] = values
+        return self._encoding.settle(changed)
+
+    def _values(self, rows: FloatArray, i: int) -> list[FloatArray]:
+        """Return what to try for a parameter, each of shape (n,)."""
+        encoding, n = self._encoding, self._encoding.n_numbers
+        if i >= n:
+            return [np.full(len(rows), float(k)) for k in range(encoding.categories[i - n])]
+        levels = encoding.levels[i]
+        if levels is None:
+            return []
+        if len(levels) <= _ALL_LEVELS:
+            return [np.full(len(rows), level) for level in levels]
+        at = np.searchsorted(levels, rows[:, i])
+        return [levels[np.clip(at + step, 0, len(levels) - 1)] for step in _STEPS]
+
+
+def is_among(row: FloatArray, rows: FloatArray) -> bool:
+    """Return whether a row (d,) is one of the rows (n, d)."""
+    return bool(np.any(np.all(np.abs(rows - row) < _SAME, axis=1)))

@@ -1,0 +1,262 @@
+"""The algorithm `hyperband`: many trials with little of a resource, few of them with more, in several brackets.
+
+Source: [Li2018] Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization, JMLR 18(185). Settings and
+what is told of the state are those of Katib's service.
+Differs from Katib's service: all brackets run to their end with any number of trials at a time. While a rung waits for
+its last trials, the next bracket begins, unless `maxTrialCount` leaves no room for the promotions to come. What has
+been done is read off the trials, never off the state that travels with the settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from typing_extensions import override
+
+from katib.errors import FieldError
+from katib.space import Point
+from suggestion_services.base.algorithm import Algorithm, NotYet, PastTrial, Problem, Proposal
+from suggestion_services.base.settings import LiteralError
+from suggestion_services.hyperband.rungs import Bracket, Brackets, Labels, Member
+from suggestion_services.hyperband.schedule import (
+    MAX_RUNGS,
+    MAX_STARTING,
+    BracketPlan,
+    halvings_between,
+    is_resource,
+    least_resource,
+    plans_of,
+    starting_trials,
+)
+
+_SETTINGS = "spec.algorithm.algorithmSettings"
+_ETA = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What the settings say of the resource.
+
+    Attributes:
+        name: Of the parameter that receives it.
+        largest: The most that a trial gets.
+        eta: So many times more from rung to rung.
+        s_max: Number of brackets - 1.
+    """
+
+    name: str
+    largest: float
+    eta: float
+    s_max: int
+
+    @classmethod
+    def of(cls, problem: Problem) -> Resource:
+        """Return it, with defaults where nothing was said."""
+        settings = problem.settings
+        name, largest, eta = settings.text("resource_name", ""), settings.number("r_l", 1.0), _eta(problem)
+        parameter = next((p for p in problem.space.parameters if p.name == name), None)
+        least = least_resource(parameter) if parameter is not None and is_resource(parameter) else 1.0
+        return cls(name, largest, eta, settings.whole("s_max", halvings_between(least, largest, eta)))
+
+
+class Hyperband(Algorithm):
+    """The algorithm `hyperband`."""
+
+    labels = Labels("hyperband.suggestion.katib.kubeflow.org")
+    rounds = 1
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self._resource = Resource.of(problem)
+        found = (p for p in problem.space.parameters if p.name == self._resource.name and is_resource(p))
+        self._parameter = next(found, None)
+        self._plans = plans_of(self._resource.largest, self._resource.eta, self._resource.s_max, self._parameter)
+        rounds = problem.settings.whole("rounds", self.rounds)
+        self._most = rounds * len(self._plans) or None
+        self._brackets = self._empty()
+        self._waits = self._gave_up = False
+        self._newest: tuple[Bracket, int] | None = None
+
+    @classmethod
+    @override
+    def check(cls, problem: Problem) -> Sequence[FieldError]:
+        settings = problem.settings
+        if settings.get("r_l") is None or settings.get("resource_name") is None:
+            cause = "r_l and resource_name must be set."
+            return [LiteralError(_SETTINGS, cause, "add them", "setting-missing")]
+        resource = Resource.of(problem)
+        if resource.s_max > MAX_RUNGS or starting_trials(resource.eta, resource.s_max, resource.s_max) > MAX_STARTING:
+            cause = (
+                f"r_l {resource.largest:g} with eta {resource.eta:g} makes {resource.s_max + 1} rungs; "
+                f"at most {MAX_RUNGS + 1} rungs and {MAX_STARTING} trials per bracket are possible"
+            )
+            return [LiteralError(f"{_SETTINGS}.eta", cause, "raise eta or set s_max", "halving-size")]
+        return ()
+
+    @classmethod
+    @override
+    def check_before_start(cls, problem: Problem) -> Sequence[FieldError]:
+        resource = Resource.of(problem)
+        parameter = next((p for p in problem.space.parameters if p.name == resource.name), None)
+        path = f"{_SETTINGS}.resource_name"
+        if parameter is None:
+            cause = "value of resource_name setting must be in parameters."
+            return [LiteralError(path, cause, "name one of the parameters", "resource-unknown")]
+        if not is_resource(parameter):
+            cause = f"resource_name {resource.name} must be a parameter of numbers"
+            return [LiteralError(path, cause, "name an int, double or discrete parameter", "resource-type")]
+        if any(resource.name in (condition.parameter, condition.parent) for condition in problem.space.conditions):
+            cause = f"resource_name {resource.name} must not depend on a parameter, nor a parameter on it"
+            remedy = "every trial needs the resource, and goes on with more of it as it is"
+            return [LiteralError(path, cause, remedy, "resource-conditional")]
+        if resource.s_max == 0 and problem.settings.get("s_max") is None:
+            least = least_resource(parameter)
+            cause = (
+                f"r_l {resource.largest:g} is less than eta times {least:g}, the least value of {resource.name}: "
+                f"there is nothing to halve; raise r_l to {least * resource.eta:g} or more"
+            )
+            return [LiteralError(f"{_SETTINGS}.r_l", cause, "raise r_l", "halving-room")]
+        return ()
+
+    @override
+    def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Proposal]:
+        own = [trial for trial in trials if not trial.is_earlier]
+        self._brackets, self._waits, self._newest = self._empty(), False, None
+        self._brackets.fill(own, self.problem, self._most)
+        self.prepare(trials)
+        self._gave_up = self._has_lost_too_many(first - len(own))
+        if self._gave_up:
+            return
+        start = 0
+        for k in range(first, first + count):
+            while (self._most is None or start < self._most) and self._brackets.get(start).is_over:
+                start += 1
+            proposal = self._next(k, start)
+            if proposal is None:
+                self._waits = self._most is None or start < self._most
+                if self._waits:
+                    raise NotYet
+                return
+            yield proposal
+
+    def prepare(self, trials: Sequence[PastTrial]) -> None:
+        """Take in the history before configurations are drawn."""
+
+    def draw(self, k: int) -> Point:
+        """Return a new configuration, for suggestion number k; its resource does not matter."""
+        return self.problem.space.sample(self.problem.random(k))
+
+    def noted(self, k: int, point: Point) -> None:
+        """Take in that a new configuration is under way."""
+
+    def _next(self, k: int, start: int) -> Proposal | None:
+        """Return the k-th suggestion; None when there is none now."""
+        reserved, number = 0, start
+        while self._most is None or number < self._most:
+            bracket = self._brackets.get(number)
+            promotion = bracket.promotion()
+            if promotion is not None:
+                return self._promoted(k, bracket, *promotion)
+            if bracket.begins:
+                budget = self.problem.max_trial_count
+                return None if budget is not None and reserved and budget - k <= reserved else self._begun(k, bracket)
+            reserved += bracket.outstanding
+            number += 1
+        return None
+
+    def _promoted(self, k: int, bracket: Bracket, rung: int, parent: Member) -> Proposal:
+        assignments = dict(self.problem.space.drop_absent(parent.assignments))
+        whole = self.problem.space.nearest(parent.assignments.items()) or {}
+        for parameter in self.problem.space.parameters:  # more of the resource may make a parameter present
+            if parameter.name not in assignments and parameter.name in whole:
+                assignments[parameter.name] = parameter.format(whole[parameter.name])
+        self._set_resource(assignments, bracket.plan, rung)
+        return self._proposed(k, bracket, rung, assignments, parent.name)
+
+    def _begun(self, k: int, bracket: Bracket) -> Proposal:
+        point = self.draw(k)
+        self.noted(k, point)
+        value = bracket.plan.rungs[0].resource
+        if self._parameter is not None and value is not None:
+            point = {**point, self._parameter.name: value}
+        assignments = {a.name: a.value for a in self.problem.space.format(point)}
+        return self._proposed(k, bracket, 0, assignments)
+
+    def _proposed(
+        self, k: int, bracket: Bracket, rung: int, assignments: Mapping[str, str], parent: str = ""
+    ) -> Proposal:
+        bracket.rungs[rung].append(Member(f"/{k}", True, None, assignments, parent))  # no trial has such a name
+        self._newest = bracket, rung
+        return Proposal(assignments, self.labels.of(bracket.number, rung, parent))
+
+    def _set_resource(self, assignments: dict[str, str], plan: BracketPlan, rung: int) -> None:
+        value = plan.rungs[rung].resource
+        if self._parameter is not None and value is not None:
+            assignments[self._parameter.name] = self._parameter.format(value)
+
+    def _has_lost_too_many(self, lost: int) -> bool:
+        """Return whether more trials than planned ended without a word; controllers do not show those to services.
+
+        Each is replaced, which has to have an end.
+        """
+        rounds = 0 if self._most is None else self._most // len(self._plans)
+        return self._most is not None and lost > rounds * sum(plan.size for plan in self._plans)
+
+    def _empty(self) -> Brackets:
+        return Brackets(self._plans, self._parameter, self.labels)
+
+    # --- what is told -------------------------------------------------------------------------------------------------
+
+    def _current(self) -> tuple[Bracket, int] | None:
+        """Return the bracket and rung at work; None when all are over."""
+        number = 0
+        while self._most is None or number < self._most:
+            bracket = self._brackets.get(number)
+            if not bracket.is_over:
+                return bracket, bracket.current
+            number += 1
+        return None
+
+    @override
+    def explain(self) -> str:
+        if self._gave_up:
+            return "more trials than the brackets have ended without saying anything, so the search was given up"
+        current = self._current()
+        if current is None:
+            return "all brackets are over"
+        bracket, rung = current
+        where = f"rung {rung} of bracket {bracket.number}"
+        if self._parameter is not None and (value := bracket.plan.rungs[rung].resource) is not None:
+            where += f" ({self._parameter.name}={self._parameter.format(value)})"
+        if self._waits:
+            pending = len(bracket.pending())
+            return f"{self.labels.prefix.partition('.')[0]} waits for {pending} trial{'s' * (pending != 1)} of {where}"
+        size = bracket.plan.rungs[rung].size
+        return f"{self.labels.prefix.partition('.')[0]} is at {where}: {len(bracket.rungs[rung])} of {size} trials"
+
+    @override
+    def reply_settings(self) -> Mapping[str, str]:
+        resource = self._resource
+        bracket, rung = self._newest or self._current() or (None, 0)
+        state = {
+            "eta": str(resource.eta),
+            "s_max": str(resource.s_max),
+            "r_l": str(resource.largest),
+            "b_l": str((resource.s_max + 1) * resource.largest),
+            "resource_name": resource.name,
+        }
+        if bracket is None:
+            return state | {"r": "-1", "n": "-1", "current_s": "-1", "current_i": "-1", "evaluating_trials": "0"}
+        pending = sum(member.is_pending for member in bracket.rungs[rung])
+        return state | {
+            "r": str(bracket.plan.least),
+            "n": str(bracket.plan.rungs[0].size),
+            "current_s": str(bracket.plan.s),
+            "current_i": str(rung),
+            "evaluating_trials": str(pending),
+        }
+
+
+def _eta(problem: Problem) -> float:
+    return problem.settings.number("eta", _ETA)

@@ -1,0 +1,1 @@
+"""A genetic algorithm for several objectives, on Optuna."""

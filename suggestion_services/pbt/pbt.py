@@ -1,0 +1,145 @@
+"""Population based training, asynchronous: hyperparameters that change while a model trains.
+
+A number of members train at once, each trial a step of one of them, from the checkpoint of its parent. A member that is
+among the worst at its age goes on from the checkpoint of one of the best, with that one's hyperparameters changed a
+little; all others go on as they are.
+
+Source: [Jaderberg2017] Population Based Training of Neural Networks, arXiv:1711.09846, algorithm 1 with truncation
+selection. As there, only who copies explores, while Katib's service changes everybody's values at every step; as there
+and unlike in Katib's, a copy starts from the checkpoint of the one that it copies.
+
+Nothing waits for a generation: the idle member that lags behind most is next, compared with what the others had reached
+at its age. When all of them train, one more joins. A step that failed is tried again with the same values from the same
+checkpoint; when that fails as well, its member copies one of the best.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from random import Random
+
+from typing_extensions import override
+
+from katib.api.checkpoints import is_shared_directory, is_url
+from katib.errors import FieldError
+from katib.space import Point
+from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem, Proposal
+from suggestion_services.pbt.exploration import explored
+from suggestion_services.pbt.population import Member, Population, Step, lost_to
+from suggestion_services.pbt.volume import CheckpointVolume
+
+DEFAULT_POPULATION = 10
+DEFAULT_THRESHOLD = 0.2
+"""[Jaderberg2017]: the worst fifth copies the best fifth."""
+
+_SETTINGS_PATH = "spec.algorithm.algorithmSettings"
+
+
+class PopulationBasedTraining(Algorithm):
+    """The algorithm `pbt`.
+
+    Args:
+        problem: What to search.
+        volume: Where the service itself provides the checkpoints of trials; None where those who start trials do.
+    """
+
+    def __init__(self, problem: Problem, volume: CheckpointVolume | None = None) -> None:
+        super().__init__(problem)
+        settings = problem.settings
+        self._size = settings.whole("n_population", DEFAULT_POPULATION)
+        self._threshold = settings.number("truncation_threshold", DEFAULT_THRESHOLD)
+        self._resample_probability = settings.number("resample_probability", 0.0)
+        is_remote = is_url(settings.text("suggestion_trial_dir", ""))
+        self._volume = None if is_remote else volume or CheckpointVolume.of_environment()
+
+    @classmethod
+    @override
+    def check(cls, problem: Problem) -> Sequence[FieldError]:
+        """Refuse a place of checkpoints that no program could be told."""
+        place = problem.settings.text("suggestion_trial_dir", "")
+        if is_url(place) or is_shared_directory(place):
+            return ()
+        cause = f'"{place}" is no absolute path of a directory' if place else "suggestion_trial_dir is missing"
+        remedy = "name the directory where trials find their checkpoint"
+        return (FieldError(f"{_SETTINGS_PATH}.suggestion_trial_dir", cause, remedy, "checkpoint-place"),)
+
+    @override
+    def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Proposal]:
+        population = Population(trials, maximize=self.problem.maximize)
+        for k in range(first, first + count):
+            step = self._next_step(population, k)
+            population.add(step)
+            if self._volume is not None:
+                self._volume.provide(self.problem.experiment, step.name, step.parent)
+            yield Proposal(step.assignments, step.labels, "" if self._volume is None else step.name)
+
+    @override
+    def explain(self) -> str:
+        budget = self.problem.max_trial_count
+        if budget is None or budget > self._size:
+            return ""
+        return (
+            f"no member of the population of {self._size} trains a second time within maxTrialCount {budget}; "
+            "raise maxTrialCount or lower n_population"
+        )
+
+    def _next_step(self, population: Population, k: int) -> Step:
+        random = self.problem.random(k)
+        if len(population) < self._size:
+            return self._newcomer(population, k, random)
+        member = population.next_idle()
+        if member is None:
+            return self._newcomer(population, k, random)
+        latest = member.latest
+        if member.is_lost or not latest.has_failed:
+            return self._trained_on(population, member, k, random)
+        point = self._point(latest) or self.problem.space.sample(random)
+        return self._step(population, k, latest.member, latest.number + 1, latest.parent, latest.generation, point)
+
+    def _trained_on(self, population: Population, member: Member, k: int, random: Random) -> Step:
+        """Return the step of a member that copies another one, goes on with its own values, or begins anew."""
+        latest = member.latest
+        own = None if member.is_lost or self._point(latest) is None else latest
+        models = lost_to(population.ranking(latest.generation), own, self._threshold)
+        usable = [(step, point) for step in models if (point := self._point(step)) is not None]
+        kept = None if own is None else self._point(own)
+        number = latest.number + 1
+        if usable:
+            model, point = random.choice(usable)
+            point = explored(self.problem.space, point, random, self._resample_probability)
+            return self._step(population, k, latest.member, number, model.name, model.generation + 1, point)
+        if own is not None and kept is not None:
+            return self._step(population, k, latest.member, number, own.name, own.generation + 1, kept)
+        return self._step(population, k, latest.member, number, "", 0, self.problem.space.sample(random))
+
+    def _newcomer(self, population: Population, k: int, random: Random) -> Step:
+        """Return the first step of a new member.
+
+        The first ones are spread over the range of every parameter, but that every second one begins with the values of
+        an earlier experiment's best, as long as there are some.
+        """
+        member = population.unused_member()
+        number = int(member)
+        models = [point for step in population.models[: self._size] if (point := self._point(step)) is not None]
+        if number % 2 == 1 and number // 2 < min(len(models), self._size // 2):
+            return self._step(population, k, member, 0, "", 0, models[number // 2])
+        if number >= self._size:
+            return self._step(population, k, member, 0, "", 0, self.problem.space.sample(random))
+        point = {}
+        for parameter in self.problem.space.parameters:
+            strata = list(range(self._size))
+            Random(f"{self.problem.seed}/strata/{parameter.name}").shuffle(strata)
+            point[parameter.name] = parameter.from_unit((strata[number] + random.random()) / self._size)
+        return self._step(population, k, member, 0, "", 0, point)
+
+    def _step(
+        self, population: Population, k: int, member: str, number: int, parent: str, generation: int, point: Point
+    ) -> Step:
+        assignments = {assignment.name: assignment.value for assignment in self.problem.space.format(point)}
+        name = f"{k}" if self._volume is None else self._volume.trial_name(self.problem.experiment, k, population.taken)
+        return Step(member, number, generation, parent, name, Outcome.PENDING, math.nan, assignments)
+
+    def _point(self, step: Step) -> Point | None:
+        """Return the values of a step; None when they are not of this space: it may be of another service."""
+        return self.problem.space.nearest(step.assignments.items())

@@ -1,0 +1,190 @@
+"""The population, read from the labels of its trials. Pure: the same trials give the same population.
+
+A member trains in steps, each of them one trial. A step starts from the checkpoint of its *parent*, an earlier trial of
+the same member or of one that it copied; its *generation* says how many steps lead to it from an empty checkpoint.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from katib.api.names import GENERATION_LABEL, PARENT_LABEL
+from suggestion_services.base.algorithm import Outcome, PastTrial
+
+MEMBER_LABEL = "pbt.suggestion.katib.kubeflow.org/member"
+STEP_LABEL = "pbt.suggestion.katib.kubeflow.org/step"
+"""Ours, beside Katib's generation and parent: a member that copies another one has the same parent as that one's next
+step, so the parent alone does not say whose step a trial is."""
+
+MAX_ATTEMPTS = 2
+"""How often a step is tried before its member is replaced: once more than Katib's examples fail by chance, and not so
+often that hyperparameters that diverge use up the budget."""
+
+_WHOLE_NUMBER = re.compile(r"[0-9]{1,9}")
+_FAILED = (Outcome.BAD, Outcome.SILENT)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One training of one member.
+
+    Attributes:
+        member: Whose: a number, or for a trial without labels (such as one that a user added) the trial's name.
+        number: Its place in the member's life, from 0; every attempt counts.
+        generation: How many steps lead to it from an empty checkpoint.
+        parent: The trial whose checkpoint it starts from; empty for an empty one.
+        name: Of its trial.
+        outcome: How that ended.
+        score: The objective, higher is better; NaN unless measured.
+        assignments: Text by parameter name.
+    """
+
+    member: str
+    number: int
+    generation: int
+    parent: str
+    name: str
+    outcome: Outcome
+    score: float
+    assignments: Mapping[str, str]
+
+    @classmethod
+    def of(cls, trial: PastTrial, *, maximize: bool) -> Step:
+        """Return the step that a trial is."""
+        labels = trial.labels
+        return cls(
+            member=labels.get(MEMBER_LABEL) or trial.name,
+            number=_number(labels.get(STEP_LABEL)),
+            generation=_number(labels.get(GENERATION_LABEL)),
+            parent=labels.get(PARENT_LABEL, ""),
+            name=trial.name,
+            outcome=trial.outcome,
+            score=trial.objective if maximize else -trial.objective,
+            assignments=trial.assignments,
+        )
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of its trial; without parent where there is none, as Katib's."""
+        own = {GENERATION_LABEL: str(self.generation), MEMBER_LABEL: self.member, STEP_LABEL: str(self.number)}
+        return {**own, PARENT_LABEL: self.parent} if self.parent else own
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it ended without a value."""
+        return self.outcome in _FAILED
+
+
+class Member:
+    """The steps of one member, oldest first; at least one."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._steps = sorted(steps, key=lambda step: (step.number, step.name))
+
+    @property
+    def latest(self) -> Step:
+        """Its latest step."""
+        return self._steps[-1]
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for its next step."""
+        return self.latest.outcome is not Outcome.PENDING
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its latest step has failed as often as it is tried."""
+        last = self._steps[-MAX_ATTEMPTS:]
+        same = {(step.generation, step.parent) for step in last}
+        return len(last) == MAX_ATTEMPTS and len(same) == 1 and all(step.has_failed for step in last)
+
+    @property
+    def next_generation(self) -> int:
+        """The generation of its next step, unless that copies another member."""
+        return self.latest.generation + (0 if self.latest.has_failed and not self.is_lost else 1)
+
+    def best_known(self, generation: int) -> Step | None:
+        """Return its furthest measured step up to a generation, so that members are compared at the same age."""
+        measured = [s for s in self._steps if s.outcome is Outcome.MEASURED and s.generation <= generation]
+        return max(measured, key=lambda step: (step.generation, step.number), default=None)
+
+    def add(self, step: Step) -> None:
+        """Add the step that comes next."""
+        self._steps.append(step)
+
+
+class Population:
+    """All members, by name.
+
+    Attributes:
+        models: Steps of other experiments, the best first. Their checkpoints are not here, their values are known.
+        taken: Names of trials.
+    """
+
+    def __init__(self, trials: Sequence[PastTrial], *, maximize: bool) -> None:
+        steps: dict[str, list[Step]] = {}
+        models: list[Step] = []
+        for trial in trials:
+            step = Step.of(trial, maximize=maximize)
+            if not trial.is_earlier:
+                steps.setdefault(step.member, []).append(step)
+            elif step.outcome is Outcome.MEASURED:
+                models.append(step)
+        self._members = {name: Member(steps[name]) for name in sorted(steps, key=_order)}
+        self.models = sorted(models, key=lambda step: (-step.score, step.name))
+        self.taken = {trial.name for trial in trials}
+        self._unused = 0
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def next_idle(self) -> Member | None:
+        """Return the idle member that lags behind most; None when all of them train."""
+        idle = (member for member in self._members.values() if member.is_idle)
+        return min(idle, key=lambda member: (member.next_generation, _order(member.latest.member)), default=None)
+
+    def ranking(self, generation: int) -> list[Step]:
+        """Return the furthest measured step of every member up to a generation, the worst first."""
+        known = (member.best_known(generation) for member in self._members.values())
+        return sorted((step for step in known if step is not None), key=lambda step: (step.score, step.name))
+
+    def unused_member(self) -> str:
+        """Return the name of a member that is not there."""
+        while str(self._unused) in self._members:
+            self._unused += 1
+        return str(self._unused)
+
+    def add(self, step: Step) -> None:
+        """Add a step that is about to begin."""
+        self.taken.add(step.name)
+        if step.member in self._members:
+            self._members[step.member].add(step)
+        else:
+            self._members[step.member] = Member([step])
+
+
+def lost_to(ranking: list[Step], step: Step | None, threshold: float) -> list[Step]:
+    """Return those that a member may copy; empty when it goes on with what it has.
+
+    Args:
+        ranking: The worst first.
+        step: What the member has in the ranking; None when it has nothing, and copies whatever is good.
+        threshold: Share of the ranking that copies, and share that is copied, in [0, 1].
+    """
+    # Without the addition 0.29 * 100 would be 28.
+    count = int(len(ranking) * threshold + 1e-9)
+    best = ranking[-max(count, 1) :]
+    if step is None:
+        return best
+    worst = {one.name for one in ranking[:count]}
+    return [one for one in best if one.score > step.score] if step.name in worst else []
+
+
+def _order(member: str) -> tuple[int, int, str]:
+    return (0, int(member), "") if _WHOLE_NUMBER.fullmatch(member) else (1, 0, member)
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and _WHOLE_NUMBER.fullmatch(text) else 0

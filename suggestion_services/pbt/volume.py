@@ -1,0 +1,76 @@
+"""Checkpoints on a volume that the service shares with its trials, as Katib's service keeps them.
+
+A trial's folder is `<root>/<experiment>/<trial>`, and the trial sees nothing else of the volume. What a folder was made
+from is noted beside it, so that a service which is asked again after its answer was lost neither copies twice nor hands
+out a folder that was made for another answer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container
+from dataclasses import dataclass
+from pathlib import Path
+
+from katib.api.checkpoints import CHECKPOINT_ROOT_VARIABLE, NAMESPACE_VARIABLE
+from katib.api.names import trial_name
+from katib.checkpoint_folders import CheckpointError, CheckpointGoneError, provide_checkpoint
+from katib.errors import NotFoundError, UnavailableError
+
+DEFAULT_ROOT = "/opt/katib/data"
+"""As in Katib's installations."""
+
+_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+_MAX_PREFIX = 54  # of a trial's name, which has nine more letters and is a label and the name of a job
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointVolume:
+    """A mounted volume.
+
+    Attributes:
+        root: Where.
+        namespace: Of the service; part of what names are made from, so that equally named experiments of two
+            namespaces name their trials differently.
+    """
+
+    root: Path
+    namespace: str = ""
+
+    @classmethod
+    def of_environment(cls) -> CheckpointVolume | None:
+        """Return the volume of this process; None when there is none."""
+        given = os.environ.get(CHECKPOINT_ROOT_VARIABLE)
+        root = Path(DEFAULT_ROOT if given is None else given)
+        if given == "" or (given is None and not root.is_dir()):
+            return None
+        return cls(root, _namespace())
+
+    def trial_name(self, experiment: str, k: int, taken: Container[str]) -> str:
+        """Return the name of the trial of the k-th suggestion, of at most 63 letters."""
+        return trial_name(self.namespace, experiment[:_MAX_PREFIX].rstrip("-."), k, taken)
+
+    def provide(self, experiment: str, trial: str, parent: str) -> None:
+        """Have a complete folder for a trial: a copy of its parent's, or an empty one.
+
+        Raises:
+            UnavailableError: It cannot be written.
+            NotFoundError: The parent's folder is gone.
+        """
+        folder = self.root / experiment
+        origin = folder / parent if parent else None
+        try:
+            provide_checkpoint(folder / trial, folder / f".{trial}.origin", origin, for_everybody=True)
+        except CheckpointGoneError as error:
+            raise NotFoundError(str(error)) from error
+        except CheckpointError as error:
+            raise UnavailableError(str(error)) from error
+
+
+def _namespace() -> str:
+    if given := os.environ.get(NAMESPACE_VARIABLE):
+        return given
+    try:
+        return _NAMESPACE_FILE.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,1 @@
+"""Sobol sequences, on SciPy."""

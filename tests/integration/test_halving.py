@@ -1,0 +1,139 @@
+"""Hyperband and BOHB in the whole engine: real services, real trials, and the engine started again in mid-bracket."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from katib.errors import InvalidError
+from katib.local import open_engine
+from katib.local.processes.proc import descendants
+from katib.tuning.reading import assignments_of, is_completed, last_condition
+from katib.tuning.service import TuningService
+from tests.support.experiments import a_double, a_template, an_experiment
+from tests.support.waiting import eventually
+
+NS = "default"
+EPOCHS = {"name": "epochs", "parameterType": "int", "feasibleSpace": {"min": "1", "max": "9"}}
+COMMAND = "awk 'BEGIN {print \"loss=\" (${trialParameters.learningRate} - 0.05)^2 + 1 / ${trialParameters.epochs}}'"
+BRACKETS = {("0", "0"): 9, ("0", "1"): 3, ("0", "2"): 1, ("1", "0"): 5, ("1", "1"): 1, ("2", "0"): 3}
+
+
+@contextmanager
+def working(directory: Path) -> Iterator[TuningService]:
+    with open_engine(directory) as engine:
+        engine.start()
+        yield engine.service
+
+
+def a_halving(name: str = "demo", algorithm: str = "hyperband", command: str = COMMAND, **spec: Any) -> dict[str, Any]:
+    settings = [{"name": "r_l", "value": "9"}, {"name": "resource_name", "value": "epochs"}]
+    if algorithm == "bohb":
+        settings.append({"name": "rounds", "value": "1"})
+    template = a_template(command, {"learningRate": "lr", "epochs": "epochs"})
+    return an_experiment(
+        name=name,
+        parameters=[a_double("lr"), EPOCHS],
+        algorithm={"algorithmName": algorithm, "algorithmSettings": settings},
+        trialTemplate=template,
+        **{"parallelTrialCount": 4, "maxTrialCount": None, **spec},
+    )
+
+
+def submit(service: TuningService, document: dict[str, Any]) -> None:
+    service.submit(yaml.safe_dump(document), source="demo.yaml")
+
+
+def ended(service: TuningService, name: str = "demo") -> dict[str, Any]:
+    for change in service.changes(NS, name, timeout_seconds=60):
+        if change.object["kind"] == "Experiment" and is_completed(change.object):
+            return change.object
+    raise AssertionError(service.why(NS, name))
+
+
+def rungs(service: TuningService, name: str = "demo", algorithm: str = "hyperband") -> Counter[tuple[str, str]]:
+    kind = f"{algorithm}.suggestion.katib.kubeflow.org"
+    found = [trial["metadata"]["labels"] for trial in service.trials(NS, name).items]
+    return Counter((labels[f"{kind}/bracket"], labels[f"{kind}/rung"]) for labels in found)
+
+
+@pytest.mark.parametrize("algorithm", ["hyperband", "bohb"])
+@pytest.mark.parametrize("parallel", [1, 20])
+def test_all_brackets_run_and_the_experiment_ends_by_itself(tmp_path: Path, algorithm: str, parallel: int) -> None:
+    with working(tmp_path) as service:
+        submit(service, a_halving(algorithm=algorithm, parallelTrialCount=parallel))
+        experiment = ended(service)
+
+        assert last_condition(experiment)["reason"] == "ExperimentSuggestionEndReached"
+        assert rungs(service, algorithm=algorithm) == BRACKETS
+        best = service.best(NS, "demo")
+        assert best is not None
+        assert assignments_of(best)["epochs"] == "9"
+        assert service.why(NS, "demo").verdict == f"demo succeeded: {algorithm} has nothing more to try."
+
+
+def test_slow_trials_are_waited_for_which_is_told_also_after_a_restart_of_the_engine(tmp_path: Path) -> None:
+    """Trials wait for a file; nothing can be continued before they have ended."""
+    go = tmp_path / "go"
+    held = f"until [ -e {go} ]; do sleep 0.05; done; {COMMAND}"
+    with working(tmp_path / "katib") as service:
+        submit(service, a_halving(command=held, parallelTrialCount=30))
+        eventually(lambda: "waits for 9 trials of rung 0 of bracket 0" in " ".join(service.why(NS, "demo").findings))
+        eventually(lambda: rungs(service) == {("0", "0"): 9, ("1", "0"): 5, ("2", "0"): 3})
+    with working(tmp_path / "katib") as service:
+        eventually(lambda: "waits for 9 trials of rung 0 of bracket 0" in " ".join(service.why(NS, "demo").findings))
+        go.touch()
+        ended(service)
+
+        assert rungs(service) == BRACKETS
+
+
+def test_a_service_that_is_killed_in_mid_bracket_is_replaced_and_two_experiments_do_not_mix(tmp_path: Path) -> None:
+    with working(tmp_path) as service:
+        for name in ("demo", "other"):
+            submit(service, a_halving(name, parallelTrialCount=2))
+        eventually(lambda: service.trials(NS, "demo").total >= 4)
+        for pid in services_of("hyperband"):
+            os.kill(pid, signal.SIGKILL)
+        for name in ("demo", "other"):
+            ended(service, name)
+
+        assert rungs(service) == rungs(service, "other") == BRACKETS
+
+
+def services_of(algorithm: str) -> list[int]:
+    """Return the processes of ours that serve an algorithm."""
+    found = []
+    for pid in descendants(os.getpid()):
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"suggestion_services" in words and algorithm.encode() in words:
+            found.append(pid)
+    assert found
+    return found
+
+
+def test_without_its_resource_parameter_it_is_refused_with_the_path_of_the_field(tmp_path: Path) -> None:
+    document = a_halving()
+    document["spec"]["algorithm"]["algorithmSettings"][1]["value"] = "epoch"
+    missing = a_halving()
+    del missing["spec"]["algorithm"]["algorithmSettings"][1]
+    with working(tmp_path) as service:
+        with pytest.raises(
+            InvalidError, match=r'algorithmSettings\[1\].value: "epoch" is not a parameter; did you mean'
+        ):
+            submit(service, document)
+        with pytest.raises(
+            InvalidError, match=r"spec\.algorithm\.algorithmSettings: hyperband needs resource_name; add"
+        ):
+            submit(service, missing)

@@ -1,0 +1,353 @@
+"""Collector and program as a kubelet of Kubernetes 1.29 and newer runs them, with others' sidecars around them."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from katib.api.metrics import BatchId, MetricLog
+from katib.cluster.injection.command import Patience, wrapped
+from katib.cluster.injection.paths import MetricsPath
+from katib.cluster.pods.reading import facts_of
+from katib.controllers.trial.plan import JobView, Judgment, Observed, plan_trial
+from katib.errors import UnavailableError
+from metrics_collector.reporter import MAX_WAITING
+from tests.support.kubelet import Container, Kubelet
+from tests.support.planning import NOW, holding, trial
+from tests.support.pod_view import pod_command
+from tests.support.pods import expanded
+from tests.support.sidecar import TRIAL, Pod, early_stopping, pod_processes
+from tests.support.waiting import eventually
+
+COLLECTOR = "metrics-logger-and-collector"
+GRACE_SECONDS = 5.0
+
+ENDS_WHEN_ASKED = ("sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.02; done")
+NEVER_ENDS = ("sh", "-c", "trap '' TERM; while :; do sleep 0.02; done")
+
+
+@pytest.fixture
+def pod(tmp_path: Path) -> Iterator[Pod]:
+    with pod_processes(tmp_path) as pod:
+        yield pod
+
+
+def program(pod: Pod, *command: str, seconds: float = 3600.0, native: bool = True, may_stop: bool = False) -> Container:
+    """Return the program's container as it is injected; `seconds` is the collector's patience."""
+    path = MetricsPath(str(pod.file), str(pod.metrics))
+    patience = Patience(seconds, GRACE_SECONDS) if native else None
+    words, arguments = wrapped(command, path, to_file=True, may_stop=may_stop, patience=patience)
+    return Container("main", [expanded(word, {}) for word in [*words, *arguments]])
+
+
+def collector(
+    pod: Pod, *arguments: str, policy: str = "Never", seconds: float = 3600.0, native: bool = True
+) -> Container:
+    """Return the collector's container as it is injected, with the default of `-w`."""
+    flags = ["-t", TRIAL, "-m", "loss;accuracy", "-o-type", "minimize", "-s-db", pod.address]
+    command = pod_command(*flags, "-path", str(pod.file), "-format", "TEXT", *arguments)
+    environment = {
+        "KATIB_TERMINATION_LOG": str(pod.termination_log),
+        "KATIB_POD_RESTART_POLICY": policy,
+        "KATIB_POD_GRACE_SECONDS": str(GRACE_SECONDS),
+        "KATIB_NATIVE_SIDECAR": "true" if native else "false",
+        "KATIB_GIVE_UP_SECONDS": str(seconds),
+        "KATIB_POD_UID": "1234",
+    }
+    return Container(COLLECTOR, command, environment, native=native, termination_log=pod.termination_log)
+
+
+def running(*containers: Container, **fields: object) -> Kubelet:
+    return Kubelet(containers, grace_seconds=GRACE_SECONDS, **fields)  # type: ignore[arg-type]  # its own keywords
+
+
+def verdict(pod: Pod, kubelet: Kubelet) -> tuple[str, str]:
+    """Return what becomes of the trial: its last condition, judged by the pod's status and by what is stored."""
+    labels = {"katib.kubeflow.org/trial": TRIAL}
+    facts = facts_of({"metadata": {"name": "p", "namespace": "n", "labels": labels}, "status": kubelet.status()})
+    view = JobView(
+        succeeded=Judgment() if kubelet.status()["phase"] == "Succeeded" else None,
+        failed=Judgment() if kubelet.status()["phase"] == "Failed" else None,
+        ended_at=NOW,
+        collecting=facts.collecting,
+        incomplete="" if facts.has_failed else facts.incomplete,
+        lost=facts.incomplete if facts.has_failed else "",
+        last_failure=facts.failure,
+    )
+    started = trial("t", holding("Created"), holding("Running"))
+    reading = pod.log.summarize(TRIAL, ["loss"])
+    condition = plan_trial(Observed(started, view, reading, now=NOW)).status.conditions[-1]
+    return condition.type, condition.message
+
+
+# --- storing before the end -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_pod_waits_for_a_database_that_is_away_longer_than_the_grace_period(pod: Pod) -> None:
+    pod.database_goes()
+    with running(collector(pod), program(pod, "sh", "-c", "echo loss=0.5; echo loss=0.4")) as kubelet:
+        eventually(lambda: any("completed" in path.read_text() for path in pod.metrics.glob("*.pid")))
+        ended = time.monotonic()
+        eventually(lambda: time.monotonic() > ended + GRACE_SECONDS + 1.0)
+        assert not kubelet.has_ended
+        pod.database_comes_back()
+        kubelet.wait()
+
+        assert pod.readings() == ["0.5", "0.4"]
+        assert kubelet.status()["phase"] == "Succeeded"
+        assert pod.news() == "all readings are stored"
+
+
+@pytest.mark.slow
+def test_a_flood_of_readings_is_stored_to_the_last_line(pod: Pod) -> None:
+    count = 2 * MAX_WAITING  # more than the collector holds, so that it has to slow the program down
+    flood = f"print(''.join(f'loss={{i}}\\n' for i in range({count})), end='')"
+    with running(collector(pod), program(pod, sys.executable, "-c", flood)) as kubelet:
+        kubelet.wait(240)
+
+    assert kubelet.status()["phase"] == "Succeeded"
+    assert pod.readings() == [str(i) for i in range(count)]
+    assert pod.news() == "all readings are stored"
+
+
+def test_a_short_program_ends_soon_after_the_collector_is_there(pod: Pod) -> None:
+    sidecar = collector(pod)
+    with running(sidecar, program(pod, "echo", "loss=0.5")) as kubelet:
+        kubelet.wait()
+
+    assert (sidecar.codes, pod.readings()) == ([0], ["0.5"])  # it ended by itself, within the grace period
+    assert verdict(pod, kubelet)[0] == "Succeeded"
+
+
+def test_a_collector_that_gives_up_lets_the_pod_go_and_says_so(pod: Pod) -> None:
+    pod.database_goes()
+    sidecar = collector(pod, seconds=1.0)
+    with running(sidecar, program(pod, "echo", "loss=0.5", seconds=1.0)) as kubelet:
+        kubelet.wait()
+
+    assert kubelet.status()["phase"] == "Succeeded"
+    assert pod.news().startswith("not all readings are stored: 1 readings could not be stored: DB manager")
+    assert sidecar.codes == [1]
+    condition, message = verdict(pod, kubelet)
+    assert condition == "MetricsUnavailable"
+    assert message.startswith("Metrics are not complete: not all readings are stored: 1 readings could not be stored")
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["native", "ordinary"])
+def test_a_collector_that_is_killed_for_good_makes_no_success_of_a_part(pod: Pod, *, native: bool) -> None:
+    gate = pod.metrics / "gate"
+    wait = f"echo loss=0.5; while ! [ -e {gate} ]; do sleep 0.05; done; echo loss=0.1"
+    main = program(pod, "sh", "-c", wait, native=native, seconds=-59.0)
+    with running(collector(pod, native=native), main, restart_seconds=60.0) as kubelet:
+        eventually(lambda: pod.readings() == ["0.5"])
+        kubelet.kill(COLLECTOR)
+        gate.touch()
+        kubelet.wait()
+
+    condition, message = verdict(pod, kubelet)
+    assert pod.readings() == ["0.5"]
+    assert condition == "MetricsUnavailable"
+    assert message == f"Metrics are not complete: container {COLLECTOR} in pod p ended with exit code 137"
+
+
+def test_a_program_whose_collector_never_comes_ends_when_the_patience_is_over(pod: Pod) -> None:
+    dead = Container(COLLECTOR, ["false"], native=True)
+    impatient = program(pod, "echo", "loss=0.5", seconds=-58.0)  # two seconds with those that are spare
+    with running(dead, impatient) as kubelet:
+        kubelet.wait()
+
+    assert impatient.codes == [0]
+
+
+def test_a_pod_that_is_deleted_while_it_waits_ends_within_its_grace_period_and_is_no_success(pod: Pod) -> None:
+    pod.database_goes()
+    main, sidecar = program(pod, "echo", "loss=0.5"), collector(pod)
+    with running(sidecar, main) as kubelet:
+        eventually(lambda: any("completed" in path.read_text() for path in pod.metrics.glob("*.pid")))
+        kubelet.delete()
+        kubelet.wait()
+
+    assert main.codes == [143]  # not killed at the end of the period
+    assert sidecar.codes == [1]
+    assert pod.news().startswith("not all readings are stored")
+
+
+def test_a_program_that_fails_is_not_waited_for(pod: Pod) -> None:
+    pod.database_goes()
+    main = program(pod, "sh", "-c", "echo loss=0.5; exit 3")
+    with running(collector(pod), main) as kubelet:
+        kubelet.wait()
+
+    assert main.codes == [3]
+    assert kubelet.status()["phase"] == "Failed"
+
+
+def test_a_program_that_fails_and_runs_again_is_collected_from_in_all_its_runs(pod: Pod) -> None:
+    once = f"[ -e {pod.metrics}/tried ] || {{ touch {pod.metrics}/tried; exit 1; }}"
+    again = f"echo loss=0.$(ls {pod.metrics}/*.pid | wc -l); {once}"
+    main = program(pod, "sh", "-c", again)
+    with running(collector(pod, policy="OnFailure"), main, restart_policy="OnFailure") as kubelet:
+        kubelet.wait()
+
+    assert main.codes == [1, 0]
+    assert pod.readings() == ["0.1", "0.2"]
+
+
+def test_a_program_that_is_stopped_early_is_told_of_before_the_pod_ends(pod: Pod) -> None:
+    with early_stopping() as (service, address):
+        rule = ("-stop-rule", "loss;1;greater;2", "-s-earlystop", address, "-o-type", "", "-m", "accuracy;loss")
+        main = program(pod, "sh", "-c", "echo loss=0.5; echo loss=2; sleep 60", may_stop=True)
+        with running(collector(pod, *rule), main) as kubelet:
+            eventually(lambda: kubelet.has_ended or service.stopped == [TRIAL])
+            told_in_time = service.stopped == [TRIAL]
+            kubelet.wait()
+
+    assert told_in_time
+    assert main.codes == [0]
+    assert pod.readings() == ["0.5", "2"]
+
+
+# --- other sidecars ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_another_native_sidecar_costs_no_time(pod: Pod, where: str) -> None:
+    other, own = Container("proxy", ENDS_WHEN_ASKED, native=True), collector(pod)
+    sidecars = [other, own] if where == "before" else [own, other]
+    with running(*sidecars, program(pod, "echo", "loss=0.5")) as kubelet:
+        kubelet.wait()
+
+    assert (other.codes, own.codes) == ([0], [0])  # nobody was killed at the end of the grace period
+    assert pod.readings() == ["0.5"]
+    assert pod.news() == "all readings are stored"
+
+
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_a_native_sidecar_that_never_ends_costs_its_grace_period_and_no_reading(pod: Pod, where: str) -> None:
+    other = Container("proxy", NEVER_ENDS, native=True)
+    sidecars = [other, collector(pod)] if where == "before" else [collector(pod), other]
+    with running(*sidecars, program(pod, "echo", "loss=0.5")) as kubelet:
+        kubelet.wait()
+
+    assert other.codes == [137]
+    assert pod.readings() == ["0.5"]
+    assert pod.news() == "all readings are stored"
+
+
+@pytest.mark.parametrize("other", [ENDS_WHEN_ASKED, NEVER_ENDS], ids=["patient", "deaf"])
+def test_an_ordinary_collector_ends_beside_a_sidecar_that_does_not(pod: Pod, other: Sequence[str]) -> None:
+    sidecar = collector(pod, native=False)
+    proxy = Container("proxy", other, native=True)
+    with running(proxy, program(pod, "echo", "loss=0.5", native=False), sidecar) as kubelet:
+        kubelet.wait()
+
+    assert sidecar.codes == [0]
+    assert pod.readings() == ["0.5"]
+
+
+# --- a collector that is killed ---------------------------------------------------------------------------------------
+
+
+def talkative(pod: Pod, gate: Path) -> Container:
+    """Return a program that prints readings until the gate is there."""
+    loop = f"i=0; while ! [ -e {gate} ]; do i=$((i+1)); echo loss=$i; echo accuracy=0.9; sleep 0.05; done"
+    return program(pod, "sh", "-c", loop)
+
+
+def check_that_nothing_is_lost_or_doubled(pod: Pod) -> None:
+    count = pod.file.read_text().count("loss=")
+    assert pod.readings() == [str(i) for i in range(1, count + 1)]
+    assert pod.readings("accuracy") == ["0.9"] * count
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["before-it-is-stored", "after-it-is-stored"])
+@pytest.mark.parametrize("at", [1, 2, 4])
+def test_a_collector_that_is_killed_during_a_report_goes_on_where_it_was(
+    pod: Pod, monkeypatch: pytest.MonkeyPatch, at: int, *, stored: bool
+) -> None:
+    report, numbers, gate = pod.log.report, itertools.count(1), pod.metrics / "gate"
+
+    def killing(trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
+        is_the_one = next(numbers) == at
+        if stored or not is_the_one:
+            report(trial_name, logs, batch)
+        if is_the_one:
+            kubelet.kill(COLLECTOR)
+            gate.touch()
+            raise UnavailableError("the collector is gone")
+
+    monkeypatch.setattr(pod.log, "report", killing)
+    sidecar = collector(pod)
+    with running(sidecar, talkative(pod, gate)) as kubelet:
+        kubelet.wait()
+
+    assert sidecar.codes == [137, 0]
+    check_that_nothing_is_lost_or_doubled(pod)
+
+
+@pytest.mark.slow
+def test_a_collector_that_is_killed_again_and_again_loses_and_doubles_nothing(pod: Pod) -> None:
+    gate, sidecar = pod.metrics / "gate", collector(pod)
+    with running(sidecar, talkative(pod, gate)) as kubelet:
+        for delay in (0.0, 0.7, 1.4, 2.1, 1.0):
+            began = time.monotonic()
+            eventually(lambda began=began, delay=delay: time.monotonic() >= began + delay)
+            kubelet.kill(COLLECTOR)
+        gate.touch()
+        kubelet.wait()
+
+    assert sidecar.codes == [137] * 5 + [0]
+    check_that_nothing_is_lost_or_doubled(pod)
+
+
+def test_a_report_whose_answer_is_lost_is_not_stored_twice(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
+    report, numbers, gate = pod.log.report, itertools.count(1), pod.metrics / "gate"
+
+    def forgetful(trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
+        report(trial_name, logs, batch)
+        if next(numbers) == 1:
+            gate.touch()
+            raise UnavailableError("stored, but nobody heard")
+
+    monkeypatch.setattr(pod.log, "report", forgetful)
+    with running(collector(pod), talkative(pod, gate)) as kubelet:
+        kubelet.wait()
+
+    check_that_nothing_is_lost_or_doubled(pod)
+
+
+def test_a_collector_that_is_killed_while_it_stops_the_program_stops_it_all_the_same(pod: Pod) -> None:
+    with early_stopping() as (service, address):
+        service.refusals = 1_000
+        rule = ("-stop-rule", "loss;1;greater;2", "-s-earlystop", address, "-o-type", "", "-m", "accuracy;loss")
+        main = program(pod, "sh", "-c", "echo loss=0.5; echo loss=2; sleep 60", may_stop=True)
+        with running(collector(pod, *rule), main) as kubelet:
+            eventually(lambda: any("completed" in path.read_text() for path in pod.metrics.glob("*.pid")))
+            eventually(lambda: pod.readings() == ["0.5", "2"])
+            kubelet.kill(COLLECTOR)
+            service.refusals = 0
+            kubelet.wait()
+
+    assert service.stopped == [TRIAL]
+    assert main.codes == [0]
+    assert pod.readings() == ["0.5", "2"]
+
+
+def test_an_explanation_survives_the_collector_that_found_it(pod: Pod) -> None:
+    gate = pod.metrics / "gate"
+    talk = f"echo accuracy=0.9; echo Loss: 0.3; while ! [ -e {gate} ]; do sleep 0.05; done"
+    with running(collector(pod), program(pod, "sh", "-c", talk)) as kubelet:
+        eventually(lambda: pod.readings("accuracy") == ["0.9"])
+        kubelet.kill(COLLECTOR)
+        gate.touch()
+        kubelet.wait()
+
+    assert pod.readings() == ["unavailable"]
+    assert pod.readings("accuracy") == ["0.9"]
+    assert 'nearest: "Loss: 0.3"' in pod.news()

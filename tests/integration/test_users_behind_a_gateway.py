@@ -1,0 +1,528 @@
+"""Two users and two namespaces behind a gateway, and an API server that says what each of them may do.
+
+The server works with just the rights that the manifests give it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+import yaml
+
+from katib.cluster.access.users import open_users
+from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, SUGGESTION
+from katib.rest.app import create_app
+from katib.rest.server import Server
+from katib.rest.users import USER_HEADER, Gateway, UserHeaders
+from katib.rpc.db_manager import serve_db_manager
+from katib.runtime.objects import Key
+from tests.support.api_server import ApiServer
+from tests.support.cluster import ClusterWorld, server_world
+from tests.support.networks import LossyProxy
+from tests.support.observations import MemoryObservationLog
+from tests.support.tuning import MemoryTuningService, document
+from tests.support.waiting import eventually
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(240),
+    # When the server goes away, the client library drops the socket instead of closing it.
+    pytest.mark.filterwarnings("ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"),
+]
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVER = "katib-server"
+ALICE, BOB, ROOT_USER = "alice@example.com", "bob@example.com", "root@example.com"
+TEAM, RIVALS = "team", "rivals"
+YAML = {"content-type": "application/yaml"}
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+KEPT_SECONDS = 0.2
+"""How long the servers of these tests remember an answer: tests would wait for the usual five seconds."""
+
+Json = dict[str, Any]
+
+VIEW_RULES = [
+    {"apiGroups": ["kubeflow.org"], "resources": ["experiments", "trials", "suggestions"], "verbs": ["get", "list"]},
+]
+EDIT_RULES = [
+    {"apiGroups": ["kubeflow.org"], "resources": ["experiments", "trials", "suggestions"], "verbs": ["*"]},
+    {"apiGroups": [""], "resources": ["pods", "pods/log", "events", "configmaps"], "verbs": ["get", "list", "watch"]},
+]
+
+
+def rules_of_the_server() -> list[Json]:
+    """Return what the manifests allow the server behind a gateway."""
+    components = ROOT / "manifests" / "components"
+    files = [components / "server" / "server.yaml", components / "kubeflow" / "rbac.yaml"]
+    documents = [obj for file in files for obj in yaml.safe_load_all(file.read_text())]
+    return [rule for obj in documents if obj["kind"] == "ClusterRole" for rule in obj["rules"]]
+
+
+@contextmanager
+def allowed(server: ApiServer, namespace: str, user: str, rules: list[Json]) -> Iterator[None]:
+    """Let a user do something in a namespace for a while; with no namespace, everywhere."""
+    place = f"{RBAC}/namespaces/{namespace}" if namespace else RBAC
+    roles, bindings, kind = (
+        ("roles", "rolebindings", "Role") if namespace else ("clusterroles", "clusterrolebindings", "ClusterRole")
+    )
+    name = re.sub("[^a-z0-9]", "-", user)
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
+    server.create(f"{place}/{roles}", {"metadata": {"name": name}, "rules": rules})
+    server.create(f"{place}/{bindings}", {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]})
+    eventually(lambda: all(is_allowed(server, namespace, user, rule) for rule in rules), "the rights to be in force")
+    try:
+        yield
+    finally:
+        server.admin.request("DELETE", f"{place}/{bindings}/{name}")
+        server.admin.request("DELETE", f"{place}/{roles}/{name}")
+
+
+def is_allowed(server: ApiServer, namespace: str, user: str, rule: Json) -> bool:
+    """Return whether the API server knows of a right already: it follows its roles with a short delay."""
+    resource, _, subresource = rule["resources"][-1].partition("/")
+    attributes = {"namespace": namespace, "verb": rule["verbs"][-1], "group": rule["apiGroups"][0]}
+    asked = {"user": user, "resourceAttributes": {**attributes, "resource": resource, "subresource": subresource}}
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": asked}
+    answer = server.admin.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body=review)
+    return bool(answer["status"]["allowed"])
+
+
+@dataclass(frozen=True)
+class Rest:
+    """The REST service as its gateway reaches it."""
+
+    url: str
+
+    def ask(self, user: str, method: str, path: str, **request: Any) -> httpx.Response:
+        with self.client(user) as client:
+            return client.request(method, path, **request)
+
+    def client(self, user: str) -> httpx.Client:
+        return httpx.Client(base_url=self.url, headers={USER_HEADER: user}, trust_env=False, timeout=60)
+
+
+@contextmanager
+def serving(kubeconfig: Path, db_manager: str) -> Iterator[Rest]:
+    with (
+        open_users(kubeconfig, db_manager=db_manager, kept_seconds=KEPT_SECONDS) as users,
+        Server(Gateway(UserHeaders(), users.service_of), host="127.0.0.1", port=0) as server,
+    ):
+        yield Rest(server.url)
+
+
+@pytest.fixture(scope="module")
+def world(api_server: ApiServer) -> Iterator[ClusterWorld]:
+    with server_world(api_server) as made:
+        api_server.namespace(RIVALS)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def rest(api_server: ApiServer, world: ClusterWorld) -> Iterator[Rest]:
+    """The server, with an account that has the rights of the manifests, and two users with a namespace each."""
+    del world
+    with ExitStack() as stack:
+        kubeconfig = api_server.user(SERVER, rules_of_the_server())
+        stack.callback(api_server.forget_user, SERVER)
+        stack.enter_context(allowed(api_server, TEAM, ALICE, EDIT_RULES))
+        stack.enter_context(allowed(api_server, RIVALS, BOB, EDIT_RULES))
+        log = MemoryObservationLog()
+        manager = serve_db_manager(log, "127.0.0.1:0")
+        stack.callback(lambda: manager.stop(0))
+        yield stack.enter_context(serving(kubeconfig, manager.address))
+
+
+@pytest.fixture
+def demo(world: ClusterWorld) -> str:
+    """The experiment `demo` of Alice's team, which ran to its end."""
+    store = world.stand_in.store
+    if not any(Key.of(obj).name == "demo" for obj in store.list(EXPERIMENT, TEAM).items):
+        world.service.submit(document("demo", namespace=TEAM), source="demo.yaml")
+        world.stand_in.play(TEAM, "demo")
+    if not store.list(SUGGESTION, TEAM).items:
+        spec = {"algorithm": {"algorithmName": "random"}, "requests": 3}
+        metadata = {"name": "demo", "namespace": TEAM}
+        suggestion = {"apiVersion": SUGGESTION.api_version, "kind": "Suggestion", "metadata": metadata, "spec": spec}
+        store.create(suggestion)
+    return "demo"
+
+
+# --- every route ------------------------------------------------------------------------------------------------------
+
+ROUTES = sorted(
+    (method.upper(), path)
+    for path, methods in create_app(MemoryTuningService()).openapi()["paths"].items()
+    for method in methods
+)
+ADDING = ("POST", "/api/v1/namespaces/{namespace}/experiments/{name}/trials")
+"""What an experiment that ran to its end refuses to everybody."""
+FOR_EVERYBODY = {("GET", "/healthz"), ("GET", "/readyz")}
+OF_NOTHING = {("GET", "/metrics")}
+"""The controller counts, not this server; but that is nobody's business without a user either."""
+FOR_EVERY_USER = {("GET", "/api/v1/algorithms"), ("GET", "/api/v1/experiments")}
+"""The second one is filtered; that it is has tests of its own."""
+OF_AN_OBJECT = [route for route in ROUTES if route not in FOR_EVERYBODY | FOR_EVERY_USER | OF_NOTHING]
+
+
+def request_of(method: str, path: str, *, namespace: str = TEAM, name: str = "demo") -> tuple[str, Json]:
+    """Return the path of a route's request and what goes with it."""
+    target = f"{name}-0000" if "/trials/{name}" in path else name
+    query: Json = {"timeoutSeconds": "0.3"} if path.endswith("/changes") else {}
+    content: Json = {}
+    if (method, path) == ADDING:
+        content = {"json": {"parameterAssignments": [{"name": "x", "value": "0.5"}]}}
+    elif method == "POST":
+        content = {"content": document("new", namespace=namespace), "headers": YAML}
+    return path.format(namespace=namespace, name=target), {"params": query, **content}
+
+
+@pytest.mark.parametrize(("method", "path"), OF_AN_OBJECT, ids=str)
+def test_who_lacks_the_right_is_refused_on_every_route(rest: Rest, demo: str, method: str, path: str) -> None:
+    url, request = request_of(method, path)
+    answer = rest.ask(BOB, method, url, **request)
+    body = answer.json()
+
+    assert (answer.status_code, body["reason"]) == (403, "Forbidden")
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert re.search(
+        rf"{BOB} may not \w+ it; add the rule .* in namespace {TEAM} to a role of that user", body["detail"]
+    )
+
+
+@pytest.mark.parametrize(("method", "path"), OF_AN_OBJECT, ids=str)
+def test_a_refusal_does_not_tell_whether_the_object_is_there(rest: Rest, demo: str, method: str, path: str) -> None:
+    url, request = request_of(method, path)
+    ghost_url, _ = request_of(method, path, name="ghost")
+    there, ghost = rest.ask(BOB, method, url, **request).json(), rest.ask(BOB, method, ghost_url, **request).json()
+
+    assert {**ghost, "detail": ghost["detail"].replace("ghost", "demo")} == there
+
+
+@pytest.mark.parametrize(("method", "path"), OF_AN_OBJECT, ids=str)
+def test_who_has_the_right_is_answered_on_every_route(
+    rest: Rest, world: ClusterWorld, demo: str, method: str, path: str
+) -> None:
+    if method == "DELETE":
+        world.service.submit(document("doomed", namespace=TEAM), source="doomed.yaml")
+    url, request = request_of(method, path, name="doomed" if method == "DELETE" else demo)
+    answer = rest.ask(ALICE, method, url, **request)
+
+    assert answer.is_success or ((method, path) == ADDING and "it has ended" in answer.text), answer.text
+
+
+@pytest.mark.parametrize(("method", "path"), [r for r in ROUTES if r not in FOR_EVERYBODY], ids=str)
+def test_without_a_user_nothing_is_answered(rest: Rest, method: str, path: str) -> None:
+    url, request = request_of(method, path)
+    answer = httpx.request(method, rest.url + url, trust_env=False, **request)
+
+    assert (answer.status_code, answer.json()["reason"]) == (401, "Unauthorized")
+
+
+# --- what a right is about --------------------------------------------------------------------------------------------
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def carol() -> str:
+    """Somebody without rights whom nobody has asked about yet, so that no answer is remembered."""
+    return f"carol-{next(_numbers)}@example.com"
+
+
+LOGS = f"/api/v1/namespaces/{TEAM}/trials/demo-0000/logs"
+EVENTS = f"/api/v1/namespaces/{TEAM}/experiments/demo/events"
+WHY = f"/api/v1/namespaces/{TEAM}/why/demo"
+
+
+def rule(group: str, resource: str, verb: str) -> str:
+    return f'{{apiGroups: ["{group}"], resources: ["{resource}"], verbs: ["{verb}"]}} in namespace {TEAM}'
+
+
+@pytest.mark.parametrize(
+    ("path", "missing"),
+    [
+        pytest.param(LOGS, rule("", "pods", "list"), id="logs"),
+        pytest.param(f"{LOGS}?follow=true", rule("", "pods", "list"), id="followed-logs"),
+        pytest.param(EVENTS, rule("", "events", "list"), id="events"),
+        pytest.param(f"/api/v1/namespaces/{TEAM}/trials/demo-0000/events", rule("", "events", "list"), id="of-trial"),
+    ],
+)
+def test_who_may_see_experiments_does_not_see_pods_and_events_with_them(
+    carol: str, api_server: ApiServer, rest: Rest, demo: str, path: str, missing: str
+) -> None:
+    with allowed(api_server, TEAM, carol, VIEW_RULES):
+        answer = rest.ask(carol, "GET", path)
+
+    assert answer.status_code == 403
+    assert missing in answer.json()["detail"]
+
+
+def test_the_log_of_a_pod_is_a_right_of_its_own(carol: str, api_server: ApiServer, rest: Rest, demo: str) -> None:
+    pods = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}
+    with allowed(api_server, TEAM, carol, [*VIEW_RULES, pods]):
+        answer = rest.ask(carol, "GET", LOGS)
+
+    assert answer.status_code == 403
+    assert rule("", "pods/log", "get") in answer.json()["detail"]
+
+
+def test_an_explanation_leaves_out_what_its_reader_may_not_see(
+    carol: str, api_server: ApiServer, rest: Rest, world: ClusterWorld
+) -> None:
+    world.service.submit(document("stuck", namespace=TEAM), source="stuck.yaml")
+    experiment = world.stand_in.store.get(EXPERIMENT, Key(TEAM, "stuck"))
+    trial = world.stand_in.start_trial(experiment, "stuck-0000")
+    waiting = {"reason": "ErrImagePull", "message": "no such image"}
+    world.stand_in.add_pod(trial, phase="Pending", containerStatuses=[_waiting(waiting)])
+    with allowed(api_server, TEAM, carol, VIEW_RULES):
+        told = [rest.ask(user, "GET", WHY.replace("demo", "stuck")).text for user in (ALICE, carol)]
+
+    assert ["cannot be pulled" in text for text in told] == [True, False]
+
+
+def _waiting(reason: Json) -> Json:
+    state = {"waiting": reason}
+    return {"name": "main", "image": "none", "imageID": "", "ready": False, "restartCount": 0, "state": state}
+
+
+def test_who_may_only_read_can_neither_submit_nor_delete(
+    carol: str, api_server: ApiServer, rest: Rest, demo: str
+) -> None:
+    path = f"/api/v1/namespaces/{TEAM}/experiments"
+    with allowed(api_server, TEAM, carol, [{**VIEW_RULES[0], "verbs": ["get", "list", "watch"]}]):
+        answers = [
+            rest.ask(carol, "POST", path, content=document("carols", namespace=TEAM), headers=YAML),
+            rest.ask(carol, "DELETE", f"{path}/demo"),
+        ]
+        still_there = rest.ask(carol, "GET", f"{path}/demo")
+
+    assert [answer.status_code for answer in answers] == [403, 403]
+    assert "may not create it" in answers[0].json()["detail"]
+    assert "may not delete it" in answers[1].json()["detail"]
+    assert still_there.is_success
+
+
+def test_a_template_in_a_config_map_of_others_is_not_read(rest: Rest, world: ClusterWorld) -> None:
+    secret = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "plans", "namespace": TEAM}}
+    world.stand_in.store.create({**secret, "data": {"takeover.yaml": "kind: Job"}})
+    experiment = json.loads(document("spy", namespace=RIVALS))
+    template = experiment["spec"]["trialTemplate"]
+    del template["trialSpec"]
+    template["configMap"] = {"configMapName": "plans", "configMapNamespace": TEAM, "templatePath": "x"}
+    try:
+        answer = rest.ask(BOB, "POST", "/api/v1/validate", content=json.dumps(experiment), headers=YAML)
+    finally:
+        world.stand_in.store.delete(CONFIG_MAP, Key(TEAM, "plans"))
+
+    assert answer.status_code == 403
+    assert "takeover" not in answer.text
+
+
+def test_a_right_by_a_group_of_the_header_counts_only_where_the_header_is_configured(
+    api_server: ApiServer, rest: Rest, demo: str
+) -> None:
+    path = f"/api/v1/namespaces/{TEAM}/experiments/demo"
+    with httpx.Client(base_url=rest.url, trust_env=False) as client:
+        answer = client.get(path, headers={USER_HEADER: BOB, "kubeflow-groups": "system:masters"})
+
+    assert answer.status_code == 403
+
+
+def test_a_user_is_in_the_groups_that_kubernetes_gives(api_server: ApiServer, rest: Rest, demo: str) -> None:
+    account = "system:serviceaccount:rivals:robot"
+    place = f"{RBAC}/namespaces/{TEAM}"
+    group = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:serviceaccounts:rivals"}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "robots"}
+    api_server.create(f"{place}/roles", {"metadata": {"name": "robots"}, "rules": VIEW_RULES})
+    body = {"metadata": {"name": "robots"}, "roleRef": reference, "subjects": [group]}
+    api_server.create(f"{place}/rolebindings", body)
+    try:
+        answer = rest.ask(account, "GET", f"/api/v1/namespaces/{TEAM}/experiments/demo")
+    finally:
+        api_server.admin.request("DELETE", f"{place}/rolebindings/robots")
+        api_server.admin.request("DELETE", f"{place}/roles/robots")
+
+    assert answer.is_success
+
+
+# --- lists ------------------------------------------------------------------------------------------------------------
+
+
+def names_for(rest: Rest, user: str) -> list[str]:
+    return [obj["metadata"]["name"] for obj in rest.ask(user, "GET", "/api/v1/experiments").json()["items"]]
+
+
+def test_a_list_of_all_namespaces_holds_those_that_the_user_may_list(
+    carol: str, api_server: ApiServer, rest: Rest, world: ClusterWorld, demo: str
+) -> None:
+    world.service.submit(document("rival", namespace=RIVALS), source="rival.yaml")
+    with allowed(api_server, "", ROOT_USER, VIEW_RULES):
+        seen = {user: names_for(rest, user) for user in (ALICE, BOB, carol, ROOT_USER)}
+
+    assert "demo" in seen[ALICE]
+    assert "rival" not in seen[ALICE]
+    assert seen[BOB] == ["rival"]
+    assert seen[carol] == []
+    assert {"demo", "rival"} <= set(seen[ROOT_USER])
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_ends_when_the_right_is_taken_away(carol: str, api_server: ApiServer, rest: Rest, demo: str) -> None:
+    path = f"/api/v1/namespaces/{TEAM}/experiments/demo/changes"
+    watching = [{**VIEW_RULES[0], "verbs": ["get", "list", "watch"]}]
+    with rest.client(carol) as client:
+        with allowed(api_server, TEAM, carol, watching):
+            answer = client.send(client.build_request("GET", path), stream=True)
+            lines = answer.iter_lines()
+            assert next(line for line in lines if line.startswith("event")) == "event: ADDED"
+        rest_of_it = [line for line in lines if line]
+        answer.close()
+
+    assert rest_of_it[-2] == "event: problem"
+    told = json.loads(rest_of_it[-1].removeprefix("data: "))
+    assert (told["status"], told["reason"]) == (403, "Forbidden")
+    assert carol in told["detail"]
+
+
+def test_a_stream_is_about_its_own_namespace_only(rest: Rest, world: ClusterWorld, demo: str) -> None:
+    """Everything that happens goes through one API server, also what happens to an experiment of the same name."""
+    path = f"/api/v1/namespaces/{RIVALS}/experiments/demo/changes?timeoutSeconds=1"
+    world.service.submit(document("demo", namespace=RIVALS), source="demo.yaml")
+    try:
+        with rest.client(BOB) as client, client.stream("GET", path) as answer:
+            lines = answer.iter_lines()
+            data = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data")]
+    finally:
+        world.service.delete(RIVALS, "demo")
+
+    assert {change["object"]["metadata"]["namespace"] for change in data} == {RIVALS}
+
+
+# --- outages and mistakes ---------------------------------------------------------------------------------------------
+
+
+def test_an_api_server_that_cannot_be_asked_refuses(
+    api_server: ApiServer, rest: Rest, demo: str, tmp_path: Path
+) -> None:
+    """Also what was permitted a moment ago."""
+    del rest  # its rights
+    path = f"/api/v1/namespaces/{TEAM}/experiments/demo"
+    text = api_server.user(SERVER, rules_of_the_server()).read_text()
+    proxy = LossyProxy(urlsplit(api_server.admin.host).port or 443)
+    (tmp_path / "config").write_text(text.replace(api_server.admin.host, f"https://127.0.0.1:{proxy.port}"))
+    try:
+        with serving(tmp_path / "config", "127.0.0.1:1") as cut_off:
+            assert cut_off.ask(ALICE, "GET", path).is_success
+            proxy.hang_up()
+            eventually(lambda: cut_off.ask(ALICE, "GET", path).status_code == 503, "the refusal")
+            answer = cut_off.ask(ALICE, "GET", path)
+    finally:
+        proxy.close()
+
+    assert (answer.status_code, answer.json()["reason"]) == (503, "Unavailable")
+    assert answer.headers["retry-after"]
+    assert "subjectaccessreviews" in answer.json()["detail"]
+
+
+def test_a_server_that_may_not_ask_refuses_and_names_the_right(api_server: ApiServer, rest: Rest, demo: str) -> None:
+    name = "katib-server-unasked"
+    kubeconfig = api_server.user(name, rules_of_the_server()[:-1])
+    try:
+        with serving(kubeconfig, "127.0.0.1:1") as unasked:
+            answer = unasked.ask(ALICE, "GET", f"/api/v1/namespaces/{TEAM}/experiments/demo")
+    finally:
+        api_server.forget_user(name)
+
+    assert answer.status_code == 503
+    assert 'resources: ["subjectaccessreviews"], verbs: ["create"]' in answer.json()["detail"]
+
+
+def test_every_write_is_logged_with_its_user(rest: Rest, world: ClusterWorld, caplog: pytest.LogCaptureFixture) -> None:
+    path = f"/api/v1/namespaces/{TEAM}/experiments"
+    with caplog.at_level(logging.INFO, logger="katib.audit"):
+        rest.ask(ALICE, "POST", "/api/v1/validate", content=document("noted", namespace=TEAM), headers=YAML)
+        rest.ask(ALICE, "POST", path, content=document("noted"), headers=YAML)
+        rest.ask(ALICE, "DELETE", f"{path}/noted")
+    noted = [(r.msg, r.user, r.verb, r.object) for r in caplog.records if r.name == "katib.audit"]  # type: ignore[attr-defined]
+
+    assert noted == [
+        ("Wrote for a user", ALICE, "create", f"Experiment {TEAM}/noted"),
+        ("Wrote for a user", ALICE, "delete", f"Experiment {TEAM}/noted"),
+    ]
+
+
+def test_a_write_that_is_refused_is_logged_too(
+    carol: str, api_server: ApiServer, rest: Rest, world: ClusterWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = f"/api/v1/namespaces/{TEAM}/experiments"
+    with allowed(api_server, TEAM, carol, VIEW_RULES), caplog.at_level(logging.INFO, logger="katib.audit"):
+        rest.ask(carol, "POST", path, content=document("forged"), headers=YAML)
+
+    ((message, user, verb),) = [(r.msg, r.user, r.verb) for r in caplog.records if r.name == "katib.audit"]  # type: ignore[attr-defined]
+    assert (message, user, verb) == ("Refused to write for a user", carol, "create")
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+RUN_KATIB = "from katib.cli import main; raise SystemExit(main())"
+
+
+def test_the_command_serves_users_and_tells_who_wrote_what(
+    api_server: ApiServer, rest: Rest, demo: str, tmp_path: Path
+) -> None:
+    """As the manifests start it, in a process of its own."""
+    del rest  # its rights
+    kubeconfig = api_server.user(SERVER, rules_of_the_server())
+    command = [sys.executable, "-c", RUN_KATIB, "serve", "--cluster", "--gateway", "--port", "0"]
+    environment = {
+        **os.environ,
+        "KUBECONFIG": str(kubeconfig),
+        "USERID_HEADER": "x-user",
+        "USERID_PREFIX": "dex:",
+        "PYTHONUNBUFFERED": "1",
+    }
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        try:
+            assert process.stdout is not None
+            banner = process.stdout.readline()
+            found = re.search(r"http://[^ ]+", banner)
+            assert found is not None, banner
+            path = f"{found[0]}/api/v1/namespaces/{TEAM}/experiments"
+            answers = [
+                httpx.get(f"{path}/demo", headers={"x-user": f"dex:{user}"}, trust_env=False, timeout=60).status_code
+                for user in (ALICE, BOB)
+            ]
+            headers = {**YAML, "x-user": f"dex:{ALICE}"}
+            content = document("by-command")
+            created = httpx.post(path, content=content, headers=headers, trust_env=False, timeout=60).status_code
+        finally:
+            process.terminate()
+            _, err = process.communicate(timeout=60)
+
+    assert "for the users that x-user names" in banner
+    assert (answers, created) == ([200, 403], 201)
+    assert re.search(
+        rf"katib.audit: Wrote for a user user={ALICE} verb=create object=Experiment {TEAM}/by-command",
+        err,
+    )
+    assert "Traceback" not in err

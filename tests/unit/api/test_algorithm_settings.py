@@ -1,0 +1,151 @@
+"""Which values of an algorithm's settings are in range."""
+
+from __future__ import annotations
+
+import pytest
+
+from katib.api.algorithms import AlgorithmInfo, SettingSpec, check_named_parameters, check_settings
+from katib.api.types import AlgorithmSetting, ParameterCondition, ParameterSpec
+from suggestion_services.algorithms import ENTRIES
+
+LIMITS = {
+    "above": (SettingSpec("x", "float", "", "", above=1), "1.5", "1"),
+    "at least": (SettingSpec("x", "float", "", "", at_least=1), "1", "0.5"),
+    "below": (SettingSpec("x", "float", "", "", below=1), "0.5", "1"),
+    "at most": (SettingSpec("x", "float", "", "", at_most=1), "1", "1.5"),
+}
+
+
+def origins(spec: SettingSpec, value: str) -> list[str]:
+    info = AlgorithmInfo("a", "", (spec,))
+    return [error.origin for error in check_settings(info, [AlgorithmSetting(name="x", value=value)], "settings")]
+
+
+BETWEEN = AlgorithmInfo(
+    "a",
+    "",
+    (SettingSpec("low", "int", "3", "", at_least=1), SettingSpec("high", "int", "", "", above_setting="low")),
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        pytest.param({"high": "3"}, 'settings[0].value: "3" is not above low, which is 3; raise it or leave it out'),
+        pytest.param(
+            {"low": "9", "high": "4"}, 'settings[1].value: "4" is not above low, which is 9; raise it or leave it out'
+        ),
+        pytest.param(
+            {"low": "x", "high": "1"}, 'settings[0].value: "x" is not a whole number; give low a whole number'
+        ),
+        pytest.param({"low": "4", "high": "5"}, ""),
+        pytest.param({"low": "4"}, ""),
+    ],
+    ids=["default", "given", "unreadable", "in order", "left out"],
+)
+def test_one_setting_may_have_to_be_above_another(given: dict[str, str], expected: str) -> None:
+    settings = [AlgorithmSetting(name=name, value=value) for name, value in given.items()]
+
+    assert "; ".join(map(str, check_settings(BETWEEN, settings, "settings"))) == expected
+
+
+@pytest.mark.parametrize("name", ["asha", "hyperband"])
+def test_the_last_rung_is_above_the_first(name: str) -> None:
+    info = next(entry.info for entry in ENTRIES if entry.info.name == name and entry.info.early_stopping)
+    settings = [AlgorithmSetting(name="min_resource", value="9"), AlgorithmSetting(name="max_resource", value="9")]
+
+    assert [error.origin for error in check_settings(info, settings, "settings")] == ["setting-range"]
+
+
+@pytest.mark.parametrize(("spec", "inside", "outside"), LIMITS.values(), ids=LIMITS)
+def test_a_limit_belongs_to_the_range_when_it_says_so(spec: SettingSpec, inside: str, outside: str) -> None:
+    assert origins(spec, inside) == []
+    assert origins(spec, outside) == ["setting-range"]
+    assert origins(spec, "nan") == ["setting-range"]
+
+
+HALVING = AlgorithmInfo(
+    "halving",
+    "",
+    (
+        SettingSpec("most", "float", "", "The largest resource.", is_required=True),
+        SettingSpec("resource", "text", "", "The parameter that receives it.", is_required=True, names_parameter=True),
+    ),
+    echoed=("state",),
+)
+PARAMETERS = [
+    ParameterSpec(name="epochs", parameter_type="int"),
+    ParameterSpec(name="optimizer", parameter_type="categorical"),
+    ParameterSpec(name="depth", parameter_type="int", when=ParameterCondition(parameter="optimizer", values=("a",))),
+]
+
+
+def told(**settings: str) -> list[str]:
+    given = [AlgorithmSetting(name=name, value=value) for name, value in settings.items()]
+    errors = [
+        *check_settings(HALVING, given, "settings"),
+        *check_named_parameters(HALVING, given, PARAMETERS, "settings"),
+    ]
+    return list(map(str, errors))
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"most": "9", "resource": "epochs"}, []),
+        ({"most": "9", "resource": "epochs", "state": "-1"}, []),
+        ({"resource": "epochs"}, ["settings: halving needs most; add most: the largest resource"]),
+        (
+            {"most": "9", "resource": "epoch"},
+            ['settings[1].value: "epoch" is not a parameter; did you mean epochs? use one of epochs, optimizer, depth'],
+        ),
+        (
+            {"most": "9", "resource": "optimizer"},
+            [
+                (
+                    "settings[1].value: optimizer is categorical, and resource needs a parameter of numbers; "
+                    "name an int, double or discrete parameter"
+                )
+            ],
+        ),
+        (
+            {"most": "9", "resource": "depth"},
+            [
+                (
+                    "settings[1].value: depth is a conditional parameter, and resource needs one that every trial has; "
+                    "name another parameter or remove its when"
+                )
+            ],
+        ),
+    ],
+    ids=["complete", "copied-state", "missing", "misspelled", "categorical", "conditional"],
+)
+def test_what_an_algorithm_needs_is_named_with_its_path(settings: dict[str, str], expected: list[str]) -> None:
+    assert told(**settings) == expected
+
+
+def named(name: str, *settings: str, early_stopping: bool = False) -> AlgorithmInfo:
+    specs = tuple(SettingSpec(setting, "int", "", "Something.") for setting in settings)
+    return AlgorithmInfo(name, settings=specs, early_stopping=early_stopping)
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("sigma", 'settings[0].name: "sigma" is not a setting of tpe, but of cmaes; remove it, or use cmaes'),
+        (
+            "seed",
+            'settings[0].name: "seed" is not a setting of tpe, but of cmaes and pbt; remove it, or use one of these',
+        ),
+        ("gama", 'settings[0].name: "gama" is not a setting of tpe; did you mean gamma? use gamma'),
+        ("grace", 'settings[0].name: "grace" is not a setting of tpe; use gamma'),
+    ],
+    ids=["of-one-other", "of-several", "misspelled", "of-early-stopping"],
+)
+def test_a_setting_of_another_algorithm_is_called_by_its_owner(setting: str, expected: str) -> None:
+    own = named("tpe", "gamma")
+    others = [own, named("cmaes", "sigma", "seed"), named("pbt", "seed"), named("asha", "grace", early_stopping=True)]
+
+    [error] = check_settings(own, [AlgorithmSetting(name=setting, value="1")], "settings", others)
+
+    assert str(error) == expected

@@ -1,0 +1,153 @@
+"""Which conditions of parameters are accepted, and what is said of the others."""
+
+from __future__ import annotations
+
+import pytest
+
+from katib.api.conditional_parameters import check_conditions
+from katib.api.search_space import check_search_space
+from katib.api.types import (
+    ExperimentSpec,
+    FeasibleSpace,
+    NasConfig,
+    Operation,
+    ParameterCondition,
+    ParameterSpec,
+)
+
+SPACES = {
+    "optimizer": ("categorical", FeasibleSpace(list=("adam", "sgd", "1"))),
+    "units": ("discrete", FeasibleSpace(list=("8", "16", "32"))),
+    "layers": ("int", FeasibleSpace(min="1", max="9", step="2")),
+    "many": ("int", FeasibleSpace(min="1", max="1000")),
+    "rate": ("double", FeasibleSpace(min="0", max="0.5", step="0.1")),
+    "free": ("double", FeasibleSpace(min="0", max="1")),
+    "fixed": ("double", FeasibleSpace(min="2", max="2")),
+    "wrong": ("int", FeasibleSpace(min="x", max="1")),
+}
+
+
+def parameter(name: str, *when: str) -> ParameterSpec:
+    kind, space = SPACES.get(name, ("double", FeasibleSpace(min="0", max="1")))
+    condition = ParameterCondition(parameter=when[0], values=when[1:]) if when else None
+    return ParameterSpec(name=name, parameter_type=kind, feasible_space=space, when=condition)
+
+
+def errors_of(*parameters: ParameterSpec) -> list[str]:
+    return [str(error) for error in check_conditions(parameters, "spec.parameters")]
+
+
+@pytest.mark.parametrize(
+    ("parent", "values"),
+    [
+        ("optimizer", ("sgd", "1")),
+        ("units", ("8.0", "3.2e1")),
+        ("layers", ("1", "3.0")),
+        ("rate", ("0", "0.3", "5e-1")),
+        ("fixed", ("2.0",)),
+        ("wrong", ("0",)),
+    ],
+)
+def test_values_of_the_parent_are_accepted_however_a_number_is_spelled(parent: str, values: tuple[str, ...]) -> None:
+    assert errors_of(parameter("child", parent, *values), parameter(parent)) == []
+
+
+@pytest.mark.parametrize(
+    ("parent", "value", "remedy"),
+    [
+        ("optimizer", "sdg", "did you mean sgd? use one of adam, sgd, 1"),
+        ("optimizer", "1.0", "use one of adam, sgd, 1"),
+        ("units", "9", "use one of 8, 16, 32"),
+        ("layers", "2", "use one of 1, 3, 5, 7, 9"),
+        ("layers", "11", "use one of 1, 3, 5, 7, 9"),
+        ("layers", "many", "use one of 1, 3, 5, 7, 9"),
+        ("many", "0", "use 1, 2, ..., 1000"),
+        ("rate", "0.25", "use one of 0, 0.1, 0.2, 0.3, 0.4, 0.5"),
+        ("fixed", "1", "use 2"),
+    ],
+)
+def test_a_value_that_the_parent_never_has_is_an_error(parent: str, value: str, remedy: str) -> None:
+    [error] = errors_of(parameter(parent), parameter("child", parent, value))
+
+    assert error == f'spec.parameters[1].when.values[0]: "{value}" is not a value of {parent}; {remedy}'
+
+
+@pytest.mark.parametrize(
+    ("parameters", "expected"),
+    [
+        pytest.param(
+            [parameter("x", "")],
+            [
+                "spec.parameters[0].when.parameter: it is missing; name the parameter that decides",
+                "spec.parameters[0].when.values: it is empty; list the values with which x is wanted",
+            ],
+            id="empty",
+        ),
+        pytest.param(
+            [parameter("optimizer"), parameter("x", "optimiser", "sgd")],
+            [
+                (
+                    'spec.parameters[1].when.parameter: "optimiser" is not a parameter of the search space; '
+                    "did you mean optimizer? use optimizer"
+                )
+            ],
+            id="unknown",
+        ),
+        pytest.param(
+            [parameter("x", "free", "0.5"), parameter("free")],
+            [
+                (
+                    "spec.parameters[0].when.parameter: free can have any value between its bounds, so its values "
+                    "cannot be listed; give it a feasibleSpace.step, or name a discrete, categorical or int parameter"
+                )
+            ],
+            id="continuous",
+        ),
+        pytest.param(
+            [parameter("units"), parameter("x", "units", "8", "8.0")],
+            ['spec.parameters[1].when.values[1]: "8.0" is listed twice; keep one of them'],
+            id="twice",
+        ),
+        pytest.param(
+            [parameter("optimizer", "optimizer", "sgd")],
+            ["spec.parameters[0].when.parameter: optimizer depends on itself; remove one of the conditions"],
+            id="itself",
+        ),
+        pytest.param(
+            [
+                parameter("x", "units", "8"),
+                parameter("units", "layers", "1"),
+                parameter("layers", "optimizer", "sgd"),
+                parameter("optimizer", "units", "8"),
+            ],
+            [
+                (
+                    "spec.parameters[1].when.parameter: units depends on layers depends on optimizer depends on units, "
+                    "so none of them could have a value; remove one of the conditions"
+                )
+            ],
+            id="cycle-told-once",
+        ),
+    ],
+)
+def test_a_condition_that_cannot_hold_is_named(parameters: list[ParameterSpec], expected: list[str]) -> None:
+    assert errors_of(*parameters) == expected
+
+
+def test_numbers_of_any_size_are_compared_without_filling_the_memory() -> None:
+    space = FeasibleSpace(min="0", max="1e300", step="1e-999999999")
+    parent = ParameterSpec(name="p", parameter_type="double", feasible_space=space)
+
+    assert errors_of(parent, parameter("x", "p", "1e299")) == []
+
+
+def test_the_parameters_of_an_operation_cannot_be_conditional() -> None:
+    operation = Operation(operation_type="convolution", parameters=(parameter("units"), parameter("x", "units", "8")))
+    errors = list(check_search_space(ExperimentSpec(nas_config=NasConfig(operations=(operation,)))))
+
+    assert [str(error) for error in errors] == [
+        (
+            "spec.nasConfig.operations[0].parameters[1].when: a parameter of an operation cannot be conditional; "
+            "remove it, or use two operations"
+        )
+    ]

@@ -1,0 +1,230 @@
+"""How a trial is read: its state, and the value that stands for it (`katib.api.trials`)."""
+
+from __future__ import annotations
+
+import pytest
+
+from katib.api.defaults import with_defaults
+from katib.api.trials import (
+    ACTIVE,
+    ELIGIBLE,
+    Json,
+    TrialState,
+    cost,
+    is_available,
+    is_feasible,
+    metric_text,
+    missing_objectives,
+    objective_costs,
+    objective_number,
+    reaches_goals,
+    trial_state,
+)
+from katib.api.types import Experiment, Metric, MetricStrategySpec, ObjectiveSpec, Observation
+from katib.rpc.convert import trial_message
+from katib.tuning.reading import objective_value
+from tests.support.experiments import an_experiment
+from tests.support.planning import holding, objective, observed, trial
+
+
+@pytest.mark.parametrize("state", [state for state in TrialState if state != TrialState.PENDING])
+def test_a_condition_that_holds_is_the_state(state: TrialState) -> None:
+    assert trial_state(trial("t", "Created", state.value)) is state
+
+
+@pytest.mark.parametrize("conditions", [(), ("Created",), ("Created", "Unheard")], ids=["none", "created", "foreign"])
+def test_without_any_known_condition_a_trial_is_pending(conditions: tuple[str, ...]) -> None:
+    assert trial_state(trial("t", *conditions)) is TrialState.PENDING
+
+
+def test_a_condition_that_does_not_hold_says_nothing() -> None:
+    assert trial_state(trial("t", "Created", holding("Running", status="False"))) is TrialState.PENDING
+
+
+@pytest.mark.parametrize(
+    ("conditions", "state"),
+    [
+        pytest.param(("Running", "EarlyStopped"), TrialState.EARLY_STOPPED, id="a service said early stopped"),
+        pytest.param(("Running", "Succeeded"), TrialState.SUCCEEDED, id="running stayed true"),
+        pytest.param(("Succeeded", "Killed"), TrialState.KILLED, id="killed counts first"),
+        pytest.param(("Succeeded", "Failed"), TrialState.FAILED, id="failed before succeeded"),
+        pytest.param(("EarlyStopped", "Succeeded"), TrialState.SUCCEEDED, id="succeeded before early stopped"),
+        pytest.param(("MetricsUnavailable", "EarlyStopped"), TrialState.EARLY_STOPPED, id="stopped, no metrics"),
+    ],
+)
+def test_of_several_conditions_one_counts_in_any_order(conditions: tuple[str, ...], state: TrialState) -> None:
+    forward, backward = trial("t", *conditions), trial("t", *reversed(conditions))
+
+    states = [trial_state(one) for one in (forward, backward, forward.encode(), backward.encode())]
+
+    assert states == [state] * 4
+
+
+def test_active_and_eligible_states_are_apart() -> None:
+    assert not ELIGIBLE & set(ACTIVE)
+
+
+def both(
+    objective: ObjectiveSpec, observation: Observation | None
+) -> list[tuple[ObjectiveSpec | Json, Observation | Json | None]]:
+    """Return an objective and an observation as models, and in their JSON form."""
+    return [(objective, observation), (objective.encode(), observation and observation.encode())]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "reading", "text"),
+    [
+        pytest.param("min", observed("0.5", low="0.1", high="0.9"), "0.1", id="min"),
+        pytest.param("max", observed("0.5", low="0.1", high="0.9"), "0.9", id="max"),
+        pytest.param("latest", observed("0.5", low="0.1", high="0.9"), "0.5", id="latest"),
+        pytest.param("", observed("0.5", low="0.1", high="0.9"), None, id="no strategy"),
+        pytest.param("mean", observed("0.5", low="0.1", high="0.9"), None, id="unknown strategy"),
+        pytest.param("min", observed("0.5", low="", high="0.9"), "0.5", id="no min"),
+        pytest.param("min", observed("nan", low="unavailable", high="unavailable"), "nan", id="min falls back"),
+        pytest.param("max", observed("conv", low="unavailable", high="unavailable"), "conv", id="max falls back"),
+        pytest.param("latest", observed("unavailable", low="0.1", high="0.9"), None, id="latest does not fall back"),
+        pytest.param("min", observed("unavailable", low="unavailable"), None, id="all unavailable"),
+        pytest.param("min", observed("0.5", name="other"), None, id="another metric"),
+        pytest.param("latest", Observation(), None, id="empty observation"),
+        pytest.param("latest", None, None, id="no observation"),
+        pytest.param("latest", observed(""), None, id="empty text"),
+    ],
+)
+def test_the_strategy_picks_the_reading_in_both_forms(
+    strategy: str, reading: Observation | None, text: str | None
+) -> None:
+    assert [metric_text(*form) for form in both(objective(strategy=strategy), reading)] == [text, text]
+
+
+@pytest.mark.parametrize("strategies", [["loss"], ["acc"], []], ids=["min", "of another metric", "none"])
+def test_controllers_tables_and_services_read_the_same_value(strategies: list[str]) -> None:
+    """A trial that passed no defaulting may have an objective without strategy."""
+    named = tuple(MetricStrategySpec(name=name, value="min") for name in strategies)
+    spec = objective("minimize").model_copy(update={"metric_strategies": named})
+    read = observed("0.9", low="0.5", high="0.9")
+    one = trial("t", "Succeeded", objective_spec=spec)
+    one = one.model_copy(update={"status": one.status.model_copy(update={"observation": read})})
+
+    number = objective_number(spec, read)
+    table = objective_value(one.encode())
+    wire = {metric.name: metric.value for metric in trial_message(one).status.observation.metrics}.get("loss")
+
+    expected = "0.5" if strategies == ["loss"] else None
+    assert (table, wire) == (expected, expected)
+    assert number == (0.5 if expected else None)
+
+
+def test_without_an_objective_there_is_no_value() -> None:
+    assert metric_text(None, observed("1")) is None
+    assert not is_available(None, observed("1"))
+    assert not reaches_goals(None, (1.0,))
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-Infinity", "unavailable", "conv", "1_000", " 1"])
+def test_only_finite_numbers_may_be_compared(text: str) -> None:
+    assert objective_number(objective(), observed(text)) is None
+
+
+@pytest.mark.parametrize(("text", "value"), [("1e-3", 0.001), ("+5", 5.0), (".5", 0.5), ("-0", 0.0)])
+def test_numbers_are_read_as_programs_print_them(text: str, value: float) -> None:
+    assert objective_number(objective(), observed(text)) == value
+
+
+@pytest.mark.parametrize(
+    ("latest", "available"), [("0.1", True), ("conv", True), ("nan", True), ("unavailable", False), ("", False)]
+)
+def test_an_objective_is_available_when_it_was_read_at_all(latest: str, *, available: bool) -> None:
+    assert [is_available(*form) for form in both(objective(), observed(latest))] == [available, available]
+
+
+@pytest.mark.parametrize(
+    ("type_", "goal", "value", "reached"),
+    [
+        pytest.param("minimize", 0.1, 0.1, True, id="minimize, exactly"),
+        pytest.param("minimize", 0.1, 0.11, False, id="minimize, above"),
+        pytest.param("minimize", 0.0, -1.0, True, id="minimize, zero is a goal"),
+        pytest.param("maximize", 0.9, 0.9, True, id="maximize, exactly"),
+        pytest.param("maximize", 0.9, 0.89, False, id="maximize, below"),
+        pytest.param("maximize", None, 5.0, False, id="no goal"),
+    ],
+)
+def test_the_goal_is_reached_when_the_value_is_as_good(
+    type_: str, goal: float | None, value: float, *, reached: bool
+) -> None:
+    spec = objective(type_, goal=goal)
+
+    assert reaches_goals(spec, objective_costs(spec, observed(str(value))) or ()) is reached
+
+
+def test_smaller_cost_is_better() -> None:
+    assert cost(objective("minimize"), 1.0) < cost(objective("minimize"), 2.0)
+    assert cost(objective("maximize"), 2.0) < cost(objective("maximize"), 1.0)
+
+
+# --- several objectives and constraints -------------------------------------------------------------------------------
+
+
+def several(*terms: dict[str, object], constraints: tuple[dict[str, object], ...] = ()) -> ObjectiveSpec:
+    """Return objectives with defaults."""
+    document = an_experiment(objective={"objectives": list(terms), "constraints": list(constraints)})
+    spec = with_defaults(Experiment.decode(document)).spec.objective
+    assert spec is not None
+    return spec
+
+
+def read(**values: str) -> Observation:
+    return Observation(metrics=tuple(Metric(name=n, min=v, max=v, latest=v) for n, v in values.items()))
+
+
+ACCURATE = {"name": "accuracy", "type": "maximize"}
+QUICK = {"name": "seconds", "type": "minimize"}
+
+
+def test_each_of_several_objectives_costs_by_its_own_direction() -> None:
+    assert objective_costs(several(ACCURATE, QUICK), read(accuracy="0.9", seconds="3")) == (-0.9, 3.0)
+
+
+@pytest.mark.parametrize("seconds", [None, "nan", "inf", "unavailable", "fast"])
+def test_a_trial_without_a_number_for_each_objective_is_not_compared(seconds: str | None) -> None:
+    observation = read(accuracy="0.9") if seconds is None else read(accuracy="0.9", seconds=seconds)
+
+    assert objective_costs(several(ACCURATE, QUICK), observation) is None
+
+
+def test_an_objective_that_was_not_read_is_named() -> None:
+    for objective_, observation in both(several(ACCURATE, QUICK), read(accuracy="0.9")):
+        assert missing_objectives(objective_, observation) == ("seconds",)
+        assert not is_available(objective_, observation)
+
+
+@pytest.mark.parametrize(
+    ("accuracy_goal", "seconds_goal", "reached"),
+    [
+        pytest.param(0.9, 3, True, id="both"),
+        pytest.param(0.9, 2, False, id="one of two"),
+        pytest.param(0.9, None, True, id="the only one"),
+        pytest.param(None, None, False, id="none is asked for"),
+    ],
+)
+def test_goals_are_reached_by_one_trial_that_reaches_all(
+    accuracy_goal: float | None, seconds_goal: float | None, *, reached: bool
+) -> None:
+    goals = [{} if goal is None else {"goal": goal} for goal in (accuracy_goal, seconds_goal)]
+    spec = several({**ACCURATE, **goals[0]}, {**QUICK, **goals[1]})
+
+    assert reaches_goals(spec, (-0.9, 3.0)) is reached
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [("10", True), ("30", True), ("30.1", False), ("9.9", False), ("nan", False), ("inf", False), (None, False)],
+)
+def test_constraints_hold_at_their_bounds_and_for_what_was_read(text: str | None, *, holds: bool) -> None:
+    spec = several(ACCURATE, QUICK, constraints=({"metricName": "latency", "min": 10, "max": 30},))
+    observation = read(accuracy="1") if text is None else read(accuracy="1", latency=text)
+
+    assert [is_feasible(*pair) for pair in both(spec, observation)] == [holds, holds]
+
+
+def test_without_constraints_every_trial_is_feasible() -> None:
+    assert is_feasible(objective(), None)

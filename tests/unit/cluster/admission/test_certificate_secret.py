@@ -1,0 +1,322 @@
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from katib.cluster.admission.ca_bundle import MUTATING, VALIDATING, CaBundle
+from katib.cluster.admission.certificate_secret import SECRET, CertificateSecret, Kept, Terms, read
+from katib.cluster.admission.certificates import Certificate, authorities_in, dns_names, is_sound, issue
+from katib.errors import ConflictError, ForbiddenError, UnavailableError
+from katib.runtime.objects import Key, Kind, Object
+from katib.runtime.testing import VirtualClock
+from katib.stores.memory import MemoryStore
+
+DAY = timedelta(days=1).total_seconds()
+KEY = Key("kubeflow", "katib-webhook-cert")
+NAME = "katib.kubeflow.org"
+TERMS = Terms(dns_names("katib-controller", "kubeflow"), timedelta(days=30), timedelta(days=10), timedelta(minutes=1))
+
+
+class Faulty(MemoryStore):
+    """A memory store in which something else happens right before a write or a read."""
+
+    before_write: Callable[[], None] = staticmethod(lambda: None)
+    before_get: Callable[[Kind], None] = staticmethod(lambda _kind: None)
+
+    def create(self, obj: Object) -> Object:
+        self._once()
+        return super().create(obj)
+
+    def update(self, obj: Object) -> Object:
+        self._once()
+        return super().update(obj)
+
+    def get(self, kind: Kind, key: Key) -> Object:
+        self.before_get(kind)
+        return super().get(kind, key)
+
+    def _once(self) -> None:
+        action, self.before_write = self.before_write, lambda: None
+        action()
+
+
+class World:
+    def __init__(self, *, with_configurations: bool = True) -> None:
+        self.clock = VirtualClock()
+        self.store = Faulty(frozenset(), clock=self.clock)
+        if with_configurations:
+            for kind in (MUTATING, VALIDATING):
+                self.store.create(configuration(kind))
+
+    def replica(self, terms: Terms = TERMS) -> CertificateSecret:
+        return CertificateSecret(self.store, KEY, terms, CaBundle(self.store, NAME), self.clock)
+
+    def kept(self) -> Kept:
+        return read(self.store.get(SECRET, KEY))
+
+    def bundles(self) -> list[bytes]:
+        """Return what each webhook trusts."""
+        configurations = [self.store.get(kind, Key("", NAME)) for kind in (MUTATING, VALIDATING)]
+        return [
+            base64.b64decode(webhook["clientConfig"].get("caBundle", ""))
+            for config in configurations
+            for webhook in config["webhooks"]
+        ]
+
+    def is_trusted(self, certificate: Certificate) -> bool:
+        return all(is_sound(certificate, bundle, TERMS.names, self.clock.now()) for bundle in self.bundles())
+
+
+def configuration(kind: Kind) -> dict[str, Any]:
+    service = {"namespace": "kubeflow", "name": "katib-controller"}
+    webhooks = [{"name": f"{letter}.katib", "clientConfig": {"service": service}} for letter in "ab"]
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": NAME}, "webhooks": webhooks}
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_first_certificate_is_made_stored_and_trusted(world: World) -> None:
+    certificate = world.replica().refresh()
+
+    secret = world.store.get(SECRET, KEY)
+    assert secret["type"] == "kubernetes.io/tls"
+    assert sorted(secret["data"]) == ["ca.crt", "tls.crt", "tls.key"]
+    assert world.kept().current == certificate
+    assert world.is_trusted(certificate)
+
+
+def test_a_certificate_is_published_once_callers_were_told_and_stays_so_while_they_cannot_be(world: World) -> None:
+    def refuse(kind: Kind) -> None:
+        if kind in (MUTATING, VALIDATING):
+            raise ForbiddenError("no right")
+
+    replica = world.replica()
+    world.store.before_get = refuse
+    replica.refresh()
+    untold = replica.is_published
+    world.store.before_get = lambda _kind: None
+    replica.refresh()
+    told = replica.is_published
+    world.store.before_get = refuse
+    replica.refresh()
+
+    assert (untold, told, replica.is_published) == (False, True, True)
+
+
+def test_a_second_replica_serves_the_same_certificate(world: World) -> None:
+    assert world.replica().refresh() == world.replica().refresh()
+
+
+def test_looking_again_writes_nothing(world: World) -> None:
+    replica = world.replica()
+    replica.refresh()
+    before = world.store.list(SECRET).resource_version
+
+    replica.refresh()
+
+    assert world.store.list(SECRET).resource_version == before
+
+
+def test_two_replicas_that_start_at_once_agree_on_the_first_ones(world: World) -> None:
+    first: list[Certificate] = []
+    world.store.before_write = lambda: first.append(world.replica().refresh())
+
+    assert world.replica().refresh() == first[0]
+    assert world.is_trusted(first[0])
+
+
+def test_an_empty_secret_of_the_installation_is_filled(world: World) -> None:
+    metadata = {"namespace": KEY.namespace, "name": KEY.name, "labels": {"app": "katib"}}
+    world.store.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque"})
+
+    certificate = world.replica().refresh()
+
+    secret = world.store.get(SECRET, KEY)
+    assert (secret["type"], secret["metadata"]["labels"]) == ("Opaque", {"app": "katib"})
+    assert world.is_trusted(certificate)
+
+
+def test_the_next_certificate_is_trusted_before_it_is_served(world: World) -> None:
+    replica = world.replica()
+    first = replica.refresh()
+    world.clock.advance(20 * DAY)
+
+    assert replica.refresh() == first
+    following = world.kept().following
+    assert following is not None
+    assert world.is_trusted(first)
+    assert world.is_trusted(following)
+
+    world.clock.advance(59)
+    assert replica.refresh() == first
+
+    world.clock.advance(1)
+    assert replica.refresh() == following
+    assert world.kept().following is None
+    assert world.is_trusted(first)
+    assert world.is_trusted(following)
+
+
+def test_a_replica_that_lags_behind_stays_trusted_through_ten_renewals(world: World) -> None:
+    leader, laggard = world.replica(), world.replica()
+    served = laggard.refresh()
+    for _ in range(10):
+        world.clock.advance(20 * DAY)
+        leader.refresh()
+        world.clock.advance(60)
+        leader.refresh()
+        assert world.is_trusted(served)
+        served = laggard.refresh()
+        assert world.is_trusted(served)
+
+    assert len(authorities_in(world.kept().bundle)) == 2
+
+
+def test_two_replicas_that_prepare_at_once_prepare_one_certificate(world: World) -> None:
+    replica, other = world.replica(), world.replica()
+    replica.refresh()
+    world.clock.advance(20 * DAY)
+    world.store.before_write = lambda: void(other.refresh())
+
+    replica.refresh()
+
+    assert len(authorities_in(world.kept().bundle)) == 2
+    following = world.kept().following
+    assert following is not None
+    assert world.is_trusted(following)
+
+
+def test_nothing_is_served_while_callers_cannot_be_told_to_trust_it(world: World) -> None:
+    replica = world.replica()
+    first = replica.refresh()
+    world.clock.advance(20 * DAY)
+    world.store.before_get = unavailable_configurations
+    replica.refresh()
+    world.clock.advance(3600)
+
+    assert replica.refresh() == first
+
+    world.store.before_get = lambda _kind: None
+    assert replica.refresh() != first
+    assert world.is_trusted(replica.refresh())
+
+
+def test_an_expired_certificate_is_replaced_at_once(world: World) -> None:
+    first = world.replica().refresh()
+    world.clock.advance(31 * DAY)
+
+    second = world.replica().refresh()
+
+    assert second != first
+    assert world.is_trusted(second)
+
+
+@pytest.mark.parametrize("field", ["tls.crt", "tls.key", "ca.crt"])
+@pytest.mark.parametrize("content", ["", "%%%", base64.b64encode(b"no certificate").decode()])
+def test_a_broken_secret_is_replaced_at_once(world: World, field: str, content: str) -> None:
+    world.replica().refresh()
+    secret = world.store.get(SECRET, KEY)
+    world.store.update({**secret, "data": {**secret["data"], field: content}})
+
+    assert world.is_trusted(world.replica().refresh())
+
+
+def test_a_key_of_another_certificate_is_replaced(world: World) -> None:
+    world.replica().refresh()
+    foreign = issue(TERMS.names, world.clock.now(), TERMS.lifetime).certificate.key
+    secret = world.store.get(SECRET, KEY)
+    world.store.update({**secret, "data": {**secret["data"], "tls.key": base64.b64encode(foreign).decode()}})
+
+    assert world.is_trusted(world.replica().refresh())
+
+
+def test_a_certificate_for_other_names_is_replaced(world: World) -> None:
+    world.replica(Terms(("elsewhere",))).refresh()
+
+    assert world.is_trusted(world.replica().refresh())
+
+
+def test_a_deleted_secret_comes_back_and_what_replicas_serve_meanwhile_stays_trusted(world: World) -> None:
+    replica, other = world.replica(), world.replica()
+    first = replica.refresh()
+    other.refresh()
+    world.store.delete(SECRET, KEY)
+
+    second = replica.refresh()
+
+    assert second != first
+    assert world.is_trusted(first)
+    assert other.refresh() == second
+
+
+def test_a_bundle_that_somebody_reset_is_written_again(world: World) -> None:
+    replica = world.replica()
+    certificate = replica.refresh()
+    world.store.update({**world.store.get(MUTATING, Key("", NAME)), "webhooks": configuration(MUTATING)["webhooks"]})
+    assert not world.is_trusted(certificate)
+
+    replica.refresh()
+
+    assert world.is_trusted(certificate)
+
+
+def test_a_configuration_that_comes_later_gets_its_bundle() -> None:
+    world = World(with_configurations=False)
+    replica = world.replica()
+    certificate = replica.refresh()
+    for kind in (MUTATING, VALIDATING):
+        world.store.create(configuration(kind))
+
+    replica.refresh()
+
+    assert world.is_trusted(certificate)
+
+
+def test_a_configuration_changed_meanwhile_keeps_that_change(world: World) -> None:
+    def label() -> None:
+        obj = world.store.get(MUTATING, Key("", NAME))
+        world.store.update({**obj, "metadata": {**obj["metadata"], "labels": {"by": "somebody"}}})
+
+    world.store.before_write = lambda: setattr(world.store, "before_write", label)  # the first write is the Secret's
+
+    certificate = world.replica().refresh()
+
+    assert world.store.get(MUTATING, Key("", NAME))["metadata"]["labels"] == {"by": "somebody"}
+    assert world.is_trusted(certificate)
+
+
+def test_data_of_others_in_the_secret_stays(world: World) -> None:
+    world.replica().refresh()
+    secret = world.store.get(SECRET, KEY)
+    world.store.update({**secret, "data": {**secret["data"], "note": "aGk=", "tls.key": ""}})
+
+    world.replica().refresh()
+
+    assert world.store.get(SECRET, KEY)["data"]["note"] == "aGk="
+
+
+def test_a_secret_that_changes_all_the_time_is_an_error_that_passes(world: World) -> None:
+    def conflict() -> None:
+        world.store.before_write = conflict
+        raise ConflictError("somebody was faster")
+
+    world.store.before_write = conflict
+
+    with pytest.raises(UnavailableError, match="katib-webhook-cert"):
+        world.replica().refresh()
+
+
+def unavailable_configurations(kind: Kind) -> None:
+    if kind in (MUTATING, VALIDATING):
+        raise UnavailableError("the API server does not answer")
+
+
+def void(_value: object) -> None:
+    return None

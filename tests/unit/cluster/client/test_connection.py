@@ -1,0 +1,399 @@
+"""What a connection makes of an API server's moods: a real server that answers as it is told."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kubernetes import client
+from kubernetes.config.config_exception import ConfigException
+
+from katib.backoff import Backoff
+from katib.cluster.client import Connection, RequestInfo, open_connection, request_info, retries
+from katib.cluster.client import connection as connection_module
+from katib.cluster.client.configuration import Access
+from katib.cluster.client.stream import socket_of
+from katib.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    ExpiredError,
+    ForbiddenError,
+    InvalidError,
+    KatibError,
+    KindNotInstalledError,
+    UnavailableError,
+)
+from tests.unit.cluster.client.scripted_server import HANG_UP, Answer, ScriptedServer, serving
+
+JOBS = "/apis/batch/v1/namespaces/team/jobs"
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture
+def connection(server: ScriptedServer, tmp_path: Path) -> Iterator[Connection]:
+    with open_connection(server.kubeconfig(tmp_path)) as connection:
+        yield connection
+
+
+def status(code: int, reason: str, message: str = "", **details: Any) -> Answer:
+    body = {"kind": "Status", "code": code, "reason": reason, "message": message or reason, "details": details}
+    return Answer(code, body)
+
+
+# --- configuration ----------------------------------------------------------------------------------------------------
+
+
+def test_the_context_says_who_we_are_and_where(connection: Connection, server: ScriptedServer) -> None:
+    connection.request("GET", JOBS, query={"labelSelector": "a in (b,c)"})
+
+    assert connection.namespace == "team"
+    assert connection.host == server.url
+    (asked,) = server.asked
+    assert asked.authorization == "Bearer secret"
+    assert asked.path == f"{JOBS}?labelSelector=a+in+%28b%2Cc%29"
+
+
+def test_an_unknown_context_is_told_with_the_known_ones(server: ScriptedServer, tmp_path: Path) -> None:
+    with pytest.raises(InvalidError, match=r"config: has no context 'there'; choose one of: here"):
+        open_connection(server.kubeconfig(tmp_path), "there")
+
+
+def test_a_missing_kubeconfig_is_told_with_its_path(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match=r"nowhere: no such file; name a kubeconfig"):
+        open_connection(tmp_path / "nowhere")
+
+
+def test_a_broken_kubeconfig_is_told_with_its_path(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("contexts: 7")
+
+    with pytest.raises(InvalidError, match=r"config: .*; fix the kubeconfig"):
+        open_connection(tmp_path / "config")
+
+
+def test_a_plugin_gives_the_token(server: ScriptedServer, tmp_path: Path) -> None:
+    script = (
+        'import json; print(json.dumps({"apiVersion": "%s", "kind": "ExecCredential", "status": {"token": "made"}}))'
+    )
+    version = "client.authentication.k8s.io/v1beta1"
+    plugin = {"apiVersion": version, "command": sys.executable, "args": ["-c", script % version]}
+    with open_connection(server.kubeconfig(tmp_path, user={"exec": plugin})) as connection:
+        connection.request("GET", JOBS)
+
+    assert server.asked[0].authorization == "Bearer made"
+
+
+def test_a_refused_login_reads_the_credentials_anew(
+    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "RELOAD_SECONDS", 0.0)
+    token = tmp_path / "token"
+    token.write_text("old")
+    with open_connection(server.kubeconfig(tmp_path, user={"tokenFile": str(token)})) as connection:
+        token.write_text("new")
+        server.script(status(401, "Unauthorized"), Answer(200, {"fine": True}))
+
+        assert connection.request("GET", JOBS) == {"fine": True}
+
+    assert [asked.authorization for asked in server.asked] == ["Bearer old", "Bearer new"]
+
+
+def test_credentials_that_cannot_be_read_for_a_moment_are_an_outage_and_no_surprise(server: ScriptedServer) -> None:
+    token: list[str] = []
+
+    def read_token(configuration: Any) -> None:
+        if not token:
+            raise ConfigException("Token file exists but empty.")
+        configuration.api_key["BearerToken"] = token[0]
+
+    def load() -> client.Configuration:
+        configuration = client.Configuration(host=server.url, api_key={"BearerToken": "old"})
+        configuration.refresh_api_key_hook = read_token
+        return configuration
+
+    with Connection(Access(load, "team")) as connection:
+        with pytest.raises(UnavailableError, match="Token file exists but empty"):
+            connection.request("GET", JOBS)
+        token.append("Bearer renewed")
+        connection.request("GET", JOBS)
+
+    assert [asked.authorization for asked in server.asked] == ["Bearer renewed"]
+
+
+def test_a_login_that_stays_refused_says_what_to_do(connection: Connection, server: ScriptedServer) -> None:
+    server.script(status(401, "Unauthorized"))
+
+    with pytest.raises(ForbiddenError, match=r"does not know who asks .*; log in again"):
+        connection.request("GET", JOBS)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [(500, "etcdserver: request is too large"), (413, "Request entity too large: limit is 3145728")],
+    ids=["etcd", "api-server"],
+)
+def test_an_object_that_is_too_large_is_not_sent_again(
+    connection: Connection, server: ScriptedServer, code: int, message: str
+) -> None:
+    """However the server says it: no outage passes, and a user who waits for one would wait forever."""
+    server.script(status(code, "InternalError", message))
+
+    with pytest.raises(InvalidError, match=r"jobs\.batch team: .* too large.*; make it smaller"):
+        connection.request("POST", JOBS, body={"much": "text"})
+
+    assert len(server.asked) == 1
+
+
+# --- trying again -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [429, 500, 502, 503, 504, HANG_UP], ids=str)
+def test_a_request_is_sent_again_after_a_hiccup(connection: Connection, server: ScriptedServer, code: int) -> None:
+    server.script(Answer(code), Answer(200, {"fine": True}))
+
+    assert connection.request("POST", JOBS, body={"a": 1}) == {"fine": True}
+    assert [asked.body for asked in server.asked] == [{"a": 1}, {"a": 1}]
+
+
+def test_creations_that_count_against_one_quota_give_way_to_each_other(
+    connection: Connection, server: ScriptedServer
+) -> None:
+    server.script(status(409, "Conflict", 'Operation cannot be fulfilled on resourcequotas "q"'), Answer(201))
+
+    assert connection.request("POST", JOBS, body={}) == {}
+    assert len(server.asked) == 2
+
+
+@pytest.mark.parametrize("code", [400, 403, 404, 409, 410, 422], ids=str)
+def test_a_refusal_is_not_asked_again(connection: Connection, server: ScriptedServer, code: int) -> None:
+    server.script(Answer(code))
+
+    with pytest.raises(KatibError, match="jobs"):
+        connection.request("PUT", f"{JOBS}/a", body={})
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(("code", "doubtful"), [(429, 0), (500, 1), (504, 1), (HANG_UP, 1)], ids=str)
+def test_doubt_is_told_when_the_first_sending_may_have_taken_effect(
+    connection: Connection, server: ScriptedServer, code: int, doubtful: int
+) -> None:
+    server.script(Answer(code), Answer())
+    doubts: list[None] = []
+
+    connection.request("POST", JOBS, body={}, on_doubt=lambda: doubts.append(None))
+
+    assert len(doubts) == doubtful
+
+
+def test_the_server_is_believed_about_when_to_come_back(connection: Connection, server: ScriptedServer) -> None:
+    server.script(Answer(429, {}, {"Retry-After": "1"}), Answer())
+    started = time.monotonic()
+    connection.request("GET", JOBS)
+
+    assert time.monotonic() - started >= 1
+
+
+def test_a_long_wait_is_the_callers_to_make(connection: Connection, server: ScriptedServer) -> None:
+    server.script(Answer(429, {}, {"Retry-After": "60"}))
+
+    with pytest.raises(UnavailableError, match=r"jobs\.batch team: the API server answers 429"):
+        connection.request("GET", JOBS)
+    assert len(server.asked) == 1
+
+
+def test_an_overload_that_lasts_is_given_up(
+    connection: Connection, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retries, "BACKOFF", Backoff(0.01, 0.01))
+    server.script(status(503, "ServiceUnavailable", "apiserver is\nshutting down"))
+
+    with pytest.raises(UnavailableError, match="answers 503, apiserver is shutting down"):
+        connection.request("GET", JOBS)
+    assert len(server.asked) == 5
+
+
+def test_an_answer_that_is_no_json_blames_what_stands_between(connection: Connection, server: ScriptedServer) -> None:
+    server.script(Answer(200, b"<html>log in</html>"))
+
+    with pytest.raises(UnavailableError, match="the answer is not JSON"):
+        connection.request("GET", JOBS)
+
+
+def test_closing_ends_the_wait_for_another_attempt(connection: Connection, server: ScriptedServer) -> None:
+    server.script(Answer(503))
+    connection.close()
+
+    with pytest.raises(UnavailableError):
+        connection.request("GET", JOBS)
+    assert len(server.asked) == 1
+
+
+def test_every_sending_is_told_with_its_outcome(connection: Connection, server: ScriptedServer) -> None:
+    told: list[tuple[str, str, int]] = []
+    connection.observe(lambda info, code: told.append((info.verb, info.resource, code)))
+    connection.observe(lambda _info, _code: 1 / 0)  # a broken counter breaks nothing
+    server.script(Answer(HANG_UP), Answer(503), Answer(200))
+    connection.request("PUT", f"{JOBS}/a/status", body={})
+
+    assert told == [("update", "jobs", 0), ("update", "jobs", 503), ("update", "jobs", 200)]
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_stream_that_is_closed_before_anybody_reads_it_keeps_no_socket(
+    connection: Connection, server: ScriptedServer
+) -> None:
+    server.script(Answer(200, {"watched": True}))
+    stream = connection.stream(JOBS)
+    held = socket_of(stream._response)
+    assert held is not None
+
+    stream.close()
+
+    assert held.fileno() == -1
+    assert list(stream.lines()) == []
+
+
+def test_a_stream_is_read_by_lines(connection: Connection, server: ScriptedServer) -> None:
+    server.script(Answer(200, b"one\n\ntwo\nthree"))
+
+    assert list(connection.stream("/log").lines()) == [b"one", b"", b"two", b"three"]
+    server.script(Answer(200, b"tex\xfft\n"))
+    assert connection.text("/log") == "tex\ufffdt\n"
+
+
+# --- meanings ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "words"),
+    [
+        pytest.param(status(409, "AlreadyExists"), AlreadyExistsError, "exists; delete it", id="exists"),
+        pytest.param(status(409, "Conflict"), ConflictError, "read it again", id="conflict"),
+        pytest.param(status(410, "Expired", "too old"), ExpiredError, "too old; list again", id="expired"),
+        pytest.param(Answer(404, b"404 page not found\n"), KindNotInstalledError, "install the kind", id="no path"),
+        pytest.param(
+            status(403, "Forbidden", 'jobs.batch is forbidden: User "eva" cannot create resource "jobs"'),
+            ForbiddenError,
+            r'eva may not create it; add the rule \{apiGroups: \["batch"\], resources: \["jobs"\], '
+            r'verbs: \["create"\]\} in namespace team',
+            id="rbac",
+        ),
+        pytest.param(
+            status(403, "Forbidden", 'pods "a" is forbidden: exceeded quota: small, requested: cpu=2'),
+            ForbiddenError,
+            "exceeded quota: small",
+            id="quota",
+        ),
+        pytest.param(
+            Answer(400, {"kind": "Status", "message": 'admission webhook "v.k" denied the request: a: bad;\n fix it'}),
+            InvalidError,
+            'admission webhook "v.k" denied the request: a: bad; fix it',
+            id="webhook",
+        ),
+    ],
+)
+def test_a_refusal_has_its_meaning(
+    connection: Connection, server: ScriptedServer, answer: Answer, error: type[Exception], words: str
+) -> None:
+    server.script(answer)
+
+    with pytest.raises(error, match=words):
+        connection.request("POST" if error is not ConflictError else "PUT", JOBS, body={})
+
+
+def test_all_mistakes_are_told_each_once_with_its_field(connection: Connection, server: ScriptedServer) -> None:
+    mistake = {"field": "spec.x", "message": "Required value", "reason": "FieldValueRequired"}
+    causes = [mistake, mistake, {"field": "spec.y", "message": "Invalid value", "reason": "FieldValueInvalid"}]
+    server.script(status(422, "Invalid", causes=causes))
+    with pytest.raises(InvalidError) as caught:
+        connection.request("POST", JOBS, body={})
+
+    told = [(error.path, error.origin) for error in caught.value.errors]
+    assert told == [("spec.x", "field-value-required"), ("spec.y", "field-value-invalid")]
+
+
+def test_a_remedy_that_a_webhook_gives_is_the_only_one(connection: Connection, server: ScriptedServer) -> None:
+    cause = {"field": "metadata.namespace", "message": "it has no label; run: label it", "reason": "label-missing"}
+    denial = 'admission webhook "v.k" denied the request: metadata.namespace: it has no label; run: label it'
+    server.script(status(422, "Invalid", denial, causes=[cause]))
+    with pytest.raises(InvalidError) as caught:
+        connection.request("POST", JOBS, body={})
+
+    (error,) = caught.value.errors
+    assert (error.cause, error.remedy) == ("it has no label", "run: label it")
+
+
+# --- discovery --------------------------------------------------------------------------------------------------------
+
+
+def resources(*kinds: str) -> Answer:
+    entries = [{"name": f"{kind.lower()}s", "kind": kind, "namespaced": kind != "Node"} for kind in kinds]
+    return Answer(200, {"resources": [*entries, {"name": "jobs/status", "kind": "Job", "namespaced": True}]})
+
+
+def test_a_kind_is_looked_up_once(connection: Connection, server: ScriptedServer) -> None:
+    server.script(resources("Job", "Node"))
+
+    job = connection.discovery.resource("batch/v1", "Job")
+    node = connection.discovery.resource("batch/v1", "Node")
+
+    assert (job.path("team", "a", "status"), job.has_status) == (f"{JOBS}/a/status", True)
+    assert (node.path("team", "a"), node.has_status) == ("/apis/batch/v1/nodes/a", False)
+    assert [asked.path for asked in server.asked] == ["/apis/batch/v1"]
+
+
+def test_a_missing_kind_is_asked_for_now_and_then(
+    connection: Connection, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(connection.discovery, "_monotonic", lambda: now[0])
+    server.script(Answer(404, b"404 page not found"))
+    for _ in range(3):
+        with pytest.raises(KindNotInstalledError, match="batch/v1 Job: the cluster has no such kind; install it"):
+            connection.discovery.resource("batch/v1", "Job")
+    assert len(server.asked) == 1
+
+    now[0] = 4.0
+    server.script(resources("Job"))
+    assert connection.discovery.resource("batch/v1", "Job").plural == "jobs"
+
+
+def test_a_lookup_that_fails_is_no_absence(connection: Connection, server: ScriptedServer) -> None:
+    server.script(Answer(503, {}, {"Retry-After": "60"}))
+
+    with pytest.raises(UnavailableError) as caught:
+        connection.discovery.resource("batch/v1", "Job")
+    assert not isinstance(caught.value, KindNotInstalledError)
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "expected"),
+    [
+        ("GET", "/api/v1/pods", {}, ("list", "", "v1", "pods", "", "", "")),
+        ("GET", "/api/v1/pods", {"watch": "true"}, ("watch", "", "v1", "pods", "", "", "")),
+        ("GET", "/api/v1/namespaces/n/pods/p/log", {}, ("get", "", "v1", "pods", "log", "n", "p")),
+        ("GET", "/api/v1/namespaces/n", {}, ("get", "", "v1", "namespaces", "", "", "n")),
+        ("PUT", "/api/v1/namespaces/n/status", {}, ("update", "", "v1", "namespaces", "status", "", "n")),
+        ("DELETE", f"{JOBS}", {}, ("deletecollection", "batch", "batch/v1", "jobs", "", "team", "")),
+        ("PATCH", f"{JOBS}/a%2Fb", {}, ("patch", "batch", "batch/v1", "jobs", "", "team", "a/b")),
+        ("GET", "/apis/batch/v1", {}, ("get", "", "", "", "", "", "")),
+        ("GET", "/readyz", {}, ("get", "", "", "", "", "", "")),
+    ],
+)
+def test_a_request_is_read_as_authorization_reads_it(
+    method: str, path: str, query: dict[str, str], expected: tuple[str, ...]
+) -> None:
+    assert request_info(method, path, query) == RequestInfo(*expected, path=path)

@@ -1,0 +1,65 @@
+"""What is remembered of the kinds of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from katib.cluster.client.discovery import ASK_AGAIN_SECONDS, Discovery
+from katib.errors import KindNotInstalledError
+
+JOBS = {"resources": [{"name": "jobs", "kind": "Job", "namespaced": True}]}
+
+
+class Cluster:
+    """Answers questions about API versions, and counts them."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.seconds = 0.0
+        self.discovery = Discovery(self._fetch, lambda: self.seconds)
+
+    def _fetch(self, path: str) -> Mapping[str, Any]:
+        self.asked.append(path)
+        if path != "/apis/batch/v1":
+            raise KindNotInstalledError(path)
+        return JOBS
+
+    def ask(self, api_version: str) -> None:
+        with pytest.raises(KindNotInstalledError):
+            self.discovery.resource(api_version, "Job")
+
+
+def test_a_known_kind_is_asked_for_once() -> None:
+    cluster = Cluster()
+    for _ in range(3):
+        assert (
+            cluster.discovery.resource("batch/v1", "Job").path("team", "a") == "/apis/batch/v1/namespaces/team/jobs/a"
+        )
+        cluster.seconds += 100
+
+    assert cluster.asked == ["/apis/batch/v1"]
+
+
+def test_a_missing_kind_is_asked_for_again_after_a_while() -> None:
+    cluster = Cluster()
+    cluster.ask("other/v1")
+    cluster.seconds += ASK_AGAIN_SECONDS - 0.1
+    cluster.ask("other/v1")
+    cluster.seconds += 0.1
+    cluster.ask("other/v1")
+
+    assert cluster.asked == ["/apis/other/v1"] * 2
+
+
+def test_of_versions_that_nobody_asks_for_any_more_nothing_is_kept() -> None:
+    """Templates of users name them: there may be any number."""
+    cluster = Cluster()
+    for number in range(2000):
+        cluster.ask(f"group-{number}/v1")
+        cluster.seconds += 1
+    kept = sum(len(value) for value in vars(cluster.discovery).values() if isinstance(value, dict | tuple))
+
+    assert kept < 40

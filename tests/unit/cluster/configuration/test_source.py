@@ -1,0 +1,138 @@
+"""A broken edit of the KatibConfig never takes away what worked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from katib.cluster.configuration.source import ConfigSource
+from katib.errors import ForbiddenError, KatibError, NotFoundError, UnavailableError
+
+
+class File:
+    """A text that is edited, goes away and comes back; time passes when the test says so."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.error: KatibError | None = None
+        self.reads = 0
+        self.now = 0.0
+        self.told: list[str] = []
+        self.slowly: Callable[[], object] = lambda: None
+        self.source = ConfigSource(
+            self.read,
+            "ConfigMap kubeflow/katib-config",
+            monotonic=lambda: self.now,
+            on_trouble=self.told.append,
+            fresh_seconds=5,
+        )
+
+    def read(self) -> str:
+        self.reads += 1
+        self.slowly()
+        if self.error is not None:
+            raise self.error
+        return self.text
+
+    def image(self) -> str:
+        """Return what is in force after the text was looked at again."""
+        self.now += 5
+        entry = self.source().suggestion("tpe")
+        return "" if entry is None else entry.image
+
+
+def entry(image: str) -> str:
+    return f"runtime: {{suggestions: [{{algorithmName: tpe, image: {image}}}]}}"
+
+
+def test_an_edit_is_in_force_a_little_later() -> None:
+    file = File(entry("old"))
+    assert file.image() == "old"
+
+    file.text = entry("new")
+
+    assert file.source().suggestion("tpe").image == "old"  # type: ignore[union-attr]
+    assert file.image() == "new"
+
+
+def test_the_text_is_not_read_at_every_look() -> None:
+    file = File(entry("old"))
+    for _ in range(100):
+        file.source()
+
+    assert file.reads == 1
+
+
+def test_a_broken_edit_keeps_the_last_good_one_and_is_told_once() -> None:
+    file = File(entry("old"))
+    file.image()
+    file.text = "runtime: {suggestions: [{algorithmName: tpe}]}"
+
+    assert [file.image() for _ in range(3)] == ["old"] * 3
+    assert file.told == [file.source.trouble]
+    assert file.source.trouble == (
+        "ConfigMap kubeflow/katib-config is not usable, the last good configuration stays in force: ConfigMap "
+        "kubeflow/katib-config: runtime.suggestions[0].image: missing; name the image of the service, or set address"
+    )
+
+    file.text = entry("fixed")
+
+    assert file.image() == "fixed"
+    assert file.source.trouble == ""
+
+
+def test_taking_a_broken_edit_back_ends_the_trouble() -> None:
+    file = File(entry("old"))
+    file.image()
+    file.text = "]"
+    file.image()
+    assert file.source.trouble
+
+    file.text = entry("old")
+
+    assert file.image() == "old"
+    assert file.source.trouble == ""
+
+
+def test_a_text_that_cannot_be_read_keeps_the_last_good_one() -> None:
+    file = File(entry("old"))
+    file.image()
+    for error in (UnavailableError("away"), NotFoundError("gone"), ForbiddenError("no")):
+        file.error = error
+        assert file.image() == "old"
+
+    assert [told.rpartition(": ")[2] for told in file.told] == ["away", "gone", "no"]
+
+
+@pytest.mark.parametrize("away", [True, False], ids=["away", "broken"])
+def test_until_a_text_is_good_nobody_learns_that_nothing_is_offered(*, away: bool) -> None:
+    file = File("]")
+    file.error = UnavailableError("away") if away else None
+
+    with pytest.raises(UnavailableError, match="nothing can be started until it can be"):
+        file.source()
+
+    file.text, file.error = entry("fixed"), None
+
+    assert file.image() == "fixed"
+
+
+def test_nobody_waits_for_a_look_that_takes_long_while_there_is_a_good_one() -> None:
+    file = File(entry("old"))
+    file.source()
+    begun, go_on = threading.Event(), threading.Event()
+    file.slowly = lambda: (begun.set(), go_on.wait(60))
+    file.now += 5
+    looking = threading.Thread(target=file.source)
+    looking.start()
+    assert begun.wait(60)
+    answered = threading.Event()
+    asking = threading.Thread(target=lambda: (file.source(), answered.set()), daemon=True)
+    asking.start()
+
+    assert answered.wait(60)
+    go_on.set()
+    looking.join(60)
+    asking.join(60)

@@ -1,0 +1,564 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from katib.api.quantities import add_quantities
+from katib.api.types import CollectorSpec, FileSystemPath, MetricsCollectorSpec, SourceSpec, Trial
+from katib.cluster.injection import CollectorEntry, InjectionSettings, VolumeClaim, inject, missing_primary_container
+from katib.errors import InvalidError
+from tests.support.pods import (
+    DB_MANAGER,
+    RULES,
+    TRIAL,
+    collector_spec,
+    command_of,
+    injected_trial,
+    injection_settings,
+    pod,
+)
+
+LABEL = "katib.kubeflow.org/trial"
+HEAD = ["-t", TRIAL, "-m", "accuracy", "-o-type", "maximize", "-s-db", DB_MANAGER]
+EARLY_STOPPING = ["-s-earlystop", "test-medianstop.team:6788"]
+
+
+def collector_of(injected: dict[str, Any]) -> dict[str, Any]:
+    everyone = [*injected["spec"]["containers"], *injected["spec"].get("initContainers", ())]
+    return next(container for container in everyone if container["name"] != "training")
+
+
+def entry(kind: str, **fields: Any) -> InjectionSettings:
+    return injection_settings(collectors={kind: CollectorEntry("collector:1", **fields)})
+
+
+VECTORS = [
+    pytest.param(
+        injected_trial(),
+        entry("StdOut", wait_all_processes=False),
+        ["-path", "/var/log/katib/metrics.log", "-format", "TEXT", "-w", "false"],
+        id="StdOut",
+    ),
+    pytest.param(
+        injected_trial(),
+        entry("StdOut", wait_all_processes=True),
+        ["-path", "/var/log/katib/metrics.log", "-format", "TEXT", "-w", "true"],
+        id="StdOut-wait",
+    ),
+    pytest.param(
+        injected_trial(collector_spec("File", path="/test/path", file_format="TEXT", filters=["f1", "f2"])),
+        injection_settings(),
+        ["-path", "/test/path", "-f", "f1;f2", "-format", "TEXT"],
+        id="File-TEXT",
+    ),
+    pytest.param(
+        injected_trial(collector_spec("File", path="/test/path", file_format="JSON")),
+        injection_settings(),
+        ["-path", "/test/path", "-format", "JSON"],
+        id="File-JSON",
+    ),
+    pytest.param(
+        injected_trial(collector_spec("TensorFlowEvent", path="/test/path", path_kind="Directory")),
+        injection_settings(),
+        ["-path", "/test/path"],
+        id="TensorFlowEvent",
+    ),
+    pytest.param(injected_trial(collector_spec("PrometheusMetric")), injection_settings(), [], id="Prometheus"),
+    pytest.param(
+        injected_trial(early_stopping_rules=RULES),
+        injection_settings(),
+        [
+            *("-path", "/var/log/katib/metrics.log", "-format", "TEXT"),
+            *("-stop-rule", "accuracy;0.6;less;5", "-stop-rule", "loss;2;greater;0", *EARLY_STOPPING),
+        ],
+        id="StdOut-rules",
+    ),
+]
+
+
+@pytest.mark.parametrize(("trial", "settings", "tail"), VECTORS)
+def test_the_collector_has_the_arguments_of_katibs_collectors(
+    trial: Trial, settings: InjectionSettings, tail: list[str]
+) -> None:
+    injected = inject(pod("python", "main.py"), trial, settings)
+
+    assert collector_of(injected)["args"] == [*HEAD, *tail]
+
+
+def test_additional_metrics_follow_the_objective() -> None:
+    objective = injected_trial().spec.objective
+    assert objective is not None
+    trial = injected_trial(objective=objective.model_copy(update={"additional_metric_names": ("loss", "f1")}))
+
+    arguments = collector_of(inject(pod("x"), trial, injection_settings()))["args"]
+
+    assert arguments[3] == "accuracy;loss;f1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("StdOut", "metrics-logger-and-collector"),
+        ("File", "metrics-logger-and-collector"),
+        ("TensorFlowEvent", "metrics-collector"),
+        ("PrometheusMetric", "metrics-collector"),
+    ],
+)
+def test_the_collector_is_named_as_katibs(kind: str, name: str) -> None:
+    trial = injected_trial(collector_spec(kind, path="/a/b", path_kind="Directory"))
+
+    assert collector_of(inject(pod("x"), trial, injection_settings()))["name"] == name
+
+
+def test_a_pod_is_labelled_and_its_program_told_its_trial() -> None:
+    injected = inject(pod("x", labels={"job-name": "j"}), injected_trial(), injection_settings())
+
+    assert injected["metadata"]["labels"] == {
+        "job-name": "j",
+        "katib.kubeflow.org/experiment": "test",
+        "katib.kubeflow.org/trial": TRIAL,
+    }
+    field = {"fieldRef": {"fieldPath": "metadata.labels['katib.kubeflow.org/trial']"}}
+    assert injected["spec"]["containers"][0]["env"] == [{"name": "KATIB_TRIAL_NAME", "valueFrom": field}]
+
+
+def test_the_metrics_directory_is_shared() -> None:
+    injected = inject(pod("x"), injected_trial(), injection_settings())
+
+    mount = {"name": "metrics-volume", "mountPath": "/var/log/katib"}
+    assert injected["spec"]["volumes"] == [{"name": "metrics-volume", "emptyDir": {}}]
+    assert [container["volumeMounts"] for container in injected["spec"]["containers"]] == [[mount], [mount]]
+    assert injected["spec"]["shareProcessNamespace"] is True
+
+
+def test_a_volume_that_the_template_has_there_is_used() -> None:
+    trial = injected_trial(collector_spec("File", path="/data/metrics.log", file_format="TEXT"))
+    original = pod("x", volumes=[{"name": "data", "emptyDir": {}}])
+    mount = {"name": "data", "mountPath": "/data/", "subPath": "a"}
+    original["spec"]["containers"][0]["volumeMounts"] = [mount]
+
+    injected = inject(original, trial, injection_settings())
+
+    assert injected["spec"]["volumes"] == [{"name": "data", "emptyDir": {}}]
+    assert collector_of(injected)["volumeMounts"] == [mount]
+
+
+def test_a_collector_knows_the_variables_that_the_common_path_is_made_of() -> None:
+    trial = injected_trial(collector_spec("File", path="/data/metrics.log", file_format="TEXT"))
+    original = pod("x", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])
+    mount = {"name": "data", "mountPath": "/data", "subPathExpr": "runs/$(POD)"}
+    variable = {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    original["spec"]["containers"][0]["volumeMounts"] = [mount]
+    original["spec"]["containers"][0]["env"] = [{"name": "TOKEN", "value": "secret"}, variable]
+
+    collector = collector_of(inject(original, trial, injection_settings()))
+
+    assert collector["volumeMounts"] == [mount]
+    assert variable in collector["env"]
+    assert "TOKEN" not in [entry["name"] for entry in collector["env"]]
+
+
+def test_the_program_is_wrapped_for_kinds_that_read_files() -> None:
+    original = pod("python", "main.py")
+    original["spec"]["containers"][0]["args"] = ["--lr", "$(LR)"]
+
+    primary = inject(original, injected_trial(), injection_settings())["spec"]["containers"][0]
+
+    command = command_of(primary, {"LR": "0.1"})
+    assert command[:2] == ["sh", "-c"]
+    assert command[3:] == ["python", "main.py", "--lr", "0.1"]
+    assert "1>>/var/log/katib/metrics.log 2>&1" in command[2]
+    assert "echo completed > /var/log/katib/$$.pid" in command[2]
+
+
+@pytest.mark.parametrize("kind", ["PrometheusMetric", "Push", "Custom"])
+def test_other_programs_run_as_their_image_says(kind: str) -> None:
+    collector = CollectorSpec(kind=kind, custom_collector={"name": "mine", "image": "mine:1"})
+    trial = injected_trial(MetricsCollectorSpec(collector=collector))
+
+    primary = inject(pod(), trial, injection_settings())["spec"]["containers"][0]
+
+    assert "command" not in primary
+    assert "args" not in primary
+
+
+def test_a_trial_that_pushes_gets_an_address_and_no_collector() -> None:
+    injected = inject(pod(), injected_trial(collector_spec("Push")), injection_settings())
+
+    assert [container["name"] for container in injected["spec"]["containers"]] == ["training"]
+    environment = {e["name"]: e.get("value") for e in injected["spec"]["containers"][0]["env"]}
+    assert environment == {"KATIB_TRIAL_NAME": None, "KATIB_DB_MANAGER_ADDRESS": DB_MANAGER}
+    assert "shareProcessNamespace" not in injected["spec"]
+
+
+def test_a_custom_collector_is_the_users_container_and_sees_the_directory() -> None:
+    custom = {"name": "mine", "image": "mine:1", "args": ["a"], "volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    path = FileSystemPath(path="/out/metrics.log", kind="File")
+    spec = MetricsCollectorSpec(
+        collector=CollectorSpec(kind="Custom", custom_collector=custom), source=SourceSpec(file_system_path=path)
+    )
+
+    injected = inject(pod("x"), injected_trial(spec), injection_settings(collectors={}))
+
+    shared = {"name": "metrics-volume", "mountPath": "/out"}
+    env = [
+        {"name": "KATIB_TRIAL_NAME", "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{LABEL}']"}}},
+        {"name": "KATIB_DB_MANAGER_ADDRESS", "value": DB_MANAGER},
+    ]
+    expected = {**custom, "env": env, "volumeMounts": [{"name": "v", "mountPath": "/v"}, shared]}
+    assert injected["spec"]["containers"][1] == expected
+    assert injected["spec"]["shareProcessNamespace"] is True
+
+
+def native(**fields: Any) -> InjectionSettings:
+    entry = CollectorEntry("collector:1", native_sidecar=True, **fields)
+    return injection_settings(cluster_has_native_sidecars=True, collectors={"StdOut": entry, "File": entry})
+
+
+def test_a_native_sidecar_is_an_init_container_that_stays() -> None:
+    original = pod("x", initContainers=[{"name": "first", "image": "i"}])
+
+    injected = inject(original, injected_trial(), native())
+
+    assert [c["name"] for c in injected["spec"]["containers"]] == ["training"]
+    assert [c["name"] for c in injected["spec"]["initContainers"]] == ["first", "metrics-logger-and-collector"]
+    assert injected["spec"]["initContainers"][1]["restartPolicy"] == "Always"
+    assert injected["spec"]["shareProcessNamespace"] is True
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        injection_settings(cluster_has_native_sidecars=True),
+        injection_settings(collectors={"StdOut": CollectorEntry("c", native_sidecar=True)}),
+    ],
+    ids=["not-configured", "not-in-this-cluster"],
+)
+def test_a_collector_is_an_ordinary_container_else(settings: InjectionSettings) -> None:
+    """Katib's own collectors, which an existing configuration names, find no process as native sidecars."""
+    injected = inject(pod("x"), injected_trial(), settings)
+
+    assert [c["name"] for c in injected["spec"]["containers"]] == ["training", "metrics-logger-and-collector"]
+    assert ".collected" not in str(injected["spec"]["containers"][0]["command"])
+
+
+@pytest.mark.parametrize(
+    ("policy", "waits"),
+    [("Never", True), ("OnFailure", True), ("Always", False)],
+    ids=["never", "on-failure", "always"],
+)
+def test_the_program_of_a_native_sidecar_waits_as_long_as_the_collector_tries(policy: str, *, waits: bool) -> None:
+    original = pod("x", restartPolicy=policy, terminationGracePeriodSeconds=8)
+
+    injected = inject(original, injected_trial(), native(patience_seconds=600))
+
+    script = injected["spec"]["containers"][0]["command"][2]
+    variables = {e["name"]: e.get("value") for e in collector_of(injected)["env"]}
+    assert variables["KATIB_GIVE_UP_SECONDS"] == "600"
+    assert (".collected" in script) is waits
+    assert ("katib_tenths=6600 " in script) is waits  # a minute more than the collector
+    assert ("katib_tenths=20\n" in script) is waits  # two of the eight seconds, once it is told to end
+
+
+def test_the_collector_knows_its_pod() -> None:
+    original = pod("x", restartPolicy="OnFailure", terminationGracePeriodSeconds=90)
+
+    environment = collector_of(inject(original, injected_trial(), injection_settings()))["env"]
+
+    assert {e["name"]: e.get("value") for e in environment} == {
+        "KATIB_POD_RESTART_POLICY": "OnFailure",
+        "KATIB_POD_GRACE_SECONDS": "90",
+        "KATIB_NATIVE_SIDECAR": "false",
+        "KATIB_GIVE_UP_SECONDS": "3600",
+        "KATIB_POD_UID": None,
+    }
+    assert environment[-1]["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.uid"}}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "total"),
+    [
+        ("1", "10m", "1010m"),
+        ("1Gi", "48Mi", "1072Mi"),
+        ("1.5Gi", "512Mi", "2Gi"),
+        ("1G", "1Gi", "2073741824"),
+        (2, "2", "4"),
+        ("100u", "1n", "100001n"),
+        ("1e3", "1k", "2k"),
+    ],
+)
+def test_quantities_are_added_exactly_and_stay_readable(one: object, other: str, total: str) -> None:
+    assert add_quantities(one, other) == total
+
+
+@pytest.mark.parametrize("is_native", [False, True], ids=["ordinary", "native"])
+def test_what_the_pod_asks_for_as_a_whole_is_raised_by_its_collector(*, is_native: bool) -> None:
+    own = {"requests": {"cpu": "10m", "memory": "48Mi"}, "limits": {"cpu": "500m", "memory": "128Mi"}}
+    entry = CollectorEntry("c", native_sidecar=is_native, resources=own)
+    settings = injection_settings(cluster_has_native_sidecars=is_native, collectors={"StdOut": entry})
+    whole = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "1Gi", "hugepages-2Mi": "2Mi"}}
+
+    injected = inject(pod("x", resources=whole), injected_trial(), settings)
+    without = inject(pod("x"), injected_trial(), settings)
+
+    assert injected["spec"]["resources"] == {
+        "requests": {"cpu": "1010m", "memory": "1072Mi"},
+        "limits": {"memory": "1152Mi", "hugepages-2Mi": "2Mi"},
+    }
+    assert "resources" not in without["spec"]
+
+
+# --- which pods -------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_only_gets_labels() -> None:
+    trial = injected_trial(primary_pod_labels={"mpi-job-role": "launcher"}, primary_container_name="mpi-launcher")
+    worker = pod("sleep", "365d", container="mpi-worker", labels={"mpi-job-role": "worker"})
+
+    injected = inject(worker, trial, injection_settings())
+
+    assert injected["spec"] == worker["spec"]
+    assert injected["metadata"]["labels"]["katib.kubeflow.org/trial"] == TRIAL
+    assert missing_primary_container(worker, trial) == ""
+
+
+def test_a_side_step_only_gets_labels_and_the_user_a_sentence() -> None:
+    trial = injected_trial(primary_container_name="step-model-training")
+    step = pod("cp", container="step-copy")
+
+    injected = inject(step, trial, injection_settings())
+
+    assert injected["spec"] == step["spec"]
+    sentence = missing_primary_container(step, trial)
+    assert "'step-model-training'" in sentence
+    assert "step-copy" in sentence
+
+
+@pytest.mark.parametrize(
+    ("labels", "primary"),
+    [({"a": "1", "b": "2", "c": "3"}, True), ({"a": "1"}, False), ({"a": "1", "b": "3"}, False)],
+    ids=["more", "fewer", "different"],
+)
+def test_a_primary_pod_has_all_primary_labels(labels: dict[str, str], *, primary: bool) -> None:
+    trial = injected_trial(primary_pod_labels={"a": "1", "b": "2"})
+
+    injected = inject(pod("x", labels=labels), trial, injection_settings())
+
+    assert (len(injected["spec"]["containers"]) == 2) is primary
+
+
+# --- applied again ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_native", [False, True], ids=["ordinary", "native"])
+@pytest.mark.parametrize("kind", ["StdOut", "File", "Push", "Custom", "PrometheusMetric"])
+def test_an_injected_pod_stays_as_it_is(kind: str, *, is_native: bool) -> None:
+    spec = collector_spec(kind, path="/d/metrics.log")
+    custom = CollectorSpec(kind=kind, custom_collector={"name": "mine", "image": "m"})
+    trial = injected_trial(spec.model_copy(update={"collector": custom}))
+    claim = VolumeClaim("/opt/pbt", "claim", "e/t")
+    entries = {kind: CollectorEntry(f"collector/{kind}", native_sidecar=is_native)}
+    settings = injection_settings(cluster_has_native_sidecars=is_native, suggestion_volume=claim, collectors=entries)
+    original = pod("python", "main.py")
+    untouched = copy.deepcopy(original)
+
+    once = inject(original, trial, settings)
+    twice = inject(once, trial, settings)
+
+    assert once != original
+    assert twice == once
+    assert original == untouched
+
+
+# --- rights -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_collector_may_run_where_pods_are_restricted() -> None:
+    context = collector_of(inject(pod("x"), injected_trial(), injection_settings()))["securityContext"]
+
+    assert context == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def test_the_collector_runs_as_the_program_does() -> None:
+    original = pod("x", securityContext={"runAsUser": 2000, "seccompProfile": {"type": "Unconfined"}})
+    original["spec"]["containers"][0]["securityContext"] = {"runAsUser": 1000, "runAsGroup": 100, "privileged": True}
+
+    context = collector_of(inject(original, injected_trial(early_stopping_rules=RULES), injection_settings()))
+
+    assert context["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+        "runAsUser": 1000,
+        "runAsGroup": 100,
+    }
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "user"),
+    [({}, 0), ({"runAsNonRoot": True}, None), ({"runAsUser": 7}, None)],
+    ids=["nobody-named", "root-refused", "named-for-the-pod"],
+)
+def test_a_collector_with_rules_can_end_whatever_user_the_image_names(of_pod: dict[str, Any], user: int | None) -> None:
+    original = pod("x", securityContext=of_pod)
+
+    injected = inject(original, injected_trial(early_stopping_rules=RULES), injection_settings())
+
+    assert collector_of(injected)["securityContext"].get("runAsUser") == user
+
+
+def test_the_security_context_is_copied_when_that_is_configured() -> None:
+    original = pod("x")
+    original["spec"]["containers"][0]["securityContext"] = {"privileged": True}
+
+    injected = inject(original, injected_trial(), injection_settings(inject_security_context=True))
+
+    assert collector_of(injected)["securityContext"] == {"privileged": True}
+
+
+# --- the volume of population based training --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["StdOut", "Push"])
+def test_a_claim_of_the_algorithm_is_mounted(kind: str) -> None:
+    claim = VolumeClaim("/opt/katib/data", "test-pbt", "test/test-trial")
+
+    injected = inject(pod("x"), injected_trial(collector_spec(kind)), injection_settings(suggestion_volume=claim))
+
+    volume = {"name": "suggestion-volume", "persistentVolumeClaim": {"claimName": "test-pbt"}}
+    mount = {"name": "suggestion-volume", "mountPath": "/opt/katib/data", "subPath": "test/test-trial"}
+    assert volume in injected["spec"]["volumes"]
+    assert mount in injected["spec"]["containers"][0]["volumeMounts"]
+    assert {"name": "KATIB_CHECKPOINT_DIR", "value": "/opt/katib/data"} in injected["spec"]["containers"][0]["env"]
+
+
+def test_a_template_that_has_a_volume_at_the_place_of_checkpoints_keeps_it() -> None:
+    claim = VolumeClaim("/checkpoints/", "test-pbt", "test/test-trial")
+    own = {"name": "mine", "mountPath": "/checkpoints"}
+    template = pod("x")
+    template["spec"]["containers"][0]["volumeMounts"] = [own]
+
+    injected = inject(template, injected_trial(collector_spec("Push")), injection_settings(suggestion_volume=claim))
+
+    assert injected["spec"]["containers"][0]["volumeMounts"] == [own]
+    assert not injected["spec"].get("volumes")
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def origins(*arguments: Any) -> list[str]:
+    with pytest.raises(InvalidError) as caught:
+        inject(*arguments)
+    return [error.origin for error in caught.value.errors]
+
+
+def test_an_image_that_runs_its_entrypoint_is_refused_with_the_remedy() -> None:
+    with pytest.raises(InvalidError) as caught:
+        inject(pod(), injected_trial(), injection_settings())
+
+    assert str(caught.value) == (
+        "spec.containers[0].command: it is missing, and what 'training:1' runs by itself is not known here; "
+        "write the image's entrypoint as command in the trial template"
+    )
+
+
+def test_what_cannot_work_is_refused() -> None:
+    settings, trial = injection_settings(), injected_trial()
+    in_root = injected_trial(collector_spec("File", path="/metrics.log", file_format="TEXT"))
+    taken = pod("x", volumes=[{"name": "metrics-volume", "emptyDir": {}}])
+    namesake = pod("x")
+    namesake["spec"]["containers"].append({"name": "metrics-logger-and-collector", "image": "i"})
+    rules = injected_trial(early_stopping_rules=RULES)
+
+    assert origins(pod("x"), in_root, settings) == ["metrics-directory"]
+    assert origins(taken, trial, settings) == ["volume-name-taken"]
+    assert origins(namesake, trial, settings) == ["container-name-taken"]
+    assert origins(pod("x", hostPID=True), trial, settings) == ["pod-host-pid"]
+    assert origins(pod("x", nodeSelector={"kubernetes.io/os": "windows"}), trial, settings) == ["pod-windows"]
+    assert origins(pod("x", os={"name": "windows"}), trial, settings) == ["pod-windows"]
+    assert origins(pod("x"), trial, injection_settings(collectors={})) == ["collector-not-configured"]
+    assert origins(pod("x"), rules, injection_settings(early_stopping_address="")) == ["early-stopping-service"]
+    assert origins(pod("x"), injected_trial(objective=None), settings) == ["objective-missing"]
+
+
+@pytest.mark.parametrize("kind", ["StdOut", "File", "Custom", "Push"])
+def test_whoever_reports_is_handed_the_token_of_the_trial(kind: str) -> None:
+    spec = collector_spec(kind, path="/test/path", file_format="TEXT") if kind == "File" else collector_spec(kind)
+    if kind == "Custom":
+        own = {"name": "own-collector", "image": "own:1"}
+        spec = MetricsCollectorSpec(collector=CollectorSpec(kind=kind, custom_collector=own))
+    settings = injection_settings(db_manager_variables={"KATIB_DB_MANAGER_TOKEN": "token of the trial"})
+    injected = inject(pod("train"), injected_trial(spec), settings)
+    told = {"name": "KATIB_DB_MANAGER_TOKEN", "value": "token of the trial"}
+
+    if kind != "Push":
+        assert told in collector_of(injected)["env"]
+    program = injected["spec"]["containers"][0]["env"]
+    assert (told in program) is (kind != "StdOut")  # what prints its metrics has nothing to push
+    assert ("KATIB_DB_MANAGER_ADDRESS" in str(program)) is (kind != "StdOut")
+
+
+def test_a_template_cannot_bring_another_token() -> None:
+    original = pod("train")
+    original["spec"]["containers"][0]["env"] = [{"name": "KATIB_DB_MANAGER_TOKEN", "value": "stolen"}]
+    settings = injection_settings(db_manager_variables={"KATIB_DB_MANAGER_TOKEN": "token of the trial"})
+    injected = inject(original, injected_trial(collector_spec("Push")), settings)
+
+    assert "stolen" not in str(injected)
+    assert inject(injected, injected_trial(collector_spec("Push")), settings) == injected
+
+
+# --- endpoints --------------------------------------------------------------------------------------------------------
+
+
+def scraped() -> Trial:
+    source = SourceSpec(http_get={"port": 9000, "path": "/metrics"})
+    return injected_trial(MetricsCollectorSpec(collector=CollectorSpec(kind="PrometheusMetric"), source=source))
+
+
+def variables(container: dict[str, Any]) -> dict[str, Any]:
+    return {variable["name"]: variable.get("value") for variable in container["env"]}
+
+
+def test_the_collector_of_an_endpoint_is_told_where_it_is_by_variables_alone() -> None:
+    injected = inject(pod("x"), scraped(), injection_settings())
+
+    told = variables(collector_of(injected))
+    assert told["KATIB_COLLECTOR_KIND"] == "PrometheusMetric"
+    assert told["KATIB_METRICS_HTTP_GET"] == '{"port":9000,"path":"/metrics"}'
+    assert told["KATIB_MARKER_DIRECTORY"] == "/var/log/katib"
+    assert variables(injected["spec"]["containers"][0])["KATIB_METRICS_PORT"] == "9000"
+
+
+def test_a_program_with_an_endpoint_is_wrapped_where_its_command_is_known() -> None:
+    injected = inject(pod("python", "main.py"), scraped(), injection_settings())
+
+    assert injected["spec"]["containers"][0]["args"] == ["python", "main.py"]
+    assert "echo completed > /var/log/katib" in injected["spec"]["containers"][0]["command"][2]
+    assert [mount["mountPath"] for mount in collector_of(injected)["volumeMounts"]] == ["/var/log/katib"]
+
+
+def test_a_program_with_an_endpoint_needs_no_command() -> None:
+    original = pod("x")
+    del original["spec"]["containers"][0]["command"]
+
+    injected = inject(original, scraped(), injection_settings())
+
+    assert "command" not in injected["spec"]["containers"][0]
+    assert "KATIB_MARKER_DIRECTORY" not in variables(collector_of(injected))
+
+
+def test_nothing_is_added_to_a_pod_that_nothing_is_collected_from() -> None:
+    injected = inject(pod("x"), injected_trial(collector_spec("None")), injection_settings(collectors={}))
+
+    assert len(injected["spec"]["containers"]) == 1
+    assert injected["spec"]["containers"][0]["command"] == ["x"]
+    assert injected["metadata"]["labels"][LABEL] == TRIAL

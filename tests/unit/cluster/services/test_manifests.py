@@ -1,0 +1,308 @@
+"""What is created for a suggestion: Katib's names, labels, ports and owners."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import yaml
+
+from katib.api.configuration import read_configuration
+from katib.api.types import Suggestion
+from katib.cluster.configuration.models import KatibConfig
+from katib.cluster.services.catalog import ClusterCatalog
+from katib.cluster.services.config_map import config_source
+from katib.cluster.services.manifests import manifests
+from katib.cluster.services.plan import early_stopping_address, plan_for
+from katib.cluster.services.trouble import trouble_of
+from katib.errors import UnavailableError
+from katib.runtime.clock import SystemClock
+from katib.stores.memory import MemoryStore
+from tests.support.cluster_services import CONFIG
+
+UID = "1234"
+EARLY = {"algorithmName": "medianstop"}
+
+
+def a_suggestion(algorithm: str = "tpe", settings: Sequence[dict[str, str]] = (), **spec: Any) -> Suggestion:
+    metadata = {
+        "name": "demo",
+        "namespace": "team",
+        "uid": UID,
+        "labels": {"team": "blue"},
+        "annotations": {"note": "mine", "kubectl.kubernetes.io/last-applied-configuration": "{}"},
+    }
+    asked = {"algorithmName": algorithm, "algorithmSettings": list(settings)}
+    return Suggestion.decode({"metadata": metadata, "spec": {"algorithm": asked, **spec}})
+
+
+def made(suggestion: Suggestion, config: str = CONFIG, *, grpc_probes: bool = True) -> dict[str, dict[str, Any]]:
+    """Return the objects by kind."""
+    plan = plan_for(suggestion, read_configuration(KatibConfig, config, "f"))
+    return {obj["kind"]: obj for obj in manifests(suggestion, plan, grpc_probes=grpc_probes)}
+
+
+def pod_of(objects: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    pod: dict[str, Any] = objects["Deployment"]["spec"]["template"]["spec"]
+    return pod
+
+
+def a_pod(last_state: dict[str, Any]) -> dict[str, Any]:
+    return {"containerStatuses": [{"name": "a", "lastState": last_state}]}
+
+
+def entry(**fields: Any) -> str:
+    return yaml.safe_dump({"runtime": {"suggestions": [{"algorithmName": "tpe", "image": "i", **fields}]}})
+
+
+def test_names_labels_and_owners_are_those_of_katib() -> None:
+    objects = made(a_suggestion())
+    labels = {
+        "team": "blue",
+        "katib.kubeflow.org/deployment": "demo-tpe",
+        "katib.kubeflow.org/experiment": "demo",
+        "katib.kubeflow.org/suggestion": "demo",
+        "sidecar.istio.io/inject": "false",
+    }
+    deployment, service = objects["Deployment"], objects["Service"]
+
+    assert deployment["spec"]["selector"] == {"matchLabels": labels}
+    assert deployment["spec"]["template"]["metadata"] == {"labels": labels, "annotations": {"note": "mine"}}
+    assert deployment["metadata"]["labels"] == {"team": "blue", "katib.kubeflow.org/suggestion": "demo"}
+    assert deployment["metadata"]["annotations"] == {"note": "mine"}
+    assert service["spec"]["selector"] == labels
+    assert service["spec"]["ports"] == [{"name": "suggestion-api", "port": 6789, "targetPort": 6789, "protocol": "TCP"}]
+    for obj in objects.values():
+        assert (obj["metadata"]["name"], obj["metadata"]["namespace"]) == ("demo-tpe", "team")
+        assert obj["metadata"]["ownerReferences"] == [
+            {
+                "apiVersion": "kubeflow.org/v1beta1",
+                "kind": "Suggestion",
+                "name": "demo",
+                "uid": UID,
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ]
+
+
+def test_the_container_of_the_configuration_gets_its_port() -> None:
+    ports = [{"name": "metrics", "containerPort": 9090}]
+    (container,) = pod_of(made(a_suggestion(), entry(args=["--x"], ports=ports, name="mine")))["containers"]
+
+    assert (container["name"], container["args"]) == ("mine", ["--x"])
+    assert container["ports"] == [*ports, {"name": "suggestion-api", "containerPort": 6789}]
+    assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
+
+
+@pytest.mark.parametrize(
+    ("fields", "grpc_probes", "expected"),
+    [
+        ({}, True, {"port": 6789, "service": "manager.v1beta1.Suggestion"}),
+        ({}, False, None),
+        ({"readinessProbe": {"exec": {}}}, True, None),
+    ],
+    ids=["grpc", "none-below-1.24", "own"],
+)
+def test_probes_are_grpc_where_there_are_such(
+    fields: dict[str, Any], expected: dict[str, Any] | None, *, grpc_probes: bool
+) -> None:
+    (container,) = pod_of(made(a_suggestion(), entry(**fields), grpc_probes=grpc_probes))["containers"]
+
+    assert container.get("readinessProbe", {}).get("grpc") == expected
+
+
+def test_no_other_probe_begins_before_the_start_is_over() -> None:
+    """A probe of a program that still starts is a warning in the events, for every experiment."""
+    (container,) = pod_of(made(a_suggestion()))["containers"]
+    probe = container["startupProbe"]
+
+    assert probe["grpc"] == container["readinessProbe"]["grpc"]
+    assert probe["initialDelaySeconds"] > 0
+    assert probe["periodSeconds"] * probe["failureThreshold"] >= 300
+
+
+def test_without_grpc_probes_there_is_none_at_all() -> None:
+    """Kubelets of 1.20 take up to a minute to call a container ready that has a start-up probe and no other."""
+    (container,) = pod_of(made(a_suggestion(), grpc_probes=False))["containers"]
+
+    assert not [field for field in container if field.endswith("Probe")]
+
+
+def test_a_start_up_probe_of_the_configuration_wins() -> None:
+    (container,) = pod_of(made(a_suggestion(), entry(startupProbe={"exec": {}})))["containers"]
+
+    assert container["startupProbe"] == {"exec": {}}
+
+
+def test_the_early_stopping_container_gets_its_port_and_an_account() -> None:
+    objects = made(a_suggestion(earlyStopping=EARLY))
+    _, container = pod_of(objects)["containers"]
+
+    assert container["name"] == "early-stopping"
+    assert container["ports"] == [{"name": "earlystop-api", "containerPort": 6788}]
+    assert pod_of(objects)["serviceAccountName"] == "demo-tpe"
+    assert objects["RoleBinding"]["subjects"] == [{"kind": "ServiceAccount", "name": "demo-tpe", "namespace": "team"}]
+    assert [rule["resources"] for rule in objects["Role"]["rules"]] == [["trials"], ["trials/status"]]
+
+
+def test_without_early_stopping_a_pod_has_no_token() -> None:
+    assert pod_of(made(a_suggestion()))["automountServiceAccountToken"] is False
+
+
+def test_from_volume_mounts_a_claim() -> None:
+    objects = made(a_suggestion(resumePolicy="FromVolume"))
+    pod = pod_of(objects)
+
+    assert pod["volumes"] == [{"name": "suggestion-volume", "persistentVolumeClaim": {"claimName": "demo-tpe"}}]
+    assert pod["containers"][0]["volumeMounts"] == [{"name": "suggestion-volume", "mountPath": "/opt/katib/data"}]
+    assert objects["PersistentVolumeClaim"]["spec"] == {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    assert "PersistentVolume" not in objects
+
+
+def test_a_mount_of_the_configuration_is_kept() -> None:
+    mounts = [{"name": "suggestion-volume", "mountPath": "/mine"}]
+    pod = pod_of(made(a_suggestion(resumePolicy="FromVolume"), entry(volumeMounts=mounts)))
+
+    assert pod["containers"][0]["volumeMounts"] == mounts
+
+
+def test_a_configured_volume_is_made_for_the_claim() -> None:
+    objects = made(a_suggestion("pbt", resumePolicy="FromVolume"))
+    volume = objects["PersistentVolume"]
+
+    assert volume["metadata"] == {"name": "demo-pbt-team", "labels": {"kind": "local"}}
+    assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Delete"
+    assert objects["PersistentVolumeClaim"]["spec"]["volumeName"] == "demo-pbt-team"
+
+
+def settings_of(place: str) -> list[dict[str, str]]:
+    return [{"name": "suggestion_trial_dir", "value": place}]
+
+
+@pytest.mark.parametrize("policy", ["Never", "LongRunning", "FromVolume"])
+def test_checkpoints_have_a_volume_whatever_the_resume_policy(policy: str) -> None:
+    objects = made(a_suggestion("pbt", settings_of("/checkpoints"), resumePolicy=policy))
+
+    (container,) = pod_of(objects)["containers"]
+    assert "PersistentVolumeClaim" in objects
+    assert container["volumeMounts"] == [{"name": "suggestion-volume", "mountPath": "/opt/katib/data"}]
+    assert container["env"] == [
+        {"name": "KATIB_CHECKPOINT_ROOT", "value": "/opt/katib/data"},
+        {"name": "KATIB_CHECKPOINT_NAMESPACE", "value": "team"},
+    ]
+
+
+def test_checkpoints_in_a_store_of_the_users_need_no_volume() -> None:
+    objects = made(a_suggestion("pbt", settings_of("s3://bucket/pbt")))
+
+    assert "PersistentVolumeClaim" not in objects
+    assert "env" not in pod_of(objects)["containers"][0]
+
+
+def test_a_suggestion_elsewhere_with_early_stopping_here_is_one_container() -> None:
+    objects = made(a_suggestion("far", earlyStopping=EARLY, resumePolicy="FromVolume"))
+
+    assert [container["name"] for container in pod_of(objects)["containers"]] == ["early-stopping"]
+    assert [port["port"] for port in objects["Service"]["spec"]["ports"]] == [6788]
+    assert "PersistentVolumeClaim" not in objects
+
+
+@pytest.mark.parametrize(
+    ("early", "expected"),
+    [
+        (None, ""),
+        ("medianstop", "demo-tpe.team:6788"),
+        ("farstop", "stop.example:6788"),
+        ("unknown", "demo-tpe.team:6788"),
+    ],
+)
+def test_sidecars_report_to_the_service_of_the_suggestion(early: str | None, expected: str) -> None:
+    suggestion = a_suggestion(**({"earlyStopping": {"algorithmName": early}} if early else {}))
+
+    assert early_stopping_address(suggestion, read_configuration(KatibConfig, CONFIG, "f")) == expected
+
+
+def test_the_catalog_holds_what_the_configuration_serves() -> None:
+    catalog = ClusterCatalog(lambda: read_configuration(KatibConfig, CONFIG, "f"))
+    tpe, far, median = catalog.find("tpe"), catalog.find("far"), catalog.find("medianstop", early_stopping=True)
+
+    assert [info.name for info in catalog.all()] == ["tpe", "random", "far", "pbt", "medianstop", "farstop"]
+    assert tpe is not None
+    assert tpe.settings
+    assert median is not None
+    assert median.early_stopping
+    assert far is not None
+    assert (far.settings, far.reads_history) == (None, True)
+    assert catalog.find("grid") is None
+    assert catalog.find("tpe", early_stopping=True) is None
+
+
+def test_the_configuration_is_read_from_its_config_map() -> None:
+    store = MemoryStore(())
+    source = config_source(store, "kubeflow", SystemClock(), fresh_seconds=0)
+    with pytest.raises(UnavailableError, match=r"ConfigMap kubeflow/katib-config .* cannot be read"):
+        source()
+
+    header = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "katib-config", "namespace": "kubeflow"}}
+    stored = store.create({**header, "data": {}})
+    with pytest.raises(UnavailableError, match=r"it has no key katib-config\.yaml"):
+        source()
+
+    store.update({**stored, "data": {"katib-config.yaml": CONFIG}})
+
+    assert source().suggestion("tpe") is not None
+
+
+@pytest.mark.parametrize(
+    ("deployment", "pods", "expected"),
+    [
+        ([], [], ""),
+        (
+            [("Progressing", "False", "DeadlineExceeded", "late")],
+            [],
+            "DeadlineExceeded: late",
+        ),
+        ([], [{"containerStatuses": [{"name": "a", "ready": True, "state": {"running": {}}}]}], ""),
+        (
+            [],
+            [
+                {
+                    "containerStatuses": [
+                        {"name": "a", "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
+                    ]
+                }
+            ],
+            "pod p0: container a: ended (OOMKilled, exit code 137)",
+        ),
+        (
+            [("ReplicaFailure", "True", "FailedCreate", "quota")],
+            [{"phase": "Failed", "reason": "Evicted", "message": "disk pressure"}],
+            "pod p0: Evicted: disk pressure",
+        ),
+    ],
+    ids=["nothing-yet", "deadline", "ready", "out-of-memory", "evicted"],
+)
+def test_trouble_is_told_in_the_words_of_the_cluster(
+    deployment: list[tuple[str, str, str, str]], pods: list[dict[str, Any]], expected: str
+) -> None:
+    names = ("type", "status", "reason", "message")
+    conditions = [dict(zip(names, condition, strict=True)) for condition in deployment]
+    found = [{"metadata": {"name": f"p{i}"}, "status": status} for i, status in enumerate(pods)]
+
+    assert trouble_of({"status": {"conditions": conditions}}, found).words == expected
+
+
+def test_only_the_early_stopping_service_brings_something_to_the_db_manager() -> None:
+    plan = plan_for(a_suggestion(earlyStopping=EARLY), read_configuration(KatibConfig, CONFIG, "f"))
+    objects = manifests(
+        a_suggestion(earlyStopping=EARLY), plan, grpc_probes=True, reader_variables={"KATIB_DB_MANAGER_TOKEN": "t"}
+    )
+    suggestion, stopping = pod_of({obj["kind"]: obj for obj in objects})["containers"]
+
+    assert stopping["env"] == [{"name": "KATIB_DB_MANAGER_TOKEN", "value": "t"}]
+    assert "KATIB_DB_MANAGER_TOKEN" not in str(suggestion)

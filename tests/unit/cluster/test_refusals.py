@@ -1,0 +1,307 @@
+"""Why a job gets no pod: read from events, of the right trial, and asked for seldom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from katib.api.types import Trial
+from katib.cluster.pods.missed import MissedPods
+from katib.cluster.pods.owners import TrialFinder
+from katib.cluster.pods.reading import POD, TrialPods
+from katib.cluster.pods.refusals import BACKOFF, Refusals, is_held_back, refusal_of
+from katib.controllers.kinds import TRIAL
+from katib.controllers.ports import PodRefusal
+from katib.runtime.informer import Informer
+from katib.runtime.objects import Key, Kind, Object
+from katib.runtime.testing import VirtualClock
+from katib.stores.memory import MemoryStore
+from tests.support.controllers import JOB
+from tests.support.planning import holding, trial
+from tests.support.waiting import eventually
+
+NOON = datetime(2024, 5, 1, 12, 0, tzinfo=UTC)
+NAMESPACE = "default"
+JOB_SET = Kind("jobset.x-k8s.io/v1alpha2", "JobSet")
+QUOTA = 'pods "demo-1-{}" is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0'
+SECURITY = 'pods "demo-1-x" is forbidden: violates PodSecurity "restricted:latest": privileged'
+OURS = 'admission webhook "mutator.pod.katib.kubeflow.org" denied the request: spec.hostPID: true; remove it'
+INVALID = 'Pod "demo-1-x" is invalid: spec.containers[0].image: Required value'
+
+
+def event(
+    message: str,
+    *,
+    reason: str = "FailedCreate",
+    first: int = 0,
+    last: int | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return an event as the Job controller writes it; times in seconds after noon."""
+    return {
+        "metadata": {"namespace": NAMESPACE},
+        "involvedObject": dict(about or {}),
+        "type": "Warning",
+        "reason": reason,
+        "message": message,
+        "firstTimestamp": (NOON + timedelta(seconds=first)).isoformat(),
+        "lastTimestamp": (NOON + timedelta(seconds=first if last is None else last)).isoformat(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("told", "words", "is_final"),
+    [
+        (
+            [event(f"Error creating: {QUOTA.format('a')}"), event(f"Error creating: {QUOTA.format('b')}", first=10)],
+            "exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0",
+            False,
+        ),
+        (
+            [event(f"(combined from similar events): Error creating: {SECURITY}")],
+            'violates PodSecurity "restricted:latest": privileged',
+            False,
+        ),
+        ([event(f"Error creating: {OURS}")], OURS, False),
+        ([event(f"Error creating: {INVALID}")], "the pod is invalid: spec.containers[0].image: Required value", True),
+        ([event("spec.hostPID: true; remove it", reason="PodRefused")], "spec.hostPID: true; remove it", True),
+        (
+            [event("spec.hostPID: true; remove it", reason="PodRefused"), event(f"Error creating: {OURS}", first=60)],
+            "spec.hostPID: true; remove it",
+            True,
+        ),
+    ],
+    ids=["quota", "pod security", "our webhook for now", "invalid", "our webhook forever", "what is final wins"],
+)
+def test_events_tell_who_refuses_and_whether_it_can_change(
+    told: list[dict[str, Any]], words: str, *, is_final: bool
+) -> None:
+    assert refusal_of(told) == PodRefusal(words, NOON, is_final)
+
+
+def test_a_refusal_counts_from_its_first_time_or_from_the_last_pod() -> None:
+    told = [event("no", first=0, last=100)]
+
+    assert refusal_of(told) == PodRefusal("no", NOON)
+    assert refusal_of(told, NOON + timedelta(seconds=50)) == PodRefusal("no", NOON + timedelta(seconds=50))
+    assert refusal_of(told, NOON + timedelta(seconds=100)) is None
+
+
+def test_nobody_refuses_when_nothing_is_told() -> None:
+    assert refusal_of([]) is None
+
+
+@pytest.mark.parametrize(
+    ("job", "is_held"),
+    [
+        ({"spec": {"suspend": True}}, True),
+        ({"spec": {"runPolicy": {"suspend": True}}}, True),
+        ({"status": {"conditions": [{"type": "Suspended", "status": "True"}]}}, True),
+        ({"status": {"conditions": [{"type": "Suspended", "status": "False"}]}}, False),
+        ({"spec": {"suspend": False}}, False),
+    ],
+)
+def test_a_suspended_job_has_no_pods_on_purpose(job: dict[str, Any], *, is_held: bool) -> None:
+    assert is_held_back(job) is is_held
+
+
+class Place:
+    """A namespace with one trial that runs, its job, and the events of a test."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock(NOON)
+        self.store = MemoryStore({TRIAL, JOB})
+        self.trials: Informer[Trial] = Informer(self.store, TRIAL, Trial.decode)
+        self.pods = TrialPods(self.store, self.clock)
+        finder = TrialFinder(self.store, self.clock)
+        self.missed = MissedPods(self.store, finder.trial_of, self.clock)
+        self.events: list[dict[str, Any]] = []
+        self.questions = 0
+        self.woken: list[Key] = []
+        self.refusals = Refusals(
+            trials=self.trials,
+            pods=self.pods,
+            missed=self.missed,
+            find_job=self._job_of,
+            find_trial=finder.trial_of,
+            list_events=self._list_events,
+            clock=self.clock,
+        )
+        self.refusals.on_change(self.woken.append)
+        self._add_trial()
+
+    def _add_trial(self) -> None:
+        made = trial("demo-1", holding("Running"), run_spec={"apiVersion": "batch/v1", "kind": "Job"})
+        metadata = {"name": "demo-1", "namespace": NAMESPACE}
+        stored = self.store.create({**made.encode(), "metadata": metadata})
+        status = made.status.model_copy(update={"start_time": NOON})
+        self.trial = Trial.decode(self.store.update_status({**stored, "status": status.encode()}))
+        self.job = self.add(JOB, "demo-1", TRIAL, stored, spec={"completions": 1})
+
+    def add(self, kind: Kind, name: str, owner_kind: Kind, owner: Object, **fields: Any) -> Object:
+        reference = {
+            "apiVersion": owner_kind.api_version,
+            "kind": owner_kind.kind,
+            "name": owner["metadata"]["name"],
+            "uid": owner["metadata"]["uid"],
+        }
+        metadata = {"name": name, "namespace": NAMESPACE, "ownerReferences": [reference]}
+        return self.store.create({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **fields})
+
+    def add_pod(self, phase: str = "Running") -> None:
+        labels = {"katib.kubeflow.org/trial": "demo-1"}
+        metadata = {"name": "p", "namespace": NAMESPACE, "labels": labels}
+        self.store.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": {"phase": phase}})
+        eventually(lambda: self.pods.has_pods(Key(NAMESPACE, "demo-1")))
+
+    def remove_pod(self) -> None:
+        self.store.delete(POD, Key(NAMESPACE, "p"))
+        eventually(lambda: not self.pods.has_pods(Key(NAMESPACE, "demo-1")))
+
+    def look(self, after_seconds: float = 60.0) -> PodRefusal | None:
+        self.clock.advance(after_seconds)
+        self.refusals.look()
+        return self.refusals.of(self.trial)
+
+    def _job_of(self, _trial: Trial) -> Object | None:
+        found = self.store.list(JOB).items
+        return found[0] if found else None
+
+    def _list_events(self, namespace: str, fields: Mapping[str, str]) -> Iterable[Object]:
+        assert namespace == NAMESPACE
+        self.questions += 1
+        return [e for e in self.events if all(_field(e, name) == value for name, value in fields.items())]
+
+
+def _field(event: Mapping[str, Any], name: str) -> Any:
+    value: Any = event
+    for part in name.split("."):
+        value = value.get(part)
+    return value
+
+
+def about(obj: Object) -> dict[str, Any]:
+    metadata = obj["metadata"]
+    return {
+        "apiVersion": obj["apiVersion"],
+        "kind": obj["kind"],
+        "namespace": NAMESPACE,
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+    }
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    made = Place()
+    informers = (made.trials, made.pods.informer, made.missed.informer)
+    for informer in informers:
+        informer.start()
+    for informer in informers:
+        informer.wait_for_sync()
+    yield made
+    for informer in informers:
+        informer.stop()
+
+
+def test_the_refusal_of_a_job_s_pods_is_that_of_its_trial(place: Place) -> None:
+    place.events.append(event(f"Error creating: {SECURITY}", about=about(place.job)))
+
+    assert place.look() == PodRefusal('violates PodSecurity "restricted:latest": privileged', NOON)
+    assert place.woken == [Key(NAMESPACE, "demo-1")]
+
+
+def test_what_a_job_owns_may_be_refused_as_well(place: Place) -> None:
+    job_set = place.add(JOB_SET, "demo-1", TRIAL, place.store.get(TRIAL, Key(NAMESPACE, "demo-1")))
+    child = place.add(JOB, "demo-1-node-0", JOB_SET, job_set)
+    place.events.append(event("Error creating: no room", about=about(child)))
+
+    found = place.look()
+
+    assert found is not None
+    assert found.message == "no room"
+
+
+def test_our_webhook_s_event_of_the_trial_counts_where_the_job_says_nothing(place: Place) -> None:
+    stored = place.store.get(TRIAL, Key(NAMESPACE, "demo-1"))
+    place.events.append(event("spec.hostPID: true; remove it", reason="PodRefused", about=about(stored)))
+
+    found = place.look()
+
+    assert found is not None
+    assert found.is_final
+
+
+@pytest.mark.parametrize("case", ["another job", "an earlier job of that name", "another reason"])
+def test_other_events_are_no_refusal_of_this_trial(place: Place, case: str) -> None:
+    stranger = place.store.create(
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "other", "namespace": NAMESPACE}}
+    )
+    subject = about(stranger if case == "another job" else place.job)
+    if case == "an earlier job of that name":
+        subject["uid"] = "earlier"
+    reason = "BackoffLimitExceeded" if case == "another reason" else "FailedCreate"
+    place.events.append(event("Error creating: no", about=subject, reason=reason))
+
+    assert place.look() is None
+
+
+def test_nobody_is_asked_while_a_pod_is_there_or_the_trial_is_young(place: Place) -> None:
+    place.look(after_seconds=1)
+    place.add_pod()
+    place.look()
+
+    assert place.questions == 0
+
+
+def test_a_pod_that_has_ended_is_no_active_one(place: Place) -> None:
+    place.add_pod("Failed")
+    place.events.append(event("Error creating: no", about=about(place.job)))
+
+    assert place.look() == PodRefusal("no", NOON)
+
+
+def test_a_refusal_is_over_when_a_pod_is_there_and_what_was_refused_before_it_counts_no_more(place: Place) -> None:
+    place.events.append(event("Error creating: no", about=about(place.job)))
+    place.look()
+    place.add_pod()
+
+    assert place.look() is None
+    place.remove_pod()
+    assert place.look() is None
+    place.events.append(event("Error creating: not again", first=500, about=about(place.job)))
+    assert place.look(400) == PodRefusal("not again", NOON + timedelta(seconds=500))
+
+
+@pytest.mark.parametrize("how", ["suspended", "gone"])
+def test_nobody_is_asked_about_a_job_without_pods_on_purpose(place: Place, how: str) -> None:
+    place.events.append(event("Error creating: no", about=about(place.job)))
+    place.look()
+    if how == "suspended":
+        place.store.update({**place.job, "spec": {"suspend": True}})
+    else:
+        place.store.delete(JOB, Key(NAMESPACE, "demo-1"))
+    asked = place.questions
+
+    assert place.look(600) is None
+    assert place.questions == asked
+
+
+def test_events_are_asked_for_with_growing_pauses(place: Place) -> None:
+    place.clock.advance(60)
+    place.refusals.look()
+    first = place.questions
+    for _ in range(int(600 / BACKOFF.first_seconds)):
+        place.look(BACKOFF.first_seconds)
+
+    assert place.questions <= first * 15
+
+
+def test_a_process_that_begins_anew_holds_nothing_old_against_a_job_that_had_pods(place: Place) -> None:
+    place.store.update_status({**place.job, "status": {"failed": 1}})
+    place.events.append(event("Error creating: no", about=about(place.job)))
+
+    assert place.look(1800) is None

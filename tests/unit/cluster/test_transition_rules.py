@@ -1,0 +1,292 @@
+"""Rules of the API server about changes: what they hold, what only the webhook can hold, and how they get there."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from katib.api.defaults import with_defaults
+from katib.api.types import Experiment, ExperimentSpec
+from katib.api.validation import validate_update
+from katib.api.validation.update import COUNTS, FIXED_FIELDS, SPEC_RULES
+from katib.cluster.admission.reviews import Review
+from katib.cluster.leader.rules import DEFINITION, EXPERIMENTS, keep_rules, with_rules
+from katib.cluster.version import ClusterVersion
+from katib.cluster.webhooks.experiments import ExperimentAdmission
+from katib.controllers.kinds import EXPERIMENT
+from katib.errors import ForbiddenError, UnavailableError
+from katib.runtime.objects import Kind, Object
+from katib.stores.memory import MemoryStore
+from tests.support.experiments import a_double, a_template, an_experiment
+from tests.support.faulty_store import Call, FaultyStore
+from tests.support.gate import CATALOG
+from tests.support.transition_rules import broken_rules, holds
+
+CRD = Path(__file__).parents[3] / "manifests" / "components" / "crds" / "experiments.yaml"
+SUCCEEDED = {"type": "Succeeded", "status": "True", "reason": "ExperimentGoalReached"}
+
+Json = dict[str, Any]
+
+
+def stored(status: Json | None = None, **spec: Any) -> Json:
+    raw = with_defaults(Experiment.decode(an_experiment(**spec))).encode()
+    return {**raw, "status": status or {}}
+
+
+def edited(obj: Json, **spec: Any) -> Json:
+    """Return an edit of a spec; None takes a field away."""
+    fields = {name: value for name, value in {**obj["spec"], **spec}.items() if value is not None}
+    return {**copy.deepcopy(obj), "spec": fields}
+
+
+# --- what holds what --------------------------------------------------------------------------------------------------
+
+OTHER: dict[str, Any] = {
+    "parameters": [a_double("other")],
+    "objective": {"type": "maximize", "objectiveMetricName": "loss"},
+    "algorithm": {"algorithmName": "grid"},
+    "earlyStopping": {"algorithmName": "medianstop"},
+    "trialTemplate": {**a_template(), "retain": True},
+    "metricsCollectorSpec": {"collector": {"kind": "File"}},
+    "nasConfig": {"graphConfig": {"numLayers": 3}},
+    "resumePolicy": "LongRunning",
+}
+SAME = {"metricsCollectorSpec": "", "resumePolicy": ""}
+"""What may be left out, because that means the same: to the webhook, which puts it back, and not to a rule."""
+
+FULL = {"earlyStopping": {"algorithmName": "random"}, "nasConfig": {"graphConfig": {"numLayers": 2}}}
+
+RULES: list[tuple[str, Json, Json, str, list[str]]] = [
+    *((f"{name} changed", stored(**FULL), {name: value}, "update-immutable", [name]) for name, value in OTHER.items()),
+    *((f"{name} removed", stored(**FULL), {name: None}, SAME.get(name, "update-immutable"), [name]) for name in OTHER),
+    ("earlyStopping added", stored(), {"earlyStopping": OTHER["earlyStopping"]}, "update-immutable", ["earlyStopping"]),
+    ("nasConfig added", stored(), {"nasConfig": OTHER["nasConfig"]}, "update-immutable", ["nasConfig"]),
+    ("an ended one goes on", stored({"conditions": [SUCCEEDED]}), {"maxTrialCount": 50}, "update-not-restartable", []),
+    ("fewer trials than there are", stored({"trials": 9}), {"maxTrialCount": 4}, "update-max-trials", []),
+    ("no parallel trials", stored(), {"parallelTrialCount": 0}, "parallel-not-positive", []),
+    ("more at once than in all", stored(), {"parallelTrialCount": 999}, "parallel-above-max", []),
+]
+"""Each rule of the webhook about edits: an edit against it, the webhook's error, and the fields whose rules refuse it.
+
+What no rule refuses is about counts or needs the status. While nobody answers the webhook such an edit is stored, and
+the controller makes the best of it: what has ended does not start again, and no trial at a time means one.
+"""
+
+
+@pytest.mark.parametrize(("old", "edit", "origin", "fields"), [row[1:] for row in RULES], ids=[row[0] for row in RULES])
+def test_the_rules_of_the_webhook_and_those_of_the_api_server(
+    old: Json, edit: Json, origin: str, fields: list[str]
+) -> None:
+    new = edited(old, **edit)
+
+    errors = [error.origin for error in validate_update(Experiment.decode(old), with_defaults(Experiment.decode(new)))]
+    refused = [message.partition(" ")[0] for message in broken_rules(old, new)]
+
+    assert (origin in errors) if origin else (errors == [])
+    assert refused == fields
+
+
+def test_every_field_of_a_spec_is_fixed_or_a_count() -> None:
+    known = {field.alias or name for name, field in ExperimentSpec.model_fields.items()}
+
+    assert {*FIXED_FIELDS, *COUNTS} == known
+    assert len(SPEC_RULES) == len(FIXED_FIELDS)
+
+
+@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize("value", [7, None], ids=["changed", "removed"])
+def test_counts_may_change_whoever_is_asked(name: str, value: int | None) -> None:
+    old = stored(maxTrialCount=9, maxFailedTrialCount=3)
+
+    assert broken_rules(old, edited(old, **{name: value})) == []
+
+
+def test_a_spec_cannot_be_taken_away() -> None:
+    old = stored()
+    new = {key: value for key, value in old.items() if key != "spec"}
+
+    assert broken_rules(old, new) == ["spec cannot be added or removed"]
+
+
+@pytest.mark.parametrize(("old", "new"), [([], None), ({"a": 1}, {"a": 1.0}), ({"a": None}, {}), ({"a": []}, {})])
+def test_a_rule_sees_a_change_of_form(old: Any, new: Any) -> None:
+    rule = "has(self.x) == has(oldSelf.x) && (!has(self.x) || self.x == oldSelf.x)"
+    after = {} if new is None else {"x": new}
+
+    assert not holds(rule, {"x": old}, after)
+    assert holds(rule, {"x": old}, {"x": old})
+
+
+# --- edits through the webhook ----------------------------------------------------------------------------------------
+
+
+def as_stored(raw: Json, new: Json) -> Json:
+    """Return what is stored of an edit, after the webhooks."""
+    admission = ExperimentAdmission(MemoryStore({EXPERIMENT}), catalog=lambda: CATALOG, collectors=lambda: ["StdOut"])
+    verdict = admission.default(Review("u", "UPDATE", "default", "demo", new, raw))
+    after = dict(new if verdict.patched is None else verdict.patched)
+    assert admission.validate(Review("u", "UPDATE", "default", "demo", after, raw)).allowed
+    return after
+
+
+SDK = {"type": "minimize", "objectiveMetricName": "loss", "additionalMetricNames": []}
+WITHOUT_DEFAULTS = [
+    pytest.param(an_experiment(), id="nothing filled in"),
+    pytest.param(an_experiment(objective=SDK), id="the official SDK's empty list"),
+    pytest.param(an_experiment(resumePolicy=""), id="an empty policy"),
+    pytest.param(an_experiment(trialTemplate={**a_template(), "retain": False}), id="an explicit false"),
+    pytest.param(an_experiment(parameters=[{**a_double("lr"), "feasibleSpace": {"min": 1, "max": 2}}]), id="numbers"),
+    pytest.param(stored(), id="everything filled in"),
+]
+
+
+@pytest.mark.parametrize("raw", WITHOUT_DEFAULTS)
+def test_an_edit_of_a_count_changes_nothing_that_the_rules_hold(raw: Json) -> None:
+    after = as_stored(raw, edited(raw, parallelTrialCount=1))
+
+    assert broken_rules(raw, after) == []
+    assert after["spec"] == {**raw["spec"], "parallelTrialCount": 1}
+
+
+@pytest.mark.parametrize("raw", WITHOUT_DEFAULTS)
+def test_who_writes_the_whole_object_in_another_form_changes_nothing(raw: Json) -> None:
+    """Such as Katib's controller, or `kubectl replace` with the file that was applied first."""
+    for rewritten in (Experiment.decode(raw), with_defaults(Experiment.decode(raw))):
+        after = as_stored(raw, {**raw, "spec": rewritten.encode()["spec"]})
+
+        assert after["spec"] == raw["spec"]
+
+
+def test_a_count_that_is_taken_away_is_the_default_again() -> None:
+    raw = stored(parallelTrialCount=1)
+
+    assert as_stored(raw, edited(raw, parallelTrialCount=None))["spec"]["parallelTrialCount"] == 3
+
+
+def test_a_field_of_a_newer_version_can_be_edited() -> None:
+    raw = an_experiment(newer=1)
+
+    after = as_stored(raw, edited(raw, newer=2))
+
+    assert after["spec"] == {**raw["spec"], "newer": 2}
+
+
+# --- in the definition ------------------------------------------------------------------------------------------------
+
+
+def definition() -> Json:
+    crd: Json = yaml.safe_load(CRD.read_text())
+    return crd
+
+
+def rules_of(crd: Object) -> tuple[list[str], list[str]]:
+    root = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    levels = (root, root["properties"]["spec"])
+    of_object, of_spec = ([rule["message"] for rule in level.get("x-kubernetes-validations", ())] for level in levels)
+    return of_object, of_spec
+
+
+def test_the_definition_of_the_manifests_gets_all_rules_and_nothing_else() -> None:
+    before = definition()
+
+    versions = with_rules(before)
+
+    assert versions is not None
+    after = {**before, "spec": {**before["spec"], "versions": versions}}
+    assert [len(rules) for rules in rules_of(after)] == [1, len(FIXED_FIELDS)]
+    assert before == definition()
+    assert with_rules(after) is None
+    root = versions[0]["schema"]["openAPIV3Schema"]
+    del root["x-kubernetes-validations"], root["properties"]["spec"]["x-kubernetes-validations"]
+    assert versions == before["spec"]["versions"]
+
+
+def test_rules_of_others_stay() -> None:
+    crd = definition()
+    spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["x-kubernetes-validations"] = [{"rule": "self.parallelTrialCount < 50", "message": "of this company"}]
+
+    versions = with_rules(crd)
+
+    assert versions is not None
+    _, messages = rules_of({"spec": {"versions": versions}})
+    assert messages[0] == "of this company"
+    assert len(messages) == 1 + len(FIXED_FIELDS)
+
+
+def test_katibs_own_definition_which_has_no_schema_stays_as_it_is() -> None:
+    crd = definition()
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = anything
+
+    assert with_rules(crd) is None
+
+
+def a_store(crd: Json | None) -> MemoryStore:
+    store = MemoryStore({DEFINITION})
+    if crd is not None:
+        store.create(crd)
+    return store
+
+
+def has_rules(store: MemoryStore) -> bool:
+    return rules_of(store.get(DEFINITION, EXPERIMENTS)) != ([], [])
+
+
+def test_rules_that_an_upgrade_dropped_are_put_back() -> None:
+    store = a_store(definition())
+    keep_rules(store)
+    assert has_rules(store)
+    found = store.get(DEFINITION, EXPERIMENTS)
+    store.update({**found, "spec": definition()["spec"]})
+    keep_rules(store)
+
+    assert has_rules(store)
+
+
+def test_a_look_at_a_definition_with_rules_writes_nothing() -> None:
+    store = a_store(definition())
+    keep_rules(store)
+    before = store.get(DEFINITION, EXPERIMENTS)
+    keep_rules(store)
+
+    assert store.get(DEFINITION, EXPERIMENTS) == before
+
+
+def test_a_definition_that_is_being_deleted_is_left_alone() -> None:
+    store = a_store({**definition(), "metadata": {"name": EXPERIMENTS.name, "finalizers": ["cleanup"]}})
+    store.delete(DEFINITION, EXPERIMENTS)
+    keep_rules(store)
+
+    assert not has_rules(store)
+
+
+@pytest.mark.parametrize("error", [ForbiddenError("may not patch it"), UnavailableError("no answer")], ids=repr)
+def test_what_goes_wrong_is_raised_and_can_be_tried_again(error: Exception) -> None:
+    store = a_store(definition())
+    faulty = FaultyStore(store, lambda call: error if _is_patch(call) else None)
+    with pytest.raises(type(error)):
+        keep_rules(faulty)
+    faulty.fail_on = lambda _call: None
+    keep_rules(faulty)
+
+    assert has_rules(store)
+
+
+def _is_patch(call: Call) -> bool:
+    return call.verb == "patch" and call.kind == Kind(*DEFINITION) and call.before
+
+
+def test_without_a_definition_there_is_nothing_to_say(caplog: pytest.LogCaptureFixture) -> None:
+    keep_rules(a_store(None))
+
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(("minor", "known"), [(20, False), (24, False), (25, True), (36, True)])
+def test_rules_are_for_clusters_from_1_25_on(minor: int, known: bool) -> None:
+    assert ClusterVersion((1, minor)).has_validation_rules is known

@@ -1,0 +1,131 @@
+"""The controller's side of the observation log: in whose name it asks, and what it tells the DB manager of a trial."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from katib.api.configuration import read_configuration
+from katib.api.metrics import LogAccess
+from katib.api.types import AlgorithmSpec, CollectorSpec, MetricsCollectorSpec, ObjectMeta, Suggestion, SuggestionSpec
+from katib.cluster.configuration.models import KatibConfig
+from katib.cluster.leader.trial_logs import DbManagerTrialLogs
+from katib.controllers.ports import TrialReport
+from katib.errors import ForbiddenError, InvalidError, UnavailableError
+from katib.rpc.db_manager import serve_db_manager
+from katib.rpc.db_manager_client import DbManagerClient
+from katib.rpc.log_guard import LogGuard, MemoryAccessList
+from katib.rpc.tokens import Tokens, trial_token
+from tests.support.observations import MemoryObservationLog, reading
+from tests.support.planning import observed, trial
+
+KEY = b"k" * 32
+CONFIG = """
+runtime:
+  metricsCollectors:
+    - {kind: StdOut, image: ours}
+    - {kind: TensorFlowEvent, image: katibs, sendsToken: false}
+    - {kind: Push, sendsToken: false}
+  earlyStoppings:
+    - {algorithmName: medianstop, image: ours}
+    - {algorithmName: theirs, image: katibs, sendsToken: false}
+"""
+
+
+class World:
+    """A guarded DB manager, and the logs of trials as a controller sees them."""
+
+    def __init__(self) -> None:
+        self.log = MemoryObservationLog()
+        self.guard = LogGuard(Tokens([KEY]), MemoryAccessList())
+        self.server = serve_db_manager(self.log, "127.0.0.1:0", guard=self.guard)
+        self.client = DbManagerClient(self.server.address)
+        self.stopping = "medianstop"
+
+    def logs(self, key: bytes = KEY, config: str = CONFIG) -> DbManagerTrialLogs:
+        read: KatibConfig = read_configuration(KatibConfig, config, "katib-config")
+        return DbManagerTrialLogs(self.client, lambda: Tokens([key]), lambda: read, lambda _key: self._suggestion())
+
+    def _suggestion(self) -> Suggestion:
+        spec = SuggestionSpec(early_stopping=AlgorithmSpec(algorithm_name=self.stopping))
+        return Suggestion(metadata=ObjectMeta(name="demo", namespace="default"), spec=spec)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.client.close()
+    world.server.stop(0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "stopping", "expected"),
+    [
+        ("StdOut", "medianstop", LogAccess("default")),
+        ("File", "unknown", LogAccess("default")),
+        ("TensorFlowEvent", "medianstop", LogAccess("default", reports_without_token=True)),
+        ("Push", "medianstop", LogAccess("default", reports_without_token=True)),
+        ("StdOut", "theirs", LogAccess("default", reads_without_token=True)),
+    ],
+)
+def test_only_what_the_configuration_names_is_open(world: World, kind: str, stopping: str, expected: LogAccess) -> None:
+    world.stopping = stopping
+    spec = MetricsCollectorSpec(collector=CollectorSpec(kind=kind))
+    world.logs().begin(trial("a", metrics_collector=spec))
+
+    assert world.guard.access.find("a") == expected
+
+
+def test_what_was_reported_is_what_the_trial_gets(world: World) -> None:
+    demo = trial("a")
+    world.logs().begin(demo)
+    world.log.report("a", [reading("0.5")])
+
+    assert world.logs().summarize(demo) == TrialReport(observed("0.5"))
+    world.logs().delete(demo)
+    assert world.log.read("a") == []
+
+
+def test_a_trial_whose_log_has_ended_reports_no_more(world: World) -> None:
+    demo = trial("a")
+    world.logs().begin(demo)
+    world.logs().end(demo)
+    with pytest.raises(ForbiddenError, match="it has ended"):
+        trial_client(world).report("a", [reading("0.5")])
+
+    assert world.log.read("a") == []
+
+
+def test_a_db_manager_that_takes_another_key_is_named_when_a_log_ends(world: World) -> None:
+    with pytest.raises(UnavailableError, match="restart both"):
+        world.logs(key=b"o" * 32).end(trial("a"))
+
+
+def trial_client(world: World) -> DbManagerClient:
+    return world.client.speaking_as(trial_token(Tokens([KEY]), "default", "a"))
+
+
+def test_a_refused_report_is_what_a_trial_without_metrics_is_told(world: World) -> None:
+    demo = trial("a")
+    world.logs().begin(demo)
+    with pytest.raises(ForbiddenError):
+        world.client.report("a", [reading("0.5")])
+
+    assert "set sendsToken: false" in world.logs().summarize(demo).refusal
+
+
+def test_a_trial_whose_name_another_namespace_has_is_refused_with_a_remedy(world: World) -> None:
+    world.guard.begin("a", LogAccess("others"))
+
+    with pytest.raises(InvalidError) as caught:
+        world.logs().begin(trial("a"))
+    assert str(caught.value) == (
+        "metadata.name: a trial of this name in another namespace has readings; give the experiment another name"
+    )
+
+
+def test_a_db_manager_with_another_key_is_waited_for_and_named(world: World) -> None:
+    with pytest.raises(UnavailableError, match="restart both, so that they use one key"):
+        world.logs(key=b"o" * 32).begin(trial("a"))

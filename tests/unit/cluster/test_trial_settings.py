@@ -1,0 +1,63 @@
+"""What the webhook of pods knows of a trial: where it shares checkpoints."""
+
+from __future__ import annotations
+
+import pytest
+
+from katib.api.configuration import read_configuration
+from katib.api.types import Trial
+from katib.cluster.configuration.models import KatibConfig
+from katib.cluster.injection.settings import VolumeClaim
+from katib.cluster.webhooks.trial_settings import TrialSettings
+from katib.stores.memory import MemoryStore
+
+CONFIG = """
+runtime:
+  suggestions:
+    - {algorithmName: pbt, image: katib/suggestion}
+    - {algorithmName: far, address: "127.0.0.1:1"}
+"""
+TRIAL = Trial.decode(
+    {
+        "metadata": {"name": "demo-1", "namespace": "team", "labels": {"katib.kubeflow.org/experiment": "demo"}},
+        "spec": {},
+    }
+)
+
+
+def volume_of(algorithm: str, place: str) -> VolumeClaim | None:
+    store = MemoryStore(())
+    settings = [{"name": "suggestion_trial_dir", "value": place}] if place else []
+    store.create(
+        {
+            "apiVersion": "kubeflow.org/v1beta1",
+            "kind": "Suggestion",
+            "metadata": {"name": "demo", "namespace": "team"},
+            "spec": {"algorithm": {"algorithmName": algorithm, "algorithmSettings": settings}, "requests": 1},
+        }
+    )
+    found = TrialSettings(
+        store,
+        lambda: read_configuration(KatibConfig, CONFIG, "katib-config.yaml"),
+        db_manager_address="db:6789",
+        native_sidecars=lambda: False,
+        inject_security_context=False,
+    )
+    return found.settings_for(TRIAL).suggestion_volume
+
+
+def test_a_trial_sees_its_own_folder_of_the_claim_of_its_experiment() -> None:
+    assert volume_of("pbt", "/checkpoints") == VolumeClaim("/checkpoints", "demo-pbt", "demo/demo-1")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "place"),
+    [
+        pytest.param("pbt", "", id="none"),
+        pytest.param("pbt", "s3://bucket/pbt", id="a-store-of-the-users"),
+        pytest.param("pbt", "relative", id="not-a-path"),
+        pytest.param("far", "/checkpoints", id="a-service-elsewhere"),
+    ],
+)
+def test_a_trial_without_a_shared_volume_gets_none(algorithm: str, place: str) -> None:
+    assert volume_of(algorithm, place) is None

@@ -1,0 +1,169 @@
+"""Trials that no algorithm proposed: which come first, what they count against, what a service hears of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from katib.api.names import BY_USER, CHOSEN_BY_LABEL
+from katib.controllers.kinds import SUGGESTION
+from katib.controllers.ports import SuggestionsReply
+from katib.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
+from katib.runtime.objects import Key
+from katib.tuning.adding import add_trial
+from tests.support.controllers import NAMESPACE, FakeServices, JobEnd, World, a_reply, new_store
+from tests.support.experiments import an_experiment
+from tests.support.faulty_store import Call, FaultyStore
+from tests.support.waiting import eventually
+
+DEMO = Key(NAMESPACE, "demo")
+
+
+def chosen(*values: str) -> list[dict[str, Any]]:
+    return [{"parameterAssignments": [{"name": "lr", "value": value}]} for value in values]
+
+
+def by_hand(world: World) -> list[str]:
+    return sorted(
+        trial.spec.parameter_assignments[0].value
+        for trial in world.trials()
+        if trial.metadata.labels.get(CHOSEN_BY_LABEL) == BY_USER
+    )
+
+
+def test_initial_trials_run_first_and_count_against_the_budget() -> None:
+    with World() as world:
+        world.submit(an_experiment(initialTrials=chosen("0.05", "0.06", "0.07"), maxTrialCount=5))
+        experiment = world.ended()
+
+        assert by_hand(world) == ["0.05", "0.06", "0.07"]
+        assert experiment.status.trials == 5
+        assert world.suggestion().status.initial_trials_given == 3
+
+
+def test_a_service_counts_only_its_own_assignments() -> None:
+    with World() as world:
+        world.submit(an_experiment(initialTrials=chosen("0.05", "0.06"), maxTrialCount=5, parallelTrialCount=5))
+        world.ended()
+
+        assert [(wanted, total) for wanted, total, _ in world.services.requests] == [(3, 3)]
+        assert "0.010" in [trial.spec.parameter_assignments[0].value for trial in world.trials()]
+
+
+def test_a_service_sees_initial_trials_in_the_history() -> None:
+    with World() as world:
+        world.submit(an_experiment(initialTrials=chosen("0.05", "0.06"), maxTrialCount=4, parallelTrialCount=2))
+        world.ended()
+
+        assert world.services.requests[0][2] == 2
+
+
+def test_an_experiment_of_nothing_but_initial_trials_asks_no_service() -> None:
+    with World() as world:
+        world.submit(an_experiment(initialTrials=chosen("0.05", "0.06"), maxTrialCount=2))
+        world.ended()
+
+        assert world.services.requests == []
+
+
+def test_a_trial_that_is_added_runs_before_the_next_of_the_service() -> None:
+    def end(trial: Any) -> JobEnd:
+        return JobEnd(ends=trial.spec.parameter_assignments[0].value != "0.010")
+
+    with World(script=end) as world:
+        world.submit(an_experiment(maxTrialCount=4, parallelTrialCount=1))
+        eventually(lambda: len(world.trials()) == 1)
+        assert add_trial(world.store, DEMO, {"lr": "0.09"}) == 0
+        assert add_trial(world.store, DEMO, {"lr": "0.08"}) == 1
+        world.finish_jobs()
+        world.ended()
+
+        assert by_hand(world) == ["0.08", "0.09"]
+        assert world.suggestion().status.suggestion_count == 4
+
+
+def test_a_trial_can_be_added_when_the_search_space_is_used_up() -> None:
+    services = FakeServices(answer=lambda first, _count: SuggestionsReply(a_reply(first, 1).assignments, (), True))
+    with World(script=lambda _trial: JobEnd(ends=False), services=services) as world:
+        world.submit(an_experiment(maxTrialCount=9, parallelTrialCount=2))
+        eventually(lambda: len(world.trials()) == 1)
+        add_trial(world.store, DEMO, {"lr": "0.09"})
+        eventually(lambda: by_hand(world) == ["0.09"])
+        world.finish_jobs()
+
+        assert world.ended().status.trials == 2
+
+
+def test_two_that_add_at_once_lose_nothing() -> None:
+    store = new_store()
+    busy = [ConflictError("written"), ConflictError("written")]
+
+    def conflict(call: Call) -> BaseException | None:
+        return busy.pop() if busy and call.before and (call.verb, call.kind) == ("patch", SUGGESTION) else None
+
+    with World(store, script=lambda _trial: JobEnd(ends=False)) as world:
+        world.submit(an_experiment(maxTrialCount=4, parallelTrialCount=1))
+        eventually(lambda: len(world.trials()) == 1)
+        add_trial(FaultyStore(store, conflict), DEMO, {"lr": "0.09"})
+
+        assert len(world.suggestion().spec.initial_trials) == 1
+        world.finish_jobs()
+        world.ended()
+
+
+REFUSED = {
+    "unknown parameter": (
+        {"lrr": "0.05"},
+        'parameterAssignments[0].name: "lrr" is not a parameter of this experiment; did you mean lr? use lr',
+    ),
+    "no value": ({}, "parameterAssignments: lr has no value; assign every parameter"),
+    "outside": (
+        {"lr": "5"},
+        "parameterAssignments[0].value: lr: 5 is not between 0.01 and 0.1; stay in the feasible space",
+    ),
+    "no number": (
+        {"lr": "much"},
+        'parameterAssignments[0].value: lr: "much" is not a number; stay in the feasible space',
+    ),
+}
+
+
+@pytest.mark.parametrize(("assignments", "line"), REFUSED.values(), ids=REFUSED)
+def test_what_is_no_point_of_the_space_is_refused(assignments: dict[str, str], line: str) -> None:
+    with World(script=lambda _trial: JobEnd(ends=False)) as world:
+        world.submit(an_experiment())
+        eventually(lambda: len(world.trials()) == 2)
+        with pytest.raises(InvalidError) as refused:
+            add_trial(world.store, DEMO, assignments)
+
+        assert [str(error) for error in refused.value.errors] == [line]
+        assert world.suggestion().spec.initial_trials == ()
+
+
+def test_there_has_to_be_room_in_the_budget() -> None:
+    with World(script=lambda _trial: JobEnd(ends=False)) as world:
+        world.submit(an_experiment(maxTrialCount=2, parallelTrialCount=2))
+        eventually(lambda: len(world.trials()) == 2)
+
+        with pytest.raises(InvalidError, match=r"all 2 trials .* chosen; raise spec\.maxTrialCount"):
+            add_trial(world.store, DEMO, {"lr": "0.09"})
+
+
+def test_an_experiment_that_has_ended_takes_no_trial() -> None:
+    with World() as world:
+        world.submit(an_experiment())
+        world.ended()
+
+        with pytest.raises(InvalidError, match=r"experiment demo: it has ended; raise spec\.maxTrialCount first"):
+            add_trial(world.store, DEMO, {"lr": "0.09"})
+
+
+def test_an_experiment_that_is_not_there_or_has_not_started_says_so() -> None:
+    store = new_store()
+    with pytest.raises(NotFoundError):
+        add_trial(store, DEMO, {"lr": "0.09"})
+    store.create(an_experiment())
+
+    with pytest.raises(UnavailableError, match="has not started yet"):
+        add_trial(store, DEMO, {"lr": "0.09"})

@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from katib.local.admission.fields import FIELDS, WHOLLY_SUPPORTED, Effect
+from katib.templates.job_schema import check_job_schema, job_schema
+from tests.support.admission import PATH, a_job, check, errors_of, notices_of, places_of
+
+
+def test_a_plain_job_runs_without_a_word() -> None:
+    assert check(a_job()) == ([], [])
+
+
+# --- the table ------------------------------------------------------------------------------------------
+
+
+def reachable_models() -> set[str]:
+    """Return every part of a Job that is reached through supported fields."""
+    schema = job_schema()
+    seen: set[str] = set()
+    pending = [schema.root]
+    while pending:
+        key = pending.pop()
+        if key in seen or key not in schema.models:
+            continue
+        seen.add(key)
+        for field, kind in schema.models[key].fields.items():
+            if key in WHOLLY_SUPPORTED or FIELDS[key][field].effect is Effect.SUPPORTED:
+                pending.append(kind.removeprefix("[]"))
+    return seen
+
+
+def test_every_field_of_a_job_has_a_verdict() -> None:
+    schema = job_schema()
+
+    assert {key: set(fields) for key, fields in FIELDS.items()} == {
+        key: set(schema.models[key].fields) for key in reachable_models() - WHOLLY_SUPPORTED
+    }
+    assert reachable_models() >= WHOLLY_SUPPORTED
+
+
+def test_every_verdict_says_why_and_what_to_do() -> None:
+    verdicts = [verdict for fields in FIELDS.values() for verdict in fields.values()]
+
+    assert all(v.why for v in verdicts if v.effect is not Effect.SUPPORTED)
+    assert all(bool(v.remedy) == (v.effect is Effect.REFUSED) for v in verdicts)
+
+
+@pytest.mark.parametrize(
+    ("model", "field"),
+    [(m, f) for m in ("V1JobSpec", "V1PodSpec", "V1Container") for f, v in FIELDS[m].items()
+     if v.effect is not Effect.SUPPORTED],
+)  # fmt: skip
+def test_what_does_not_work_here_is_never_passed_over(model: str, field: str) -> None:
+    kind = job_schema().models[model].fields[field]
+    value: Any = [{"a": "b"}] if kind.startswith("[]") else {"a": "b"} if kind[0] in "V{" else "x"
+    job = {"V1JobSpec": a_job(spec={field: value}), "V1PodSpec": a_job(pod={field: value})}.get(
+        model, a_job(**{field: value})
+    )
+
+    errors, notices = check(job)
+
+    assert [said for said in (*map(str, errors), *notices) if f".{field}" in said.split(": ")[0]] != []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("hostNetwork", False), ("hostPID", None), ("tolerations", []), ("nodeSelector", {}), ("schedulerName", "")],
+)
+def test_what_asks_for_nothing_is_not_mentioned(field: str, value: Any) -> None:
+    assert check(a_job(pod={field: value})) == ([], [])
+
+
+def test_a_notice_names_all_its_places_once() -> None:
+    job = a_job(image="train:1", imagePullPolicy="Always")
+
+    assert notices_of(job) == [
+        (
+            "spec.template.spec.containers[0].image, spec.template.spec.containers[0].imagePullPolicy: "
+            "images are not run here, the command runs with this machine's files"
+        )
+    ]
+
+
+# --- kinds ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "error"),
+    [
+        ("kubeflow.org/v1", "PyTorchJob",
+         ("kind: kind PyTorchJob needs a cluster; use kind Job of batch/v1, which runs on this machine, or submit the "
+         "experiment to Kubernetes")),
+        ("test/v1", "Job", 'apiVersion: Job of apiVersion "test/v1" is not known here; write batch/v1'),
+    ],
+    ids=["kind", "version"],
+)  # fmt: skip
+def test_other_kinds_are_refused_by_name(api_version: str, kind: str, error: str) -> None:
+    assert errors_of({"apiVersion": api_version, "kind": kind}) == [error]
+
+
+# --- the Job --------------------------------------------------------------------------------------------
+
+INDEXED = {"completionMode": "Indexed", "completions": 3}
+RULE = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "pod", "expected"),
+    [
+        ({}, {"restartPolicy": None}, [("template.spec.restartPolicy", "job-restart-policy")]),
+        ({}, {"restartPolicy": "Always"}, [("template.spec.restartPolicy", "job-restart-policy")]),
+        ({}, {"restartPolicy": "OnFailure"}, []),
+        ({}, {"restartPolicy": "${trialParameters.x}"}, []),
+        ({"completionMode": "Indexed"}, {}, [("completions", "job-indexed-completions")]),
+        (INDEXED, {}, []),
+        ({"completionMode": "indexed"}, {}, [("completionMode", "job-choice")]),
+        ({"backoffLimitPerIndex": 1}, {}, [("backoffLimitPerIndex", "job-indexed-only")]),
+        ({"backoffLimitPerIndex": 1, **INDEXED}, {"restartPolicy": "OnFailure"},
+         [("backoffLimitPerIndex", "job-never-only")]),
+        ({"backoffLimitPerIndex": 1, "maxFailedIndexes": 1, **INDEXED}, {}, []),
+        ({"maxFailedIndexes": 1, **INDEXED}, {}, [("maxFailedIndexes", "job-max-failed-indexes")]),
+        ({"podFailurePolicy": {"rules": [RULE]}}, {}, []),
+        ({"podFailurePolicy": {"rules": [RULE]}}, {"restartPolicy": "OnFailure"},
+         [("podFailurePolicy", "job-never-only")]),
+        ({"podFailurePolicy": {"rules": [{**RULE, "action": "Fail"}]}}, {},
+         [("podFailurePolicy.rules[0].action", "job-choice")]),
+        ({"podFailurePolicy": {"rules": [{**RULE, "action": "FailIndex"}]}}, {},
+         [("podFailurePolicy.rules[0].action", "job-fail-index")]),
+        ({"podFailurePolicy": {"rules": [{"action": "Count"}]}}, {}, [("podFailurePolicy.rules[0]", "job-rule")]),
+        ({"podFailurePolicy": {"rules": [{"action": "Count", "onExitCodes": {"operator": "Is", "values": [1]}}]}}, {},
+         [("podFailurePolicy.rules[0].onExitCodes.operator", "job-choice")]),
+        ({"podFailurePolicy": {"rules": [{**RULE, "onExitCodes": {"containerName": "x", "operator": "In"}}]}}, {},
+         [("podFailurePolicy.rules[0].onExitCodes.containerName", "job-rule-container")]),
+        ({"podFailurePolicy": {"rules": [RULE]}, "podReplacementPolicy": "TerminatingOrFailed"}, {},
+         [("podReplacementPolicy", "job-pod-replacement")]),
+        ({"successPolicy": {"rules": [{"succeededCount": 1}]}}, {}, [("successPolicy", "job-indexed-only")]),
+        ({"successPolicy": {"rules": [{"succeededIndexes": "0,2-4"}]}, **INDEXED}, {}, []),
+        ({"successPolicy": {"rules": [{"succeededIndexes": "a"}, {}]}, **INDEXED}, {},
+         [("successPolicy.rules[0].succeededIndexes", "job-indexes"), ("successPolicy.rules[1]", "job-rule")]),
+        ({"managedBy": "kueue.x-k8s.io/multikueue"}, {}, [("managedBy", "job-managed-by")]),
+        ({"managedBy": "kubernetes.io/job-controller"}, {}, []),
+        ({"parallelism": -1}, {}, [("parallelism", "job-number-negative")]),
+        ({"ttlSecondsAfterFinished": -1}, {}, [("ttlSecondsAfterFinished", "job-number-negative")]),
+        ({}, {"containers": []}, [("template.spec.containers", "pod-containers")]),
+        ({}, {"os": {"name": "windows"}}, [("template.spec.os.name", "pod-os")]),
+        ({}, {"hostNetwork": True}, [("template.spec.hostNetwork", "job-field-unsupported")]),
+        ({}, {"initContainers": [{"name": "s", "command": ["sh"], "restartPolicy": "Always"}]}, []),
+        ({}, {"initContainers": [{"name": "s", "command": ["sh"], "restartPolicy": "Never"}]},
+         [("template.spec.initContainers[0].restartPolicy", "pod-container-restart")]),
+        ({}, {"initContainers": [{"name": "training", "command": ["sh"]}]},
+         [("template.spec.initContainers[0].name", "pod-name-twice")]),
+    ],
+)  # fmt: skip
+def test_rules_of_a_job(spec: dict[str, Any], pod: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+    job = a_job(spec=spec, pod=pod)
+
+    assert places_of(job) == [(f"spec.{path}", origin) for path, origin in expected]
+
+
+@pytest.mark.parametrize(
+    ("spec", "notice"),
+    [
+        ({"suspend": True}, "spec.suspend: every trial starts suspended and waits until its Job is resumed"),
+        ({"parallelism": 0}, "spec.parallelism: with 0 no pod is started, so every trial waits forever"),
+        ({"completions": 2}, "spec.completions: the metrics of all pods go to one trial, in the order they arrive"),
+        ({"selector": {"matchLabels": {"a": "b"}}},
+         "spec.selector: pods of a job are known without a selector here"),
+        ({"podFailurePolicy": {"rules": [{"action": "Count", "onPodConditions": [{"type": "DisruptionTarget"}]}]}},
+         "spec.podFailurePolicy.rules[0].onPodConditions: nothing evicts pods here, so the rule never matches"),
+    ],
+    ids=["suspend", "no-parallelism", "completions", "selector", "pod-conditions"],
+)  # fmt: skip
+def test_what_surprises_is_said(spec: dict[str, Any], notice: str) -> None:
+    assert notices_of(a_job(spec=spec)) == [notice]
+
+
+def test_checks_leave_the_job_as_it_is() -> None:
+    job = a_job(image="x", resources={"limits": {"cpu": 1}})
+    before = copy.deepcopy(job)
+
+    check(job)
+    check_job_schema(job, PATH)
+
+    assert job == before

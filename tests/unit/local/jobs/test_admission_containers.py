@@ -1,0 +1,341 @@
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from katib.local.admission import HostCapacity, check_job
+from tests.support.admission import (
+    HOST,
+    PATH,
+    a_job,
+    a_job_with_volume,
+    check,
+    errors_of,
+    notices_of,
+    places_of,
+    with_volume,
+)
+
+ROOT = dataclasses.replace(HOST, user_id=0, group_id=0)
+
+# --- containers -----------------------------------------------------------------------------------------
+
+CONTAINER = "spec.template.spec.containers[0]"
+
+
+def test_a_container_without_command_is_refused() -> None:
+    assert errors_of(a_job(command=None, args=["--lr=1"])) == [
+        (
+            f"{CONTAINER}.command: it is missing, and the entry point of the image is unknown because images "
+            "are not run here; give the command with its full path or name"
+        )
+    ]
+
+
+@pytest.mark.parametrize("program", ["no-such-program", "/opt/no/such/program"])
+def test_a_command_that_this_machine_lacks_is_refused(program: str) -> None:
+    assert errors_of(a_job(command=[program])) == [
+        (
+            f'{CONTAINER}.command[0]: "{program}" is not on this machine; '
+            "install it or use a full path (images are not run here)"
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        {"command": [sys.executable]},
+        {"command": ["sh"]},
+        {"command": ["${trialParameters.program}"]},
+        {"command": ["$(PROGRAM)"]},
+        {"command": ["./train.sh"]},
+        {"command": ["python", "-c", "/no/such"]},
+        {"command": ["python", "-m", "no.such"]},
+        {"command": ["python", "-u", "train.py"]},
+        {"command": ["sh", "-ec", "/no/such"]},
+        {"command": ["python"], "args": ["${trialParameters.script}"]},
+        {"command": ["python", "-W", "/no/such"]},
+        {"command": ["python", "-", "/no/such"]},
+        {"command": ["bash", "-o", "/no/such"]},
+        {"command": ["sh", "-s", "/no/such"]},
+        {"command": ["env", "/no/such"]},
+    ],
+)
+def test_only_what_is_known_before_a_trial_is_looked_for(container: dict[str, Any]) -> None:
+    assert check(a_job(**container)) == ([], [])
+
+
+def test_the_path_of_the_container_counts(tmp_path: Path) -> None:
+    program = tmp_path / "train"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    env = [{"name": "PATH", "value": str(tmp_path)}]
+
+    assert check(a_job(command=["train"], env=env)) == ([], [])
+    assert places_of(a_job(command=["train"])) == [(f"{CONTAINER}.command[0]", "command-not-found")]
+
+
+def test_a_file_that_is_not_executable_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "train.sh").write_text("echo\n")
+    (tmp_path / "train.sh").chmod(0o644)
+
+    assert places_of(a_job(command=["./train.sh"], workingDir=str(tmp_path))) == [
+        (f"{CONTAINER}.command[0]", "command-not-executable")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "place"),
+    [
+        (["python3", "/opt/mnist/mnist.py"], [], "command[1]"),
+        (["python3", "-u"], ["/opt/mnist/mnist.py", "--lr=1"], "args[0]"),
+        (["python"], ["mnist.py"], "args[0]"),
+    ],
+    ids=["command", "args", "relative"],
+)
+def test_a_script_that_only_the_image_has_is_refused(
+    command: list[str], args: list[str], place: str, tmp_path: Path
+) -> None:
+    script = (command[1:] + args)[0] if args == [] else args[0]
+
+    assert errors_of(a_job(command=command, args=args, workingDir=str(tmp_path))) == [
+        (
+            f'{CONTAINER}.{place}: "{script}" is not on this machine; '
+            "copy it here or use the path it has on this machine (images are not run here)"
+        )
+    ]
+
+
+def test_a_working_directory_must_exist() -> None:
+    assert places_of(a_job(workingDir="/no/such/directory")) == [
+        (f"{CONTAINER}.workingDir", "working-directory-missing")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({"fieldRef": {"fieldPath": "metadata.name"}}, []),
+        ({"fieldRef": {"fieldPath": "metadata.labels['a.io/b']"}}, []),
+        ({"fieldRef": {"fieldPath": "metadata.label"}}, [("valueFrom.fieldRef.fieldPath", "env-field-path")]),
+        ({"resourceFieldRef": {"resource": "limits.cpu"}}, []),
+        ({"resourceFieldRef": {"resource": "limits.gpu"}}, [("valueFrom.resourceFieldRef.resource", "env-resource")]),
+        ({"secretKeyRef": {"name": "s", "key": "k"}}, []),
+        ({"configMapKeyRef": {"key": "k"}, "secretKeyRef": {"key": "k"}}, [("", "env-source")]),
+        ({"fileKeyRef": {"key": "k"}}, [("valueFrom.fileKeyRef", "job-field-unsupported")]),
+    ],
+)
+def test_values_of_the_environment_need_a_source_that_exists(entry: dict[str, Any], expected: list[Any]) -> None:
+    place = f"{CONTAINER}.env[0]"
+
+    assert places_of(a_job(env=[{"name": "N", "valueFrom": entry}])) == [
+        (f"{place}.{path}" if path else place, origin) for path, origin in expected
+    ]
+
+
+@pytest.mark.parametrize(
+    ("context", "host", "expected"),
+    [
+        ({"runAsUser": 1000, "runAsGroup": 1000, "runAsNonRoot": True}, HOST, []),
+        ({"runAsUser": 0}, HOST, ["runAsUser"]),
+        ({"runAsGroup": 0}, HOST, ["runAsGroup"]),
+        ({"runAsUser": 0}, ROOT, []),
+        ({"runAsNonRoot": True}, ROOT, ["runAsNonRoot"]),
+        ({"privileged": True}, HOST, ["privileged"]),
+        ({"privileged": False}, HOST, []),
+        ({"capabilities": {"add": ["SYS_ADMIN"]}}, HOST, ["capabilities.add"]),
+    ],
+)
+def test_no_process_gets_other_rights_than_the_engine(
+    context: dict[str, Any], host: HostCapacity, expected: list[str]
+) -> None:
+    paths = [path for path, _ in places_of(a_job(securityContext=context), host)]
+
+    assert paths == [f"{CONTAINER}.securityContext.{field}" for field in expected]
+
+
+@pytest.mark.parametrize(
+    ("requests", "error"),
+    [
+        ({"cpu": 2, "memory": "4Gi", "nvidia.com/gpu": "1"}, None),
+        ({"cpu": "${trialParameters.n}"}, None),
+        ({"nvidia.com/gpu": 8}, "needs 8 GPU, this machine has 1"),
+        ({"cpu": "2500m"}, "needs 2.5 CPU, this machine has 2"),
+        ({"memory": "8Gi"}, "needs 8.0 GiB of memory, this machine has 4.0 GiB"),
+        ({"amd.com/gpu": 1, "nvidia.com/gpu": 1}, "needs 2 GPU, this machine has 1"),
+        ({"example.com/fpga": 1}, "needs 1 example.com/fpga, this machine has 0"),
+    ],
+)
+def test_more_than_the_machine_has_is_refused(requests: dict[str, Any], error: str | None) -> None:
+    remedy = "request less, or submit the experiment to Kubernetes"
+
+    errors = errors_of(a_job(resources={"requests": requests}))
+
+    assert errors == ([f"{CONTAINER}.resources: {error}; {remedy}"] if error else [])
+
+
+def test_containers_of_a_pod_run_together_and_init_containers_before_them() -> None:
+    def container(name: str, cpu: str) -> dict[str, Any]:
+        return {"name": name, "command": ["sh"], "resources": {"requests": {"cpu": cpu}}}
+
+    fits = a_job(
+        pod={"containers": [container("a", "1"), container("b", "1")], "initContainers": [container("c", "2")]}
+    )
+    exceeds = a_job(pod={"containers": [container("a", "1"), container("b", "1.5")]})
+
+    assert errors_of(fits) == []
+    assert places_of(exceeds) == [("spec.template.spec.resources", "pod-resources")]
+
+
+def test_a_limit_without_request_is_a_request() -> None:
+    assert places_of(a_job(resources={"limits": {"nvidia.com/gpu": 2}})) == [
+        (f"{CONTAINER}.resources", "pod-resources")
+    ]
+
+
+def test_what_is_no_quantity_is_refused() -> None:
+    assert places_of(a_job(resources={"requests": {"cpu": "two"}})) == [
+        (f"{CONTAINER}.resources.requests.cpu", "pod-quantity")
+    ]
+
+
+# --- volumes --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "source", [{"emptyDir": {}}, {"configMap": {"name": "c"}}, {"secret": {"secretName": "s"}}],
+    ids=["emptyDir", "configMap", "secret"],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "container",
+    [
+        {"command": ["sh", "/data/run.sh"]},
+        {"command": ["sh"], "args": ["--out=/data"]},
+        {"env": [{"name": "DATA", "value": "/data"}]},
+        {"workingDir": "/data"},
+    ],
+    ids=["command", "args", "env", "workingDir"],
+)
+def test_a_volume_whose_path_is_written_down_works(source: dict[str, Any], container: dict[str, Any]) -> None:
+    assert notices_of(with_volume(source, "/data/", **container)) == [
+        (
+            f"{CONTAINER}.volumeMounts[0].mountPath: this path in command, args, workingDir or env is replaced by the "
+            "directory that stands for the volume"
+        )
+    ]
+
+
+@pytest.mark.parametrize("source", [{"emptyDir": {}}, {"configMap": {"name": "c"}}], ids=["emptyDir", "configMap"])
+def test_a_volume_that_only_the_program_knows_cannot_be_provided(source: dict[str, Any]) -> None:
+    assert places_of(with_volume(source, "/no/such/data")) == [
+        (f"{CONTAINER}.volumeMounts[0].mountPath", "volume-unreachable")
+    ]
+
+
+def test_an_empty_directory_may_be_one_that_every_machine_has(tmp_path: Path) -> None:
+    assert notices_of(with_volume({"emptyDir": {"medium": "Memory"}}, str(tmp_path))) == [
+        (
+            "spec.template.spec.volumes[0].emptyDir.medium: it is a plain directory of the trial, on its disk and "
+            "without limit"
+        ),
+        f"{CONTAINER}.volumeMounts[0].mountPath: the directory of this machine is used, which trials share",
+    ]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"persistentVolumeClaim": {"claimName": "c"}},
+        {"csi": {"driver": "d"}},
+        {"nfs": {"path": "/", "server": "s"}},
+    ],
+    ids=["claim", "csi", "nfs"],
+)
+def test_other_volumes_are_refused(source: dict[str, Any]) -> None:
+    place = f"spec.template.spec.volumes[0].{next(iter(source))}"
+
+    assert places_of(with_volume(source, "/data", command=["sh", "/data"])) == [(place, "job-field-unsupported")]
+
+
+def test_a_mount_needs_its_volume_and_a_volume_its_source() -> None:
+    mounts = [{"name": "w", "mountPath": "/data"}]
+
+    assert places_of(a_job_with_volume({}, mounts, {})) == [
+        ("spec.template.spec.volumes[0]", "volume-source-missing"),
+        (f"{CONTAINER}.volumeMounts[0].name", "volume-unknown"),
+    ]
+
+
+def test_a_path_of_this_machine_needs_no_replacement(tmp_path: Path) -> None:
+    host_path = {"hostPath": {"path": str(tmp_path)}}
+
+    assert check(with_volume(host_path, str(tmp_path))) == ([], [])
+    assert places_of(with_volume(host_path, "/no/such/data")) == [
+        (f"{CONTAINER}.volumeMounts[0].mountPath", "volume-unreachable")
+    ]
+    assert places_of(with_volume({"hostPath": {"path": "/no/such"}}, "/data", args=["/data"])) == [
+        ("spec.template.spec.volumes[0].hostPath.path", "volume-host-path-missing")
+    ]
+
+
+def test_variables_in_a_mount_are_refused() -> None:
+    job = a_job_with_volume({"emptyDir": {}}, [{"name": "v", "mountPath": "/d", "subPathExpr": "s"}], {"args": ["/d"]})
+
+    assert places_of(job) == [(f"{CONTAINER}.volumeMounts[0].subPathExpr", "job-field-unsupported")]
+
+
+def test_a_path_inside_another_path_is_not_the_mount() -> None:
+    assert places_of(with_volume({"emptyDir": {}}, "/no", args=["/my/no", "/nothing"])) == [
+        (f"{CONTAINER}.volumeMounts[0].mountPath", "volume-unreachable")
+    ]
+
+
+def test_names_of_services_lead_nowhere() -> None:
+    assert notices_of(a_job(args=["--master=job-0.job.default.svc.cluster.local"])) == [
+        f"{CONTAINER}.args: names of services (.svc) lead nowhere on this machine"
+    ]
+
+
+@pytest.mark.parametrize("amount", ["1e999999999", "1e300", 1e300, "9" * 30, -1])
+def test_an_absurd_quantity_is_refused_in_few_words(amount: object) -> None:
+    errors = errors_of(a_job(resources={"requests": {"memory": amount}}))
+
+    assert len(errors) == 1
+    assert len(errors[0]) < 200
+
+
+@pytest.mark.parametrize(
+    "word", ["a" * 5000, "/" + "a" * 5000, "/a\0b", "\0"], ids=["long", "long-path", "nul", "nul-name"]
+)
+def test_a_command_that_no_machine_can_have_is_not_found(word: str) -> None:
+    assert places_of(a_job(command=[word])) == [(f"{CONTAINER}.command[0]", "command-not-found")]
+
+
+def test_relative_paths_start_at_the_workspace(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").write_text("")
+
+    def check_there(**container: Any) -> list[str]:
+        errors, _ = check_job(a_job(**container), PATH, host=HOST, workspace=tmp_path)
+        return [e.origin for e in errors]
+
+    assert check_there(command=["python", "src/train.py"]) == []
+    assert check_there(command=["python", "train.py"]) == ["command-not-found"]
+    assert check_there(command=["python", "train.py"], workingDir="src") == []
+    assert check_there(command=["./train.sh"]) == ["command-not-found"]
+    assert check_there(workingDir="data") == ["working-directory-missing"]
+
+
+def test_what_an_init_container_may_write_is_not_looked_for() -> None:
+    late = {"name": "training", "command": ["python", "/no/such.py"], "workingDir": "/no/such"}
+    first = {"name": "fetch", "command": ["sh", "-c", "make /no/such"]}
+
+    assert places_of(a_job(pod={"initContainers": [first], "containers": [late]})) == []
+    assert places_of(a_job(pod={"initContainers": [first], "containers": [{**late, "command": ["no-such"]}]})) == [
+        (f"{CONTAINER}.command[0]", "command-not-found")
+    ]

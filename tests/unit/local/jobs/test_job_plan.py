@@ -1,0 +1,561 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from katib.local.jobs.counts import FORGIVEN_LOSSES
+from katib.local.jobs.plan import Plan, plan
+from katib.local.pods.records import ContainerExit, Delays, Phase, PodRecord
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+class Simulation:
+    """A job on a virtual clock: starts what the plan says, stops it at once, and ends pods as the test says."""
+
+    def __init__(self, *, restart: str = "Never", delays: Delays | None = None, **spec: Any) -> None:
+        template = {"spec": {"restartPolicy": restart, "containers": [{"name": "main", "command": ["x"]}]}}
+        self.spec: dict[str, Any] = {**spec, "template": template}
+        self.status: dict[str, Any] = {}
+        self.pods: list[PodRecord] = []
+        self.starts: list[float] = []
+        self.now = START
+        self.polite = True  # stopped pods end at once
+        self.wall_jump = timedelta()  # what somebody did to the wall clock
+        self._delays = delays or Delays()
+        self._started_at: datetime | None = None
+
+    @property
+    def elapsed(self) -> float:
+        return (self.now - START).total_seconds()
+
+    @property
+    def running(self) -> list[PodRecord]:
+        return [p for p in self.pods if not p.is_finished and not p.stopping]
+
+    def step(self) -> Plan:
+        """Plan and act until nothing changes."""
+        while True:
+            decision = self._plan()
+            self.status, self._started_at = decision.status, decision.started_at
+            for index in decision.start:
+                self.pods.append(PodRecord(f"p{len(self.pods)}", index, Phase.RUNNING))
+                self.starts.append(self.elapsed)
+            for name in decision.stop:
+                self._change(name, stopping=True)
+                if self.polite:
+                    self._change(name, phase=Phase.FAILED, finished_at=self.now)
+            if not decision.start and not decision.stop:
+                return decision
+
+    def end(self, code: int = 0, *, index: int | None = None, container: str = "main", lost: bool = False) -> None:
+        """End the first running pod, or that of an index, and step."""
+        pod = next(p for p in self.running if index is None or p.index == index)
+        phase = Phase.SUCCEEDED if code == 0 else Phase.FAILED
+        text = f"exited with {code}"
+        self._change(
+            pod.name,
+            phase=phase,
+            finished_at=self.now,
+            exits=(ContainerExit(container, code, text, lost),),
+            message="" if code == 0 else f'container "{container}" of pod {pod.name} {text}',
+        )
+        self.step()
+
+    def restart(self) -> None:
+        pod = self.running[0]
+        self._change(pod.name, restarts=pod.restarts + 1, message="it exited with 1")
+        self.step()
+
+    def advance(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+        self.step()
+
+    def advance_to_wake(self) -> None:
+        wake_at = self._plan().wake_at
+        assert wake_at is not None
+        self.now = wake_at
+        self.step()
+
+    def conditions(self) -> list[tuple[str, str]]:
+        """Return what holds, in Kubernetes' terms; `message` tells of retries."""
+        held = [c for c in self.status.get("conditions", []) if c["status"] == "True"]
+        return [(c["type"], c["reason"]) for c in held if c["type"] != "Retrying"]
+
+    def message(self) -> str:
+        return str(self.status["conditions"][-1]["message"])
+
+    def _plan(self) -> Plan:
+        job = {"metadata": {"name": "j"}, "spec": self.spec, "status": self.status}
+        wall = self.now + self.wall_jump
+        return plan(job, self.pods, wall, steady_now=self.now, started_at=self._started_at, delays=self._delays)
+
+    def _change(self, name: str, **changes: Any) -> None:
+        self.pods = [replace(p, **changes) if p.name == name else p for p in self.pods]
+
+
+def started(**options: Any) -> Simulation:
+    simulation = Simulation(**options)
+    simulation.step()
+    return simulation
+
+
+class TestCompletion:
+    def test_one_pod_is_the_default(self) -> None:
+        s = started()
+        assert (len(s.pods), s.status["active"], s.status["startTime"]) == (1, 1, "2024-01-01T00:00:00Z")
+
+        s.end(0)
+
+        assert s.conditions() == [("SuccessCriteriaMet", "CompletionsReached"), ("Complete", "CompletionsReached")]
+        assert s.status["succeeded"] == 1
+        assert "active" not in s.status
+        assert s.status["completionTime"] == "2024-01-01T00:00:00Z"
+
+    def test_completions_run_as_parallelism_allows(self) -> None:
+        s = started(completions=3, parallelism=2)
+        assert len(s.running) == 2
+
+        s.end(0)
+        assert len(s.running) == 2
+
+        s.end(0)
+        assert len(s.running) == 1
+
+        s.end(0)
+        assert s.status["succeeded"] == 3
+
+    def test_a_work_queue_starts_nothing_after_the_first_success(self) -> None:
+        s = started(parallelism=3)
+        s.end(0)
+        assert len(s.running) == 2
+        assert s.conditions() == []
+
+        s.end(0)
+        s.end(0)
+
+        assert ("Complete", "CompletionsReached") in s.conditions()
+
+    def test_parallelism_zero_runs_nothing(self) -> None:
+        assert started(parallelism=0, completions=1).pods == []
+
+    def test_lowered_parallelism_stops_the_newest_pods(self) -> None:
+        s = started(completions=5, parallelism=3)
+        s.spec["parallelism"] = 1
+
+        s.step()
+
+        assert [p.name for p in s.running] == ["p0"]
+        assert "failed" not in s.status
+
+    def test_complete_waits_for_pods_that_still_end(self) -> None:
+        s = started(
+            completions=3, parallelism=3, completionMode="Indexed", successPolicy={"rules": [{"succeededCount": 1}]}
+        )
+        s.polite = False
+
+        s.end(0, index=1)
+
+        assert s.conditions() == [("SuccessCriteriaMet", "SuccessPolicy")]
+        assert s.status["terminating"] == 2
+
+    def test_a_job_of_another_controller_is_left_alone(self) -> None:
+        s = started(managedBy="example.com/other")
+
+        assert (s.pods, s.status) == ([], {})
+
+
+class TestBackOff:
+    def test_never_runs_limit_plus_one_times_with_doubling_delays(self) -> None:
+        s = started(backoffLimit=2)
+        s.end(1)
+        assert s.running == []
+        assert s.conditions() == []
+        assert s.message() == "its program ended with exit code 1; try 2 of 3 begins at 2024-01-01T00:00:10Z"
+        s.advance_to_wake()
+        assert s.message() == "its program ended with exit code 1; try 2 of 3"
+        s.end(1)
+        s.advance_to_wake()
+        s.end(1)
+
+        assert s.starts == [0, 10, 30]
+        assert s.conditions() == [("FailureTarget", "BackoffLimitExceeded"), ("Failed", "BackoffLimitExceeded")]
+        assert "completionTime" not in s.status
+        assert s.status["failed"] == 3
+        assert s.message() == 'container "main" of pod p2 exited with 1; the back-off limit of 2 is reached'
+
+    def test_the_delay_ends_at_ten_minutes(self) -> None:
+        assert [Delays().recreate.pause_seconds(k) for k in (0, 1, 2, 3, 7, 8, 5000)] == [0, 10, 20, 40, 600, 600, 600]
+
+    def test_the_delay_starts_anew_after_a_success(self) -> None:
+        s = started(completions=3, backoffLimit=6)
+        s.end(1)
+        s.advance(10)
+        s.end(0)
+        s.end(1)
+
+        s.advance(10)
+
+        assert s.starts == [0, 10, 10, 20]
+
+    def test_without_a_limit_nothing_is_tried_again(self) -> None:
+        s = started()
+
+        s.end(1)
+
+        assert len(s.pods) == 1
+        assert ("Failed", "BackoffLimitExceeded") in s.conditions()
+
+    def test_pods_lost_with_the_guard_are_replaced_and_count_for_nothing(self) -> None:
+        s = started()
+        for _ in range(FORGIVEN_LOSSES):
+            s.end(137, lost=True)
+            s.advance(600)
+        assert s.running
+        assert "failed" not in s.status
+
+        s.end(137, lost=True)
+
+        assert ("Failed", "BackoffLimitExceeded") in s.conditions()
+
+    def test_the_last_line_of_a_failed_program_closes_the_message(self) -> None:
+        s = started()
+        s.pods = [replace(s.pods[0], last_output="ValueError: boom")]
+
+        s.end(1)
+
+        assert s.message() == (
+            'container "main" of pod p0 exited with 1; the back-off limit of 0 is reached; '
+            "last output: ValueError: boom"
+        )
+
+    def test_a_try_that_failed_tells_its_last_line_first(self) -> None:
+        s = started(backoffLimit=1)
+        s.pods = [replace(s.pods[0], last_output="ValueError: boom")]
+
+        s.end(1)
+
+        assert s.message() == "ValueError: boom (exit code 1); try 2 of 2 begins at 2024-01-01T00:00:10Z"
+
+    def test_on_failure_with_limit_zero_fails_at_the_first_restart(self) -> None:
+        s = started(restart="OnFailure", backoffLimit=0)
+        assert s.conditions() == []
+
+        s.restart()
+
+        assert ("Failed", "BackoffLimitExceeded") in s.conditions()
+
+    def test_on_failure_kills_the_restart_that_reaches_the_limit(self) -> None:
+        s = started(restart="OnFailure", backoffLimit=2)
+        s.restart()
+        assert s.conditions() == []
+
+        s.restart()
+
+        assert ("Failed", "BackoffLimitExceeded") in s.conditions()
+
+    def test_restart_delays_are_none_then_double_to_five_minutes(self) -> None:
+        assert [Delays().restart.pause_seconds(k) for k in (0, 1, 2, 3, 5, 6, 9)] == [0, 10, 20, 40, 160, 300, 300]
+
+    def test_a_pod_that_cannot_start_fails_the_job_at_once(self) -> None:
+        s = started()
+        s.pods = [replace(s.pods[0], phase=Phase.FAILED, finished_at=s.now, cannot_start="no such command")]
+
+        s.step()
+
+        assert s.conditions() == [("FailureTarget", "PodCannotStart"), ("Failed", "PodCannotStart")]
+        assert s.message() == "no such command"
+
+
+class TestIndexed:
+    def test_each_index_runs_once_lowest_first(self) -> None:
+        s = started(completions=3, parallelism=2, completionMode="Indexed")
+        assert [p.index for p in s.running] == [0, 1]
+
+        s.end(0, index=1)
+
+        assert [p.index for p in s.running] == [0, 2]
+        assert s.status["completedIndexes"] == "1"
+
+    def test_a_failed_index_is_tried_again(self) -> None:
+        s = started(completions=2, parallelism=2, completionMode="Indexed", backoffLimit=1)
+        s.end(1, index=0)
+        s.advance(10)
+
+        assert sorted(p.index or 0 for p in s.running) == [0, 1]
+
+    def test_an_index_beyond_its_limit_fails_the_job_when_the_others_are_through(self) -> None:
+        s = started(completions=3, parallelism=3, completionMode="Indexed", backoffLimitPerIndex=0)
+        s.end(0, index=0)
+        s.end(1, index=1)
+        assert s.conditions() == []
+        s.end(0, index=2)
+
+        assert s.conditions() == [("FailureTarget", "FailedIndexes"), ("Failed", "FailedIndexes")]
+        assert (s.status["completedIndexes"], s.status["failedIndexes"]) == ("0,2", "1")
+
+    def test_each_index_waits_for_its_own_back_off(self) -> None:
+        s = started(completions=2, parallelism=1, completionMode="Indexed", backoffLimitPerIndex=3)
+        s.end(1, index=0)
+        assert [p.index for p in s.running] == [1]
+        s.end(0, index=1)
+        s.advance(9)
+        assert s.running == []
+
+        s.advance(1)
+
+        assert [p.index for p in s.running] == [0]
+
+    def test_too_many_failed_indexes_end_the_job_at_once(self) -> None:
+        s = started(completions=4, parallelism=4, completionMode="Indexed", backoffLimitPerIndex=0, maxFailedIndexes=1)
+        s.end(1, index=0)
+        assert s.conditions() == []
+
+        s.end(1, index=3)
+
+        assert ("Failed", "MaxFailedIndexesExceeded") in s.conditions()
+        assert s.status["failedIndexes"] == "0,3"
+
+    def test_the_named_index_meets_the_success_policy_and_the_others_are_stopped(self) -> None:
+        policy = {"rules": [{"succeededIndexes": "0"}]}
+        s = started(completions=3, parallelism=3, completionMode="Indexed", successPolicy=policy)
+
+        s.end(0, index=0)
+
+        assert s.conditions() == [("SuccessCriteriaMet", "SuccessPolicy"), ("Complete", "SuccessPolicy")]
+        assert s.running == []
+
+    @pytest.mark.parametrize(
+        ("rule", "indexes", "met"),
+        [
+            pytest.param({"succeededIndexes": "0-2", "succeededCount": 2}, (0, 1), True, id="some-of"),
+            pytest.param({"succeededIndexes": "0-2", "succeededCount": 2}, (0, 4), False, id="wrong-ones"),
+            pytest.param({"succeededIndexes": "0,2"}, (0,), False, id="not-all"),
+            pytest.param({"succeededCount": 2}, (3, 4), True, id="any"),
+        ],
+    )
+    def test_success_rules_count_the_indexes_they_name(
+        self, rule: dict[str, Any], indexes: tuple[int, ...], met: bool
+    ) -> None:
+        s = started(completions=5, parallelism=5, completionMode="Indexed", successPolicy={"rules": [rule]})
+        for index in indexes:
+            s.end(0, index=index)
+
+        assert (("Complete", "SuccessPolicy") in s.conditions()) is met
+
+
+def failure_policy(action: str, values: list[int], operator: str = "In", **more: Any) -> dict[str, Any]:
+    return {"rules": [{"action": action, "onExitCodes": {"operator": operator, "values": values, **more}}]}
+
+
+class TestFailurePolicy:
+    def test_fail_job_ends_the_job_at_once(self) -> None:
+        s = started(completions=2, parallelism=2, podFailurePolicy=failure_policy("FailJob", [42]))
+
+        s.end(42)
+
+        assert ("Failed", "PodFailurePolicy") in s.conditions()
+        assert s.message() == (
+            'container "main" of pod p0 exited with 42, which rule 0 of podFailurePolicy answers with FailJob'
+        )
+        assert s.running == []
+
+    def test_ignored_failures_do_not_count(self) -> None:
+        s = started(backoffLimit=0, podFailurePolicy=failure_policy("Ignore", [137]))
+        s.end(137)
+        s.advance(10)
+        assert s.conditions() == []
+        assert len(s.running) == 1
+        assert "failed" not in s.status
+
+        s.end(1)
+
+        assert ("Failed", "BackoffLimitExceeded") in s.conditions()
+
+    def test_fail_index_gives_one_index_up(self) -> None:
+        policy = failure_policy("FailIndex", [0, 1], "NotIn")
+        s = started(
+            completions=2, parallelism=2, completionMode="Indexed", backoffLimitPerIndex=9, podFailurePolicy=policy
+        )
+        s.end(2, index=0)
+        s.end(0, index=1)
+
+        assert s.status["failedIndexes"] == "0"
+        assert ("Failed", "FailedIndexes") in s.conditions()
+
+    @pytest.mark.parametrize(
+        ("code", "container", "fails"),
+        [
+            pytest.param(3, "main", True, id="match"),
+            pytest.param(3, "other", False, id="other-container"),
+            pytest.param(4, "main", False, id="other-code"),
+        ],
+    )
+    def test_a_rule_may_name_a_container(self, code: int, container: str, fails: bool) -> None:
+        s = started(podFailurePolicy=failure_policy("FailJob", [3], containerName="main"), backoffLimit=1)
+
+        s.end(code, container=container)
+
+        assert bool(s.conditions()) is fails
+
+    def test_the_first_matching_rule_wins(self) -> None:
+        rules = [*failure_policy("Count", [3])["rules"], *failure_policy("FailJob", [3])["rules"]]
+        s = started(podFailurePolicy={"rules": rules}, backoffLimit=1)
+
+        s.end(3)
+
+        assert s.conditions() == []
+
+    def test_with_a_failure_policy_a_pod_is_replaced_only_when_it_has_ended(self) -> None:
+        s = started(completions=2, parallelism=2, podFailurePolicy=failure_policy("Ignore", [9]))
+        s.polite = False
+        s.spec["parallelism"] = 1
+        s.step()
+        s.spec["parallelism"] = 2
+        s.step()
+
+        assert len(s.pods) == 2
+
+
+class TestDeadline:
+    def test_the_deadline_ends_the_job(self) -> None:
+        s = started(activeDeadlineSeconds=60)
+        assert s.step().wake_at == START + timedelta(seconds=60)
+        s.advance(59)
+        assert s.conditions() == []
+
+        s.advance(1)
+
+        assert s.conditions() == [("FailureTarget", "DeadlineExceeded"), ("Failed", "DeadlineExceeded")]
+        assert s.running == []
+
+    def test_the_deadline_counts_from_the_resume(self) -> None:
+        s = started(activeDeadlineSeconds=60)
+        s.advance(50)
+        s.spec["suspend"] = True
+        s.advance(100)
+        assert s.conditions() == [("Suspended", "JobSuspended")]
+        s.spec["suspend"] = False
+        s.advance(59)
+        s.advance(59)
+        assert s.conditions() == []
+
+        s.advance(1)
+
+        assert ("Failed", "DeadlineExceeded") in s.conditions()
+
+    @pytest.mark.parametrize("hours", [-3, 3])
+    def test_a_wall_clock_that_is_set_moves_no_deadline(self, hours: int) -> None:
+        s = started(activeDeadlineSeconds=5)
+        s.advance(4)
+        began = s.status["startTime"]
+        s.wall_jump = timedelta(hours=hours)
+
+        s.step()
+        assert s.running
+        assert s.status["startTime"] == began
+
+        s.advance(1)
+        assert ("Failed", "DeadlineExceeded") in s.conditions()
+
+    @pytest.mark.parametrize("hours", [-3, 3])
+    def test_a_wall_clock_that_is_set_moves_no_next_try(self, hours: int) -> None:
+        s = started(backoffLimit=1)
+        s.end(1)
+        s.wall_jump = timedelta(hours=hours)
+        s.advance(9)
+        assert s.running == []
+
+        s.advance(1)
+        assert s.starts == [0, 10]
+
+    def test_the_deadline_passes_while_waiting_for_the_next_try(self) -> None:
+        s = started(activeDeadlineSeconds=5, backoffLimit=1)
+        s.end(1)
+
+        s.advance(5)
+
+        assert ("Failed", "DeadlineExceeded") in s.conditions()
+
+
+class TestSuspend:
+    def test_a_suspended_job_starts_nothing(self) -> None:
+        s = started(suspend=True)
+
+        assert s.pods == []
+        assert "startTime" not in s.status
+        assert s.conditions() == [("Suspended", "JobSuspended")]
+
+    def test_stopped_pods_are_no_failures_and_resuming_starts_anew(self) -> None:
+        s = started(backoffLimit=0)
+        s.advance(30)
+        s.spec["suspend"] = True
+        s.step()
+        assert s.running == []
+        s.spec["suspend"] = False
+
+        s.step()
+
+        assert len(s.running) == 1
+        assert s.conditions() == []
+        assert s.status["conditions"][0]["reason"] == "JobResumed"
+        assert s.status["startTime"] == "2024-01-01T00:00:30Z"
+        assert "failed" not in s.status
+
+    def test_successes_survive_the_pause(self) -> None:
+        s = started(completions=2, parallelism=1, completionMode="Indexed")
+        s.end(0, index=0)
+        s.spec["suspend"] = True
+        s.step()
+        s.spec["suspend"] = False
+        s.step()
+
+        s.end(0, index=1)
+
+        assert s.status["completedIndexes"] == "0,1"
+
+
+class TestEnd:
+    def test_a_verdict_completes_the_job_as_early_stopped(self) -> None:
+        s = started(backoffLimit=0)
+        s.pods = [replace(s.pods[0], verdict="loss above the median")]
+        s.step()
+
+        assert s.conditions() == [("SuccessCriteriaMet", "EarlyStopped"), ("Complete", "EarlyStopped")]
+        assert s.message() == "loss above the median"
+
+    def test_a_noted_outcome_is_final(self) -> None:
+        s = started(completions=2, parallelism=2, backoffLimit=0, activeDeadlineSeconds=60)
+        s.polite = False
+        s.end(1)
+        assert s.conditions() == [("FailureTarget", "BackoffLimitExceeded")]
+
+        s.advance(60)
+        s.pods = [replace(p, phase=Phase.SUCCEEDED, finished_at=s.now) if p.stopping else p for p in s.pods]
+        s.step()
+
+        assert s.conditions() == [("FailureTarget", "BackoffLimitExceeded"), ("Failed", "BackoffLimitExceeded")]
+
+    def test_an_ended_job_is_not_touched(self) -> None:
+        s = started()
+        s.end(0)
+        before = s.status
+
+        s.advance(1000)
+
+        assert s.status == before
+        assert len(s.pods) == 1
+
+    def test_the_time_to_live_deletes_the_job(self) -> None:
+        s = started(ttlSecondsAfterFinished=30)
+        s.end(0)
+        assert s.step().wake_at == START + timedelta(seconds=30)
+        s.advance(29)
+        assert not s.step().delete
+
+        s.advance(1)
+
+        assert s.step().delete

@@ -1,0 +1,82 @@
+"""The life cycle of a service whose process is kept running. Time is a number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from katib.backoff import Backoff
+from katib.local.services.lifecycle import Lifecycle
+from katib.services.plan import ServiceId, ServicePlan
+from katib.services.states import Phase, Timing
+
+TIMING = Timing(idle=60.0, restart=Backoff(0.1, 10.0), settled=60.0, max_failures=3)
+PLAN = ServicePlan(ServiceId("tpe"), command=("serve", "--port", "1"))
+ONE, TWO = ("default", "one"), ("default", "two")
+
+
+def a_state(**fields: Any) -> Lifecycle:
+    return Lifecycle(PLAN, TIMING, 0.0, **fields)
+
+
+def exited(state: Lifecycle, *, answered: bool = False, seconds: float = 1.0) -> Lifecycle:
+    return state.after_exit("exited with 3", ": no numpy", answered=answered, seconds=seconds)
+
+
+def test_without_users_it_stops_after_a_while_and_a_user_keeps_it() -> None:
+    idle = a_state().used(None, 10.0)
+    used = idle.used(ONE, 20.0)
+
+    assert (idle.at(69.9).stopping, idle.at(70.0).stopping) == (False, True)
+    assert (used.seconds_until_idle(1000.0), used.at(1000.0).stopping) == (None, False)
+    assert used.released(ONE, 100.0).seconds_until_idle(130.0) == 30.0
+
+
+def test_one_that_stops_takes_no_user() -> None:
+    assert a_state().takes(ONE)
+    assert not a_state(stopping=True).takes(ONE)
+    assert not a_state(phase=Phase.STOPPED).takes(None)
+
+
+def test_a_failed_service_stays_with_its_users_and_leaves_others_to_a_new_attempt() -> None:
+    failed = a_state(phase=Phase.FAILED, users=frozenset({ONE}))
+
+    assert (failed.takes(ONE), failed.takes(TWO), failed.takes(None)) == (True, False, False)
+
+
+def test_processes_that_answer_nothing_end_it_after_three_in_a_row_with_growing_pauses() -> None:
+    states = [exited(a_state())]
+    for _ in range(2):
+        states.append(exited(states[-1]))
+
+    assert [state.phase for state in states] == [Phase.STARTING, Phase.STARTING, Phase.FAILED]
+    assert [state.pause_seconds for state in states[:2]] == [0.1, 0.2]
+    assert states[0].last_error == 'suggestion service "tpe" exited with 3: no numpy'
+    assert states[2].last_error == 'suggestion service "tpe" exited with 3 (3 times in a row): no numpy'
+
+
+@pytest.mark.parametrize("success", [{"answered": True}, {"seconds": 60.1}], ids=str)
+def test_an_answer_or_a_long_life_wipes_out_failures(success: dict[str, Any]) -> None:
+    state = exited(exited(exited(a_state())), answered=True) if "answered" in success else exited(a_state())
+
+    assert (exited(replace(state, failures=2), **success).failures, state.phase) == (0, Phase.STARTING)
+
+
+@pytest.mark.parametrize(
+    ("fields", "state", "attempts"),
+    [
+        pytest.param({}, "starting", 1, id="starting"),
+        pytest.param({"phase": Phase.READY}, "ready", 1, id="ready"),
+        pytest.param({"failures": 1}, "failing", 2, id="again"),
+        pytest.param({"phase": Phase.FAILED, "failures": 3}, "failing", 3, id="given up"),
+        pytest.param({"phase": Phase.FAILED}, "failing", 1, id="cannot be started"),
+    ],
+)
+def test_it_tells_its_users_how_it_is_doing(fields: dict[str, Any], state: str, attempts: int) -> None:
+    told = a_state(users=frozenset({ONE}), **fields).state_for(ONE)
+
+    assert told is not None
+    assert (told.state, told.attempts, told.address) == (state, attempts, "serve --port 1")
+    assert a_state().state_for(ONE) is None

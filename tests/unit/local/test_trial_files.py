@@ -1,0 +1,190 @@
+"""The output of trials on disk: whole, its tail, and while it grows."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from katib.errors import NotFoundError
+from katib.local.layout import Layout
+from katib.local.trial_files import TrialFiles
+from katib.runtime.objects import Key
+from tests.support.waiting import eventually
+
+TRIAL = Key("default", "demo-1")
+OBJECT = {"metadata": {"namespace": "default", "name": "demo-1"}, "spec": {"primaryContainerName": "main"}}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> TrialFiles:
+    return TrialFiles(Layout(tmp_path))
+
+
+def write(files: TrialFiles, data: bytes, *, pod: str = "pod-0", container: str = "main") -> Path:
+    path = files.directory(TRIAL) / pod / f"{container}.log"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+def tail(files: TrialFiles, lines: int) -> bytes:
+    return b"".join(files.read(OBJECT, tail_lines=lines))
+
+
+def test_the_layout_is_for_its_user_only(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "data")
+    layout.create()
+    layout.create()
+
+    for directory in (layout.root, layout.trials, layout.services, layout.run):
+        assert directory.stat().st_mode & 0o777 == 0o700
+    assert layout.trial("team", "demo-1") == tmp_path / "data" / "trials" / "team" / "demo-1"
+
+
+def test_the_whole_output_is_read_byte_for_byte(files: TrialFiles) -> None:
+    data = bytes(range(256)) * 1000
+    write(files, data)
+
+    assert b"".join(files.read(OBJECT)) == data
+
+
+@pytest.mark.parametrize(
+    ("data", "lines", "expected"),
+    [
+        pytest.param(b"a\nb\nc\n", 2, b"b\nc\n", id="ends with a line end"),
+        pytest.param(b"a\nb\nc", 2, b"b\nc", id="ends in a line"),
+        pytest.param(b"a\nb\n", 5, b"a\nb\n", id="fewer than asked"),
+        pytest.param(b"a\nb\n", 2, b"a\nb\n", id="exactly"),
+        pytest.param(b"a\n\n\n", 2, b"\n\n", id="empty lines"),
+        pytest.param(b"", 3, b"", id="empty file"),
+        pytest.param(b"a\nb\n", 0, b"", id="none"),
+        pytest.param(b"one line", 1, b"one line", id="one line"),
+    ],
+)
+def test_the_tail_is_the_last_lines(files: TrialFiles, data: bytes, lines: int, expected: bytes) -> None:
+    write(files, data)
+
+    assert tail(files, lines) == expected
+
+
+@pytest.mark.parametrize("length", [1, 100, 65_535, 65_536, 65_537, 200_000])
+def test_the_tail_is_right_wherever_blocks_are_cut(files: TrialFiles, length: int) -> None:
+    lines = [b"%06d" % i + b"x" * length for i in range(5)]
+    write(files, b"\n".join(lines) + b"\n")
+
+    assert tail(files, 3) == b"\n".join(lines[-3:]) + b"\n"
+
+
+def test_the_tail_of_a_huge_file_reads_its_end_only(files: TrialFiles) -> None:
+    """The file is sparse: 64 GiB of nothing and two lines. Reading it from the front would take minutes."""
+    path = write(files, b"")
+    with path.open("r+b") as file:
+        file.seek(64 << 30)
+        file.write(b"\nlast but one\nlast\n")
+
+    assert tail(files, 2) == b"last but one\nlast\n"
+    assert files.tail(OBJECT, 1) == ("last",)
+
+
+def test_what_is_no_text_is_shown_as_well_as_it_can_be(files: TrialFiles) -> None:
+    write(files, b"\xff\xfe\n")
+
+    assert files.tail(OBJECT, 3) == ("��",)
+
+
+def test_the_newest_pod_counts(files: TrialFiles) -> None:
+    os.utime(write(files, b"old\n", pod="pod-z"), (1, 1))
+    write(files, b"new\n", pod="pod-a")
+    write(files, b"other\n", pod="pod-b", container="sidecar")
+
+    assert b"".join(files.read(OBJECT)) == b"new\n"
+
+
+def test_what_never_ran_is_not_found(files: TrialFiles) -> None:
+    with pytest.raises(NotFoundError, match='"demo-1" has no output: container "main" has not run here'):
+        files.read(OBJECT)
+    assert files.tail(OBJECT, 3) == ()
+
+
+def test_following_a_trial_that_ends_without_output_is_not_found(files: TrialFiles) -> None:
+    answers = iter([True, True, False])
+
+    with pytest.raises(NotFoundError):
+        list(files.read(OBJECT, follow=lambda: next(answers, False)))
+
+
+def test_following_waits_for_the_file_shows_what_comes_and_ends_with_the_trial(files: TrialFiles) -> None:
+    runs = threading.Event()
+    runs.set()
+    seen: list[bytes] = []
+
+    def read() -> None:
+        seen.extend(files.read(OBJECT, follow=runs.is_set))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    path = write(files, b"one\n")
+    eventually(lambda: b"".join(seen) == b"one\n")
+    with path.open("ab") as file:
+        file.write(b"two\n")
+    eventually(lambda: b"".join(seen) == b"one\ntwo\n")
+    with path.open("ab") as file:
+        file.write(b"last words\n")
+    runs.clear()
+    reader.join(60)
+
+    assert b"".join(seen) == b"one\ntwo\nlast words\n"
+    assert not reader.is_alive()
+
+
+def test_a_silent_output_lets_a_reader_notice_that_it_is_not_wanted(files: TrialFiles) -> None:
+    write(files, b"")
+    chunks = files.read(OBJECT, follow=lambda: True)
+
+    assert next(chunks) == b""
+
+
+def test_a_reader_who_leaves_before_there_is_any_output_is_noticed(files: TrialFiles) -> None:
+    asked = 0
+
+    def goes_on() -> bool:
+        nonlocal asked
+        asked += 1
+        return True
+
+    chunks = files.read(OBJECT, follow=goes_on)
+    waiting = [next(chunks) for _ in range(2)]
+    asked_while_read = asked
+    del chunks
+
+    assert waiting == [b"", b""]
+    assert asked == asked_while_read
+
+
+def test_the_program_that_a_trial_ran_is_known_from_its_pod(files: TrialFiles) -> None:
+    path = write(files, b"x")
+    note = {"processes": [{"container": "main", "pid": 1, "startTime": 2, "program": "/usr/bin/python3"}]}
+    (path.parent / "pod.json").write_text(json.dumps(note))
+
+    assert files.program(OBJECT) == "/usr/bin/python3"
+
+
+@pytest.mark.parametrize("note", [None, "{", "{}", '{"processes": [{"container": "main"}]}'])
+def test_a_program_that_nobody_wrote_down_is_not_known(files: TrialFiles, note: str | None) -> None:
+    path = write(files, b"x")
+    if note is not None:
+        (path.parent / "pod.json").write_text(note)
+
+    assert files.program(OBJECT) == ""
+
+
+def test_removing_is_for_good_and_twice_is_fine(files: TrialFiles) -> None:
+    write(files, b"x")
+    files.remove(TRIAL)
+    files.remove(TRIAL)
+
+    assert not files.directory(TRIAL).exists()

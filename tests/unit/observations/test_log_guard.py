@@ -1,0 +1,310 @@
+"""Who may do what with the observation log, over real gRPC on loopback.
+
+Calls over loopback count as local, who may read everything; so a test that is about others says where it calls from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from katib.errors import AlreadyExistsError, ForbiddenError
+from katib.rpc import log_guard
+from katib.rpc._generated import api_pb2 as pb
+from katib.rpc._generated.api_pb2_grpc import DBManagerStub
+from katib.rpc.credentials import Credentials
+from katib.rpc.db_manager import DbManagerServer, serve_db_manager
+from katib.rpc.db_manager_client import DbManagerClient
+from katib.rpc.log_guard import Caller, LogGuard, MemoryAccessList
+from katib.rpc.tokens import Claims, Role, Tokens
+from tests.support.observations import MemoryObservationLog, reading
+
+KEY, OTHER_KEY = b"k" * 32, b"o" * 32
+TOKENS = Tokens([KEY])
+
+
+class World:
+    """A guarded DB manager; `a` is a trial of the namespace `team`, `b` one of `others`."""
+
+    def __init__(self) -> None:
+        self.log = MemoryObservationLog()
+        self.guard = LogGuard(TOKENS, MemoryAccessList())
+        self.server: DbManagerServer = serve_db_manager(self.log, "127.0.0.1:0", guard=self.guard)
+        self._clients: list[DbManagerClient] = []
+
+    def as_(self, token: str) -> DbManagerClient:
+        client = DbManagerClient(self.server.address, credentials=Credentials(token))
+        self._clients.append(client)
+        return client
+
+    def trial(self, name: str, namespace: str = "team") -> DbManagerClient:
+        return self.as_(TOKENS.token_of(Claims(Role.TRIAL, namespace, name)))
+
+    def reader(self, namespace: str = "team") -> DbManagerClient:
+        return self.as_(TOKENS.token_of(Claims(Role.READER, namespace)))
+
+    def controller(self, namespace: str = "team") -> DbManagerClient:
+        return self.as_(TOKENS.token_of(Claims(Role.CONTROLLER, namespace)))
+
+    def nobody(self) -> DbManagerClient:
+        return self.as_("")
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
+        self.server.stop(0)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    world.controller().begin("a")
+    world.controller("others").begin("b")
+    yield world
+    world.close()
+
+
+@pytest.fixture
+def from_a_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have callers come from another machine."""
+    monkeypatch.setattr(log_guard, "_LOOPBACK", ("nowhere",))
+
+
+ONE = [reading("0.5")]
+
+
+def test_a_trial_reports_and_reads_its_own_readings(world: World) -> None:
+    log = world.trial("a")
+    log.report("a", ONE)
+
+    assert log.read("a") == ONE
+
+
+def refused(call: Callable[[], object]) -> str:
+    with pytest.raises(ForbiddenError) as caught:
+        call()
+    return str(caught.value).partition(": ")[2]
+
+
+@pytest.mark.usefixtures("from_a_pod")
+def test_nobody_gets_at_the_readings_of_a_trial_without_its_token(world: World) -> None:
+    world.trial("a").report("a", ONE)
+    callers = {
+        "none": world.nobody(),
+        "another trial": world.trial("b"),
+        "same name, another namespace": world.trial("a", "others"),
+        "reader of another namespace": world.reader("others"),
+        "made up": world.as_("katib1:trial:team:a:" + "0" * 64),
+        "another key": world.as_(Tokens([OTHER_KEY]).token_of(Claims(Role.TRIAL, "team", "a"))),
+        "claims changed": world.as_(TOKENS.token_of(Claims(Role.TRIAL, "team", "b")).replace(":b:", ":a:")),
+        "no token at all": world.as_("letmein"),
+    }
+    for name, caller in callers.items():
+        for call in (
+            lambda log=caller: log.report("a", ONE),
+            lambda log=caller: log.read("a"),
+            lambda log=caller: log.summarize("a", ["loss"]),
+            lambda log=caller: log.delete("a"),
+            lambda log=caller: log.begin("a"),
+            lambda log=caller: log.end("a"),
+        ):
+            assert refused(call), name
+
+    assert world.log.read("a") == ONE
+
+
+def test_a_trial_that_has_ended_reports_no_more_until_another_one_begins(world: World) -> None:
+    log = world.trial("a")
+    log.report("a", ONE)
+    for _ in range(2):
+        world.controller().end("a")
+
+    assert refused(lambda: log.report("a", ONE)) == "trial a: it has ended, and its log takes no more readings"
+    assert log.read("a") == ONE
+    world.controller("others").end("b")
+    world.controller().begin("a")
+    log.report("a", ONE)
+    assert log.read("a") == ONE
+
+
+def test_the_end_of_a_trial_is_not_that_of_its_namesake_elsewhere(world: World) -> None:
+    world.controller("others").end("a")
+    world.trial("a").report("a", ONE)
+
+    assert world.log.read("a") == ONE
+
+
+def test_a_trial_without_token_that_has_ended_reports_no_more(world: World) -> None:
+    world.controller().begin("open", reports_without_token=True)
+    world.nobody().report("open", ONE)
+    world.controller().end("open")
+
+    assert "it has ended" in refused(lambda: world.nobody().report("open", ONE))
+
+
+def test_a_trial_deletes_nothing_not_even_its_own(world: World) -> None:
+    log = world.trial("a")
+    log.report("a", ONE)
+
+    assert refused(lambda: log.delete("a")) == "trial a: only the controller may begin, end and delete logs"
+    assert refused(lambda: log.begin("a")) == "trial a: only the controller may begin, end and delete logs"
+    assert world.log.read("a") == ONE
+
+
+@pytest.mark.usefixtures("from_a_pod")
+def test_a_reader_reads_all_trials_of_its_namespace_and_reports_for_none(world: World) -> None:
+    world.trial("a").report("a", ONE)
+    reader = world.reader()
+
+    assert reader.read("a") == ONE
+    assert refused(lambda: reader.read("b"))
+    assert refused(lambda: reader.report("a", ONE))
+    assert world.reader("").read("a") == ONE
+
+
+def test_the_controller_deletes_logs_of_the_namespace_that_it_speaks_for(world: World) -> None:
+    world.trial("a").report("a", ONE)
+
+    world.controller("others").delete("a")
+    assert world.log.read("a") == ONE
+    world.controller("team").delete("a")
+    assert world.log.read("a") == []
+
+
+def test_a_name_that_is_taken_in_another_namespace_is_refused_until_its_trial_is_gone(world: World) -> None:
+    world.trial("a").report("a", ONE)
+    with pytest.raises(AlreadyExistsError, match="a trial of this name in another namespace has the log"):
+        world.controller("others").begin("a")
+    assert world.log.read("a") == ONE
+
+    world.controller("team").delete("a")
+    world.controller("others").begin("a")
+    world.trial("a", "others").report("a", ONE)
+
+
+def test_beginning_anew_empties_the_log(world: World) -> None:
+    world.trial("a").report("a", ONE)
+    world.controller().begin("a")
+
+    assert world.log.read("a") == []
+
+
+@pytest.mark.usefixtures("from_a_pod")
+def test_a_trial_may_be_opened_to_reports_without_token_and_no_further(world: World) -> None:
+    world.controller().begin("a", reports_without_token=True)
+    world.nobody().report("a", ONE)
+
+    assert world.log.read("a") == ONE
+    assert refused(lambda: world.nobody().read("a"))
+    assert refused(lambda: world.nobody().delete("a"))
+    assert refused(lambda: world.nobody().report("b", ONE))
+
+
+@pytest.mark.usefixtures("from_a_pod")
+def test_a_trial_may_be_opened_to_readers_without_token_and_no_further(world: World) -> None:
+    world.controller().begin("a", reads_without_token=True)
+    world.trial("a").report("a", ONE)
+
+    assert world.nobody().read("a") == ONE
+    assert refused(lambda: world.nobody().report("a", ONE))
+
+
+def test_whoever_came_through_a_forwarded_port_reads_and_does_nothing_else(world: World) -> None:
+    world.trial("a").report("a", ONE)
+    with grpc.insecure_channel(world.server.address) as channel:  # as the official SDK calls
+        stub: Any = DBManagerStub(channel)  # type: ignore[no-untyped-call]  # generated
+        reply = stub.GetObservationLog(pb.GetObservationLogRequest(trial_name="a"))
+
+    assert [entry.metric.value for entry in reply.observation_log.metric_logs] == ["0.5"]
+    assert refused(lambda: world.nobody().report("a", ONE))
+
+
+@pytest.mark.parametrize(
+    ("peer", "is_local"),
+    [
+        ("ipv4:127.0.0.1:50000", True),
+        ("ipv6:[::1]:50000", True),
+        ("ipv6:%5B::1%5D:50000", True),
+        ("ipv4:127.0.0.6:50000", False),
+        ("ipv4:127.0.0.11:50000", False),
+        ("ipv4:10.0.0.7:50000", False),
+        ("ipv6:[fd00::1]:50000", False),
+        ("", False),
+    ],
+)
+def test_only_the_pod_itself_is_local_and_not_the_proxy_of_a_mesh(peer: str, *, is_local: bool) -> None:
+    class Context:
+        def peer(self) -> str:
+            return peer
+
+        def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+            return ()
+
+    assert Caller.of(Context()).is_local is is_local
+
+
+def test_a_refusal_says_what_to_configure_and_the_controller_can_ask_for_it(world: World) -> None:
+    cause = refused(lambda: world.nobody().report("a", ONE))
+
+    assert cause.startswith("trial a: ")
+    assert "sendsToken: false" in cause
+    assert "runtime.metricsCollectors" in cause
+    assert world.controller().refusal_of("a") == cause
+    assert world.controller().refusal_of("b") == ""
+    world.controller().begin("a")
+    assert world.controller().refusal_of("a") == ""
+
+
+def test_refusals_are_forgotten_when_there_are_many(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_guard, "MAX_REFUSALS", 2)
+    for name in ("x", "y", "z"):
+        refused(lambda name=name: world.nobody().report(name, ONE))
+
+    assert [bool(world.controller().refusal_of(name)) for name in ("x", "y", "z")] == [False, True, True]
+
+
+def test_a_log_from_before_tokens_belongs_to_whoever_names_its_trial(world: World) -> None:
+    world.log.report("old", ONE)
+
+    assert world.trial("old").read("old") == ONE
+    assert world.reader().read("old") == ONE
+
+
+def test_a_key_is_replaced_while_trials_run() -> None:
+    """The new key signs, and tokens of the old one are good until it is taken out."""
+    old, both, new = Tokens([OTHER_KEY]), Tokens([KEY, OTHER_KEY]), Tokens([KEY])
+    running, later = (tokens.token_of(Claims(Role.TRIAL, "team", "a")) for tokens in (old, both))
+
+    assert running != later
+    assert both.claims_of(running) == both.claims_of(later) == new.claims_of(later) == Claims(Role.TRIAL, "team", "a")
+    assert new.claims_of(running) is None
+
+
+@pytest.mark.parametrize("token", ["", ":", "katib1", "katib1:trial:team:a:", "é:x", "a" * 9000])
+def test_what_is_no_token_is_none(token: str) -> None:
+    assert TOKENS.claims_of(token) is None
+
+
+def test_neither_keys_nor_tokens_are_printed() -> None:
+    token = TOKENS.token_of(Claims(Role.TRIAL, "team", "a"))
+
+    assert KEY.decode() not in repr(TOKENS)
+    assert token not in repr(Credentials(token))
+
+
+def test_a_db_manager_without_a_key_asks_nobody() -> None:
+    log = MemoryObservationLog()
+    server = serve_db_manager(log, "127.0.0.1:0")
+    client = DbManagerClient(server.address, credentials=Credentials("whatever"))
+    client.begin("a")
+    client.report("a", ONE)
+    found = client.read("a")
+    client.delete("a")
+    client.close()
+    server.stop(0)
+
+    assert found == ONE
+    assert log.read("a") == []

@@ -1,0 +1,108 @@
+"""The observation log behind a certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from katib.cluster.admission.certificates import Issued, issue
+from katib.errors import InvalidError, UnavailableError
+from katib.rpc.credentials import Credentials
+from katib.rpc.db_manager import DbManagerServer, serve_db_manager
+from katib.rpc.db_manager_client import DbManagerClient
+from katib.rpc.server_credentials import server_credentials
+from tests.support.observations import MemoryObservationLog, reading
+
+NAMES = ("katib-db-manager", "katib-db-manager.kubeflow")
+
+
+def put(directory: Path, *names: str) -> Issued:
+    """Leave a new certificate of a new authority in a directory, as anyone who renews it does."""
+    issued = issue(names or NAMES, datetime.now(UTC), timedelta(days=1))
+    (directory / "tls.crt").write_bytes(issued.certificate.chain)
+    (directory / "tls.key").write_bytes(issued.certificate.key)
+    return issued
+
+
+@pytest.fixture
+def issued(tmp_path: Path) -> Issued:
+    return put(tmp_path)
+
+
+@pytest.fixture
+def server(tmp_path: Path, issued: Issued) -> Iterator[DbManagerServer]:
+    del issued
+    server = serve_db_manager(
+        MemoryObservationLog(),
+        "127.0.0.1:0",
+        credentials=server_credentials(tmp_path),
+        plain_address="127.0.0.1:0",
+    )
+    yield server
+    server.stop(0)
+
+
+def exchange(address: str, authority: bytes = b"") -> list[str]:
+    """Report over one new connection and read it again."""
+    client = DbManagerClient(address, timeout_seconds=5, credentials=Credentials(authority=authority.decode()))
+    try:
+        client.begin("a")
+        client.report("a", [reading("0.5")])
+        return [log.value for log in client.read("a")]
+    finally:
+        client.close()
+
+
+def test_whoever_trusts_the_authority_is_served(server: DbManagerServer, issued: Issued) -> None:
+    assert exchange(server.address, issued.authority) == ["0.5"]
+
+
+def test_nobody_is_served_who_trusts_another_authority(server: DbManagerServer, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+
+    with pytest.raises(UnavailableError):
+        exchange(server.address, put(elsewhere).authority)
+
+
+def test_plain_text_is_not_understood(server: DbManagerServer) -> None:
+    with pytest.raises(UnavailableError):
+        exchange(server.address)
+
+
+def test_a_certificate_of_another_name_is_not_trusted(tmp_path: Path) -> None:
+    issued = put(tmp_path, "somebody-else")
+    server = serve_db_manager(MemoryObservationLog(), "127.0.0.1:0", credentials=server_credentials(tmp_path))
+
+    with pytest.raises(UnavailableError):
+        exchange(server.address, issued.authority)
+    server.stop(0)
+
+
+def test_a_renewed_certificate_serves_the_next_connection(
+    server: DbManagerServer, tmp_path: Path, issued: Issued
+) -> None:
+    assert exchange(server.address, issued.authority) == ["0.5"]
+    renewed = put(tmp_path)
+
+    assert exchange(server.address, renewed.authority) == ["0.5"]
+
+
+def test_files_that_are_gone_leave_the_old_certificate_in_use(
+    server: DbManagerServer, tmp_path: Path, issued: Issued
+) -> None:
+    (tmp_path / "tls.key").unlink()
+
+    assert exchange(server.address, issued.authority) == ["0.5"]
+
+
+def test_forwarded_ports_find_plain_text_beside_it(server: DbManagerServer) -> None:
+    assert exchange(server.plain_address) == ["0.5"]
+
+
+def test_without_files_there_is_nothing_to_serve_with(tmp_path: Path) -> None:
+    with pytest.raises(InvalidError, match="mount the Secret with the certificate there"):
+        server_credentials(tmp_path)

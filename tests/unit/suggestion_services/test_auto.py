@@ -1,0 +1,209 @@
+"""What `auto` chooses, why, and that the choice is a function of the problem and its trials."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from katib.api.types import (
+    AlgorithmSetting,
+    AlgorithmSpec,
+    ExperimentSpec,
+    FeasibleSpace,
+    NasConfig,
+    ObjectiveSpec,
+    ObjectiveType,
+    ParameterSpec,
+    ParameterType,
+)
+from suggestion_services.algorithms import ENTRIES, find_entry
+from suggestion_services.auto.auto import Auto, facts_of
+from suggestion_services.auto.choice import Facts, candidates
+from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem
+from tests.support.suggestion import a_trial, an_experiment, served_here
+
+SMOOTH = Facts(n_parameters=4, size=None, budget=60, parallel=3)
+NAMES = [entry.info.name for entry in ENTRIES if not entry.info.early_stopping]
+
+
+def a_double(name: str, *, step: str = "") -> ParameterSpec:
+    return ParameterSpec(
+        name=name,
+        parameter_type=ParameterType.DOUBLE,
+        feasible_space=FeasibleSpace(min="0", max="1", step=step),
+    )
+
+
+def a_problem(parameters: Sequence[ParameterSpec], *, seed: int | None = 3, **fields: object) -> Problem:
+    settings = () if seed is None else (AlgorithmSetting(name="random_state", value=str(seed)),)
+    spec = ExperimentSpec(
+        parameters=tuple(parameters),
+        objective=ObjectiveSpec(type=ObjectiveType.MINIMIZE, objective_metric_name="loss"),
+        algorithm=AlgorithmSpec(algorithm_name="auto", algorithm_settings=settings),
+        **fields,  # type: ignore[arg-type]  # by name
+    )
+    return Problem.of("demo", spec, find_entry("auto").info)
+
+
+def ended(n: int, seconds: float = 60.0) -> list[PastTrial]:
+    return [
+        PastTrial(f"t{i:05}", Outcome.MEASURED, {"x": repr(i / (n + 1)), "y": "0.5"}, float(i), seconds)
+        for i in range(n)
+    ]
+
+
+def chosen(algorithm: Algorithm) -> str:
+    return algorithm.explain().split(",")[0].removeprefix("auto uses ")
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected", "reason"),
+    [
+        pytest.param(SMOOTH, "gp", "4 parameters and a budget of 60 trials", id="continuous"),
+        pytest.param(replace(SMOOTH, n_objectives=2), "nsga2", "there are 2 objectives", id="two-objectives"),
+        pytest.param(replace(SMOOTH, n_objectives=2, size=9), "grid", "all 9", id="two-objectives-covered"),
+        pytest.param(replace(SMOOTH, n_constraints=1), "gp", "there is a constraint and a model", id="a-constraint"),
+        pytest.param(
+            replace(SMOOTH, n_constraints=2, n_ended=1000),
+            "nsga2",
+            "2 constraints and 1,000 trials",
+            id="late-constraints",
+        ),
+        pytest.param(replace(SMOOTH, size=60), "grid", "all 60 combinations", id="covered-by-the-budget"),
+        pytest.param(replace(SMOOTH, size=61), "gp", "4 parameters", id="just-not-covered"),
+        pytest.param(replace(SMOOTH, size=50, budget=None), "grid", "all 50 combinations", id="small-without-budget"),
+        pytest.param(replace(SMOOTH, size=51, budget=None), "gp", "no limit of trials", id="larger-without-budget"),
+        pytest.param(replace(SMOOTH, budget=10, parallel=10), "sobol", "all 10 trials run at once", id="all-at-once"),
+        pytest.param(replace(SMOOTH, budget=10, parallel=50), "sobol", "all 10 trials", id="more-than-all-at-once"),
+        pytest.param(replace(SMOOTH, budget=10, parallel=9), "gp", "pays", id="nearly-all-at-once"),
+        pytest.param(replace(SMOOTH, budget=1, parallel=1), "gp", "a budget of 1 trial", id="a-single-trial"),
+        pytest.param(replace(SMOOTH, n_ended=999, seconds=60), "gp", "pays", id="many-long-trials"),
+        pytest.param(replace(SMOOTH, n_ended=1000), "multivariate-tpe", "1,000 trials have ended", id="many-trials"),
+        pytest.param(
+            replace(SMOOTH, n_ended=200, seconds=0.0),
+            "multivariate-tpe",
+            "less than a second and 3 run",
+            id="fast-trials",
+        ),
+        pytest.param(
+            replace(SMOOTH, n_ended=19, seconds=0.0, parallel=99, budget=500), "gp", "pays", id="too-few-to-time"
+        ),
+        pytest.param(replace(SMOOTH, n_parameters=101), "tpe", "101 parameters are too many", id="many-parameters"),
+        pytest.param(
+            replace(SMOOTH, n_parameters=31, n_ended=1000), "tpe", "1,000 trials", id="many-trials-and-parameters"
+        ),
+    ],
+)
+def test_the_choice_follows_the_facts(facts: Facts, expected: str, reason: str) -> None:
+    choice = next(candidates(facts))
+
+    assert choice.algorithm == expected
+    assert reason in choice.reason
+
+
+@pytest.mark.parametrize("n_objectives", [1, 2])
+def test_the_last_resort_searches_everything_and_needs_nothing(n_objectives: int) -> None:
+    choice = list(candidates(replace(SMOOTH, n_objectives=n_objectives, n_constraints=1)))[-1]
+
+    assert (choice.algorithm, choice.needs) == ("random", ())
+
+
+def test_with_several_objectives_nothing_is_chosen_that_knows_only_one() -> None:
+    names = {choice.algorithm for choice in candidates(replace(SMOOTH, n_objectives=2, n_constraints=1))}
+
+    assert names == {"nsga2", "random"}
+
+
+def test_the_explanation_is_one_sentence_with_name_and_reason() -> None:
+    auto = Auto(a_problem([a_double("x", step="0.25"), a_double("y", step="0.5")], max_trial_count=20))
+    assert auto.explain() == ""
+
+    list(auto.suggest([], first=0, count=1))
+
+    assert auto.explain() == "auto uses grid, since all 15 combinations of the parameters can be tried."
+
+
+@pytest.mark.parametrize("seed", [3, None], ids=["seeded", "unseeded"])
+def test_a_space_that_the_budget_covers_is_tried_out_in_a_shuffled_order(seed: int | None) -> None:
+    problem = a_problem([a_double("x", step="0.25"), a_double("y", step="0.5")], seed=seed, max_trial_count=20)
+
+    points = list(Auto(problem).suggest([], first=0, count=20))
+
+    natural = [problem.space.at(i) for i in range(15)]
+    assert sorted(map(str, points)) == sorted(map(str, natural))
+    assert points != natural
+
+
+def test_all_see_the_trials_of_all_and_the_answer_is_that_of_the_chosen_one() -> None:
+    problem = a_problem([a_double("x"), a_double("y")])
+    trials = ended(1000)
+    auto = Auto(problem)
+
+    points = list(auto.suggest(trials, first=1000, count=2))
+
+    alone = find_entry("multivariate-tpe").load()(problem)
+    assert chosen(auto) == "multivariate-tpe"
+    assert points == list(alone.suggest(trials, first=1000, count=2))
+
+
+def test_a_fresh_one_answers_as_one_that_chose_otherwise_before() -> None:
+    problem = a_problem([a_double("x"), a_double("y")])
+    old = Auto(problem)
+    for n in (0, 30, 1000):
+        list(old.suggest(ended(n), first=n, count=1))
+    trials = ended(40, seconds=0.0)
+
+    assert list(old.suggest(trials, first=40, count=2)) == list(Auto(problem).suggest(trials, first=40, count=2))
+    assert old.explain()
+
+
+def test_durations_are_those_of_own_trials_with_both_times() -> None:
+    trials = [*ended(3, seconds=4.0), PastTrial("u", Outcome.BAD, {}), PastTrial("v", Outcome.PENDING, {})]
+    earlier = [replace(trial, is_earlier=True, seconds=900.0) for trial in ended(5)]
+
+    facts = facts_of(a_problem([a_double("x")]), [*earlier, *trials])
+
+    assert (facts.n_ended, facts.seconds) == (9, 4.0)
+
+
+def test_architectures_are_left_to_their_algorithms() -> None:
+    problem = replace(a_problem([a_double("x")]), nas=NasConfig())
+
+    assert [str(error) for error in Auto.check(problem)] == [
+        "spec.algorithm.algorithmName: auto does not search architectures; name enas or darts"
+    ]
+
+
+def test_what_is_not_chosen_is_not_imported() -> None:
+    code = """
+import sys
+from katib.api.types import *
+from suggestion_services.algorithms import find_entry
+from suggestion_services.base.algorithm import Problem
+values = ParameterSpec(name="c", parameter_type="categorical", feasible_space=FeasibleSpace(list=("a", "b")))
+spec = ExperimentSpec(parameters=(values,), algorithm=AlgorithmSpec(algorithm_name="auto"), max_trial_count=9)
+entry = find_entry("auto")
+points = list(entry.load()(Problem.of("demo", spec, entry.info)).suggest([], first=0, count=9))
+print(len(points), sorted({"optuna", "numpy", "scipy", "skopt", "cmaes"} & set(sys.modules)))
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert run.stdout == "2 []\n"
+
+
+def test_the_reply_carries_the_explanation() -> None:
+    from katib.rpc._generated import api_pb2 as pb
+    from katib.rpc._generated import api_pb2_grpc
+
+    trials = [a_trial(f"t{i}", {"x": "0.5", "y": "0.5"}, i) for i in range(3)]
+    request = pb.GetSuggestionsRequest(
+        experiment=an_experiment("auto"), trials=trials, current_request_number=1, total_request_number=4
+    )
+    with served_here("auto") as service:
+        reply = api_pb2_grpc.SuggestionStub(service.channel).GetSuggestions(request, timeout=60)
+
+    assert reply.explanation.startswith("auto uses ")

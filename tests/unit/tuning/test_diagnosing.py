@@ -1,0 +1,168 @@
+"""What is gathered before something is explained; the explanations have their own tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.databases.sqlite import Database, open_database
+from katib.diagnosis import ServiceFacts
+from katib.diagnosis.diagnostician import Diagnostician, attempt_of
+from katib.errors import NotFoundError, UnavailableError
+from katib.local.diagnosing import LocalJobs
+from katib.local.events import RecordedEvents
+from katib.local.layout import Layout
+from katib.local.trial_files import TrialFiles
+from katib.runtime.objects import Key
+from katib.runtime.testing import VirtualClock
+from katib.stores.events import EventLog
+from katib.tuning.ports import Observations
+from tests.support.controllers import JOB, new_store
+from tests.support.observations import MemoryObservationLog
+from tests.support.tuning import condition, make_experiment, make_trial
+
+
+class Bench:
+    """A diagnostician of one machine over stores in memory; `waiting` is what a runner says of every job."""
+
+    def __init__(
+        self,
+        database: Database,
+        waiting: str = "",
+        services: tuple[ServiceFacts, ...] = (),
+        log: Observations | None = None,
+    ) -> None:
+        self.store = new_store()
+        self.log = MemoryObservationLog()
+        self.files = TrialFiles(Layout(database.path.parent))
+        clock = VirtualClock()
+        self.asked: list[str] = []
+        self.diagnostician = Diagnostician(
+            store=self.store,
+            observations=log or self.log,
+            events=RecordedEvents(EventLog(database, clock)),
+            clock=clock,
+            jobs=LocalJobs(self.store, self.files, lambda job: self._asked(job, waiting)),
+            services=lambda _experiment: services,
+        )
+
+    def _asked(self, job: Any, waiting: str) -> str:
+        self.asked.append(job["metadata"]["name"])
+        return waiting
+
+    def put(self, *objects: dict[str, Any]) -> None:
+        for obj in objects:
+            stored = self.store.create({k: v for k, v in obj.items() if k != "status"})
+            if "status" in obj:
+                self.store.update_status({**stored, "status": obj["status"]})
+
+    def told(self, name: str) -> str:
+        return str(self.diagnostician.explain("default", name))
+
+
+class SilentLog:
+    """An observation log that cannot be reached."""
+
+    def within(self, _namespace: str) -> Self:
+        return self
+
+    def newest(self, trial_name: str, **_options: Any) -> list[MetricLog]:
+        raise UnavailableError(f"log of {trial_name}: no answer")
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    with open_database(tmp_path / "katib.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def bench(database: Database) -> Bench:
+    return Bench(database)
+
+
+def running(name: str, **more: Any) -> dict[str, Any]:
+    made = make_trial(name, condition("Created"), condition("Running"), **more)
+    run_spec = {"apiVersion": "batch/v1", "kind": "Job"}
+    return {**made, "spec": {**made["spec"], "primaryContainerName": "main", "runSpec": run_spec}}
+
+
+def a_job(name: str) -> dict[str, Any]:
+    return {"apiVersion": JOB.api_version, "kind": JOB.kind, "metadata": {"name": name, "namespace": "default"}}
+
+
+def test_what_is_neither_is_not_found(bench: Bench) -> None:
+    with pytest.raises(NotFoundError, match='neither an experiment nor a trial "ghost"'):
+        bench.told("ghost")
+
+
+def test_an_experiment_counts_before_a_trial_of_that_name(bench: Bench) -> None:
+    bench.put(make_experiment("demo", condition("Created")), running("demo"))
+
+    assert bench.diagnostician.explain("default", "demo").kind == "Experiment"
+
+
+def test_what_the_runner_waits_for_is_told(database: Database) -> None:
+    bench = Bench(database, waiting="waits for 2 cpu; 0 of 2 cpu are free")
+    bench.put(make_experiment("demo", condition("Created"), condition("Running")), running("demo-1"), a_job("demo-1"))
+
+    assert "waits for 2 cpu; 0 of 2 cpu are free" in bench.told("demo-1")
+    assert bench.asked == ["demo-1"]
+
+
+def test_a_service_that_fails_is_told(database: Database) -> None:
+    bench = Bench(database, services=(ServiceFacts("random", "failing", 3, "no module named numpy"),))
+    bench.put(make_experiment("demo", condition("Created")))
+
+    assert "no module named numpy" in bench.told("demo")
+
+
+def test_the_last_words_of_a_failed_trial_are_told(bench: Bench) -> None:
+    failed = running("demo-1")
+    failed["status"]["conditions"].append(condition("Failed", "TrialFailed", "Trial has failed"))
+    bench.put(make_experiment("demo", condition("Created"), condition("Running")), failed)
+    log = bench.files.directory(Key("default", "demo-1")) / "pod" / "main.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("ValueError: no data\n")
+
+    assert "ValueError: no data" in bench.told("demo-1")
+
+
+def test_the_readings_of_a_running_trial_are_counted_over_all_pages(bench: Bench) -> None:
+    bench.put(make_experiment("demo", condition("Created"), condition("Running")), running("demo-1"))
+    bench.log.report("demo-1", [MetricLog(ZERO_TIME, "loss", str(i)) for i in range(70_000)])
+
+    assert "Latest loss is 69999, 70000 readings so far" in bench.told("demo-1")
+
+
+def test_metrics_that_cannot_be_read_do_not_fail_the_answer(database: Database) -> None:
+    bench = Bench(database, log=SilentLog())
+    bench.put(make_experiment("demo", condition("Created"), condition("Running")), running("demo-1"))
+
+    assert "Its metrics cannot be read now: log of demo-1: no answer." in bench.told("demo-1")
+
+
+def test_the_tries_of_a_job_are_counted(bench: Bench) -> None:
+    bench.put(make_experiment("demo", condition("Created"), condition("Running")), running("demo-1"))
+    bench.put({**a_job("demo-1"), "status": {"active": 1, "failed": 2}})
+
+    assert "This is try 3 of its job." in bench.told("demo-1")
+
+
+@pytest.mark.parametrize(
+    ("job", "attempt"),
+    [
+        pytest.param({"status": {}}, 1, id="not started"),
+        pytest.param({"status": {"active": 1}}, 1, id="first"),
+        pytest.param({"status": {"failed": 2}}, 2, id="failed twice, none runs"),
+        pytest.param({"status": {"active": 1, "failed": 2}}, 3, id="third"),
+        pytest.param({"spec": {"parallelism": 4}, "status": {"active": 1, "failed": 2}}, 1, id="many pods"),
+        pytest.param({"status": {"failed": "lots"}}, 1, id="no job of batch"),
+    ],
+)
+def test_the_try_of_a_job_follows_from_its_status(job: dict[str, Any], attempt: int) -> None:
+    assert attempt_of(job) == attempt
