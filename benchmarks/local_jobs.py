@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from katib.databases.sqlite import open_database
+from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.conditions import end_of
-from katib.local.jobs.runner import JOB, LocalJobRunner
+from katib.local.jobs.runner import LocalJobRunner
 from katib.local.pods.monitor import Monitor
 from katib.local.processes.client import Processes
 from katib.runtime.objects import Object, ObjectStore

@@ -11,8 +11,6 @@ from katib.errors import NotFoundError
 from katib.local.trial_files import TrialFiles
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 
-JOB = Kind("batch/v1", "Job")
-
 _LOG_LINES = 12
 
 

@@ -30,14 +30,15 @@ from katib.controllers.trial.plan import is_stopping
 from katib.databases.sqlite import open_database
 from katib.diagnosis import ServiceFacts
 from katib.diagnosis.diagnostician import Diagnostician
-from katib.errors import UnavailableError
+from katib.errors import NotFoundError, UnavailableError
 from katib.local.admission import HostCapacity
 from katib.local.aftermath import LocalAftermath
 from katib.local.checkpoints import TrialCheckpoints
 from katib.local.claims import claimed
 from katib.local.diagnosing import LocalJobs
 from katib.local.events import LoggedEvents, RecordedEvents
-from katib.local.jobs.runner import JOB, LocalJobRunner
+from katib.local.jobs.kinds import job_kinds
+from katib.local.jobs.runner import LocalJobRunner
 from katib.local.layout import Layout
 from katib.local.log_access import LogServers
 from katib.local.monitoring import TrialMonitors
@@ -53,7 +54,7 @@ from katib.observations.sql import SqlObservationLog
 from katib.runtime.clock import SystemClock
 from katib.runtime.informer import InformerEvent
 from katib.runtime.interpreter import tune_interpreter
-from katib.runtime.objects import Key, Object
+from katib.runtime.objects import Key, Kind, Object
 from katib.runtime.periodic import Periodic
 from katib.runtime.shared_thread import SharedThread
 from katib.services.catalog import Catalog
@@ -67,7 +68,7 @@ from katib.tuning.trial_pages import TRIAL_FACTS
 from metrics_collector.reporter import Reporter
 from metrics_collector.uncollected import UncollectedTrials
 
-STATUS_KINDS = frozenset({EXPERIMENT, SUGGESTION, TRIAL, JOB})
+STATUS_KINDS = frozenset({EXPERIMENT, SUGGESTION, TRIAL, *(kind.kind for kind in job_kinds())})
 """Kinds whose status is written by controllers only."""
 
 CLOSE_SECONDS = 10.0
@@ -120,6 +121,7 @@ class Engine:
             self._layout.keep_database_private()
             self._database = stack.enter_context(open_database(self._layout.database))
             self._store = SqlStore(self._database, STATUS_KINDS, facts=TRIAL_FACTS, clock=self._clock)
+            self._kinds = job_kinds(self._find)
             self._observations = SqlObservationLog(self._database)
             self._log_servers = LogServers(self._observations, self._config.plans(self._config_directory))
             stack.callback(self._log_servers.close)
@@ -169,7 +171,7 @@ class Engine:
 
     def _start_controllers(self, stack: ExitStack) -> None:
         thread = SharedThread("controllers", self._clock)
-        caches = Caches.of(self._store, [JOB], self._clock, thread=thread)
+        caches = Caches.of(self._store, [kind.kind for kind in self._kinds], self._clock, thread=thread)
         events = LoggedEvents(self._events)
         reporter = Reporter(self._observations.report, report_all=self._observations.report_all, clock=self._clock)
         stack.callback(lambda: reporter.close(CLOSE_SECONDS))
@@ -215,6 +217,7 @@ class Engine:
             monitors,
             self._layout.trials,
             workspace=_Workspaces(caches).of,
+            kinds=self._kinds,
             capacity=_capacity(self._host),
             clock=self._clock,
             rewrites=monitors.rewrites,
@@ -225,7 +228,7 @@ class Engine:
             checkpoint=TrialCheckpoints(self._layout, caches.trials, caches.experiments).of,
             may_delete=lambda job: not _is_active(caches.trials.get(Key.of(job))),
             gone=job_gone,
-            jobs=caches.jobs[JOB],
+            jobs={kind.kind: caches.jobs[kind.kind] for kind in self._kinds},
             thread=thread,
         )
         self._runner = runner
@@ -246,7 +249,9 @@ class Engine:
 
     def _tuning_service(self) -> TuningService:
         config_maps = ConfigMaps(self._store).find
-        gate = local_gate(self._catalog, self._host, config_maps, self._prewarm, has_experiment(self._store))
+        gate = local_gate(
+            self._catalog, self._host, config_maps, self._prewarm, has_experiment(self._store), self._kinds
+        )
         events = RecordedEvents(self._events)
         diagnostician = Diagnostician(
             store=self._store,
@@ -267,6 +272,12 @@ class Engine:
             clock=self._clock,
             aftermath=LocalAftermath(self._events, self._files, self._await_end, self._clock),
         )
+
+    def _find(self, kind: Kind, key: Key) -> Object | None:
+        try:
+            return self._store.get(kind, key)
+        except NotFoundError:
+            return None
 
     def _database_answers(self) -> bool:
         try:

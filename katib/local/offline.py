@@ -16,7 +16,6 @@ from katib.databases.sqlite import Database, OutdatedError, open_copy, open_data
 from katib.errors import InvalidError, NotFoundError, invalid
 from katib.local.layout import Layout
 from katib.runtime.clock import SystemClock
-from katib.runtime.objects import Kind
 from katib.stores.sql import SqlStore
 from katib.tuning.stored_reading import ObjectReadingService
 from katib.tuning.trial_pages import TRIAL_FACTS
@@ -100,7 +99,7 @@ class _Parts:
 
     @cached_property
     def store(self) -> SqlStore:
-        kinds = {EXPERIMENT, SUGGESTION, TRIAL, Kind("batch/v1", "Job")}
+        kinds = {EXPERIMENT, SUGGESTION, TRIAL}
         return self._opened(lambda database: SqlStore(database, kinds, facts=TRIAL_FACTS, clock=self.clock))
 
     @cached_property

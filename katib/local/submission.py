@@ -14,7 +14,10 @@ from katib.api.types import CollectorKind, ExperimentSpec
 from katib.api.wording import shown
 from katib.errors import FieldError
 from katib.local.admission import HostCapacity, check_job
-from katib.local.admission.values import mapping, mappings
+from katib.local.findings import mapping, mappings
+from katib.local.jobs.kind import JobKind
+from katib.local.jobs.kinds import job_kinds, kinds_by_name
+from katib.runtime.objects import Kind
 from katib.tuning.submission import FindConfigMap, Gate, HasExperiment
 
 _COLLECTOR_PATH = "spec.metricsCollectorSpec.collector.customCollector"
@@ -26,6 +29,7 @@ def local_gate(
     config_maps: FindConfigMap,
     on_algorithm: Callable[[str], None] = lambda _name: None,
     has_experiment: HasExperiment = lambda _namespace, _name: True,
+    kinds: tuple[JobKind, ...] | None = None,
 ) -> Gate:
     """Return the gate of a machine.
 
@@ -35,15 +39,17 @@ def local_gate(
         config_maps: Finds a stored ConfigMap.
         on_algorithm: Told which algorithm a document asks for.
         has_experiment: Says whether an experiment is stored.
+        kinds: The kinds of jobs that run here, if not those that need nothing that is stored.
     """
+    known = job_kinds() if kinds is None else kinds
 
     def check_object(
         source: Mapping[str, Any], path: str, workspace: Path | None
     ) -> tuple[list[FieldError], list[str]]:
-        return check_job(dict(source), path, host=capacity, workspace=workspace)
+        return check_job(dict(source), path, host=capacity, workspace=workspace, kinds=known)
 
     def errors_of(source: Mapping[str, Any], _path: str, spec: ExperimentSpec) -> list[FieldError]:
-        return custom_collector_errors(source, spec, capacity)
+        return custom_collector_errors(source, spec, capacity, known)
 
     return Gate(
         catalog,
@@ -73,27 +79,29 @@ def checkpoint_notices(source: Mapping[str, Any], path: str, spec: ExperimentSpe
 
 
 def custom_collector_errors(
-    source: Mapping[str, Any], spec: ExperimentSpec, capacity: HostCapacity
+    source: Mapping[str, Any], spec: ExperimentSpec, capacity: HostCapacity, kinds: tuple[JobKind, ...]
 ) -> list[FieldError]:
-    """Return what keeps a collector that the user describes from running beside the containers of a Job.
+    """Return what keeps a collector that the user describes from running beside the containers of a job.
 
     Args:
         source: The object that trials run as.
         spec: With defaults.
         capacity: What the machine has.
+        kinds: The kinds of jobs that run here.
     """
     metrics = spec.metrics_collector_spec
     custom = metrics.collector.custom_collector if metrics and metrics.collector else None
     if metrics is None or metrics.kind != CollectorKind.CUSTOM or not custom:
         return []
-    job = copy.deepcopy({key: source[key] for key in ("apiVersion", "kind", "spec") if key in source})
-    pod = mapping(mapping(mapping(job.get("spec")).get("template")).get("spec"))
-    taken = {container.get("name") for _, container in mappings(pod.get("containers"))}
+    kind = kinds_by_name(kinds).get(Kind.of(source))
+    pods = [mapping(template.get("spec")) for template, _ in kind.templates(source).values()] if kind else []
+    taken = {container.get("name") for pod in pods for _, container in mappings(pod.get("containers"))}
     errors: list[FieldError] = []
     if custom.get("name") in taken:
         cause = f"{shown(custom.get('name'))} is the name of a container of the trial"
         errors.append(FieldError(f"{_COLLECTOR_PATH}.name", cause, "give it a name of its own", "pod-name-twice"))
-    job = {**job, "spec": {"template": {"spec": {**pod, "initContainers": [], "containers": [custom]}}}}
+    pod = {**(pods[0] if pods else {}), "restartPolicy": "Never", "initContainers": [], "containers": [custom]}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": copy.deepcopy(pod)}}}
     place = "job.spec.template.spec.containers[0]"
     found, _ = check_job(job, "job", host=capacity)
     return errors + [

@@ -14,7 +14,7 @@ import pytest
 from katib.controllers.kinds import TRIAL
 from katib.errors import AlreadyExistsError
 from katib.local.engine import Engine
-from katib.local.jobs.runner import JOB
+from katib.local.jobs.batch.job import JOB
 from katib.runtime.objects import Key
 from katib.tuning.reading import is_completed, name_of, state_of
 from katib.tuning.service import Submission

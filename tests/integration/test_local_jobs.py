@@ -21,9 +21,11 @@ from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.backoff import Backoff
 from katib.databases.sqlite import open_database
 from katib.errors import UnavailableError
+from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.conditions import end_of
+from katib.local.jobs.controller import RESTARTED_ANNOTATION
 from katib.local.jobs.prepare import job_directory
-from katib.local.jobs.runner import JOB, RESTARTED_ANNOTATION, LocalJobRunner
+from katib.local.jobs.runner import LocalJobRunner
 from katib.local.pods.records import Delays
 from katib.local.pods.tokens import Capacity
 from katib.local.processes.client import Processes
@@ -44,7 +46,7 @@ sys.path.insert(0, os.getcwd())
 from pathlib import Path
 from katib.databases.sqlite import open_database
 from katib.stores.sql import SqlStore
-from katib.local.jobs.runner import JOB
+from katib.local.jobs.batch.job import JOB
 from tests.support.local_jobs import home, job, shell
 from tests.support.processes import DAEMON
 
@@ -428,7 +430,7 @@ class TestCommands:
             eventually(lambda: (tmp_path / "tries").exists() and (tmp_path / "tries").read_text() == "x\nx\n")
             h.store.delete(JOB, Key("ns", "j"))
 
-            eventually(lambda: not h.runner._runs)
+            eventually(lambda: not h.runner.runs(Key("ns", "j")))
 
     def test_deleting_a_job_that_waits_for_resources_makes_way_for_others(self, tmp_path: Path) -> None:
         big = {"resources": {"requests": {"cpu": 2}}}

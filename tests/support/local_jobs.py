@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from katib.backoff import Backoff
+from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.conditions import end_of
 from katib.local.jobs.prepare import job_directory
-from katib.local.jobs.runner import JOB, LocalJobRunner
+from katib.local.jobs.runner import LocalJobRunner
 from katib.local.pods.monitor import MonitorReport
 from katib.local.pods.records import Delays
 from katib.local.processes.client import Processes

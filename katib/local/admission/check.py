@@ -1,4 +1,4 @@
-"""The whole check of a Job: its kind, the fate of every field, and the rules between fields."""
+"""The whole check of a job: its kind, the fate of every field, and the rules between fields."""
 
 from __future__ import annotations
 
@@ -10,16 +10,22 @@ from katib.api.wording import path_to, shown
 from katib.errors import FieldError
 from katib.local.admission.fields import FIELDS, Effect
 from katib.local.admission.host import HostCapacity, Machine
-from katib.local.admission.job_rules import check_job_rules
-from katib.local.admission.pod_rules import check_pod_rules
-from katib.local.admission.values import Findings, is_given, mapping, text
-from katib.templates.job_schema import job_schema
-
-SUPPORTED_KIND = ("batch/v1", "Job")
+from katib.local.admission.pod_rules import check_pod_rules, check_requests_together
+from katib.local.findings import Findings, is_given, mapping, text
+from katib.local.jobs.batch.job import JOB
+from katib.local.jobs.kind import JobKind
+from katib.local.jobs.kinds import job_kinds, kinds_by_name
+from katib.runtime.objects import Kind
+from katib.templates.job_schema import POD_TEMPLATE, check_pod_template_schema, job_schema
 
 
 def check_job(
-    template: Mapping[str, Any], path: str, *, host: HostCapacity, workspace: Path | None = None
+    template: Mapping[str, Any],
+    path: str,
+    *,
+    host: HostCapacity,
+    workspace: Path | None = None,
+    kinds: tuple[JobKind, ...] | None = None,
 ) -> tuple[list[FieldError], list[str]]:
     """Return what keeps a template from running on this machine, and what will be different from a cluster.
 
@@ -28,30 +34,41 @@ def check_job(
         path: Where it stands, such as `spec.trialTemplate.trialSpec`.
         host: What the machine has.
         workspace: Directory that relative paths start from; None when it is not known, then they are not looked for.
+        kinds: The kinds of jobs that run here, if not those that need nothing that is stored.
 
     Returns:
         Errors, and notices of one sentence each. Wrong types and unknown fields are for `check_job_schema`.
     """
     findings = Findings()
-    kind = (template.get("apiVersion"), template.get("kind"))
-    if kind != SUPPORTED_KIND:
-        _refuse_kind(template, path, findings)
+    known = kinds_by_name(job_kinds() if kinds is None else kinds)
+    kind = known.get(Kind.of(template))
+    if kind is None:
+        _refuse_kind(template, path, known, findings)
         return findings.errors, findings.notices
-    _check_fields(template, job_schema().root, path, findings)
-    spec = mapping(template.get("spec"))
-    check_job_rules(spec, f"{path}.spec", findings)
-    pod = mapping(mapping(spec.get("template")).get("spec"))
-    check_pod_rules(pod, f"{path}.spec.template.spec", Machine(host, workspace), findings)
+    if kind.kind == JOB:
+        _check_fields(template, job_schema().root, path, findings)
+    kind.check(template, path, findings)
+    templates = kind.templates(template)
+    for place, (pod_template, _) in templates.items():
+        if kind.kind != JOB:
+            findings.errors += check_pod_template_schema(pod_template, f"{path}.{place}")
+            _check_fields(pod_template, POD_TEMPLATE, f"{path}.{place}", findings)
+        pod = mapping(pod_template.get("spec"))
+        check_pod_rules(pod, f"{path}.{place}.spec", Machine(host, workspace), findings)
+    check_requests_together(list(templates.values()), f"{path}.spec", host, findings)
     return findings.errors, findings.notices
 
 
-def _refuse_kind(template: Mapping[str, Any], path: str, findings: Findings) -> None:
+def _refuse_kind(template: Mapping[str, Any], path: str, known: Mapping[Kind, JobKind], findings: Findings) -> None:
     kind, api_version = template.get("kind"), template.get("apiVersion")
-    if kind == "Job":
-        cause = f"Job of apiVersion {shown(api_version)} is not known here"
-        findings.error(f"{path}.apiVersion", cause, "write batch/v1", "job-api-version")
+    versions = [name.api_version for name in known if name.kind == kind]
+    if versions:
+        cause = f"{kind} of apiVersion {shown(api_version)} is not known here"
+        findings.error(f"{path}.apiVersion", cause, f"write {' or '.join(versions)}", "job-api-version")
         return
-    remedy = "use kind Job of batch/v1, which runs on this machine, or submit the experiment to Kubernetes"
+    names = list(dict.fromkeys(name.kind for name in known))
+    here = "which runs on this machine" if len(names) == 1 else "which run on this machine"
+    remedy = f"use {', '.join(names)}, {here}, or submit the experiment to Kubernetes"
     findings.error(f"{path}.kind", f"kind {text(kind) or shown(kind)} needs a cluster", remedy, "job-kind-unsupported")
 
 

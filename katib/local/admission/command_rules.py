@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from katib.api.wording import shown
 from katib.local.admission.host import HostCapacity, Machine
-from katib.local.admission.values import Findings, exists, is_directory, is_file, is_given, mappings, text, texts
+from katib.local.findings import Findings, exists, is_directory, is_file, is_given, mappings, text, texts
 from katib.templates import has_placeholder
 
 _PYTHON = re.compile(r"python[0-9.]*")

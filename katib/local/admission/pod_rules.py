@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final
@@ -12,8 +12,8 @@ from katib.api.quantities import parse_quantity
 from katib.api.wording import did_you_mean, path_to, shown
 from katib.local.admission.command_rules import check_command
 from katib.local.admission.host import GIB, HostCapacity, Machine
-from katib.local.admission.values import Findings, integer, is_given, mapping, mappings, text
 from katib.local.admission.volume_rules import check_volumes
+from katib.local.findings import Findings, integer, is_given, mapping, mappings, text
 from katib.local.pods.tokens import GPU_RESOURCES
 from katib.templates import has_placeholder
 
@@ -69,6 +69,28 @@ def check_pod_rules(pod: Mapping[str, Any], path: str, machine: Machine, finding
     if operating_system not in {"", "linux"}:
         cause = f"this machine does not run {operating_system}"
         findings.error(f"{path}.os.name", cause, "submit the experiment to Kubernetes", "pod-os")
+
+
+def check_requests_together(
+    templates: Sequence[tuple[Mapping[str, Any], int]], path: str, host: HostCapacity, findings: Findings
+) -> None:
+    """Compare what pods that run together ask for with the machine; what one of them asks for is checked elsewhere.
+
+    Args:
+        templates: Pod templates, each with the number of pods.
+        path: Where the job describes them.
+        host: What the machine has.
+        findings: Takes what is found.
+    """
+    if sum(count for _, count in templates) < 2:  # noqa: PLR2004  # nothing is together with one pod
+        return
+    needed: dict[str, Decimal] = {}
+    for template, count in templates:
+        for _, container in mappings(mapping(template.get("spec")).get("containers")):
+            for name, amount in _requests(container).items():
+                needed[name] = needed.get(name, Decimal(0)) + count * amount
+    for name in sorted(needed):
+        _compare(name, needed[name], path, host, findings, " for all its pods together")
 
 
 def _check_names(containers: _Places, findings: Findings) -> None:
@@ -134,7 +156,7 @@ def _check_resources(main: _Places, first: _Places, path: str, host: HostCapacit
         _compare(name, Decimal(needed), place, host, findings)
 
 
-def _compare(name: str, needed: Decimal, path: str, host: HostCapacity, findings: Findings) -> None:
+def _compare(name: str, needed: Decimal, path: str, host: HostCapacity, findings: Findings, of_what: str = "") -> None:
     if name == "cpu":
         available, words = Decimal(str(host.cpus)), (f"{needed.normalize():f} CPU", f"{host.cpus:g}")
     elif name == "memory":
@@ -148,8 +170,8 @@ def _compare(name: str, needed: Decimal, path: str, host: HostCapacity, findings
         return
     if needed > available:
         remedy = "request less, or submit the experiment to Kubernetes"
-        cause = f"needs {words[0]}, this machine has {words[1]}"
-        findings.error(f"{path}.resources", cause, remedy, "pod-resources")
+        cause = f"needs {words[0]}{of_what}, this machine has {words[1]}"
+        findings.error(path if of_what else f"{path}.resources", cause, remedy, "pod-resources")
 
 
 def _check_quantities(resources: Mapping[str, Any], path: str, findings: Findings) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from katib.api.wording import did_you_mean, shown
-from katib.local.admission.values import Findings, exists, is_directory, is_given, mapping, mappings, text, texts
+from katib.local.findings import Findings, exists, is_directory, is_given, mapping, mappings, text, texts
 from katib.local.pods.texts import Rewriter
 
 SOURCES = ("configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret")

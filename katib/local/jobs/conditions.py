@@ -1,12 +1,13 @@
-"""Conditions in the status of a Job."""
+"""Conditions in the status of a job of any kind, and what follows from its end. Pure."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
 from katib.api.types import format_time
+from katib.local.jobs.kind import Moment, Plan
 from katib.runtime.objects import Object
 
 Conditions = tuple[dict[str, Any], ...]
@@ -48,10 +49,29 @@ def true_condition(conditions: Conditions, type_: str) -> dict[str, Any] | None:
     return next((c for c in conditions if c["type"] == type_ and c["status"] == "True"), None)
 
 
+ENDS = (JobCondition.COMPLETE, "Completed", "Succeeded", JobCondition.FAILED)
+"""Types of the condition that says a job is over: that of Job and TrainJob, of JobSet, of the others, and of all."""
+
+
 def end_of(status: Object) -> dict[str, Any] | None:
     """Return the condition that says the job is over, None while it is not."""
     conditions = conditions_of(status)
-    return true_condition(conditions, JobCondition.COMPLETE) or true_condition(conditions, JobCondition.FAILED)
+    return next(filter(None, (true_condition(conditions, type_) for type_ in ENDS)), None)
+
+
+def after_the_end(ttl_seconds: int | None, status: dict[str, Any], end: dict[str, Any], moment: Moment) -> Plan:
+    """Return what follows for a job that is over: nothing, or its removal once it has outlived its time.
+
+    Args:
+        ttl_seconds: Its ttlSecondsAfterFinished.
+        status: As it is.
+        end: The condition that says it is over.
+        moment: Now.
+    """
+    if ttl_seconds is None:
+        return Plan(status)
+    due = parse_time(end["lastTransitionTime"]) + timedelta(seconds=ttl_seconds)
+    return Plan(status, delete=True) if moment.wall >= due else Plan(status, wake_at=moment.steady_of(due))
 
 
 def with_condition(

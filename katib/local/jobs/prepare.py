@@ -1,10 +1,12 @@
-"""From a Job's template to a pod that is ready to start: names, labels, directories, commands.
+"""From a pod as its job wants it to a pod that is ready to start: names, labels, directories, commands.
 
-On disk jobs and their pods are in `root/<namespace>/<job>/<pod>/`.
+On disk jobs and their pods are in `root/<namespace>/<job>/<pod>/`. A pod that takes the place of one of the same name
+has a directory with a number behind it, so that what the earlier one printed stays.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import secrets
@@ -19,19 +21,17 @@ from katib.api.checkpoints import DIRECTORY_VARIABLE
 from katib.api.names import SUFFIX_ALPHABET
 from katib.errors import FieldError, InvalidError, UnavailableError, invalid
 from katib.local.jobs.checkpoint import TrialCheckpoint, checkpoint_container, no_checkpoint
-from katib.local.jobs.spec import JobSpec
+from katib.local.jobs.kind import NewPod, PodStart
 from katib.local.pods.container import ContainerPlan, Role
 from katib.local.pods.environment import PodContext, container_command
 from katib.local.pods.pod import PodPlan
 from katib.local.pods.references import LocalObjects, PodIdentity
 from katib.local.pods.texts import Rewriter
 from katib.local.pods.tokens import Capacity, Request
-from katib.local.pods.volumes import TEMPLATE_PATH, Volumes
+from katib.local.pods.volumes import Volumes
 from katib.runtime.objects import Key, Object, ObjectStore
 
 DEFAULT_GRACE_SECONDS = 30
-INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
-INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 TRIAL_KIND = "Trial"
 
 _JOB_FILE = "job.json"
@@ -128,7 +128,7 @@ def trial_name(job: Object) -> str:
     return str(next(found, metadata["name"]))
 
 
-def prepare_pod(job: Object, index: int | None, tools: Preparation) -> PodPlan:
+def prepare_pod(job: Object, wanted: NewPod, start: PodStart, tools: Preparation) -> PodPlan:
     """Create the directory of a new pod and resolve its commands. Reads ConfigMaps and Secrets from the store.
 
     A template that cannot run on this machine gives a plan whose `cannot_start` says why.
@@ -136,16 +136,16 @@ def prepare_pod(job: Object, index: int | None, tools: Preparation) -> PodPlan:
     Raises:
         UnavailableError: The store or the disk cannot be used now.
     """
-    metadata, template = job["metadata"], job["spec"]["template"]
-    spec = template.get("spec") or {}
-    identity = _identity(job, template, index)
-    directory = job_directory(tools.root, metadata["namespace"], metadata["name"]) / identity.name
+    identity = _identity(job, wanted)
+    directory = _new_directory(job_directory(tools.root, *Key.of(job)) / identity.name)
     request, problem = Request(), ""
     containers: tuple[ContainerPlan, ...] = ()
+    spec = wanted.template.get("spec") or {}
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        request = _granted_request(template, tools.capacity)
-        containers = _containers(job, spec, identity, directory, index, tools)
+        _write_files(wanted.files, directory)
+        request = _granted_request(wanted, tools.capacity)
+        containers = _containers(job, wanted, identity, directory, tools)
     except OSError as error:
         raise UnavailableError(
             f"cannot create {directory}: {error.strerror}; free space or choose another directory"
@@ -154,7 +154,8 @@ def prepare_pod(job: Object, index: int | None, tools: Preparation) -> PodPlan:
         problem = "; ".join(map(str, error.errors))
     return PodPlan(
         name=identity.name,
-        index=index,
+        index=start.index,
+        role=start.role,
         uid=identity.uid,
         labels=dict(identity.labels),
         directory=directory,
@@ -165,57 +166,73 @@ def prepare_pod(job: Object, index: int | None, tools: Preparation) -> PodPlan:
     )
 
 
-def _identity(job: Object, template: Mapping[str, Any], index: int | None) -> PodIdentity:
-    metadata = job["metadata"]
-    stem = metadata["name"] if index is None else f"{metadata['name']}-{index}"
-    suffix = "".join(secrets.choice(SUFFIX_ALPHABET) for _ in range(_SUFFIX_LENGTH))
-    name = f"{stem}-{suffix}"
-    own = template.get("metadata") or {}
-    marks = {} if index is None else {INDEX_ANNOTATION: str(index)}
-    uid = metadata.get("uid", "")
-    owner = {
-        "batch.kubernetes.io/controller-uid": uid,
-        "batch.kubernetes.io/job-name": metadata["name"],
-        "controller-uid": uid,
-        "job-name": metadata["name"],
-    }
+def impossible_pod(job: Object, start: PodStart, problem: str, tools: Preparation) -> PodPlan:
+    """Return the plan of a pod that its kind cannot even describe, so that the job fails and says why."""
+    name = "-".join(
+        filter(None, (job["metadata"]["name"], start.role, "" if start.index is None else str(start.index)))
+    )
+    directory = job_directory(tools.root, *Key.of(job)) / name
+    return PodPlan(name, start.index, str(uuid.uuid4()), {}, directory, (), 0.0, Request(), problem, role=start.role)
+
+
+def _new_directory(wanted: Path) -> Path:
+    """Return where a pod has its files: the directory of its name, or one beside that of an earlier pod."""
+    if not wanted.exists():
+        return wanted
+    return next(path for i in itertools.count(2) if not (path := wanted.with_name(f"{wanted.name}.{i}")).exists())
+
+
+def _write_files(files: Mapping[str, str], directory: Path) -> None:
+    for name, text in files.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        if text.startswith("#!"):
+            path.chmod(0o755)
+
+
+def _identity(job: Object, wanted: NewPod) -> PodIdentity:
+    name = wanted.name
+    if name.endswith("-"):
+        name += "".join(secrets.choice(SUFFIX_ALPHABET) for _ in range(_SUFFIX_LENGTH))
+    own = wanted.template.get("metadata") or {}
     return PodIdentity(
         name=name,
-        namespace=metadata["namespace"],
+        namespace=job["metadata"]["namespace"],
         uid=str(uuid.uuid4()),
-        hostname=name if index is None else stem,
-        labels={**(own.get("labels") or {}), **owner, **marks},
-        annotations={**(own.get("annotations") or {}), **marks},
-        service_account=(template.get("spec") or {}).get("serviceAccountName", "default"),
+        hostname=wanted.hostname or name,
+        labels={**(own.get("labels") or {}), **wanted.labels},
+        annotations={**(own.get("annotations") or {}), **wanted.annotations},
+        service_account=(wanted.template.get("spec") or {}).get("serviceAccountName", "default"),
     )
 
 
-def _granted_request(template: Mapping[str, Any], capacity: Capacity) -> Request:
+def _granted_request(wanted: NewPod, capacity: Capacity) -> Request:
+    path = f"{wanted.path}.spec"
     try:
-        request = Request.of_template(template)
+        request = Request.of_template(wanted.template)
     except ValueError as error:
-        raise invalid(
-            f"{TEMPLATE_PATH}.resources", str(error), "write quantities such as 500m or 2Gi", "quantity"
-        ) from error
+        raise invalid(f"{path}.resources", str(error), "write quantities such as 500m or 2Gi", "quantity") from error
     if excess := request.excess_over(capacity):
-        raise invalid(f"{TEMPLATE_PATH}.containers", excess, "lower the resource requests", "resources-exceed-machine")
+        raise invalid(f"{path}.containers", excess, "lower the resource requests", "resources-exceed-machine")
     return request
 
 
 def _containers(
-    job: Object,
-    spec: Mapping[str, Any],
-    identity: PodIdentity,
-    directory: Path,
-    index: int | None,
-    tools: Preparation,
+    job: Object, wanted: NewPod, identity: PodIdentity, directory: Path, tools: Preparation
 ) -> tuple[ContainerPlan, ...]:
     objects = LocalObjects(tools.store, identity.namespace)
-    volumes = Volumes(spec, directory, objects, identity)
-    further = {prefix: directory / name for prefix, name in tools.rewrites(job).items()}
+    spec, spec_path = wanted.template.get("spec") or {}, f"{wanted.path}.spec"
+    volumes = Volumes(spec, spec_path, directory, objects, identity)
+    further = {prefix: directory / name for prefix, name in {**tools.rewrites(job), **wanted.rewrites}.items()}
     for target in further.values():
         target.mkdir(parents=True, exist_ok=True)
-    ours = {**tools.variables(job), "KATIB_TRIAL_NAME": trial_name(job), "KATIB_TRIAL_DIR": str(directory)}
+    ours = {
+        **wanted.defaults,
+        **tools.variables(job),
+        "KATIB_TRIAL_NAME": trial_name(job),
+        "KATIB_TRIAL_DIR": str(directory),
+    }
     checkpoint = tools.checkpoint(job)
     if checkpoint is not None:
         further[checkpoint.mount_path] = checkpoint.directory
@@ -227,14 +244,14 @@ def _containers(
         capacity=tools.capacity,
         inherited=tools.inherited,
         ours=ours,
-        forced={} if index is None else {INDEX_VARIABLE: str(index)},
+        forced=wanted.variables,
         containers=(*init, *mains),
     )
-    restart, workspace = JobSpec.of(job).restarts_on_failure, tools.workspace(job)
-    placed = [(c, f"{TEMPLATE_PATH}.initContainers[{i}]", _init_role(c)) for i, c in enumerate(init)]
+    workspace = tools.workspace(job)
+    placed = [(c, f"{spec_path}.initContainers[{i}]", _init_role(c)) for i, c in enumerate(init)]
     companions = tools.companions(job, identity.labels)
     placed += [(c, path, Role.SIDECAR) for path, c in companions]
-    placed += [(c, f"{TEMPLATE_PATH}.containers[{i}]", Role.MAIN) for i, c in enumerate(mains)]
+    placed += [(c, f"{spec_path}.containers[{i}]", Role.MAIN) for i, c in enumerate(mains)]
     plans: list[ContainerPlan] = []
     errors: list[FieldError] = []
     for container, path, role in placed:
@@ -247,7 +264,7 @@ def _containers(
                     role=role,
                     command=command,
                     directory=workspace / command.working_directory,
-                    restart_on_failure=restart,
+                    restart_on_failure=wanted.restarts_on_failure,
                     restart_always=role is Role.SIDECAR and container.get("restartPolicy") == "Always",
                     volumes=volumes.outside(container),
                 )

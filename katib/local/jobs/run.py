@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from katib.api.json_values import without_nulls
 from katib.local.jobs.conditions import end_of
+from katib.local.jobs.wiring import LocalWiring
 from katib.local.pods.pod import Pod
 from katib.local.pods.records import PodRecord
 from katib.runtime.objects import Object
@@ -26,23 +28,27 @@ class JobRun:
         unwritten_since: When the status began to differ from the stored one, on the monotonic clock.
         waiting: Why nothing is started, for people.
         explanation_written: Whether what the monitors say stands on the job.
+        memory: What its kind asked us to remember.
+        wiring: Addresses of its pods.
         superseded: Revisions that our own writes replaced; the cache may still show one of them.
     """
 
     job: Object
+    wiring: LocalWiring
     pods: list[Pod] = field(default_factory=list)
     status: dict[str, Any] = field(default_factory=dict)
     started_at: datetime | None = None
     unwritten_since: float | None = None
     waiting: str = ""
     explanation_written: bool = False
+    memory: Mapping[str, Any] = field(default_factory=dict)
     superseded: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, job: Object) -> JobRun:
+    def of(cls, job: Object, wiring: LocalWiring) -> JobRun:
         """Return the run of a job at its first sight."""
         job = without_nulls(job)
-        return cls(job, status=dict(job.get("status") or {}))
+        return cls(job, wiring, status=dict(job.get("status") or {}))
 
     @property
     def uid(self) -> str:
@@ -57,7 +63,7 @@ class JobRun:
 
     @property
     def is_over(self) -> bool:
-        """Whether the job is Complete or Failed."""
+        """Whether the job has succeeded or failed."""
         return end_of(self.status) is not None
 
     @property

@@ -1,85 +1,36 @@
-"""The controller of `batch/v1` Jobs on this machine: the Job controller and the kubelet of a cluster in one.
-
-Threads: the informer's follows the store, one worker reconciles, the loop's lives with the pods. A pod never touches
-the store and the worker never waits for a pod: pods change their record and ask for their job to be reconciled.
-
-Few writes: a status that is not final is written when it has held for a moment, so a job that ends at once is written
-once. A crash between the start of a process and that write is noticed by the job's directory, which is made first: a
-job that is not over and has one, or has a start time, was cut off. It starts from scratch, without its earlier metrics,
-and no failure is counted.
-"""
+"""All jobs of one machine: a controller for each kind over one loop, one set of leases and one table of ports."""
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import os
-import threading
 from collections.abc import Callable, Mapping
-from functools import partial
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Protocol
 
-from katib.api.names import METRICS_REPORT_ANNOTATION
-from katib.api.types import format_time
-from katib.errors import ConflictError, KatibError, NotFoundError, UnavailableError
 from katib.local.jobs.checkpoint import TrialCheckpoint, no_checkpoint
-from katib.local.jobs.conditions import end_of
-from katib.local.jobs.plan import Plan, plan
+from katib.local.jobs.controller import SETTLE_SECONDS, ControllerTools, JobController, MonitorFactory
+from katib.local.jobs.kind import JobKind
+from katib.local.jobs.kinds import job_kinds, kinds_by_name
 from katib.local.jobs.prepare import (
     Companions,
     Preparation,
     Rewrites,
     Variables,
-    begin_directory,
-    begun_by,
     no_companions,
     no_rewrites,
     no_variables,
-    prepare_pod,
 )
-from katib.local.jobs.run import JobRun
+from katib.local.jobs.wiring import PortTable
 from katib.local.pods.loop import Loop
-from katib.local.pods.monitor import Monitor
-from katib.local.pods.pod import Pod, PodTools
+from katib.local.pods.pod import PodTools
 from katib.local.pods.records import Delays
 from katib.local.pods.tokens import Capacity, Tokens
 from katib.local.processes.client import Processes
 from katib.runtime.clock import Clock, SteadyTime, SystemClock
-from katib.runtime.controller import DONE, Controller, Result
-from katib.runtime.informer import Informer, InformerEvent
+from katib.runtime.informer import Informer
 from katib.runtime.manager import SYNC_TIMEOUT_SECONDS
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.runtime.shared_thread import SharedThread
-from katib.runtime.work_queue import WorkQueue
-
-JOB = Kind("batch/v1", "Job")
-RESTARTED_ANNOTATION = "katib.kubeflow.org/started-anew"
-"""On a job: that it was cut off by an end of the engine, and when it was started again from scratch."""
-
-SETTLE_SECONDS = 0.02
-"""How long a status that is not final must hold before it is worth a write."""
-
-_TTL_RETRY_SECONDS = 1.0
-
-_log = logging.getLogger(__name__)
-
-
-class MonitorFactory(Protocol):
-    """Makes monitors for the pods of a job."""
-
-    def open(self, job: Object, pod_labels: dict[str, str], container: str, directory: Path) -> Monitor | None:
-        """Return a monitor for a container that is about to start; None when its output is not read.
-
-        Args:
-            job: The job object as stored; its controller owner reference names the Trial.
-            pod_labels: Labels of the pod, to tell primary pods from others.
-            container: Name of the container, to tell the primary container from others.
-            directory: The pod's working directory on disk.
-        """
-
-    def discard(self, job: Object) -> None:
-        """Forget what an earlier run of this job reported: it was cut off with the engine and starts anew."""
 
 
 def _always(_job: Object) -> bool:
@@ -91,14 +42,15 @@ def _nothing(_job: Object) -> None:
 
 
 class LocalJobRunner:
-    """Runs the Jobs of a store as local processes.
+    """Runs the jobs of a store as local processes.
 
     Args:
-        store: Where the Jobs are.
+        store: Where the jobs are.
         processes: Starts processes; its owner starts it before us and stops it after us.
         monitors: Makes the readers of the trials' output.
         root: Directory of the pods' directories: `root/<namespace>/<job>/<pod>/`.
         workspace: For a job: working directory of containers that name none; the user's files are found there.
+        kinds: Which jobs; None: of the kinds that need nothing that is stored.
         clock: Time.
         capacity: What pods may lease; by default what the machine has.
         delays: How long failures make wait.
@@ -113,8 +65,8 @@ class LocalJobRunner:
             tried again.
         settle_seconds: How long a passing status must hold before it is written.
         sync_timeout_seconds: How long the store may take to list the jobs.
-        jobs: Shows the Jobs; the one who made it starts and stops it. None: the runner follows them by itself.
-        thread: Where the jobs are reconciled, between the turns of others; None: on a thread of its own.
+        jobs: Shows the jobs of each kind; the one who made them starts and stops them. None: they are followed here.
+        thread: Where the jobs are reconciled, between the turns of others; None: on threads of their own.
     """
 
     def __init__(
@@ -125,6 +77,7 @@ class LocalJobRunner:
         root: Path,
         *,
         workspace: Callable[[Object], Path],
+        kinds: tuple[JobKind, ...] | None = None,
         clock: Clock | None = None,
         capacity: Capacity | None = None,
         delays: Delays | None = None,
@@ -138,37 +91,32 @@ class LocalJobRunner:
         gone: Callable[[Object], None] = _nothing,
         settle_seconds: float = SETTLE_SECONDS,
         sync_timeout_seconds: float = SYNC_TIMEOUT_SECONDS,
-        jobs: Informer[Object] | None = None,
+        jobs: Mapping[Kind, Informer[Object]] | None = None,
         thread: SharedThread | None = None,
     ) -> None:
-        self._sync_timeout_seconds = sync_timeout_seconds
-        self._store = store
-        self._monitors = monitors
-        self._root = root
-        self._clock = clock or SystemClock()
-        self._delays = delays or Delays()
-        self._may_start = may_start
-        self._may_delete = may_delete
-        self._gone = gone
-        self._settle_seconds = settle_seconds
-        capacity = capacity or Capacity.of_machine()
+        clock, capacity = clock or SystemClock(), capacity or Capacity.of_machine()
         inherited = os.environ if inherited is None else inherited
-        self._preparation = Preparation(
-            store, root, workspace, capacity, rewrites, variables, dict(inherited), companions, checkpoint
+        self._loop = Loop(clock)
+        pods = PodTools(self._loop, processes, Tokens(capacity), clock, SteadyTime(clock), delays or Delays())
+        tools = ControllerTools(
+            store=store,
+            pods=pods,
+            monitors=monitors,
+            preparation=Preparation(
+                store, root, workspace, capacity, rewrites, variables, dict(inherited), companions, checkpoint
+            ),
+            ports=PortTable(),
+            may_start=may_start,
+            may_delete=may_delete,
+            gone=gone,
+            settle_seconds=settle_seconds,
+            sync_timeout_seconds=sync_timeout_seconds,
+            thread=thread,
         )
-        self._steady = SteadyTime(self._clock)
-        self._loop = Loop(self._clock)
-        self._tools = PodTools(self._loop, processes, Tokens(capacity), self._clock, self._steady, self._delays)
-        self._runs: dict[Key, JobRun] = {}
-        self._ended = threading.Condition()
-        self._stopping = False
-        self._queue: WorkQueue[Key] = WorkQueue(self._clock)
-        self._controller = Controller("local-jobs", self._reconcile, self._queue, thread=thread)
-        self._follows = jobs is None
-        self._informer = jobs or Informer(store, JOB, _as_it_is, clock=self._clock)
-        self._informer.add_handler(self._job_changed)
-
-    # --- life ---------------------------------------------------------------------------------------------------------
+        self._controllers = {
+            name: JobController(kind, tools, None if jobs is None else jobs[name])
+            for name, kind in kinds_by_name(job_kinds() if kinds is None else kinds).items()
+        }
 
     def start(self) -> None:
         """Start; jobs that an earlier engine left unfinished begin anew. What fails to start leaves no thread behind.
@@ -177,236 +125,31 @@ class LocalJobRunner:
             UnavailableError: The store does not answer.
         """
         self._loop.start()
-        try:
-            if self._follows:
-                self._informer.start()
-            self._await_jobs()
-            self._controller.start()
-        except BaseException:
-            self.stop()
-            raise
-
-    def _await_jobs(self) -> None:
-        if not self._informer.wait_for_sync(self._sync_timeout_seconds):
-            raise UnavailableError(f"list of {JOB.kind}: no answer from the object store; see the log for its cause")
+        with ExitStack() as stack:
+            stack.callback(self._loop.stop)
+            for controller in self._controllers.values():
+                controller.start()
+                stack.callback(controller.stop)
+            stack.pop_all()
 
     def stop(self, grace_seconds: float = 5.0) -> None:
         """End all pods, politely, then after the grace period firmly; their jobs stay unfinished and resume later."""
-        self._stopping = True
-        self._announce_end()
-        if self._follows:
-            self._informer.stop()
-        self._controller.stop()
-        self._write_what_ended()
-        pods = [pod for run in self._runs.values() for pod in run.unfinished_pods()]
-        for pod in pods:
-            self._loop.call_soon(partial(pod.stop, grace_seconds))
-        with self._ended:
-            self._ended.wait_for(lambda: all(p.record.is_finished for p in pods), grace_seconds + 5)
+        for controller in self._controllers.values():
+            controller.begin_stop(grace_seconds)
+        for controller in self._controllers.values():
+            controller.finish_stop(grace_seconds)
         self._loop.stop()
-
-    def _write_what_ended(self) -> None:
-        """Conclude jobs whose last pod ended as we were told to stop, so that they are not run again."""
-        for key, run in list(self._runs.items()):
-            if run.pods and not run.unfinished_pods():
-                with contextlib.suppress(KatibError):  # the next start runs it anew
-                    self._reconcile(key)
-
-    # --- question -----------------------------------------------------------------------------------------------------
 
     def waiting_reason(self, namespace: str, name: str) -> str:
         """Return why no pod of a job runs now; empty when one does or nothing is known. For any thread."""
-        run = self._runs.get(Key(namespace, name))
-        if run is None:
-            return ""
-        records = run.records
-        return next((r.waiting for r in records if r.waiting and not r.is_finished), run.waiting)
+        reasons = (controller.waiting_reason(namespace, name) for controller in self._controllers.values())
+        return next(filter(None, reasons), "")
 
     def runs(self, key: Key) -> bool:
         """Return whether a job runs, or ran and its processes have their time to end. For any thread."""
-        return key in self._runs
+        return any(controller.runs(key) for controller in self._controllers.values())
 
     def wait_until_gone(self, key: Key, timeout_seconds: float) -> bool:
         """Wait until no process of a deleted job is left; False when the time is up or we stop. For any thread."""
-        run = self._runs.get(key)
-        if run is None:
-            return True
-        with self._ended:
-            self._ended.wait_for(lambda: self._stopping or self._runs.get(key) is not run, timeout_seconds)
-        return self._runs.get(key) is not run
-
-    # --- reconciling --------------------------------------------------------------------------------------------------
-
-    def _job_changed(self, event: InformerEvent[Object]) -> None:
-        self._queue.add(event.key)
-
-    def _reconcile(self, key: Key) -> Result:
-        job = self._informer.get(key)
-        run = self._runs.get(key)
-        if run is not None and (job is None or run.uid != job["metadata"]["uid"] or _is_being_deleted(job)):
-            return self._let_go(key, run)
-        if job is None or _is_being_deleted(job) or (run is None and not self._may_start(job)):
-            return DONE
-        try:
-            if run is None:
-                run = self._runs[key] = self._take_up(job)
-            run.observe(job)
-            result = self._apply(key, run)
-        except NotFoundError:
-            return DONE  # deleted this moment; the cache will say so
-        if run.is_over and end_of(job.get("status") or {}):
-            del self._runs[key]
-            self._announce_end()
-        return result
-
-    def _take_up(self, job: Object) -> JobRun:
-        """Begin to run a job, from scratch when an earlier engine had begun."""
-        run = JobRun.of(job)
-        if run.is_over:
-            return run
-        earlier = begun_by(self._root, job)
-        cut_off = earlier == run.uid or bool(run.status.get("startTime"))
-        if cut_off or earlier is not None:  # of another uid: a job of this trial that somebody deleted
-            self._monitors.discard(job)
-        if cut_off:
-            _log.warning("Job was cut off and starts anew", extra={"job": str(Key.of(job))})
-            note = f"the engine ended while the job ran; it was started anew at {format_time(self._clock.now())}"
-            self._annotate(run, {RESTARTED_ANNOTATION: note})
-            run.status = {}
-        return run
-
-    def _let_go(self, key: Key, run: JobRun) -> Result:
-        """End the pods of a job that was deleted; forget it when they are gone."""
-        unfinished = run.unfinished_pods()
-        for pod in unfinished:
-            self._loop.call_soon(pod.stop)
-        if not unfinished:
-            self._gone(run.job)
-            del self._runs[key]
-            self._announce_end()
-            self._queue.add(key)  # another job may have the name by now
-        return DONE
-
-    def _apply(self, key: Key, run: JobRun) -> Result:
-        job = {**run.job, "status": run.status}
-        decision = plan(
-            job,
-            run.records,
-            self._clock.now(),
-            steady_now=self._steady.now(),
-            started_at=run.started_at,
-            delays=self._delays,
-        )
-        if decision.delete:
-            return self._delete(key, run)
-        run.started_at, run.waiting = decision.started_at, decision.waiting
-        self._stop_pods(run, decision)
-        for index in () if self._stopping else decision.start:
-            self._start_pod(key, run, index)
-        wait = self._write(run, decision)
-        if run.is_over and run.unwritten_since is None:
-            run.pods.clear()
-        return Result(_earliest(wait, self._seconds_until(decision)))
-
-    def _stop_pods(self, run: JobRun, decision: Plan) -> None:
-        for pod in run.pods:
-            if pod.record.name in decision.stop:
-                self._loop.call_soon(pod.stop)
-
-    def _start_pod(self, key: Key, run: JobRun, index: int | None) -> None:
-        try:
-            if not run.pods:
-                begin_directory(self._root, run.job)
-            pod_plan = prepare_pod(run.job, index, self._preparation)
-        except UnavailableError as error:
-            run.waiting = str(error)
-            raise
-        pod = Pod(pod_plan, self._tools, partial(self._monitors.open, run.job), partial(self._pod_changed, key))
-        run.pods.append(pod)
-        self._loop.call_soon(pod.start)
-
-    def _pod_changed(self, key: Key) -> None:
-        self._queue.add(key)
-        if self._stopping:
-            self._announce_end()
-
-    def _announce_end(self) -> None:
-        with self._ended:
-            self._ended.notify_all()
-
-    def _delete(self, key: Key, run: JobRun) -> Result:
-        if not self._may_delete(run.job):
-            return Result(_TTL_RETRY_SECONDS)
-        with contextlib.suppress(NotFoundError):
-            self._store.delete(JOB, key, uid=run.uid)
-        return DONE
-
-    def _seconds_until(self, decision: Plan) -> float | None:
-        if decision.wake_at is None:
-            return None
-        # Never early: waking a moment before the time would plan the same again at once.
-        return max(0.001, (decision.wake_at - self._steady.now()).total_seconds() + 0.001)
-
-    # --- writing ------------------------------------------------------------------------------------------------------
-
-    def _write(self, run: JobRun, decision: Plan) -> float | None:
-        """Store the status if it changed and has settled; return in how many seconds to look again."""
-        run.status = decision.status
-        if run.status == run.stored_status:
-            run.unwritten_since = None
-            return None
-        now = self._clock.monotonic()
-        if run.unwritten_since is None:
-            run.unwritten_since = now
-        left = run.unwritten_since + self._settle_seconds - now
-        if not run.is_over and left > 0:
-            return left
-        if run.is_over and not run.explanation_written:
-            self._write_explanation(run)
-        self._with_retry(run, self._store.update_status, lambda job: {**job, "status": run.status})
-        run.unwritten_since = None
-        return None
-
-    def _write_explanation(self, run: JobRun) -> None:
-        texts = list(dict.fromkeys(r.explanation for r in run.records if r.explanation))
-        if texts:
-            self._annotate(run, {METRICS_REPORT_ANNOTATION: "; ".join(texts)})
-        run.explanation_written = True
-
-    def _annotate(self, run: JobRun, annotations: dict[str, str]) -> None:
-        def annotated(job: Object) -> Object:
-            metadata = job["metadata"]
-            return {
-                **job,
-                "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **annotations}},
-            }
-
-        self._with_retry(run, self._store.update, annotated)
-
-    def _with_retry(self, run: JobRun, write: Callable[[Object], Object], change: Callable[[Object], Object]) -> None:
-        """Write a change of the job; when somebody else changed it meanwhile, once more on what it is now.
-
-        Raises:
-            ConflictError: It keeps changing.
-            NotFoundError: It is gone.
-        """
-        try:
-            run.wrote(write(change(run.job)))
-        except ConflictError:
-            fresh = self._store.get(JOB, Key.of(run.job))
-            if fresh["metadata"]["uid"] != run.uid:
-                raise
-            run.wrote(fresh)
-            run.wrote(write(change(fresh)))
-
-
-def _is_being_deleted(job: Object) -> bool:
-    return bool(job["metadata"].get("deletionTimestamp"))
-
-
-def _earliest(*seconds: float | None) -> float | None:
-    return min((s for s in seconds if s is not None), default=None)
-
-
-def _as_it_is(job: Object) -> Object:
-    return job
+        found = next((controller for controller in self._controllers.values() if controller.runs(key)), None)
+        return found is None or found.wait_until_gone(key, timeout_seconds)

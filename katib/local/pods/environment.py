@@ -50,7 +50,7 @@ class PodContext:
         capacity: The machine, for resourceFieldRef without a limit.
         inherited: The engine's environment.
         ours: Variables that this product adds; the user's win.
-        forced: Variables that the user cannot change, such as the GPUs of the lease; they are known to `$(VAR)`.
+        forced: By the name of a container, variables that the user cannot change; they are known to `$(VAR)`.
         containers: All containers of the template, for resourceFieldRef by name.
     """
 
@@ -59,7 +59,7 @@ class PodContext:
     capacity: Capacity
     inherited: Mapping[str, str]
     ours: Mapping[str, str]
-    forced: Mapping[str, str]
+    forced: Mapping[str, Mapping[str, str]]
     containers: Sequence[Mapping[str, Any]]
 
 
@@ -82,7 +82,7 @@ def container_command(
     if not container.get("command"):
         cause = f'container "{container.get("name", "")}" has no command, and the entry point of its image is not known'
         raise invalid(f"{path}.command", cause, "write the command out", "command-missing")
-    seen = {**declared, **context.forced}
+    seen = {**declared, **context.forced.get(container.get("name", ""), {})}
     inherited = {name: value for name, value in context.inherited.items() if name not in _MARKS}
     defaults = {"PYTHONUNBUFFERED": "1"} | inherited | {"HOSTNAME": context.identity.hostname} | dict(context.ours)
     env = defaults | {name: rewriter.rewrite(value) for name, value in seen.items()}
@@ -97,6 +97,7 @@ def container_command(
 def declared_variables(container: Mapping[str, Any], path: str, context: PodContext) -> dict[str, str]:
     """Return what `envFrom` and `env` say, in order. Raises as `container_command`."""
     variables: dict[str, str] = {}
+    forced = context.forced.get(container.get("name", ""), {})
     errors: list[FieldError] = []
     for position, source in enumerate(container.get("envFrom") or ()):
         try:
@@ -105,7 +106,7 @@ def declared_variables(container: Mapping[str, Any], path: str, context: PodCont
             errors += error.errors
     for position, entry in enumerate(container.get("env") or ()):
         try:
-            value = _entry_value(entry, f"{path}.env[{position}]", container, context, {**variables, **context.forced})
+            value = _entry_value(entry, f"{path}.env[{position}]", container, context, {**variables, **forced})
         except InvalidError as error:
             errors += error.errors
             continue

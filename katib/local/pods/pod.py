@@ -39,6 +39,7 @@ class PodPlan:
     """Everything decided about a pod before it starts.
 
     Attributes:
+        role: As in its record.
         containers: In the order in which they start.
         cannot_start: Why it cannot start at all; then there are no containers.
     """
@@ -52,6 +53,7 @@ class PodPlan:
     grace_seconds: float
     request: Request
     cannot_start: str = ""
+    role: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +81,14 @@ class Pod:
             changed: Called after every change of `record`.
         """
         self.plan = plan
-        self.record = PodRecord(plan.name, plan.index)
+        self.record = PodRecord(plan.name, plan.index, role=plan.role)
         self._tools = tools
         self._make_monitor = open_monitor
         self._changed = changed
         self._containers: list[Container] = []
         self._handles: list[tuple[str, ProcessHandle]] = []
         self._lease: Lease | None = None
+        self._ticket = ""
         self._advancing = False
         self._stopping = False
         self._ending = False
@@ -99,13 +102,20 @@ class Pod:
     def start(self) -> None:
         """Start as soon as the resources it requests are free."""
         if self.plan.cannot_start:
-            self._finish(Phase.FAILED, self.plan.cannot_start, cannot_start=self.plan.cannot_start)
-            return
-        if self._stopping:
-            return
-        self._tools.tokens.ask(self.plan.name, self.plan.request, self._granted)
-        if self._lease is None:
-            self._note(waiting=self._tools.tokens.waiting_reason(self.plan.name))
+            self.refuse(self.plan.cannot_start)
+        elif not self._stopping:
+            self._tools.tokens.ask(self.plan.uid, self.plan.request, self.granted)
+            self.wait_for(self.plan.uid)
+
+    def refuse(self, cause: str) -> None:
+        """Fail: it can never start on this machine."""
+        self._finish(Phase.FAILED, cause, cannot_start=cause)
+
+    def wait_for(self, ticket: str) -> None:
+        """Say that it waits for a lease that was asked for under this name, unless it has it."""
+        if self._lease is None and not self.record.is_finished:
+            self._ticket = ticket
+            self._note(waiting=self._tools.tokens.waiting_reason(ticket))
 
     def stop(self, grace_seconds: float | None = None) -> None:
         """End it politely (SIGTERM), then firmly (SIGKILL after the grace period). Twice is fine."""
@@ -113,13 +123,17 @@ class Pod:
             return
         self._stopping = True
         self._note(stopping=True)
-        self._tools.tokens.withdraw(self.plan.name)
+        self._tools.tokens.withdraw(self._ticket)
         self._end_containers([c for c in self._containers if c.is_started and not c.is_over], grace_seconds)
         self._advance()
 
     # --- progress -----------------------------------------------------------------------------------------------------
 
-    def _granted(self, lease: Lease) -> None:
+    def granted(self, lease: Lease) -> None:
+        """Start with what was leased."""
+        if self.record.is_finished:  # it was stopped while it waited
+            self._tools.tokens.give_back(lease)
+            return
         self._lease = lease
         try:
             self._containers = [self._container(plan) for plan in self.plan.containers]
@@ -320,7 +334,13 @@ class Pod:
         processes = [
             {"container": c, "pid": h.pid, "startTime": h.start_time, "program": h.program} for c, h in self._handles
         ]
-        note = {"name": self.plan.name, "uid": self.plan.uid, "index": self.plan.index, "processes": processes}
+        note = {
+            "name": self.plan.name,
+            "uid": self.plan.uid,
+            "role": self.plan.role,
+            "index": self.plan.index,
+            "processes": processes,
+        }
         try:
             (self.plan.directory / RECORD_FILE).write_text(json.dumps(note))
         except OSError:  # the disk is full; the pod does not need its note

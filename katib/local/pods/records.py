@@ -38,7 +38,7 @@ class PodRecord:
 
     Attributes:
         name: Unique within the job.
-        index: Completion index; None unless the job is Indexed.
+        index: Completion index or replica index; None when its job does not number its pods.
         phase: Succeeded and Failed are final: no process is left and all metrics are stored.
         stopping: It was told to end, by the job and not by itself.
         restarts: How often containers were started again in place.
@@ -50,6 +50,7 @@ class PodRecord:
         verdict: Why its trial is stopped early; empty otherwise.
         explanation: What the monitor says about missing metrics; empty when there are none missing.
         waiting: What it waits for before it can start; empty when it does not wait.
+        role: Replica type, or name of the replicated job; empty where all pods of a job are alike.
     """
 
     name: str
@@ -65,6 +66,7 @@ class PodRecord:
     verdict: str = ""
     explanation: str = ""
     waiting: str = ""
+    role: str = ""
 
     @property
     def is_finished(self) -> bool:

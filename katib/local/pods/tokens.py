@@ -47,6 +47,9 @@ class Request:
     memory: Decimal = Decimal(0)
     gpus: int = 0
 
+    def __add__(self, other: Request) -> Request:
+        return Request(self.cpu + other.cpu, self.memory + other.memory, self.gpus + other.gpus)
+
     @property
     def is_empty(self) -> bool:
         """Whether it asks for nothing."""
@@ -60,11 +63,7 @@ class Request:
         sidecars = [c for c in init if c.get("restartPolicy") == "Always"]
         together = [_requested(c) for c in (*(spec.get("containers") or []), *sidecars)]
         one_by_one = [_requested(c) for c in init if c not in sidecars]
-        total = cls(
-            sum((r.cpu for r in together), Decimal(0)),
-            sum((r.memory for r in together), Decimal(0)),
-            sum(r.gpus for r in together),
-        )
+        total = sum(together, cls())
         return cls(
             max([total.cpu, *(r.cpu for r in one_by_one)]),
             max([total.memory, *(r.memory for r in one_by_one)]),

@@ -15,16 +15,27 @@ from katib.local.pods.references import CONFIG_MAP, SECRET, LocalObjects, PodIde
 from katib.runtime.objects import Kind
 
 VOLUMES_DIRECTORY = "volumes"
-TEMPLATE_PATH = "spec.template.spec"
 
 
 class Volumes:
     """The volumes of one pod, written to disk."""
 
     def __init__(
-        self, template_spec: Mapping[str, Any], directory: Path, objects: LocalObjects, identity: PodIdentity
+        self,
+        pod_spec: Mapping[str, Any],
+        spec_path: str,
+        directory: Path,
+        objects: LocalObjects,
+        identity: PodIdentity,
     ) -> None:
         """Create the directories and files.
+
+        Args:
+            pod_spec: The spec of the pod.
+            spec_path: Where it stands in the job object, for errors.
+            directory: The pod's own.
+            objects: Where ConfigMaps and Secrets are read.
+            identity: For the downward API.
 
         Raises:
             InvalidError: A volume cannot exist here, or its source is missing.
@@ -34,8 +45,8 @@ class Volumes:
         self._identity = identity
         self._directories: dict[str, Path] = {}
         self._outside: set[str] = set()
-        for position, volume in enumerate(template_spec.get("volumes") or ()):
-            path = f"{TEMPLATE_PATH}.volumes[{position}]"
+        for position, volume in enumerate(pod_spec.get("volumes") or ()):
+            path = f"{spec_path}.volumes[{position}]"
             target = directory / VOLUMES_DIRECTORY / volume["name"]
             try:
                 self._directories[volume["name"]] = self._create(volume, path, target)

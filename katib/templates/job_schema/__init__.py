@@ -6,6 +6,13 @@ on this machine, or which values make sense together.
 
 from __future__ import annotations
 
-from katib.templates.job_schema.check import JobSchema, Model, check_job_schema, job_schema
+from katib.templates.job_schema.check import (
+    POD_TEMPLATE,
+    JobSchema,
+    Model,
+    check_job_schema,
+    check_pod_template_schema,
+    job_schema,
+)
 
-__all__ = ["JobSchema", "Model", "check_job_schema", "job_schema"]
+__all__ = ["POD_TEMPLATE", "JobSchema", "Model", "check_job_schema", "check_pod_template_schema", "job_schema"]

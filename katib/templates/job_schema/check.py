@@ -16,6 +16,9 @@ from katib.api.wording import closest, path_to, shown
 from katib.errors import FieldError
 from katib.templates import has_placeholder
 
+POD_TEMPLATE: Final = "V1PodTemplateSpec"
+"""The model of a pod template."""
+
 
 def check_job_schema(job: Mapping[str, Any], path: str) -> list[FieldError]:
     """Return unknown fields, values of the wrong type, and missing fields.
@@ -26,6 +29,16 @@ def check_job_schema(job: Mapping[str, Any], path: str) -> list[FieldError]:
     """
     schema = job_schema()
     return list(_check_object(job, schema.models[schema.root], path))
+
+
+def check_pod_template_schema(template: Mapping[str, Any], path: str) -> list[FieldError]:
+    """Return the same of the pod template of a job of any kind.
+
+    Args:
+        template: A pod template, with or without placeholders.
+        path: Where it stands.
+    """
+    return list(_check_object(template, job_schema().models[POD_TEMPLATE], path))
 
 
 def _check(value: Any, kind: str, path: str) -> Iterator[FieldError]:

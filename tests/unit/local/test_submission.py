@@ -9,6 +9,7 @@ import pytest
 from katib.api.defaults import with_defaults
 from katib.api.types import Experiment
 from katib.local.admission import HostCapacity
+from katib.local.jobs.kinds import job_kinds
 from katib.local.submission import custom_collector_errors
 from tests.support.experiments import an_experiment
 
@@ -21,7 +22,7 @@ def found(**custom: Any) -> list[str]:
     raw = an_experiment(metricsCollectorSpec=spec)
     experiment = with_defaults(Experiment.decode(raw))
     source = raw["spec"]["trialTemplate"]["trialSpec"]
-    errors = custom_collector_errors(source, experiment.spec, HostCapacity.detect())
+    errors = custom_collector_errors(source, experiment.spec, HostCapacity.detect(), job_kinds())
     return [error.path.removeprefix(PLACE) for error in errors]
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from katib.local.jobs.counts import FORGIVEN_LOSSES
-from katib.local.jobs.plan import Plan, plan
+from katib.local.jobs.batch.counts import FORGIVEN_LOSSES
+from katib.local.jobs.batch.plan import plan
+from katib.local.jobs.kind import Moment, Observed, Plan
 from katib.local.pods.records import ContainerExit, Delays, Phase, PodRecord
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -41,8 +42,8 @@ class Simulation:
         while True:
             decision = self._plan()
             self.status, self._started_at = decision.status, decision.started_at
-            for index in decision.start:
-                self.pods.append(PodRecord(f"p{len(self.pods)}", index, Phase.RUNNING))
+            for start in decision.start:
+                self.pods.append(PodRecord(f"p{len(self.pods)}", start.index, Phase.RUNNING))
                 self.starts.append(self.elapsed)
             for name in decision.stop:
                 self._change(name, stopping=True)
@@ -90,8 +91,8 @@ class Simulation:
 
     def _plan(self) -> Plan:
         job = {"metadata": {"name": "j"}, "spec": self.spec, "status": self.status}
-        wall = self.now + self.wall_jump
-        return plan(job, self.pods, wall, steady_now=self.now, started_at=self._started_at, delays=self._delays)
+        moment = Moment(self.now + self.wall_jump, self.now)
+        return plan(Observed(job, tuple(self.pods), moment, self._delays, started_at=self._started_at))
 
     def _change(self, name: str, **changes: Any) -> None:
         self.pods = [replace(p, **changes) if p.name == name else p for p in self.pods]

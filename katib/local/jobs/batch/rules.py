@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from katib.api.wording import shown
-from katib.local.admission.values import Findings, integer, is_given, mapping, mappings, text
+from katib.local.findings import Findings, integer, is_given, mapping, mappings, text
 
 BUILT_IN_CONTROLLER: Final = "kubernetes.io/job-controller"
 INDEXED: Final = "Indexed"

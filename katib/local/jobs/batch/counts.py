@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from katib.local.jobs.spec import FailureRule, JobSpec
+from katib.local.jobs.batch.spec import FailureRule, JobSpec
 from katib.local.pods.records import ContainerExit, Delays, Phase, PodRecord
 
 FORGIVEN_LOSSES = 6

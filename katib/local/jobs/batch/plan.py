@@ -12,50 +12,27 @@ last one has ended and its metrics are stored.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from katib.api.failure_text import failure_cause, with_last_output
 from katib.api.types import format_time
+from katib.local.jobs.batch.counts import PodCounts
+from katib.local.jobs.batch.spec import UNLIMITED, JobSpec, format_indexes
 from katib.local.jobs.conditions import (
     Conditions,
     JobCondition,
     Reason,
+    after_the_end,
     conditions_of,
     end_of,
-    parse_time,
     true_condition,
     with_condition,
     with_message,
 )
-from katib.local.jobs.counts import PodCounts
-from katib.local.jobs.spec import UNLIMITED, JobSpec, format_indexes
+from katib.local.jobs.kind import Moment, Observed, Plan, PodStart
 from katib.local.pods.records import Delays, Phase, PodRecord
-from katib.runtime.objects import Object
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What follows.
-
-    Attributes:
-        start: Pods to start, by completion index; None stands for a pod without one.
-        stop: Names of pods to end.
-        status: The status as it should be; while pods are only about to start, as it is without them.
-        started_at: From when the deadline counts, exact, in steady time; None while the job is suspended.
-        wake_at: When to plan again even if nothing happens, in steady time.
-        waiting: Why nothing more is started, for people.
-        delete: The job object has outlived its time.
-    """
-
-    status: dict[str, Any]
-    start: tuple[int | None, ...] = ()
-    stop: tuple[str, ...] = ()
-    started_at: datetime | None = None
-    wake_at: datetime | None = None
-    waiting: str = ""
-    delete: bool = False
 
 
 class _Outcome(NamedTuple):
@@ -65,71 +42,33 @@ class _Outcome(NamedTuple):
 
 
 class _Starts(NamedTuple):
-    indexes: tuple[int | None, ...] = ()
+    pods: tuple[PodStart, ...] = ()
     wake_at: datetime | None = None
 
 
-class _Now(NamedTuple):
-    """This moment, twice: as conditions have it, and as deadlines and pauses are measured.
-
-    The second is told to people too, as when a job began: what was said once must not change with the wall clock.
-    """
-
-    wall: datetime
-    steady: datetime
-
-    def steady_of(self, wall: datetime) -> datetime:
-        """Return when a wall time will be reached."""
-        return self.steady + (wall - self.wall)
-
-
-def plan(
-    job: Object,
-    pods: Sequence[PodRecord],
-    now: datetime,
-    *,
-    started_at: datetime | None,
-    delays: Delays,
-    steady_now: datetime | None = None,
-) -> Plan:
-    """Decide about a job.
-
-    Args:
-        job: The object with the newest status we know.
-        pods: All pods it ever had, oldest first.
-        now: The time to write down.
-        steady_now: The time by which deadlines and pauses count; None: the same.
-        started_at: As the last plan returned it.
-        delays: How long failures make wait.
-    """
+def plan(observed: Observed) -> Plan:
+    """Decide about a Job."""
+    job, moment, started_at = observed.job, observed.moment, observed.started_at
     spec, status = JobSpec.of(job), dict(job.get("status") or {})
-    moment = _Now(now, now if steady_now is None else steady_now)
     if spec.managed_elsewhere:
         return Plan(status)
     if end := end_of(status):
-        return _after_the_end(spec, status, end, moment)
-    counts = PodCounts(spec, tuple(pods))
+        return after_the_end(spec.ttl_seconds_after_finished, status, end, moment)
+    counts = PodCounts(spec, observed.pods)
     conditions = conditions_of(status)
     outcome = _noted_outcome(conditions) or _decide(spec, counts, moment.steady, started_at)
     if outcome is not None:
         return _finish(outcome, counts, conditions, moment, started_at)
     if spec.suspend:
-        return _suspend(counts, conditions, now)
-    return _go_on(spec, counts, conditions, moment, started_at or moment.steady, delays)
+        return _suspend(counts, conditions, moment.wall)
+    return _go_on(spec, counts, conditions, moment, started_at or moment.steady, observed.delays)
 
 
 # --- the ways a job can stand -----------------------------------------------------------------------------------------
 
 
-def _after_the_end(spec: JobSpec, status: dict[str, Any], end: dict[str, Any], now: _Now) -> Plan:
-    if spec.ttl_seconds_after_finished is None:
-        return Plan(status)
-    due = parse_time(end["lastTransitionTime"]) + timedelta(seconds=spec.ttl_seconds_after_finished)
-    return Plan(status, delete=True) if now.wall >= due else Plan(status, wake_at=now.steady_of(due))
-
-
 def _finish(
-    outcome: _Outcome, counts: PodCounts, conditions: Conditions, moment: _Now, started_at: datetime | None
+    outcome: _Outcome, counts: PodCounts, conditions: Conditions, moment: Moment, started_at: datetime | None
 ) -> Plan:
     now = moment.wall
     conditions = tuple(c for c in conditions if c["type"] != JobCondition.RETRYING)  # what it said is over
@@ -153,7 +92,7 @@ def _suspend(counts: PodCounts, conditions: Conditions, now: datetime) -> Plan:
 
 
 def _go_on(
-    spec: JobSpec, counts: PodCounts, conditions: Conditions, moment: _Now, started_at: datetime, delays: Delays
+    spec: JobSpec, counts: PodCounts, conditions: Conditions, moment: Moment, started_at: datetime, delays: Delays
 ) -> Plan:
     now = moment.wall
     if true_condition(conditions, JobCondition.SUSPENDED):
@@ -166,7 +105,7 @@ def _go_on(
     starts = _Starts() if surplus else _starts(spec, counts, moment.steady, delays)
     return Plan(
         _status(_stopped(counts, surplus), conditions, started_at),
-        start=starts.indexes,
+        start=starts.pods,
         stop=tuple(p.name for p in surplus),
         started_at=started_at,
         wake_at=_earliest(starts.wake_at, _deadline(spec, started_at)),
@@ -319,11 +258,11 @@ def _starts(spec: JobSpec, counts: PodCounts, now: datetime, delays: Delays) -> 
     if spec.backoff_limit_per_index is None and (retry_at := counts.retry_at(delays)) and retry_at > now:
         return _Starts(wake_at=retry_at)
     if not spec.indexed:
-        return _Starts((None,) * room)
+        return _Starts((PodStart(),) * room)
     taken = {p.index for p in occupied} | counts.succeeded_indexes | counts.failed_indexes
     free = [index for index in range(spec.completions or 0) if index not in taken]
     if spec.backoff_limit_per_index is None:
-        return _Starts(tuple(free[:room]))
+        return _Starts(tuple(map(PodStart, free[:room])))
     return _starts_by_index(counts, free, room, now, delays)
 
 
@@ -332,7 +271,7 @@ def _starts_by_index(counts: PodCounts, free: list[int], room: int, now: datetim
     moments = {index: counts.retry_at(delays, index) for index in free}
     ready = [index for index, moment in moments.items() if moment is None or moment <= now]
     later = [moment for moment in moments.values() if moment is not None and moment > now]
-    return _Starts(tuple(ready[:room]), min(later, default=None) if len(ready) < room else None)
+    return _Starts(tuple(map(PodStart, ready[:room])), min(later, default=None) if len(ready) < room else None)
 
 
 def _deadline(spec: JobSpec, started_at: datetime | None) -> datetime | None:
@@ -346,7 +285,7 @@ def _earliest(*moments: datetime | None) -> datetime | None:
 
 
 def _waiting(counts: PodCounts, starts: _Starts) -> str:
-    if starts.wake_at is not None and counts.all_failures and not starts.indexes:
+    if starts.wake_at is not None and counts.all_failures and not starts.pods:
         return f"{counts.all_failures[-1].message}; the next try starts at {format_time(starts.wake_at)}"
     return next((p.waiting for p in counts.active if p.waiting), "")
 

@@ -1,0 +1,65 @@
+"""`batch/v1` Job as a kind of the runner: its plan, and the names, labels and variables of its pods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from katib.local.findings import Findings, mapping
+from katib.local.jobs.batch.plan import plan
+from katib.local.jobs.batch.rules import check_job_rules
+from katib.local.jobs.batch.spec import JobSpec
+from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring, container_names
+from katib.runtime.objects import Kind, Object
+
+JOB = Kind("batch/v1", "Job")
+INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
+INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+TEMPLATE_PATH = "spec.template"
+
+
+class BatchJob:
+    """The kind Job. Fits `katib.local.jobs.kind.JobKind`."""
+
+    kind = JOB
+
+    def plan(self, observed: Observed) -> Plan:
+        """Decide what follows for a job."""
+        return plan(observed)
+
+    def pod(self, job: Object, start: PodStart, _wiring: Wiring) -> NewPod:
+        """Describe a pod: all are alike but for their index."""
+        return batch_pod(job, start.index)
+
+    def check(self, job: Object, path: str, findings: Findings) -> None:
+        """Find what keeps a Job from running here, but for its pod template."""
+        check_job_rules(mapping(job.get("spec")), f"{path}.spec", findings)
+
+    def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
+        """Return the one template; the pods of a Job need not run together, so it counts once."""
+        return {TEMPLATE_PATH: (mapping(mapping(job.get("spec")).get("template")), 1)}
+
+
+def batch_pod(job: Object, index: int | None) -> NewPod:
+    """Return a pod of a Job, as the Job controller makes it."""
+    metadata, template = job["metadata"], job["spec"]["template"]
+    name, uid = metadata["name"], metadata.get("uid", "")
+    stem = name if index is None else f"{name}-{index}"
+    marks = {} if index is None else {INDEX_ANNOTATION: str(index)}
+    told = {} if index is None else {INDEX_VARIABLE: str(index)}
+    owner = {
+        "batch.kubernetes.io/controller-uid": uid,
+        "batch.kubernetes.io/job-name": name,
+        "controller-uid": uid,
+        "job-name": name,
+    }
+    return NewPod(
+        name=f"{stem}-",
+        template=template,
+        path=TEMPLATE_PATH,
+        labels={**owner, **marks},
+        annotations=marks,
+        hostname="" if index is None else stem,
+        variables=dict.fromkeys(container_names(template, init=True), told),
+        restarts_on_failure=JobSpec.of(job).restarts_on_failure,
+    )

@@ -1,0 +1,411 @@
+"""The controller of all kinds of jobs on this machine: what their operators and the kubelet of a cluster do.
+
+It observes, asks the kind of the job for a plan (`katib.local.jobs.kind`), and applies it. There is one for each kind;
+they share the loop of the pods, the resources of the machine and its ports.
+
+Threads: the informer's follows the store, one worker reconciles, the loop's lives with the pods. A pod never touches
+the store and the worker never waits for a pod: pods change their record and ask for their job to be reconciled.
+
+Few writes: a status that is not final is written when it has held for a moment, so a job that ends at once is written
+once. A crash between the start of a process and that write is noticed by the job's directory, which is made first: a
+job that is not over and has one, or has a start time, was cut off. It starts from scratch, without its earlier metrics,
+and no failure is counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from katib.api.names import METRICS_REPORT_ANNOTATION
+from katib.api.types import format_time
+from katib.errors import ConflictError, InvalidError, KatibError, NotFoundError, UnavailableError
+from katib.local.jobs.conditions import end_of
+from katib.local.jobs.kind import JobKind, Moment, Observed, Plan, PodStart
+from katib.local.jobs.prepare import (
+    Preparation,
+    begin_directory,
+    begun_by,
+    impossible_pod,
+    prepare_pod,
+)
+from katib.local.jobs.run import JobRun
+from katib.local.jobs.wiring import LocalWiring, PortTable
+from katib.local.pods.gang import start_together
+from katib.local.pods.monitor import Monitor
+from katib.local.pods.pod import Pod, PodPlan, PodTools
+from katib.runtime.controller import DONE, Controller, Result
+from katib.runtime.informer import Informer, InformerEvent
+from katib.runtime.manager import SYNC_TIMEOUT_SECONDS
+from katib.runtime.objects import Key, Object, ObjectStore
+from katib.runtime.shared_thread import SharedThread
+from katib.runtime.work_queue import WorkQueue
+
+RESTARTED_ANNOTATION = "katib.kubeflow.org/started-anew"
+"""On a job: that it was cut off by an end of the engine, and when it was started again from scratch."""
+
+SETTLE_SECONDS = 0.02
+"""How long a status that is not final must hold before it is worth a write."""
+
+_TTL_RETRY_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+class MonitorFactory(Protocol):
+    """Makes monitors for the pods of a job."""
+
+    def open(self, job: Object, pod_labels: dict[str, str], container: str, directory: Path) -> Monitor | None:
+        """Return a monitor for a container that is about to start; None when its output is not read.
+
+        Args:
+            job: The job object as stored; its controller owner reference names the Trial.
+            pod_labels: Labels of the pod, to tell primary pods from others.
+            container: Name of the container, to tell the primary container from others.
+            directory: The pod's working directory on disk.
+        """
+
+    def discard(self, job: Object) -> None:
+        """Forget what an earlier run of this job reported: it was cut off with the engine and starts anew."""
+
+
+def _always(_job: Object) -> bool:
+    return True
+
+
+def _nothing(_job: Object) -> None:
+    """Do nothing about a job that is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerTools:
+    """What the controllers of all kinds use.
+
+    Attributes:
+        store: Where the jobs are.
+        pods: What pods run with.
+        monitors: Makes the readers of the trials' output.
+        preparation: What pods are made with.
+        ports: The ports of this machine that jobs were promised.
+        may_start: Whether a job that was not seen before is to run; no when it is about to be deleted.
+        may_delete: Whether a job that outlived its ttlSecondsAfterFinished may go; no while its trial needs it.
+        gone: Told of a job that was deleted before its end, once none of its processes is left; what this raises is
+            tried again.
+        settle_seconds: How long a passing status must hold before it is written.
+        sync_timeout_seconds: How long the store may take to list the jobs.
+        thread: Where the jobs are reconciled, between the turns of others; None: on a thread of its own.
+    """
+
+    store: ObjectStore
+    pods: PodTools
+    monitors: MonitorFactory
+    preparation: Preparation
+    ports: PortTable = field(default_factory=PortTable)
+    may_start: Callable[[Object], bool] = _always
+    may_delete: Callable[[Object], bool] = _always
+    gone: Callable[[Object], None] = _nothing
+    settle_seconds: float = SETTLE_SECONDS
+    sync_timeout_seconds: float = SYNC_TIMEOUT_SECONDS
+    thread: SharedThread | None = None
+
+
+class JobController:
+    """Runs the jobs of one kind as local processes.
+
+    Args:
+        kind: Which jobs, and what they need.
+        tools: Shared with the controllers of other kinds; their owner starts the loop before us and stops it later.
+        jobs: Shows the jobs; the one who made it starts and stops it. None: it follows them by itself.
+    """
+
+    def __init__(self, kind: JobKind, tools: ControllerTools, jobs: Informer[Object] | None = None) -> None:
+        self._kind = kind
+        self._tools = tools
+        self._store = tools.store
+        self._clock = tools.pods.clock
+        self._loop = tools.pods.loop
+        self._runs: dict[Key, JobRun] = {}
+        self._ended = threading.Condition()
+        self._stopping = False
+        self._queue: WorkQueue[Key] = WorkQueue(self._clock)
+        name = f"local-{kind.kind.kind}s".lower()
+        self._controller = Controller(name, self._reconcile, self._queue, thread=tools.thread)
+        self._follows = jobs is None
+        self._informer = jobs or Informer(tools.store, kind.kind, lambda job: job, clock=self._clock)
+        self._informer.add_handler(self._job_changed)
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start; jobs that an earlier engine left unfinished begin anew. What fails to start leaves no thread behind.
+
+        Raises:
+            UnavailableError: The store does not answer.
+        """
+        try:
+            if self._follows:
+                self._informer.start()
+            self._await_jobs()
+            self._controller.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _await_jobs(self) -> None:
+        if not self._informer.wait_for_sync(self._tools.sync_timeout_seconds):
+            raise UnavailableError(
+                f"list of {self._kind.kind.kind}: no answer from the object store; see the log for its cause"
+            )
+
+    def stop(self, grace_seconds: float = 5.0) -> None:
+        """End all pods, politely, then after the grace period firmly; their jobs stay unfinished and resume later."""
+        self.begin_stop(grace_seconds)
+        self.finish_stop(grace_seconds)
+
+    def begin_stop(self, grace_seconds: float) -> None:
+        """Decide nothing more, and ask all pods to end."""
+        self._stopping = True
+        self._announce_end()
+        if self._follows:
+            self._informer.stop()
+        self._controller.stop()
+        self._write_what_ended()
+        for pod in self._unfinished_pods():
+            self._loop.call_soon(partial(pod.stop, grace_seconds))
+
+    def finish_stop(self, grace_seconds: float) -> None:
+        """Wait until they have ended."""
+        pods = self._unfinished_pods()
+        with self._ended:
+            self._ended.wait_for(lambda: all(p.record.is_finished for p in pods), grace_seconds + 5)
+
+    def _unfinished_pods(self) -> list[Pod]:
+        return [pod for run in self._runs.values() for pod in run.unfinished_pods()]
+
+    def _write_what_ended(self) -> None:
+        """Conclude jobs whose last pod ended as we were told to stop, so that they are not run again."""
+        for key, run in list(self._runs.items()):
+            if run.pods and not run.unfinished_pods():
+                with contextlib.suppress(KatibError):  # the next start runs it anew
+                    self._reconcile(key)
+
+    # --- question -----------------------------------------------------------------------------------------------------
+
+    def waiting_reason(self, namespace: str, name: str) -> str:
+        """Return why no pod of a job runs now; empty when one does or nothing is known. For any thread."""
+        run = self._runs.get(Key(namespace, name))
+        if run is None:
+            return ""
+        records = run.records
+        return next((r.waiting for r in records if r.waiting and not r.is_finished), run.waiting)
+
+    def runs(self, key: Key) -> bool:
+        """Return whether a job runs, or ran and its processes have their time to end. For any thread."""
+        return key in self._runs
+
+    def wait_until_gone(self, key: Key, timeout_seconds: float) -> bool:
+        """Wait until no process of a deleted job is left; False when the time is up or we stop. For any thread."""
+        run = self._runs.get(key)
+        if run is None:
+            return True
+        with self._ended:
+            self._ended.wait_for(lambda: self._stopping or self._runs.get(key) is not run, timeout_seconds)
+        return self._runs.get(key) is not run
+
+    # --- reconciling --------------------------------------------------------------------------------------------------
+
+    def _job_changed(self, event: InformerEvent[Object]) -> None:
+        self._queue.add(event.key)
+
+    def _reconcile(self, key: Key) -> Result:
+        job = self._informer.get(key)
+        run = self._runs.get(key)
+        if run is not None and (job is None or run.uid != job["metadata"]["uid"] or _is_being_deleted(job)):
+            return self._let_go(key, run)
+        if job is None or _is_being_deleted(job) or (run is None and not self._tools.may_start(job)):
+            return DONE
+        try:
+            if run is None:
+                run = self._runs[key] = self._take_up(job)
+            run.observe(job)
+            result = self._apply(key, run)
+        except NotFoundError:
+            return DONE  # deleted this moment; the cache will say so
+        if run.is_over and end_of(job.get("status") or {}):
+            del self._runs[key]
+            self._announce_end()
+        return result
+
+    def _take_up(self, job: Object) -> JobRun:
+        """Begin to run a job, from scratch when an earlier engine had begun."""
+        run = JobRun.of(job, LocalWiring(self._tools.ports))
+        if run.is_over:
+            return run
+        earlier = begun_by(self._tools.preparation.root, job)
+        cut_off = earlier == run.uid or bool(run.status.get("startTime"))
+        if cut_off or earlier is not None:  # of another uid: a job of this trial that somebody deleted
+            self._tools.monitors.discard(job)
+        if cut_off:
+            _log.warning("Job was cut off and starts anew", extra={"job": str(Key.of(job))})
+            note = f"the engine ended while the job ran; it was started anew at {format_time(self._clock.now())}"
+            self._annotate(run, {RESTARTED_ANNOTATION: note})
+            run.status = {}
+        return run
+
+    def _let_go(self, key: Key, run: JobRun) -> Result:
+        """End the pods of a job that was deleted; forget it when they are gone."""
+        unfinished = run.unfinished_pods()
+        for pod in unfinished:
+            self._loop.call_soon(pod.stop)
+        if not unfinished:
+            self._tools.gone(run.job)
+            run.wiring.release()
+            del self._runs[key]
+            self._announce_end()
+            self._queue.add(key)  # another job may have the name by now
+        return DONE
+
+    def _apply(self, key: Key, run: JobRun) -> Result:
+        observed = Observed(
+            job={**run.job, "status": run.status},
+            pods=run.records,
+            moment=Moment(self._clock.now(), self._tools.pods.steady.now()),
+            delays=self._tools.pods.delays,
+            started_at=run.started_at,
+            memory=run.memory,
+        )
+        decision = self._kind.plan(observed)
+        if decision.delete:
+            return self._delete(key, run)
+        run.started_at, run.waiting, run.memory = decision.started_at, decision.waiting, decision.memory
+        self._stop_pods(run, decision)
+        if decision.new_addresses:
+            run.wiring.release()
+        if decision.start and not self._stopping:
+            self._start_pods(key, run, decision.start)
+        wait = self._write(run, decision)
+        if run.is_over and run.unwritten_since is None:
+            run.pods.clear()
+            run.wiring.release()
+        return Result(_earliest(wait, self._seconds_until(decision)))
+
+    def _stop_pods(self, run: JobRun, decision: Plan) -> None:
+        for pod in run.pods:
+            if pod.record.name in decision.stop:
+                self._loop.call_soon(pod.stop)
+
+    def _start_pods(self, key: Key, run: JobRun, starts: Sequence[PodStart]) -> None:
+        """Start pods that were decided on at once: those of a job with roles together or not at all."""
+        pods: list[Pod] = []
+        for start in starts:
+            try:
+                if not run.pods and not pods:
+                    begin_directory(self._tools.preparation.root, run.job)
+                pod_plan = self._prepare(run, start)
+            except UnavailableError as error:
+                run.waiting = str(error)
+                raise
+            changed = partial(self._pod_changed, key)
+            pod = Pod(pod_plan, self._tools.pods, partial(self._tools.monitors.open, run.job), changed)
+            pods.append(pod)
+            if not start.role:
+                run.pods.append(pod)
+                self._loop.call_soon(pod.start)
+        if starts[0].role:
+            run.pods.extend(pods)
+            self._loop.call_soon(partial(start_together, pods, self._tools.pods.tokens))
+
+    def _prepare(self, run: JobRun, start: PodStart) -> PodPlan:
+        tools = self._tools.preparation
+        try:
+            return prepare_pod(run.job, self._kind.pod(run.job, start, run.wiring), start, tools)
+        except InvalidError as error:
+            return impossible_pod(run.job, start, "; ".join(map(str, error.errors)), tools)
+
+    def _pod_changed(self, key: Key) -> None:
+        self._queue.add(key)
+        if self._stopping:
+            self._announce_end()
+
+    def _announce_end(self) -> None:
+        with self._ended:
+            self._ended.notify_all()
+
+    def _delete(self, key: Key, run: JobRun) -> Result:
+        if not self._tools.may_delete(run.job):
+            return Result(_TTL_RETRY_SECONDS)
+        with contextlib.suppress(NotFoundError):
+            self._store.delete(self._kind.kind, key, uid=run.uid)
+        return DONE
+
+    def _seconds_until(self, decision: Plan) -> float | None:
+        if decision.wake_at is None:
+            return None
+        # Never early: waking a moment before the time would plan the same again at once.
+        return max(0.001, (decision.wake_at - self._tools.pods.steady.now()).total_seconds() + 0.001)
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def _write(self, run: JobRun, decision: Plan) -> float | None:
+        """Store the status if it changed and has settled; return in how many seconds to look again."""
+        run.status = decision.status
+        if run.status == run.stored_status:
+            run.unwritten_since = None
+            return None
+        now = self._clock.monotonic()
+        if run.unwritten_since is None:
+            run.unwritten_since = now
+        left = run.unwritten_since + self._tools.settle_seconds - now
+        if not run.is_over and left > 0:
+            return left
+        if run.is_over and not run.explanation_written:
+            self._write_explanation(run)
+        self._with_retry(run, self._store.update_status, lambda job: {**job, "status": run.status})
+        run.unwritten_since = None
+        return None
+
+    def _write_explanation(self, run: JobRun) -> None:
+        texts = list(dict.fromkeys(r.explanation for r in run.records if r.explanation))
+        if texts:
+            self._annotate(run, {METRICS_REPORT_ANNOTATION: "; ".join(texts)})
+        run.explanation_written = True
+
+    def _annotate(self, run: JobRun, annotations: dict[str, str]) -> None:
+        def annotated(job: Object) -> Object:
+            metadata = job["metadata"]
+            return {
+                **job,
+                "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **annotations}},
+            }
+
+        self._with_retry(run, self._store.update, annotated)
+
+    def _with_retry(self, run: JobRun, write: Callable[[Object], Object], change: Callable[[Object], Object]) -> None:
+        """Write a change of the job; when somebody else changed it meanwhile, once more on what it is now.
+
+        Raises:
+            ConflictError: It keeps changing.
+            NotFoundError: It is gone.
+        """
+        try:
+            run.wrote(write(change(run.job)))
+        except ConflictError:
+            fresh = self._store.get(self._kind.kind, Key.of(run.job))
+            if fresh["metadata"]["uid"] != run.uid:
+                raise
+            run.wrote(fresh)
+            run.wrote(write(change(fresh)))
+
+
+def _is_being_deleted(job: Object) -> bool:
+    return bool(job["metadata"].get("deletionTimestamp"))
+
+
+def _earliest(*seconds: float | None) -> float | None:
+    return min((s for s in seconds if s is not None), default=None)

@@ -1,0 +1,186 @@
+"""What the runner asks of a kind of job, and the values between them. Pure.
+
+A kind decides with `plan`, and describes each pod that it wants with `pod`. It sees no process, no clock and no file:
+the runner observes, acts, and hands back what the kind wants to remember. Names of peers become addresses through a
+`Wiring`, so the same kind serves processes of one machine and containers that have a network of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
+
+from katib.local.findings import Findings
+from katib.local.pods.records import Delays, PodRecord
+from katib.runtime.objects import Kind, Object
+
+
+class Moment(NamedTuple):
+    """This moment, twice: as conditions have it, and as deadlines and pauses are measured.
+
+    The second is told to people too, as when a job began: what was said once must not change with the wall clock.
+    """
+
+    wall: datetime
+    steady: datetime
+
+    def steady_of(self, wall: datetime) -> datetime:
+        """Return when a wall time will be reached."""
+        return self.steady + (wall - self.wall)
+
+
+@dataclass(frozen=True, slots=True)
+class PodStart:
+    """A pod that is to start.
+
+    Attributes:
+        index: Completion index or replica index; None for a pod without one.
+        role: Replica type, or name of the replicated job; empty for a Job, whose pods are all alike.
+    """
+
+    index: int | None = None
+    role: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What follows for a job.
+
+    Attributes:
+        start: Pods to start, in this order.
+        stop: Names of pods to end.
+        status: The status as it should be; while pods are only about to start, as it is without them.
+        started_at: From when the deadline counts, exact, in steady time; None while the job is suspended.
+        wake_at: When to plan again even if nothing happens, in steady time.
+        waiting: Why nothing more is started, for people.
+        delete: The job object has outlived its time.
+        memory: What the kind wants to know at the next plan and does not show in the status.
+        new_addresses: The pods that start now and later get other ports than those before them.
+    """
+
+    status: dict[str, Any]
+    start: tuple[PodStart, ...] = ()
+    stop: tuple[str, ...] = ()
+    started_at: datetime | None = None
+    wake_at: datetime | None = None
+    waiting: str = ""
+    delete: bool = False
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    new_addresses: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """A job as it is now.
+
+    Attributes:
+        job: The object with the newest status we know, without fields that are null.
+        pods: All pods it had since it was taken up, oldest first.
+        moment: Now.
+        delays: How long failures make wait.
+        started_at: As the last plan returned it.
+        memory: As the last plan returned it; empty at first.
+    """
+
+    job: Object
+    pods: tuple[PodRecord, ...]
+    moment: Moment
+    delays: Delays
+    started_at: datetime | None = None
+    memory: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Address(NamedTuple):
+    """Where a pod is reached."""
+
+    host: str
+    port: int
+
+
+class Wiring(Protocol):
+    """Turns the names by which the pods of a job know each other into addresses."""
+
+    def address(self, pod_name: str, port: int, port_name: str = "") -> Address:
+        """Return where a pod of the job listens; the same answer for as long as the pods of this try live.
+
+        Args:
+            pod_name: Its stable name, as `demo-worker-0`.
+            port: Its port on a cluster.
+            port_name: Tells several ports of one pod apart.
+        """
+
+    def host(self, pod_name: str) -> str:
+        """Return the host part of that address, for programs that choose ports themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewPod:
+    """A pod as its job wants it.
+
+    Attributes:
+        name: As on a cluster; ends with a dash when a random suffix is to follow.
+        template: The pod template.
+        path: Where the template stands in the job object, for errors.
+        labels: Besides those of the template, which they replace.
+        annotations: Besides those of the template, which they replace.
+        hostname: Its own name in its network; empty: its name.
+        variables: By the name of a container, what the operator tells it; the user cannot change these.
+        defaults: Variables of all containers that a user's entry of the same name replaces.
+        files: Text of files in the pod's directory, by relative path. A script is executable when it begins with `#!`.
+        rewrites: Absolute path prefixes as the containers know them, and the directory of the pod that stands for each.
+        restarts_on_failure: Whether a container that failed is started again in its pod.
+    """
+
+    name: str
+    template: Mapping[str, Any]
+    path: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    hostname: str = ""
+    variables: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    rewrites: Mapping[str, str] = field(default_factory=dict)
+    restarts_on_failure: bool = False
+
+
+class JobKind(Protocol):
+    """A kind of job that runs on this machine."""
+
+    @property
+    def kind(self) -> Kind:
+        """Its apiVersion and kind."""
+
+    def plan(self, observed: Observed) -> Plan:
+        """Decide what follows for a job that passed admission."""
+
+    def pod(self, job: Object, start: PodStart, wiring: Wiring) -> NewPod:
+        """Describe a pod that the plan wants to start.
+
+        Raises:
+            InvalidError: It cannot run on this machine; the job fails with this reason.
+        """
+
+    def check(self, job: Object, path: str, findings: Findings) -> None:
+        """Find what keeps a job from running here and what will be different, but for its pod templates.
+
+        Args:
+            job: The object; may be malformed or hold placeholders.
+            path: Where it stands.
+            findings: Takes what is found.
+        """
+
+    def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
+        """Return the pod templates of a job by their paths in it, each with the number of pods that run together.
+
+        The object may be malformed or hold placeholders; what is not understood is left out.
+        """
+
+
+def container_names(template: Mapping[str, Any], *, init: bool = False) -> tuple[str, ...]:
+    """Return the names of the containers of a pod template, those of its init containers first where asked for."""
+    spec = template.get("spec") or {}
+    containers = [*(spec.get("initContainers") or () if init else ()), *(spec.get("containers") or ())]
+    return tuple(container.get("name", "") for container in containers)

@@ -1,0 +1,37 @@
+"""The kinds of jobs that run on this machine. A kind that is not here needs a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from katib.local.jobs.batch.job import BatchJob
+from katib.local.jobs.kind import JobKind
+from katib.runtime.objects import Key, Kind, Object
+
+Lookup = Callable[[Kind, Key], Object | None]
+"""Finds a stored object; a kind may depend on others, as a TrainJob does on its runtime."""
+
+
+def nothing_stored(_kind: Kind, _key: Key) -> None:
+    """Find nothing."""
+
+
+def job_kinds(find: Lookup = nothing_stored) -> tuple[JobKind, ...]:  # noqa: ARG001
+    """Return the kinds, in the order in which messages list them.
+
+    Args:
+        find: Where stored objects are.
+    """
+    return (BatchJob(),)
+
+
+def kinds_by_name(kinds: tuple[JobKind, ...]) -> Mapping[Kind, JobKind]:
+    """Return the kinds by apiVersion and kind.
+
+    Raises:
+        ValueError: Two of them are the same.
+    """
+    found = {kind.kind: kind for kind in kinds}
+    if len(found) < len(kinds):
+        raise ValueError("a kind of job is listed twice")
+    return found
