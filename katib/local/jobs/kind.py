@@ -38,10 +38,13 @@ class PodStart:
     Attributes:
         index: Completion index or replica index; None for a pod without one.
         role: Replica type, or name of the replicated job; empty for a Job, whose pods are all alike.
+        after: Role of a pod that starts at the same time, whose containers must have started before those of this one;
+            empty for none.
     """
 
     index: int | None = None
     role: str = ""
+    after: str = ""
 
 
 @dataclass(frozen=True, slots=True)

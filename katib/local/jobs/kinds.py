@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 
 from katib.local.jobs.batch.job import BatchJob
 from katib.local.jobs.kind import JobKind
+from katib.local.jobs.replicated.job import ReplicatedJob
+from katib.local.jobs.replicated.pytorchjob import PyTorchJob
 from katib.runtime.objects import Key, Kind, Object
 
 Lookup = Callable[[Kind, Key], Object | None]
@@ -22,7 +24,10 @@ def job_kinds(find: Lookup = nothing_stored) -> tuple[JobKind, ...]:  # noqa: AR
     Args:
         find: Where stored objects are.
     """
-    return (BatchJob(),)
+    return (
+        BatchJob(),
+        ReplicatedJob(PyTorchJob()),
+    )
 
 
 def kinds_by_name(kinds: tuple[JobKind, ...]) -> Mapping[Kind, JobKind]:
