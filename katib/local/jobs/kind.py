@@ -37,11 +37,13 @@ class PodStart:
 
     Attributes:
         index: Completion index or replica index; None for a pod without one.
-        role: Replica type, or name of the replicated job; empty for a Job, whose pods are all alike.
+        role: Replica type, or name and index of the replicated job; empty for a Job, whose pods are all alike.
+        details: What the plan knows of it that does not stand in the job object, for who describes the pod.
     """
 
     index: int | None = None
     role: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from katib.local.jobs.batch.job import BatchJob
+from katib.local.jobs.jobset.jobset import JobSet
 from katib.local.jobs.kind import JobKind
 from katib.runtime.objects import Key, Kind, Object
 
@@ -22,7 +23,7 @@ def job_kinds(find: Lookup = nothing_stored) -> tuple[JobKind, ...]:  # noqa: AR
     Args:
         find: Where stored objects are.
     """
-    return (BatchJob(),)
+    return (BatchJob(), JobSet())
 
 
 def kinds_by_name(kinds: tuple[JobKind, ...]) -> Mapping[Kind, JobKind]:
