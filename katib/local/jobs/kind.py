@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from katib.local.findings import Findings
 from katib.local.pods.records import Delays, PodRecord
@@ -178,6 +178,19 @@ class JobKind(Protocol):
         """Return the pod templates of a job by their paths in it, each with the number of pods that run together.
 
         The object may be malformed or hold placeholders; what is not understood is left out.
+        """
+
+
+@runtime_checkable
+class Composed(Protocol):
+    """An ability of a kind: its pod templates come from several places, of which the job object is only one."""
+
+    def written_at(self, job: Object, place: str) -> str:
+        """Return where its author wrote what stands at a place of a template; empty for what they never saw.
+
+        Args:
+            job: The object; may be malformed or hold placeholders.
+            place: Begins with a path of `templates`.
         """
 
 

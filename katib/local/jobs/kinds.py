@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from katib.local.jobs.batch.job import BatchJob
 from katib.local.jobs.jobset.jobset import JobSet
+from katib.local.jobs.jobset.trainjob import TrainJob
 from katib.local.jobs.kind import JobKind
 from katib.runtime.objects import Key, Kind, Object
 
@@ -17,13 +18,13 @@ def nothing_stored(_kind: Kind, _key: Key) -> None:
     """Find nothing."""
 
 
-def job_kinds(find: Lookup = nothing_stored) -> tuple[JobKind, ...]:  # noqa: ARG001
+def job_kinds(find: Lookup = nothing_stored) -> tuple[JobKind, ...]:
     """Return the kinds, in the order in which messages list them.
 
     Args:
         find: Where stored objects are.
     """
-    return (BatchJob(), JobSet())
+    return (BatchJob(), JobSet(), TrainJob(find))
 
 
 def kinds_by_name(kinds: tuple[JobKind, ...]) -> Mapping[Kind, JobKind]:

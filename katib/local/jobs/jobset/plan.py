@@ -11,6 +11,7 @@ stored, the condition is written.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -30,13 +31,14 @@ from katib.local.jobs.conditions import (
 )
 from katib.local.jobs.jobset.spec import COMPLETE, Dependency, JobSetSpec, ReplicatedJob, child_job
 from katib.local.jobs.kind import Observed, Plan, PodStart
-from katib.local.pods.records import PodRecord
+from katib.local.pods.records import Phase, PodRecord
 
 _RESTART = "RestartJobSet"
 _RESTART_FREELY = "RestartJobSetAndIgnoreMaxRestarts"
 _RESTART_JOB = "RestartJob"
 _RESTART_JOB_FREELY = "RestartJobAndIgnoreMaxRestarts"
 ACTIONS = ("FailJobSet", _RESTART, _RESTART_FREELY, _RESTART_JOB, _RESTART_JOB_FREELY)
+_PORT_TAKEN = re.compile(r"address already in use|EADDRINUSE", re.IGNORECASE)
 _COUNTED = frozenset({_RESTART, _RESTART_JOB})
 
 
@@ -77,6 +79,7 @@ class _State:
         counted: How many restarts of either kind count towards maxRestarts.
         not_before: When the next try begins.
         failure: Why it is tried again.
+        has_moved: Whether its pods have other ports than at first: somebody else had taken one.
         outcome: How it ends; None while that is open.
     """
 
@@ -87,6 +90,7 @@ class _State:
     counted: int = 0
     not_before: datetime | None = None
     failure: str = ""
+    has_moved: bool = False
     outcome: Outcome | None = None
 
 
@@ -101,22 +105,23 @@ class _Turn:
     waiting: str = ""
 
 
-def plan(observed: Observed, ending: Outcome | None = None) -> Plan:
+def plan(observed: Observed, ending: Outcome | None = None, *, moves: bool = False) -> Plan:
     """Decide about a JobSet.
 
     Args:
         observed: The JobSet as it is now.
-        ending: What whoever owns the JobSet decided about its end.
+        ending: What the owner of the JobSet decided about its end.
+        moves: Whether its pods are told where to listen, so that they can move when somebody else took the port.
     """
-    jobset, moment = observed.job, observed.moment
-    spec, status = JobSetSpec.of(jobset), dict(jobset.get("status") or {})
+    spec, status = JobSetSpec.of(observed.job), dict(observed.job.get("status") or {})
     if spec.managed_elsewhere:
         return Plan(status)
     if end := end_of(status):
-        return replace(
-            after_the_end(spec.ttl_seconds_after_finished, status, end, moment),
-            memory=observed.memory,
-        )
+        return after_the_end(spec.ttl_seconds_after_finished, status, end, observed.moment)
+    return _plan_open(observed, spec, ending, moves=moves)
+
+
+def _plan_open(observed: Observed, spec: JobSetSpec, ending: Outcome | None, *, moves: bool) -> Plan:
     state: _State = observed.memory.get("jobset", _State())
     outcome = state.outcome or _early_end(observed.pods, state) or ending
     if outcome is not None:
@@ -125,6 +130,9 @@ def plan(observed: Observed, ending: Outcome | None = None) -> Plan:
     state = replace(state, children=turn.children)
     failed = {role: child for role, child in turn.children.items() if child.end and not child.is_complete}
     if failed:
+        taken = _port_taken(observed.pods, state) if moves and not state.has_moved else None
+        if taken is not None:
+            return _move(observed, spec, state, taken)
         return _answer_failure(observed, spec, state, failed)
     if outcome := _success(spec, turn.children):
         return _finish(observed, spec, replace(state, outcome=outcome))
@@ -243,21 +251,42 @@ def _restart(observed: Observed, spec: JobSetSpec, state: _State, role: str, act
     alone = action in {_RESTART_JOB, _RESTART_JOB_FREELY}
     made = state.restarts + sum(state.attempts.values())
     pause = timedelta(seconds=observed.delays.restart.pause_seconds(made))
-    pods = [p for p in observed.pods if p.name not in state.retired and (not alone or p.role == role)]
     _, message = _how(failed)
     state = replace(
         state,
-        children={r: c for r, c in state.children.items() if alone and r != role},
-        retired=state.retired | {pod.name for pod in pods},
         attempts={**state.attempts, role: state.attempts.get(role, 0) + 1} if alone else state.attempts,
         restarts=state.restarts + (not alone),
         counted=state.counted + (action in _COUNTED),
         not_before=observed.moment.steady + pause,
         failure=f"job {role} failed: {message}; {'it' if alone else 'the JobSet'} starts again, restart {made + 1}",
     )
+    return _anew(observed, spec, state, role if alone else "")
+
+
+def _move(observed: Observed, spec: JobSetSpec, state: _State, pod: PodRecord) -> Plan:
+    """Begin once more with other ports; that is no restart that counts."""
+    failure = f"pod {pod.name} found its port taken: {pod.last_output}; all pods start again with other ports"
+    moved = replace(state, has_moved=True, failure=failure)
+    return replace(_anew(observed, spec, moved, ""), new_addresses=True)
+
+
+def _anew(observed: Observed, spec: JobSetSpec, state: _State, role: str) -> Plan:
+    """Retire the pods of a Job, or of all Jobs, and stop those that still run."""
+    pods = [p for p in observed.pods if p.name not in state.retired and (not role or p.role == role)]
+    state = replace(
+        state,
+        children={r: c for r, c in state.children.items() if role and r != role},
+        retired=state.retired | {pod.name for pod in pods},
+    )
     stop = tuple(pod.name for pod in pods if not pod.is_finished and not pod.stopping)
-    waiting = _Turn(state.children, stop=stop, wake_at=state.not_before, waiting=state.failure)
-    return _go_on(observed, spec, state, waiting)
+    turn = _Turn(state.children, stop=stop, wake_at=state.not_before or observed.moment.steady, waiting=state.failure)
+    return _go_on(observed, spec, state, turn)
+
+
+def _port_taken(pods: tuple[PodRecord, ...], state: _State) -> PodRecord | None:
+    """Return a pod that could not listen on its port because somebody else does; None when there is none."""
+    current = (pod for pod in pods if pod.name not in state.retired and pod.phase is Phase.FAILED)
+    return next((pod for pod in current if _PORT_TAKEN.search(pod.last_output)), None)
 
 
 def _how(child: _Child) -> tuple[str, str]:
