@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from katib.local.jobs.batch.job import BatchJob
+from katib.local.jobs.jobset.jobset import JobSet
+from katib.local.jobs.jobset.trainjob import TrainJob
 from katib.local.jobs.kind import JobKind
 from katib.local.jobs.replicated.job import ReplicatedJob
 from katib.local.jobs.replicated.pytorchjob import PyTorchJob
@@ -18,7 +20,7 @@ def nothing_stored(_kind: Kind, _key: Key) -> None:
     """Find nothing."""
 
 
-def job_kinds(find: Lookup = nothing_stored) -> tuple[JobKind, ...]:  # noqa: ARG001
+def job_kinds(find: Lookup = nothing_stored) -> tuple[JobKind, ...]:
     """Return the kinds, in the order in which messages list them.
 
     Args:
@@ -27,6 +29,8 @@ def job_kinds(find: Lookup = nothing_stored) -> tuple[JobKind, ...]:  # noqa: AR
     return (
         BatchJob(),
         ReplicatedJob(PyTorchJob()),
+        JobSet(),
+        TrainJob(find),
     )
 
 
