@@ -9,6 +9,7 @@ from katib.local.jobs.jobset.jobset import JobSet
 from katib.local.jobs.jobset.trainjob import TrainJob
 from katib.local.jobs.kind import JobKind
 from katib.local.jobs.replicated.job import ReplicatedJob
+from katib.local.jobs.replicated.mpijob import MPIJob, MPIOperatorJob
 from katib.local.jobs.replicated.pytorchjob import PyTorchJob
 from katib.runtime.objects import Key, Kind, Object
 
@@ -29,6 +30,8 @@ def job_kinds(find: Lookup = nothing_stored) -> tuple[JobKind, ...]:
     return (
         BatchJob(),
         ReplicatedJob(PyTorchJob()),
+        ReplicatedJob(MPIJob()),
+        ReplicatedJob(MPIOperatorJob()),
         JobSet(),
         TrainJob(find),
     )

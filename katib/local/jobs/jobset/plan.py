@@ -167,7 +167,7 @@ def _turn(observed: Observed, spec: JobSetSpec, state: _State) -> _Turn:
             decision = _plan_child(observed, spec, state, replicated, index, children[role])
             children[role] = _Child(decision.status, decision.started_at, decision.memory)
             attempt = state.restarts + state.attempts.get(role, 0)
-            start += [PodStart(s.index, role, {"attempt": attempt}) for s in decision.start]
+            start += [PodStart(s.index, role, details={"attempt": attempt}) for s in decision.start]
             stop += decision.stop
             moments += [] if decision.wake_at is None else [decision.wake_at]
             waiting += [decision.waiting] if decision.waiting else []
