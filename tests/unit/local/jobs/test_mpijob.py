@@ -12,7 +12,8 @@ from katib.local.jobs.wiring import LocalWiring, PortTable
 
 V1, V2 = ReplicatedJob(MPIJob()), ReplicatedJob(MPIOperatorJob())
 FIRST = "mpiReplicaSpecs.Launcher.template.spec.containers[0]"
-HOSTS = '"-H" names hosts, and the workers have no names on this machine; leave it out: mpirun reads the host file by itself'
+REMEDY = "leave it out: mpirun reads the host file by itself"
+HOSTS = f'"-H" names hosts, and the workers have no names on this machine; {REMEDY}'
 HOST = HostCapacity(cpus=2, memory_bytes=2**33, search_path="/usr/bin:/bin")
 
 
