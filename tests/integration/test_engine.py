@@ -158,7 +158,7 @@ def test_changes_can_be_followed_again_from_any_cursor(tmp_path: Path) -> None:
 
         later = list(service.changes(NS, "demo", timeout_seconds=0.2, since=cursor))
         assert [change for change in later if change.type != "BOOKMARK"] == []
-        found = service.changes(NS, "demo", timeout_seconds=10, since=cursor)
+        found = service.changes(NS, "demo", timeout_seconds=120, since=cursor)
         seen: list[Change] = []
         reader = threading.Thread(target=lambda: seen.extend(found))
         reader.start()
