@@ -19,9 +19,9 @@ from katib.rpc.connection import Connection
 from katib.rpc.errors import status_of
 from katib.services.readiness import ask_health
 from tests.support.experiments import an_experiment
-from tests.support.networks import gateway_without_routes
+from tests.support.networks import gateway_without_routes, held_up
 from tests.support.services import ScriptedEarlyStopping, ScriptedJudge, ScriptedSuggestion, serving, some_suggestions
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, never
 
 PEER = 'suggestion service "tpe"'
 EXPERIMENT = Experiment.decode(an_experiment())
@@ -152,6 +152,19 @@ def test_a_service_that_hangs_is_given_up_at_the_deadline() -> None:
 
     assert isinstance(error, UnavailableError)
     assert str(error) == f"{PEER} did not answer within 0.2 s"
+
+
+def test_a_service_that_is_slow_to_accept_a_connection_is_reached() -> None:
+    """As one on a busy machine, which takes the connection long before it says a word."""
+    awake = threading.Event()
+    with serving(ScriptedSuggestion()) as address, held_up(address.removeprefix("unix:"), awake) as slow:
+        connection = Connection(slow, peer=PEER)
+        future = ServiceClient(connection).get_suggestions(EXPERIMENT, (), current_request=2, total_request=2)
+        never(future.done, seconds=1.0)
+        awake.set()
+
+        assert len(future.result(60).assignments) == 2
+        connection.close()
 
 
 def test_one_slow_service_does_not_delay_another() -> None:
