@@ -183,7 +183,7 @@ def test_going_on_from_the_cursor_of_each_change_shows_all_later_ones(tmp_path: 
         for i, change in enumerate(seen):
             if change.cursor:
                 known = seen[: i + 1]
-                later = iter(service.changes(NS, "demo", timeout_seconds=60, since=change.cursor))
+                later = iter(service.changes(NS, "demo", timeout_seconds=180, since=change.cursor))
                 while any(_versions(known).get(name, 0) < version for name, version in final.items()):
                     known.append(next(later))  # there is none left when one was not shown
 
@@ -389,7 +389,7 @@ def test_a_push_of_a_trial_that_has_ended_is_refused(tmp_path: Path) -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=90,
+            timeout=180,
         )
 
         assert "it has ended" in late.stderr

@@ -70,7 +70,7 @@ def running(plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Con
 
 def kubectl(plane: ControlPlane, *arguments: str) -> str:
     command = ["kubectl", f"--kubeconfig={plane.server.kubeconfig}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -136,7 +136,7 @@ def test_what_a_controller_left_behind_is_released_by_a_command_and_definitions_
     assert definitions(plane)["experiments.kubeflow.org"]
 
     command = [*KATIB, "release-finalizers", "--kubeconfig", str(plane.server.kubeconfig)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert f"experiment {NAMESPACE}/busy released\n" in done.stdout

@@ -139,7 +139,7 @@ class TestAShortageOfDescriptors:
         """Its limit leaves room for twelve starts at once; sixty programs hang."""
         with hanging_program(tmp_path / "program") as program:
             command = [sys.executable, "-c", SHORT_OF_DESCRIPTORS, str(program)]
-            output = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60).stdout
+            output = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=180).stdout
 
         assert output.split() == [b"48", b"True", b"False"]
 
