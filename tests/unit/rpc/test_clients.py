@@ -33,7 +33,7 @@ def a_client(
     suggestion: ScriptedSuggestion | None = None,
     early_stopping: ScriptedEarlyStopping | None = None,
     *,
-    seconds: float = 10,
+    seconds: float = 60,
     **options: Any,
 ) -> Iterator[ServiceClient]:
     with ExitStack() as stack:
@@ -49,7 +49,7 @@ def aborting(code: grpc.StatusCode, details: str = "why") -> Callable[[Any, grpc
 
 def ask(client: ServiceClient, trials: tuple[Trial, ...] = (), count: int = 2) -> Any:
     return client.get_suggestions(EXPERIMENT, trials, current_request=count, total_request=count + len(trials)).result(
-        20
+        60
     )
 
 
@@ -431,7 +431,7 @@ def test_a_service_that_does_not_name_a_feature_is_refused_what_needs_it(
     }
     experiment = Experiment.decode(document)
     with a_client(ScriptedSuggestion(validate=handlers[answers])) as client, pytest.raises(InvalidError) as refused:
-        client.validate(experiment).result(20)
+        client.validate(experiment).result(60)
 
     name = document["spec"]["algorithm"]["algorithmName"]
     assert str(refused.value.errors[0]).startswith(f"spec.algorithm.algorithmName: {name} {cause}")
@@ -440,7 +440,7 @@ def test_a_service_that_does_not_name_a_feature_is_refused_what_needs_it(
 @pytest.mark.parametrize("document", [SEVERAL, CONDITIONAL, WARM], ids=["objectives", "conditions", "warm-start"])
 def test_a_service_that_names_the_features_is_accepted(document: dict[str, Any]) -> None:
     with a_client(ScriptedSuggestion(validate=lambda *_: Features(features=[1, 2, 3, 4]))) as client:
-        client.validate(Experiment.decode(document)).result(20)
+        client.validate(Experiment.decode(document)).result(60)
 
 
 def test_constraints_are_asked_of_no_service() -> None:
@@ -452,4 +452,4 @@ def test_constraints_are_asked_of_no_service() -> None:
         }
     )
     with a_client() as client:
-        client.validate(Experiment.decode(document)).result(20)
+        client.validate(Experiment.decode(document)).result(60)
