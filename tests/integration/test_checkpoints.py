@@ -177,7 +177,6 @@ MANY = (
 )
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.slow
 def test_a_server_killed_in_mid_copy_leaves_no_half_checkpoint(tmp_path: Path) -> None:
     raw = a_training(MANY, parallelTrialCount=1, maxTrialCount=7)

@@ -17,7 +17,7 @@ from tests.support.api_server import ApiServer
 from tests.support.control_plane import STAND_IN, ControlPlane, ended
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 NS = "hopeless"
 BOUND = {"algorithmName": "threshold", "algorithmSettings": [{"name": "bound", "value": "0.5"}]}

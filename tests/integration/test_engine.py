@@ -345,7 +345,6 @@ REPORTS = "import katib; [katib.report(loss=1 / n, step=n) for n in (1, 2, 4)]"
 CALLS_KUBEFLOW = "from kubeflow.katib import report_metrics; report_metrics({'loss': 0.25})"
 
 
-@pytest.mark.timeout(240)  # Kubeflow's package takes five seconds of a core to import
 @pytest.mark.parametrize(
     ("kind", "code"),
     [

@@ -24,7 +24,6 @@ from tests.support.waiting import eventually
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.slow,
-    pytest.mark.timeout(300),
     pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is missing"),
 ]
 
@@ -76,7 +75,7 @@ def kubectl(plane: ControlPlane, *arguments: str) -> str:
 
 
 def remove_definitions(plane: ControlPlane, *, wait: bool) -> None:
-    kubectl(plane, "delete", "-k", str(CRDS), f"--wait={str(wait).lower()}", "--timeout=60s")
+    kubectl(plane, "delete", "-k", str(CRDS), f"--wait={str(wait).lower()}", "--timeout=180s")
 
 
 def definitions(plane: ControlPlane) -> dict[str, bool]:
@@ -117,7 +116,7 @@ def runs_an_experiment(plane: ControlPlane, name: str) -> bool:
 def test_when_all_experiments_are_deleted_nothing_is_left_that_needs_the_controller(
     plane: ControlPlane, running: ControllerProcess
 ) -> None:
-    kubectl(plane, "delete", "experiments", "--all", "--all-namespaces", "--timeout=60s")
+    kubectl(plane, "delete", "experiments", "--all", "--all-namespaces", "--timeout=180s")
     running.kill()
 
     assert plane.store.list(EXPERIMENT).items == ()
@@ -156,14 +155,14 @@ def test_an_installation_over_definitions_that_are_being_deleted_ends_the_remova
     again = plane.controller("again").start()
     try:
         held = {"experiments.kubeflow.org", "trials.kubeflow.org"}  # nothing holds Suggestions: theirs is new already
-        eventually(lambda: not held & set(definitions(plane)), seconds=90)
+        eventually(lambda: not held & set(definitions(plane)), seconds=180)
         assert again.is_alive
         kubectl(plane, "apply", "-k", str(CRDS))
         install_our_kinds(plane.server)
 
         assert runs_an_experiment(plane, "next")
         assert again.is_alive
-        kubectl(plane, "delete", "experiments", "--all", "--all-namespaces", "--timeout=60s")
+        kubectl(plane, "delete", "experiments", "--all", "--all-namespaces", "--timeout=180s")
     finally:
         again.stop()
         sys.stdout.write(again.log.read_text()[-4000:])
