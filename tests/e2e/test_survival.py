@@ -52,7 +52,6 @@ def items(listing: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_server_killed_again_and_again_runs_every_trial_once(tmp_path: Path) -> None:
     undisturbed = tmp_path / "undisturbed"
     undisturbed.mkdir()
@@ -106,7 +105,6 @@ BOUND = {"algorithmName": "threshold", "algorithmSettings": [{"name": "bound", "
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_server_killed_while_it_stops_trials_stops_each_of_them_once(tmp_path: Path) -> None:
     raw = an_experiment(command=HOPELESS, earlyStopping=BOUND, maxTrialCount=8, parallelTrialCount=2)
     raw["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 1
