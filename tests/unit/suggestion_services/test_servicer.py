@@ -17,9 +17,10 @@ from katib.api.types import ObjectiveSpec
 from katib.errors import UnavailableError
 from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated import api_pb2_grpc
+from katib.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
 from katib.space import Point
 from suggestion_services.base import Algorithm, StatelessAlgorithm
-from suggestion_services.base.servicer import SuggestionServicer
+from suggestion_services.base.servicer import SuggestionServicer, add_to_server
 from suggestion_services.base.sessions import Session, Sessions
 from tests.support.searches import algorithm_for
 from tests.support.suggestion import Service, a_trial, an_experiment
@@ -55,7 +56,7 @@ class Broken(StatelessAlgorithm):
 @contextmanager
 def served(cls: type[Algorithm]) -> Iterator[Service]:
     server = grpc.server(ThreadPoolExecutor(4))
-    api_pb2_grpc.add_SuggestionServicer_to_server(SuggestionServicer(INFO, lambda: cls), server)
+    add_to_server(SuggestionServicer(INFO, lambda: cls), server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
@@ -123,8 +124,9 @@ def a_session() -> Session:
     return Session(algorithm_for("random"), ObjectiveSpec(objective_metric_name="loss"))
 
 
-def a_request(trials: Sequence[pb.Trial]) -> pb.GetSuggestionsRequest:
-    return pb.GetSuggestionsRequest(trials=trials)
+def a_request(trials: Sequence[pb.Trial], earlier: Sequence[pb.Trial] = ()) -> UndecodedSuggestionsRequest:
+    request = pb.GetSuggestionsRequest(trials=trials, earlier_trials=earlier)
+    return UndecodedSuggestionsRequest.FromString(request.SerializeToString())
 
 
 def test_a_trial_seen_before_is_the_same_object_again() -> None:
