@@ -149,6 +149,26 @@ def test_a_trial_that_changed_is_read_anew() -> None:
     assert trial.objective == 3.0
 
 
+def test_equally_named_trials_count_by_the_last_of_them_and_apart_from_earlier_ones() -> None:
+    one, other = a_trial("a", {"x": "1"}, 1), a_trial("a", {"x": "2"}, 2)
+    session = a_session()
+
+    history = session.history(a_request([one, other, one], earlier=[other]))
+
+    assert [(trial.is_earlier, trial.objective) for trial in history] == [(True, 2.0), (False, 1.0)]
+
+
+def test_bytes_that_are_not_a_trial_are_refused_with_their_place() -> None:
+    request = UndecodedSuggestionsRequest(
+        experiment=an_experiment("odd"), trials=[a_trial("a", {"x": "1"}, 1).SerializeToString(), b"\xff"]
+    )
+    with served(Slow) as service, pytest.raises(grpc.RpcError) as caught:
+        service.send(request)  # type: ignore[arg-type]  # the same on the wire
+
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert str(caught.value.details()).startswith("trials[1]: these 1 bytes are not a Trial of api.v1.beta1")
+
+
 def test_the_least_recently_used_experiment_is_forgotten() -> None:
     sessions = Sessions(limit=2)
     one, two, three = (an_experiment("random", name=name) for name in ("one", "two", "three"))
