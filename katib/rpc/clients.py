@@ -79,7 +79,7 @@ class ServiceClient:
         self._early_stopping = early_stopping
         self.reads_history = reads_history
         self._db_manager_address = db_manager_address
-        self._encoder = convert.TrialEncoder()
+        self._encoder = convert.TrialEncoder(unmeasured_tag=convert.UNMEASURED_TRIALS_TAG)
         self._earlier = convert.TrialEncoder(convert.EARLIER_TRIALS_TAG)
         self._judged = convert.TrialEncoder()
         self._judges: bool | None = None

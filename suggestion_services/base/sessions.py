@@ -34,7 +34,8 @@ class Session:
         tell at a glance what is new.
         """
         old, new = self._decoded, {}
-        for is_earlier, messages in ((True, request.earlier_trials), (False, request.trials)):
+        own = (*request.trials, *request.unmeasured_trials)
+        for is_earlier, messages in ((True, request.earlier_trials), (False, own)):
             for message in messages:
                 key = is_earlier, message.SerializeToString()
                 trial = old.get(key)

@@ -196,9 +196,9 @@ class Hyperband(Algorithm):
             assignments[self._parameter.name] = self._parameter.format(value)
 
     def _has_lost_too_many(self, lost: int) -> bool:
-        """Return whether more trials than planned ended without a word; controllers do not show those to services.
+        """Return whether more trials than planned ended without a word, none of which was shown.
 
-        Each is replaced, which has to have an end.
+        Katib's controllers do not show them, ours do. Each is replaced, which has to have an end.
         """
         rounds = 0 if self._most is None else self._most // len(self._plans)
         return self._most is not None and lost > rounds * sum(plan.size for plan in self._plans)
