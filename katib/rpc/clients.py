@@ -105,6 +105,7 @@ class ServiceClient:
             experiment=convert.experiment_message(experiment),
             current_request_number=current_request,
             total_request_number=total_request,
+            takes_fewer=True,
         )
         history = self._encoder.encode(trials) + self._earlier.encode(earlier) if self.reads_history else b""
         connection = self._suggestion

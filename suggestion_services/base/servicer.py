@@ -22,7 +22,7 @@ from katib.rpc._generated import api_pb2, api_pb2_grpc
 from katib.rpc.errors import status_of
 from katib.space import Point
 from suggestion_services.base import messages
-from suggestion_services.base.algorithm import Algorithm, NotYet, Problem, Proposal
+from suggestion_services.base.algorithm import Algorithm, NotYet, Outcome, PastTrial, Problem, Proposal
 from suggestion_services.base.sessions import Session, Sessions
 from suggestion_services.base.settings import LiteralError
 
@@ -97,6 +97,8 @@ class SuggestionServicer(api_pb2_grpc.SuggestionServicer):
                     taken.extend(takewhile(lambda _: context.is_active(), points))
                 except NotYet:
                     missing = WAITING_METADATA
+                if not request.takes_fewer and not any(map(_is_running, trials)):
+                    taken.extend(session.algorithm.ahead(first=first + len(taken), count=count - len(taken)))
                 explanation, settings = session.algorithm.explain(), session.algorithm.reply_settings()
             if len(taken) < count:
                 context.set_trailing_metadata((missing,))
@@ -170,6 +172,10 @@ class ManySuggestionServicer(api_pb2_grpc.SuggestionServicer):
             if found is None:
                 raise _unknown_algorithm(name, self._servicers)
             return found
+
+
+def _is_running(trial: PastTrial) -> bool:
+    return trial.outcome is Outcome.PENDING and not trial.is_earlier
 
 
 def _unknown_algorithm(name: str, served: Iterable[str]) -> InvalidError:

@@ -140,6 +140,19 @@ class Hyperband(Algorithm):
                 return
             yield proposal
 
+    @override
+    def ahead(self, *, first: int, count: int) -> Iterator[Proposal]:
+        """Continue trials before their rung has ended, so that every rung gets its size all the same; then search on.
+
+        What is drawn beyond the brackets gets all of the resource.
+        """
+        for k in range(first, first + (0 if self._gave_up else count)):
+            brackets = map(self._brackets.get, self._brackets.begun())
+            found = next(((b, *place) for b in brackets if (place := b.early_promotion()) is not None), None)
+            yield (
+                self._begun(k, self._brackets.get(len(self._plans) - 1)) if found is None else self._promoted(k, *found)
+            )
+
     def prepare(self, trials: Sequence[PastTrial]) -> None:
         """Take in the history before configurations are drawn."""
 
@@ -188,7 +201,8 @@ class Hyperband(Algorithm):
     ) -> Proposal:
         bracket.rungs[rung].append(Member(f"/{k}", True, None, assignments, parent))  # no trial has such a name
         self._newest = bracket, rung
-        return Proposal(assignments, self.labels.of(bracket.number, rung, parent))
+        known = "" if parent.startswith("/") else parent
+        return Proposal(assignments, self.labels.of(bracket.number, rung, known))
 
     def _set_resource(self, assignments: dict[str, str], plan: BracketPlan, rung: int) -> None:
         value = plan.rungs[rung].resource

@@ -72,7 +72,7 @@ FIRST_OF_OURS = 1001
 OUR_FIELDS = {
     "ParameterSpec": "when=1001:ParameterCondition",
     "ObjectiveSpec": "objectives=1001:ObjectiveTerm* constraints=1002:MetricConstraint*",
-    "GetSuggestionsRequest": "earlier_trials=1001:Trial* unmeasured_trials=1002:Trial*",
+    "GetSuggestionsRequest": "earlier_trials=1001:Trial* unmeasured_trials=1002:Trial* takes_fewer=1003:bool",
     "GetSuggestionsReply": "explanation=1001:string",
     "ValidateAlgorithmSettingsReply": "features=1001:ValidateAlgorithmSettingsReply.Feature*",
 }
@@ -109,6 +109,7 @@ _TYPES = {
     FieldDescriptor.TYPE_STRING: "string",
     FieldDescriptor.TYPE_INT32: "int32",
     FieldDescriptor.TYPE_DOUBLE: "double",
+    FieldDescriptor.TYPE_BOOL: "bool",
 }
 
 

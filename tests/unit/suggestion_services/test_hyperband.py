@@ -311,6 +311,7 @@ def exchange(
         trials=trials,
         current_request_number=count,
         total_request_number=len(trials) + count,
+        takes_fewer=True,
     )
     reply, call = api_pb2_grpc.SuggestionStub(service.channel).GetSuggestions.with_call(request, timeout=60)
     return reply, WAITING_METADATA in [tuple(pair) for pair in call.trailing_metadata()]
