@@ -149,9 +149,8 @@ class Hyperband(Algorithm):
         for k in range(first, first + (0 if self._gave_up else count)):
             brackets = map(self._brackets.get, self._brackets.begun())
             found = next(((b, *place) for b in brackets if (place := b.early_promotion()) is not None), None)
-            yield (
-                self._begun(k, self._brackets.get(len(self._plans) - 1)) if found is None else self._promoted(k, *found)
-            )
+            last = self._brackets.get(len(self._plans) - 1)
+            yield self._begun(k, last) if found is None else self._promoted(k, *found)
 
     def prepare(self, trials: Sequence[PastTrial]) -> None:
         """Take in the history before configurations are drawn."""
