@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -131,64 +132,94 @@ def services_of(room: Room, deployment: str) -> list[Json]:
     return room.cluster.items("pods", room.namespace, f"katib.kubeflow.org/deployment={deployment}")
 
 
-NAS: Json = {
-    "graphConfig": {"numLayers": 2, "inputSizes": [8, 8, 1], "outputSizes": [2]},
-    "operations": [
-        {
-            "operationType": "separable_convolution",
-            "parameters": [
-                {"name": "filter_size", "parameterType": "categorical", "feasibleSpace": {"list": ["3", "5"]}}
-            ],
-        },
-        {
-            "operationType": "skip_connection",
-            "parameters": [{"name": "on", "parameterType": "categorical", "feasibleSpace": {"list": ["yes"]}}],
-        },
-    ],
-}
-
-SETTINGS = (
-    "{'num_epochs': '1', 'w_lr': 0.025, 'w_lr_min': 0.001, 'w_momentum': 0.9, 'w_weight_decay': 0.0003, "
-    "'w_grad_clip': 5.0, 'alpha_lr': 0.0003, 'alpha_weight_decay': 0.001, 'batch_size': null, 'num_workers': 4, "
-    "'init_channels': 16, 'print_step': 50, 'num_nodes': 4, 'stem_multiplier': 3}"
-)
-
 SEARCH = """
 import json, os, sys
 
 told, expected = sys.argv[1:], json.loads(os.environ["EXPECTED"])
 assert told == expected, (told, expected)
-print("Best-Genotype=Genotype(normal=[[('skip_connection', 0)]], normal_concat=range(2, 4))")
+print(os.environ["SAYS"])
 """
 
+GENOTYPE = "Genotype(normal=[[('skip_connection', 0)]], normal_concat=range(2, 4))"
 
-def test_a_space_of_architectures_reaches_the_arguments_of_the_program_byte_for_byte(room: Room) -> None:
-    """As Katib's training images for darts read it."""
-    references = ("algorithm-settings", "search-space", "num-layers")
-    told = [SETTINGS, "['separable_convolution_3x3', 'separable_convolution_5x5', 'skip_connection']", "2"]
+
+@pytest.mark.parametrize(
+    ("algorithm", "layers", "settings", "told", "objective", "value"),
+    [
+        pytest.param(
+            "darts",
+            2,
+            {"num_epochs": "1", "batch_size": "None"},
+            {
+                "algorithm-settings": (
+                    "{'num_epochs': '1', 'w_lr': 0.025, 'w_lr_min': 0.001, 'w_momentum': 0.9, "
+                    "'w_weight_decay': 0.0003, 'w_grad_clip': 5.0, 'alpha_lr': 0.0003, 'alpha_weight_decay': 0.001, "
+                    "'batch_size': null, 'num_workers': 4, 'init_channels': 16, 'print_step': 50, 'num_nodes': 4, "
+                    "'stem_multiplier': 3}"
+                ),
+                "search-space": "['separable_convolution_3x3']",
+                "num-layers": "2",
+            },
+            "Best-Genotype",
+            GENOTYPE,
+            id="darts",
+        ),
+        pytest.param(
+            "enas",
+            1,
+            {},
+            {
+                "architecture": "[[0]]",
+                "nn_config": (
+                    "{'num_layers': 1, 'input_sizes': [8, 8, 1], 'output_sizes': [2], 'embedding': {'0': {'opt_id': 0, "
+                    "'opt_type': 'separable_convolution', 'opt_params': {'filter_size': '3'}}}}"
+                ),
+            },
+            "Validation-Accuracy",
+            "0.5",
+            id="enas",
+        ),
+    ],
+)
+def test_an_architecture_search_tells_the_program_byte_for_byte_what_katibs_training_images_read(
+    room: Room,
+    algorithm: str,
+    layers: int,
+    settings: dict[str, str],
+    told: dict[str, str],
+    objective: str,
+    value: str,
+) -> None:
+    sizes = {"name": "filter_size", "parameterType": "categorical", "feasibleSpace": {"list": ["3"]}}
     job = python_job(SEARCH)
     (container,) = job["spec"]["template"]["spec"]["containers"]
-    container["command"] += [f'--{name}="${{trialParameters.{name.replace("-", "")}}}"' for name in references]
-    expected = [f'--{name}="{text}"' for name, text in zip(references, told, strict=True)]
-    container["env"] = [{"name": "EXPECTED", "value": json.dumps(expected)}]
-    parameters = [{"name": name.replace("-", ""), "reference": name} for name in references]
-    filters = {"filter": {"metricsFormat": [r"([\w-]+)=(Genotype.*)"]}}
-    settings = [{"name": "num_epochs", "value": "1"}, {"name": "batch_size", "value": "None"}]
+    names = {reference: re.sub(r"\W", "", reference) for reference in told}
+    container["command"] += [f'--{reference}="${{trialParameters.{name}}}"' for reference, name in names.items()]
+    expected = json.dumps([f'--{reference}="{text}"' for reference, text in told.items()])
+    container["env"] = [{"name": "EXPECTED", "value": expected}, {"name": "SAYS", "value": f"{objective}={value}"}]
+    parameters = [{"name": name, "reference": reference} for reference, name in names.items()]
+    filters = {"filter": {"metricsFormat": [r"([\w-]+)=(.*)"]}}
     room.apply(
         experiment(
-            "darts",
+            algorithm,
             job,
             trials=1,
             parallel=1,
-            algorithm={"algorithmName": "darts", "algorithmSettings": settings},
-            objective={"type": "maximize", "objectiveMetricName": "Best-Genotype"},
+            algorithm={
+                "algorithmName": algorithm,
+                "algorithmSettings": [{"name": name, "value": text} for name, text in settings.items()],
+            },
+            objective={"type": "maximize", "objectiveMetricName": objective},
             metricsCollectorSpec={"collector": {"kind": "StdOut"}, "source": filters},
             parameters=[],
-            nasConfig=NAS,
+            nasConfig={
+                "graphConfig": {"numLayers": layers, "inputSizes": [8, 8, 1], "outputSizes": [2]},
+                "operations": [{"operationType": "separable_convolution", "parameters": [sizes]}],
+            },
             template={"trialParameters": parameters},
         )
     )
-    room.ended("darts")
+    room.ended(algorithm)
 
-    (trial,) = room.trials("darts")
-    assert metric(trial, "Best-Genotype") == ("Genotype(normal=[[('skip_connection', 0)]], normal_concat=range(2, 4))")
+    (trial,) = room.trials(algorithm)
+    assert metric(trial, objective) == value
