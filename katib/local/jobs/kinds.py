@@ -6,8 +6,12 @@ from collections.abc import Callable, Mapping
 
 from katib.local.jobs.batch.job import BatchJob
 from katib.local.jobs.kind import JobKind
+from katib.local.jobs.replicated.jaxjob import JAXJob
 from katib.local.jobs.replicated.job import ReplicatedJob
+from katib.local.jobs.replicated.paddlejob import PaddleJob
 from katib.local.jobs.replicated.pytorchjob import PyTorchJob
+from katib.local.jobs.replicated.tfjob import TFJob
+from katib.local.jobs.replicated.xgboostjob import XGBoostJob
 from katib.runtime.objects import Key, Kind, Object
 
 Lookup = Callable[[Kind, Key], Object | None]
@@ -26,7 +30,11 @@ def job_kinds(find: Lookup = nothing_stored) -> tuple[JobKind, ...]:  # noqa: AR
     """
     return (
         BatchJob(),
+        ReplicatedJob(TFJob()),
         ReplicatedJob(PyTorchJob()),
+        ReplicatedJob(XGBoostJob()),
+        ReplicatedJob(PaddleJob()),
+        ReplicatedJob(JAXJob()),
     )
 
 
