@@ -108,7 +108,7 @@ def check_pod_name(job_name: str, name: str, kind: str) -> None:
 
 
 def _name_cause(name: str, kind: str) -> tuple[str, str]:
-    cause = f"{shown(name)} is not a valid DNS-1035 label, which the name of a {kind} has to be"
+    cause = f"{shown(name)} is not a valid DNS-1035 label, which the kind {kind} needs as its name"
     return cause, "begin the name of the experiment with a letter, then letters, digits and dashes"
 
 
@@ -145,7 +145,7 @@ def _check_replicas(kind: TrainingKind, given: Mapping[str, Any], path: str, fin
         if has_placeholder(str(key)):
             continue
         if lower not in {type_.lower() for type_ in kind.types}:
-            cause = f"a {kind.kind.kind} has no replicas of type {shown(str(key))}"
+            cause = f"the kind {kind.kind.kind} has no replicas of type {shown(str(key))}"
             findings.error(place, cause, did_you_mean(str(key), kind.types), "replica-type")
             continue
         if lower in by_lower:
@@ -245,7 +245,7 @@ def check_single(
     place = f"{path}.{kind.replicas_field}"
     if type_ not in given:
         if required and given:
-            cause = f"a {kind.kind.kind} needs a {type_}"
+            cause = f"it is missing, and the kind {kind.kind.kind} needs it"
             findings.error(f"{place}.{type_}", cause, f"add a {type_} with replicas: 1", "replica-count")
         return
     key, replica = given[type_]
@@ -253,7 +253,7 @@ def check_single(
     if count is None:
         findings.notice(f"{place}.{key}.replicas", "the operator of a cluster wants it written: replicas: 1")
     elif integer(count) not in {None, 1}:
-        cause = f"{count} is not 1, the number of {type_} replicas that a {kind.kind.kind} has"
+        cause = f"{count} is not 1, the only number of {type_} replicas that the kind {kind.kind.kind} allows"
         findings.error(f"{place}.{key}.replicas", cause, "write 1", "replica-count")
 
 
