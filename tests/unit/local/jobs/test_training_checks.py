@@ -72,7 +72,10 @@ def test_an_ordinary_job_is_taken_without_a_word(template: dict[str, Any]) -> No
         ),
         (
             job(PYTORCH, Master=1, Chief=1),
-            't.spec.pytorchReplicaSpecs.Chief: the kind PyTorchJob has no replicas of type "Chief"; use one of Master, Worker',
+            (
+                't.spec.pytorchReplicaSpecs.Chief: the kind PyTorchJob has no replicas of type "Chief"; '
+                "use one of Master, Worker"
+            ),
         ),
         (
             job(PYTORCH, Master=1, Wroker=1),
@@ -135,14 +138,16 @@ def test_an_ordinary_job_is_taken_without_a_word(template: dict[str, Any]) -> No
         (
             job(PYTORCH, Worker=replica(1, {"name": "pytorch", "command": ["sh", "-c", "true"]})),
             (
-                "t.spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].image: it is missing, and the operator of a "
+                "t.spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].image: it is missing, and "
+                "the operator of a "
                 "cluster refuses such a job; name any image"
             ),
         ),
         (
             job(PYTORCH, policy={"managedBy": "kueue.x-k8s.io/multikueue"}, Worker=1),
             (
-                't.spec.runPolicy.managedBy: "kueue.x-k8s.io/multikueue" does not run on this machine, so nobody would run '
+                't.spec.runPolicy.managedBy: "kueue.x-k8s.io/multikueue" does not run on this machine, so '
+                "nobody would run "
                 "the job; remove it, or submit the experiment to Kubernetes"
             ),
         ),
@@ -200,13 +205,17 @@ def test_an_ordinary_job_is_taken_without_a_word(template: dict[str, Any]) -> No
         (
             job(TF, {"successPolicy": "AllWorker"}, Worker=1),
             (
-                't.spec.successPolicy: "AllWorker" is not known; did you mean AllWorkers? use AllWorkers, or remove it: '
+                't.spec.successPolicy: "AllWorker" is not known; did you mean AllWorkers? use AllWorkers, '
+                "or remove it: "
                 "the first worker decides"
             ),
         ),
         (
             job(XGBOOST, Worker=1),
-            "t.spec.xgbReplicaSpecs.Master: it is missing, and the kind XGBoostJob needs it; add a Master with replicas: 1",
+            (
+                "t.spec.xgbReplicaSpecs.Master: it is missing, and the kind XGBoostJob needs it; add a "
+                "Master with replicas: 1"
+            ),
         ),
         (
             job(JAX, Worker=0),
@@ -277,14 +286,16 @@ def test_other_words_with_a_role_in_them_are_left_alone(word: str) -> None:
         (
             job(PYTORCH, policy={"ttlSecondsAfterFinished": 0}, Worker=1),
             (
-                "t.spec.runPolicy.ttlSecondsAfterFinished: with 0 a cluster may remove the job before its trial is judged; "
+                "t.spec.runPolicy.ttlSecondsAfterFinished: with 0 a cluster may remove the job before its "
+                "trial is judged; "
                 "here it stays until then"
             ),
         ),
         (
             job(PYTORCH, Worker=replica(1, container(PYTORCH), restartPolicy="Always")),
             (
-                "t.spec.pytorchReplicaSpecs.Worker.template.spec.restartPolicy: it is replaced by the restart policy of "
+                "t.spec.pytorchReplicaSpecs.Worker.template.spec.restartPolicy: it is replaced by the "
+                "restart policy of "
                 "the replicas, OnFailure, as on a cluster"
             ),
         ),
@@ -295,7 +306,8 @@ def test_other_words_with_a_role_in_them_are_left_alone(word: str) -> None:
         (
             job(PYTORCH, {"nprocPerNode": "auto"}, Worker=2),
             (
-                "t.spec.nprocPerNode: the replicas share this machine: each starts as many processes as it requests GPUs, "
+                "t.spec.nprocPerNode: the replicas share this machine: each starts as many processes as it "
+                "requests GPUs, "
                 "or one"
             ),
         ),
@@ -306,7 +318,8 @@ def test_other_words_with_a_role_in_them_are_left_alone(word: str) -> None:
         (
             job(XGBOOST, Master=1, Worker=2),
             (
-                "t.spec.xgbReplicaSpecs.Worker: the workers share one address here and each is told a WORKER_PORT of its "
+                "t.spec.xgbReplicaSpecs.Worker: the workers share one address here and each is told a "
+                "WORKER_PORT of its "
                 "own; LightGBM finds the addresses of all in KATIB_PEERS"
             ),
         ),
