@@ -6,8 +6,8 @@ The structural check reports wrong types; the rules here need not repeat it, and
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,16 @@ class Findings:
     def notice(self, path: str, why: str) -> None:
         """Add a notice: a sentence without full stop that says what is different here."""
         self._notices.setdefault(why, []).append(path)
+
+    def move(self, where: Callable[[str], str]) -> None:
+        """Say of what was found that it stands elsewhere.
+
+        Args:
+            where: Takes a path and returns the one to show; empty: a notice is dropped, an error keeps its path.
+        """
+        self.errors = [replace(error, path=where(error.path) or error.path) for error in self.errors]
+        moved = {why: [path for old in paths if (path := where(old))] for why, paths in self._notices.items()}
+        self._notices = {why: paths for why, paths in moved.items() if paths}
 
     @property
     def notices(self) -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from katib.local.admission.host import HostCapacity, Machine
 from katib.local.admission.pod_rules import check_pod_rules, check_requests_together
 from katib.local.findings import Findings, is_given, mapping, text
 from katib.local.jobs.batch.job import JOB
-from katib.local.jobs.kind import JobKind
+from katib.local.jobs.kind import Composed, JobKind
 from katib.local.jobs.kinds import job_kinds, kinds_by_name
 from katib.runtime.objects import Kind
 from katib.templates.job_schema import POD_TEMPLATE, check_pod_template_schema, job_schema
@@ -56,7 +57,18 @@ def check_job(
         pod = mapping(pod_template.get("spec"))
         check_pod_rules(pod, f"{path}.{place}.spec", Machine(host, workspace), findings)
     check_requests_together(list(templates.values()), f"{path}.spec", host, findings)
+    if isinstance(kind, Composed):
+        findings.move(partial(_written_at, kind, template, f"{path}.", tuple(templates)))
     return findings.errors, findings.notices
+
+
+def _written_at(kind: Composed, template: Mapping[str, Any], prefix: str, places: Sequence[str], path: str) -> str:
+    """Return where the author of a job wrote what was found at a path."""
+    place = path.removeprefix(prefix)
+    if not place.startswith(tuple(places)) or not places:
+        return path
+    written = kind.written_at(template, place)
+    return f"{prefix}{written}" if written else ""
 
 
 def _refuse_kind(template: Mapping[str, Any], path: str, known: Mapping[Kind, JobKind], findings: Findings) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from katib.local.findings import Findings
 from katib.local.pods.records import Delays, PodRecord
@@ -37,14 +37,16 @@ class PodStart:
 
     Attributes:
         index: Completion index or replica index; None for a pod without one.
-        role: Replica type, or name of the replicated job; empty for a Job, whose pods are all alike.
+        role: Replica type, or name and index of the replicated job; empty for a Job, whose pods are all alike.
         after: Role of a pod that starts at the same time, whose containers must have started before those of this one;
             empty for none.
+        details: What the plan knows of it that does not stand in the job object, for who describes the pod.
     """
 
     index: int | None = None
     role: str = ""
     after: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,19 @@ class JobKind(Protocol):
         """Return the pod templates of a job by their paths in it, each with the number of pods that run together.
 
         The object may be malformed or hold placeholders; what is not understood is left out.
+        """
+
+
+@runtime_checkable
+class Composed(Protocol):
+    """An ability of a kind: its pod templates come from several places, of which the job object is only one."""
+
+    def written_at(self, job: Object, place: str) -> str:
+        """Return where its author wrote what stands at a place of a template; empty for what they never saw.
+
+        Args:
+            job: The object; may be malformed or hold placeholders.
+            place: Begins with a path of `templates`.
         """
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from katib.local.jobs.batch.job import BatchJob
+from katib.local.jobs.jobset.jobset import JobSet
+from katib.local.jobs.jobset.trainjob import TrainJob
 from katib.local.jobs.kind import JobKind
 from katib.local.jobs.replicated.jaxjob import JAXJob
 from katib.local.jobs.replicated.job import ReplicatedJob
+from katib.local.jobs.replicated.mpijob import MPIJob, MPIOperatorJob
 from katib.local.jobs.replicated.paddlejob import PaddleJob
 from katib.local.jobs.replicated.pytorchjob import PyTorchJob
 from katib.local.jobs.replicated.tfjob import TFJob
@@ -22,7 +25,7 @@ def nothing_stored(_kind: Kind, _key: Key) -> None:
     """Find nothing."""
 
 
-def job_kinds(find: Lookup = nothing_stored) -> tuple[JobKind, ...]:  # noqa: ARG001
+def job_kinds(find: Lookup = nothing_stored) -> tuple[JobKind, ...]:
     """Return the kinds, in the order in which messages list them.
 
     Args:
@@ -35,6 +38,10 @@ def job_kinds(find: Lookup = nothing_stored) -> tuple[JobKind, ...]:  # noqa: AR
         ReplicatedJob(XGBoostJob()),
         ReplicatedJob(PaddleJob()),
         ReplicatedJob(JAXJob()),
+        ReplicatedJob(MPIJob()),
+        ReplicatedJob(MPIOperatorJob()),
+        JobSet(),
+        TrainJob(find),
     )
 
 

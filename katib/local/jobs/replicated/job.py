@@ -46,6 +46,7 @@ class ReplicatedJob:
         spec = TrainingSpec.of(job, training)
         replica, name = spec.roles[role], training.pod_name(job, role, index)
         check_pod_name(job["metadata"]["name"], name, training.kind.kind)
+        template = training.as_run({r: (s.template, s.count) for r, s in spec.roles.items()})[role][0]
         labels = role_labels(training.kind.kind, job["metadata"]["name"], role)
         if name.endswith(f"-{index}"):
             labels[REPLICA_INDEX] = str(index)
@@ -55,10 +56,10 @@ class ReplicatedJob:
         told = dict(training.variables(peers, role, index))
         pod = NewPod(
             name=name,
-            template=replica.template,
+            template=template,
             path=f"spec.{training.replicas_field}.{replica.key}.template",
             labels=labels,
-            variables=dict.fromkeys(training.told(replica.template), told),
+            variables=dict.fromkeys(training.told(template), told),
             restarts_on_failure=spec.restarts_in_place(role),
         )
         return training.complete(pod, peers, role, index)
@@ -71,10 +72,11 @@ class ReplicatedJob:
         """Return the pod template of each type of replicas; all replicas run together."""
         training = self._training
         given = mapping(mapping(job.get("spec")).get(training.replicas_field))
-        found = {}
+        places, roles = {}, {}
         for type_, (key, replica) in replicas_by_type(given, training.types).items():
             if "template" in mapping(replica):
-                count = integer(replica.get("replicas"))
-                count = training.default_replicas(type_.lower()) if count is None else max(count, 0)
-                found[f"spec.{training.replicas_field}.{key}.template"] = (mapping(replica["template"]), count)
-        return found
+                role, count = type_.lower(), integer(replica.get("replicas"))
+                count = training.default_replicas(role) if count is None else max(count, 0)
+                places[role] = f"spec.{training.replicas_field}.{key}.template"
+                roles[role] = (mapping(replica["template"]), count)
+        return {places[role]: pods for role, pods in training.as_run(roles).items()}

@@ -190,7 +190,7 @@ def _check_replica(kind: TrainingKind, replica: Mapping[str, Any], path: str, fi
             findings.error(f"{place}.containers[{i}].image", cause, remedy, "replica-image")
         _check_peer_names(kind, container, f"{place}.containers[{i}]", findings)
     names = [container.get("name") for _, container in containers]
-    if kind.container not in names and not any(has_placeholder(name) for name in names):
+    if kind.container_is_required and kind.container not in names and not any(has_placeholder(name) for name in names):
         cause = f"no container is named {kind.container}"
         remedy = f"name the one that trains {kind.container}: the operator looks for it"
         findings.error(f"{place}.containers", cause, remedy, "replica-container-name")

@@ -16,6 +16,9 @@ from katib.local.jobs.replicated.replicas import Replicas
 from katib.local.jobs.replicated.spec import TrainingSpec
 from katib.runtime.objects import Kind, Object
 
+Roles = Mapping[str, tuple[Mapping[str, Any], int]]
+"""By role, the pod template of its replicas and their number."""
+
 
 class Port(NamedTuple):
     """The port on which replicas of a kind listen unless their template says otherwise."""
@@ -67,6 +70,8 @@ class TrainingKind(Protocol):
     """Types of replicas as the API writes them, in the order in which they start and in which ties are decided."""
     container: ClassVar[str]
     """Name of the container that trains."""
+    container_is_required: ClassVar[bool] = True
+    """Whether the operator refuses a replica without a container of that name."""
     port: ClassVar[Port]
     address_variables: ClassVar[str]
     """Which variables tell a program where its peers are, for errors."""
@@ -91,9 +96,17 @@ class TrainingKind(Protocol):
         """Return the role whose programs must have started before those of a role do; empty for none."""
         return ""
 
-    def idle(self, _spec: TrainingSpec) -> frozenset[str]:
-        """Return roles whose replicas have nothing to run on this machine; they count as active while the job runs."""
-        return frozenset()
+    def as_run(self, roles: Roles) -> Roles:
+        """Return what runs on this machine: without roles that have nothing to run here.
+
+        Replicas of those count as active while the job runs.
+        """
+        return roles
+
+    def idle(self, spec: TrainingSpec) -> frozenset[str]:
+        """Return the roles that have nothing to run here."""
+        given = {role: (replica.template, replica.count) for role, replica in spec.roles.items()}
+        return frozenset(given.keys() - self.as_run(given).keys())
 
     def variables(self, peers: Peers, role: str, index: int) -> Mapping[str, str]:
         """Return what a replica is told in its environment, in the operator's order."""

@@ -1,0 +1,63 @@
+"""JobSet as a kind of the runner: its plan, and the names, labels and hosts of its pods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from katib.local.findings import Findings, integer, mapping, mappings
+from katib.local.jobs.batch.job import batch_pod
+from katib.local.jobs.jobset.plan import plan
+from katib.local.jobs.jobset.rules import check_jobset_rules
+from katib.local.jobs.jobset.spec import API_VERSION, JobSetSpec, child_job, job_labels
+from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring
+from katib.runtime.objects import Kind, Object
+
+JOB_SET = Kind(API_VERSION, "JobSet")
+
+
+class JobSet:
+    """The kind JobSet. Fits `katib.local.jobs.kind.JobKind`."""
+
+    kind = JOB_SET
+
+    def plan(self, observed: Observed) -> Plan:
+        """Decide what follows for a JobSet."""
+        return plan(observed)
+
+    def pod(self, job: Object, start: PodStart, _wiring: Wiring) -> NewPod:
+        """Describe a pod of one of its Jobs."""
+        return jobset_pod(job, start)
+
+    def check(self, job: Object, path: str, findings: Findings) -> None:
+        """Find what keeps a JobSet from running here, but for its pod templates."""
+        check_jobset_rules(mapping(job.get("spec")), f"{path}.spec", findings)
+
+    def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
+        """Return the pod templates of its replicated jobs with the pods that run together."""
+        return jobset_templates(job)
+
+
+def jobset_pod(jobset: Object, start: PodStart) -> NewPod:
+    """Return a pod of a JobSet, as the controllers of JobSet and Job make it."""
+    replicated, index = JobSetSpec.of(jobset).replicated_job(start.role)
+    pod = batch_pod(child_job(jobset, replicated, index), start.index)
+    marks = job_labels(jobset, replicated, index, start.details.get("attempt", 0))
+    return replace(
+        pod,
+        path=replicated.path,
+        labels={**pod.labels, **marks},
+        annotations={**pod.annotations, **marks},
+    )
+
+
+def jobset_templates(jobset: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
+    """Return the pod templates of a JobSet that may be malformed, by path, each with its number of pods."""
+    found: dict[str, tuple[Mapping[str, Any], int]] = {}
+    for position, item in mappings(mapping(jobset.get("spec")).get("replicatedJobs")):
+        spec = mapping(mapping(item.get("template")).get("spec"))
+        replicas, parallelism = integer(item.get("replicas")), integer(spec.get("parallelism"))
+        count = (1 if replicas is None else replicas) * (1 if parallelism is None else parallelism)
+        found[f"spec.replicatedJobs[{position}].template.spec.template"] = (mapping(spec.get("template")), count)
+    return found

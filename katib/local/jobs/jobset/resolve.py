@@ -1,0 +1,322 @@
+"""How a TrainJob and its runtime become a JobSet. Pure.
+
+The order is that of Kubeflow Trainer: the template of the runtime, the patches of the TrainJob, then what its trainer
+and its initializers say. Everything is read so that malformed parts count as not given; admission tells of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+from pathlib import PurePath
+from typing import Any, Final
+
+from katib.api.quantities import parse_quantity
+from katib.local.findings import integer, mapping, mappings, text, texts
+from katib.local.jobs.jobset.merge import merged, merged_list
+from katib.local.jobs.jobset.runtimes import Runtime
+from katib.local.jobs.jobset.spec import API_VERSION
+from katib.runtime.objects import Object
+
+STEP_LABEL: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
+NODE: Final = "node"
+"""Name of the container that trains, and usually of its replicated job."""
+INITIALIZERS: Final = {"dataset": "dataset-initializer", "model": "model-initializer"}
+POLICIES: Final = ("torch", "mpi", "jax", "xgboost", "flux")
+WORKSPACE_VOLUME: Final = "initializer"
+
+_IDLE: Final = frozenset({"sshd", "sleep"})
+"""Programs of MPI nodes that only wait for the launcher to come in; here it starts their processes itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSet:
+    """A TrainJob with its runtime.
+
+    Attributes:
+        jobset: The JobSet that it is.
+        runtime: Its runtime.
+        trainer: The replicated job whose container `node` is told about the others; empty when there is none.
+        policy: Name of the ML policy; empty when there is none.
+        nodes: How many nodes.
+        processes: Processes for each node, as the policy tells it.
+        gpus: GPUs of each node.
+        hosts: How many hosts an MPI launcher finds in its host file.
+        idle: Replicated jobs that are not started here, because they would only wait for an MPI launcher.
+        shared: Path by which containers know the directory that initializers fill; empty when there is none.
+        is_told: Whether the nodes are told about each other: not without a trainer, as on a cluster.
+    """
+
+    jobset: Object
+    runtime: Runtime
+    trainer: str
+    policy: str
+    nodes: int
+    processes: str
+    gpus: int
+    hosts: int
+    idle: tuple[str, ...]
+    shared: str
+    is_told: bool
+
+
+def training_set(train_job: Object, runtime: Runtime) -> TrainingSet:
+    """Return a TrainJob with its runtime.
+
+    Args:
+        train_job: The TrainJob; may be malformed or hold placeholders.
+        runtime: Its runtime; the same.
+    """
+    spec, metadata = mapping(train_job.get("spec")), mapping(train_job.get("metadata"))
+    trainer, ml_policy = mapping(spec.get("trainer")), mapping(runtime.spec.get("mlPolicy"))
+    policy = next((name for name in POLICIES if ml_policy.get(name) is not None), "")
+    template = _patched(mapping(runtime.spec.get("template")), spec)
+    jobs = [job for _, job in mappings(mapping(template.get("spec")).get("replicatedJobs"))]
+    nodes = integer(trainer.get("numNodes")) or integer(ml_policy.get("numNodes"))
+    trains = next((text(job.get("name")) for job in jobs if _step(job) == "trainer"), "")
+    nodes = nodes or max((_parallelism(job) for job in jobs if text(job.get("name")) == trains), default=1)
+    as_node = policy == "mpi" and mapping(ml_policy.get("mpi")).get("runLauncherAsNode") is True
+    jobs = [_overridden(job, spec, nodes, policy, launcher_is_node=as_node) for job in jobs]
+    resources = _node_resources(jobs, trains)
+    idle = tuple(text(job.get("name")) for job in jobs if policy == "mpi" and _waits_for_launcher(job))
+    jobs, shared = _with_shared_directory([job for job in jobs if text(job.get("name")) not in idle])
+    own = {**mapping(template.get("spec")), "replicatedJobs": _without_dependencies(jobs, idle)}
+    if spec.get("suspend") is not None:
+        own["suspend"] = spec["suspend"]
+    if shared:
+        own.pop("volumeClaimPolicies", None)
+    gpus = _gpus(resources)
+    return TrainingSet(
+        jobset={
+            "apiVersion": API_VERSION,
+            "kind": "JobSet",
+            "metadata": {
+                **{key: metadata[key] for key in ("name", "namespace", "uid") if key in metadata},
+                "labels": {
+                    **mapping(mapping(template.get("metadata")).get("labels")),
+                    **mapping(metadata.get("labels")),
+                    **mapping(spec.get("labels")),
+                },
+                "annotations": {
+                    **mapping(mapping(template.get("metadata")).get("annotations")),
+                    **mapping(spec.get("annotations")),
+                },
+            },
+            "spec": own,
+        },
+        runtime=runtime,
+        trainer=trains,
+        policy=policy,
+        nodes=nodes,
+        processes=_processes(policy, trainer, mapping(ml_policy.get(policy)), resources, gpus),
+        gpus=gpus,
+        hosts=max(nodes - 1, 1) + 1 if as_node else nodes,
+        idle=idle,
+        shared=shared,
+        is_told=isinstance(spec.get("trainer"), Mapping),
+    )
+
+
+# --- the parts of a template ------------------------------------------------------------------------------------------
+
+
+def _step(job: Mapping[str, Any]) -> str:
+    labels = mapping(mapping(mapping(job.get("template")).get("metadata")).get("labels"))
+    return text(labels.get(STEP_LABEL))
+
+
+def _job_spec(job: Mapping[str, Any]) -> Mapping[str, Any]:
+    return mapping(mapping(job.get("template")).get("spec"))
+
+
+def _parallelism(job: Mapping[str, Any]) -> int:
+    return integer(_job_spec(job).get("parallelism")) or 1
+
+
+def pod_of(job: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the spec of the pods of a replicated job."""
+    return mapping(mapping(_job_spec(job).get("template")).get("spec"))
+
+
+def container_of(job: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    """Return a container of a replicated job, None when it has none of this name."""
+    return next((c for _, c in mappings(pod_of(job).get("containers")) if c.get("name") == name), None)
+
+
+def _with_pod(job: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a replicated job with something laid over the spec of its pods."""
+    return merged(job, {"template": {"spec": {"template": {"spec": patch}}}})
+
+
+# --- patches ----------------------------------------------------------------------------------------------------------
+
+
+def _patched(template: Mapping[str, Any], spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Lay the patches over the runtime's template, in their order; older forms of them count too."""
+    for _, patch in mappings(spec.get("runtimePatches")):
+        template = merged(template, mapping(mapping(patch.get("trainingRuntimeSpec")).get("template")))
+    for targets, patch in _overrides(spec):
+        jobs = [
+            merged(job, {"template": {"spec": {"template": patch}}})
+            if not targets or text(job.get("name")) in targets
+            else job
+            for _, job in mappings(mapping(template.get("spec")).get("replicatedJobs"))
+        ]
+        template = {**template, "spec": {**mapping(template.get("spec")), "replicatedJobs": jobs}}
+    return template
+
+
+def _overrides(spec: Mapping[str, Any]) -> Iterator[tuple[frozenset[str], Mapping[str, Any]]]:
+    """Yield what the older fields lay over pod templates, with the names of the replicated jobs; none means all."""
+    for field in ("podTemplateOverrides", "podSpecOverrides"):
+        for _, item in mappings(spec.get(field)):
+            targets = frozenset(text(target.get("name")) for _, target in mappings(item.get("targetJobs")))
+            known = {key: value for key, value in item.items() if key not in {"targetJobs", "manager"}}
+            yield targets, known if field == "podTemplateOverrides" else {"spec": known}
+
+
+# --- what the TrainJob says itself ------------------------------------------------------------------------------------
+
+
+def _overridden(
+    job: Mapping[str, Any], spec: Mapping[str, Any], nodes: int, policy: str, *, launcher_is_node: bool
+) -> Mapping[str, Any]:
+    step, trainer = _step(job), mapping(spec.get("trainer"))
+    if policy == "mpi" and text(job.get("name")) == NODE and step != "trainer":
+        return _in_parallel(job, max(nodes - 1, 1) if launcher_is_node else nodes)
+    if step == "trainer":
+        job = {**job, "replicas": 1} if policy == "mpi" else _in_parallel(job, nodes)
+        return _with_trainer(job, trainer)
+    for kind, name in INITIALIZERS.items():
+        given = mapping(spec.get("initializer")).get(kind)
+        if step == name:
+            job = {**job, "replicas": 1}
+            return _with_initializer(job, name, given) if isinstance(given, Mapping) else job
+    return job
+
+
+def _in_parallel(job: Mapping[str, Any], count: int) -> dict[str, Any]:
+    return merged({**job, "replicas": 1}, {"template": {"spec": {"parallelism": count, "completions": count}}})
+
+
+def _with_trainer(job: Mapping[str, Any], trainer: Mapping[str, Any]) -> Mapping[str, Any]:
+    node = container_of(job, NODE)
+    if node is None:
+        return job
+    changed = dict(node)
+    for field in ("image", "command", "args"):
+        if trainer.get(field):
+            changed[field] = trainer[field]
+    if trainer.get("env"):
+        changed["env"] = merged_list(_items(node.get("env")), _items(trainer["env"]), "name", whole=True)
+    if isinstance(trainer.get("resourcesPerNode"), Mapping):
+        changed["resources"] = merged(mapping(node.get("resources")), trainer["resourcesPerNode"])
+    return _with_container(job, changed)
+
+
+def _with_initializer(job: Mapping[str, Any], name: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    container = container_of(job, name)
+    if container is None:
+        return job
+    told = [{"name": "STORAGE_URI", "value": given["storageUri"]}] if given.get("storageUri") else []
+    env = merged_list(_items(container.get("env")), [*told, *_items(given.get("env"))], "name", whole=True)
+    changed = {**container, "env": env}
+    if given.get("secretRef"):
+        changed["envFrom"] = [*_items(container.get("envFrom")), {"secretRef": given["secretRef"]}]
+    return _with_container(job, changed)
+
+
+def _with_container(job: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
+    template = mapping(_job_spec(job).get("template"))
+    containers = [changed if c.get("name") == changed["name"] else c for _, c in mappings(pod_of(job)["containers"])]
+    pod = {**template, "spec": {**pod_of(job), "containers": containers}}
+    return {**job, "template": {**mapping(job.get("template")), "spec": {**_job_spec(job), "template": pod}}}
+
+
+def _items(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
+
+
+# --- one machine ------------------------------------------------------------------------------------------------------
+
+
+def _waits_for_launcher(job: Mapping[str, Any]) -> bool:
+    """Return whether a replicated job only holds hosts for an MPI launcher."""
+    node = container_of(job, NODE)
+    if text(job.get("name")) != NODE or node is None or _step(job) == "trainer":
+        return False
+    command = texts(node.get("command"))
+    return not command or PurePath(command[0]).name in _IDLE
+
+
+def _without_dependencies(jobs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
+    found = []
+    for job in jobs:
+        kept = [d for _, d in mappings(job.get("dependsOn")) if d.get("name") not in names]
+        found.append({**{k: v for k, v in job.items() if k != "dependsOn"}, **({"dependsOn": kept} if kept else {})})
+    return found
+
+
+def _with_shared_directory(jobs: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], str]:
+    """Take the volume that initializers fill out of the pods, and return the path by which they know it.
+
+    On a cluster it is a claimed volume; here it is a directory of the trial that its pods share.
+    """
+    if not any(_step(job) in INITIALIZERS.values() for job in jobs):
+        return list(jobs), ""
+    shared = ""
+    found: list[Mapping[str, Any]] = []
+    for job in jobs:
+        pod = dict(pod_of(job))
+        containers = []
+        for _, container in mappings(pod.get("containers")):
+            mounts = [mount for _, mount in mappings(container.get("volumeMounts"))]
+            own = [mount for mount in mounts if mount.get("name") == WORKSPACE_VOLUME]
+            shared = shared or next((text(mount.get("mountPath")) for mount in own), "")
+            kept = {k: v for k, v in container.items() if k != "volumeMounts"}
+            others = [mount for mount in mounts if mount not in own]
+            containers.append({**kept, **({"volumeMounts": others} if others else {})})
+        volumes = [v for _, v in mappings(pod.pop("volumes", None)) if v.get("name") != WORKSPACE_VOLUME]
+        pod |= {"containers": containers, **({"volumes": volumes} if volumes else {})}
+        template = {**mapping(_job_spec(job).get("template")), "spec": pod}
+        found.append(
+            {**job, "template": {**mapping(job.get("template")), "spec": {**_job_spec(job), "template": template}}}
+        )
+    return found, shared
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def _node_resources(jobs: Sequence[Mapping[str, Any]], trainer: str) -> Mapping[str, Any]:
+    job = next((job for job in jobs if text(job.get("name")) == trainer), {})
+    return mapping((container_of(job, NODE) or {}).get("resources"))
+
+
+def _gpus(resources: Mapping[str, Any]) -> int:
+    amounts = {**mapping(resources.get("limits")), **mapping(resources.get("requests"))}
+    return sum(int(_amount(value)) for name, value in amounts.items() if "gpu" in str(name).lower())
+
+
+def _amount(value: object) -> Decimal:
+    try:
+        return parse_quantity(value)
+    except (ValueError, ArithmeticError):
+        return Decimal(0)
+
+
+def _processes(
+    policy: str, trainer: Mapping[str, Any], ml: Mapping[str, Any], resources: Mapping[str, Any], gpus: int
+) -> str:
+    """Return how many processes a node runs, as text; `auto` leaves it to torchrun to count GPUs."""
+    given = trainer.get("numProcPerNode", ml.get("numProcPerNode"))
+    if policy == "mpi":
+        count = integer(given) or 1
+        return str(gpus if count == 1 and gpus > 1 else count)
+    wanted = "auto" if given is None else str(given)
+    if wanted not in {"auto", "cpu"} or (wanted == "auto" and gpus):
+        return wanted
+    requests, limits = mapping(resources.get("requests")), mapping(resources.get("limits"))
+    cores = _amount(requests.get("cpu", limits.get("cpu", 0)))
+    return str(max(1, int(cores.to_integral_value(ROUND_CEILING))))

@@ -1,0 +1,180 @@
+"""TrainJob as a kind of the runner: a JobSet made of it and its runtime, and what its nodes are told.
+
+The runtime is looked up when the job starts and remembered: what becomes of it later changes nothing for the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from katib.errors import invalid
+from katib.local.findings import Findings
+from katib.local.jobs.conditions import conditions_of, end_of, true_condition, with_condition
+from katib.local.jobs.jobset.environment import (
+    HOST_DIRECTORY,
+    HOST_FILE,
+    RESERVED,
+    host_file,
+    node_variables,
+)
+from katib.local.jobs.jobset.jobset import jobset_pod, jobset_templates
+from katib.local.jobs.jobset.plan import Outcome
+from katib.local.jobs.jobset.plan import plan as plan_jobset
+from katib.local.jobs.jobset.resolve import NODE, TrainingSet, training_set
+from katib.local.jobs.jobset.runtimes import API_VERSION, Find, runtime_of, unknown_runtime
+from katib.local.jobs.jobset.spec import JobSetSpec
+from katib.local.jobs.jobset.trainjob_rules import check_train_job, is_readable, written_at
+from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring, container_names
+from katib.runtime.objects import Kind, Object
+
+TRAIN_JOB = Kind(API_VERSION, "TrainJob")
+MANAGER: Final = "trainer.kubeflow.org/trainjob-controller"
+
+_TERMINAL: Final = {"Completed": "Complete", "Failed": "Failed"}
+_SHARED_DIRECTORY: Final = "../initializer"
+"""Beside the directories of the pods, so that all of them see it."""
+
+
+class TrainJob:
+    """The kind TrainJob. Fits `katib.local.jobs.kind.JobKind`.
+
+    Args:
+        find: Where users' runtimes are.
+    """
+
+    kind = TRAIN_JOB
+
+    def __init__(self, find: Find) -> None:
+        self._find = find
+
+    def plan(self, observed: Observed) -> Plan:
+        """Decide what follows for a TrainJob."""
+        status = dict(observed.job.get("status") or {})
+        if observed.job["spec"].get("managedBy", MANAGER) != MANAGER or end_of(status):
+            return Plan(status, memory=observed.memory)
+        training: TrainingSet | None = observed.memory.get("training") or self._resolve(observed.job)
+        if training is None:
+            error = unknown_runtime(observed.job, "spec.runtimeRef")
+            return _cannot_run(observed, str(error or "spec.runtimeRef: it is missing; name a runtime"))
+        return _plan(observed, training)
+
+    def pod(self, job: Object, start: PodStart, wiring: Wiring) -> NewPod:
+        """Describe a pod of one of its Jobs."""
+        training: TrainingSet | None = start.details.get("training") or self._resolve(job)
+        if training is None:
+            raise invalid("spec.runtimeRef.name", "the runtime is gone", "apply it again", "runtime-missing")
+        return _told(jobset_pod(training.jobset, start), training, start, wiring)
+
+    def check(self, job: Object, path: str, findings: Findings) -> None:
+        """Find what keeps a TrainJob from running here, but for its pod templates."""
+        check_train_job(job, path, findings, runtime_of(job, self._find))
+
+    def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
+        """Return the pod templates that its runtime has once it is told what the TrainJob says."""
+        training = self._resolve(job) if is_readable(job) else None
+        return {} if training is None else jobset_templates(training.jobset)
+
+    def written_at(self, job: Object, place: str) -> str:
+        """Return where its author wrote what stands at a place of a template; empty for what a runtime brings."""
+        training = self._resolve(job) if is_readable(job) else None
+        return place if training is None else written_at(job, training, place)
+
+    def _resolve(self, job: Object) -> TrainingSet | None:
+        runtime = runtime_of(job, self._find)
+        return None if runtime is None else training_set(job, runtime)
+
+
+# --- the plan ---------------------------------------------------------------------------------------------------------
+
+
+def _plan(observed: Observed, training: TrainingSet) -> Plan:
+    """Plan the JobSet, and tell of it in the words of a TrainJob."""
+    suspend = observed.job["spec"].get("suspend", False)
+    jobset = {
+        **training.jobset,
+        "spec": {**training.jobset["spec"], "suspend": suspend},
+        "status": observed.memory.get("status", {}),
+    }
+    deadline = _deadline(observed)
+    late = deadline is not None and observed.moment.steady >= deadline and not suspend
+    seconds = observed.job["spec"].get("activeDeadlineSeconds")
+    message = f"the job was active for longer than its deadline of {seconds} s"
+    ending = Outcome(success=False, reason="DeadlineExceeded", message=message) if late else None
+    decision = plan_jobset(replace(observed, job=jobset), ending, moves=True)
+    moments = [moment for moment in (decision.wake_at, deadline) if moment is not None and not late]
+    return replace(
+        decision,
+        status=_status(observed, training, decision.status),
+        start=tuple(replace(s, details={**s.details, "training": training}) for s in decision.start),
+        wake_at=min(moments, default=None),
+        delete=False,
+        memory={**decision.memory, "training": training, "status": decision.status},
+    )
+
+
+def _deadline(observed: Observed) -> datetime | None:
+    seconds = observed.job["spec"].get("activeDeadlineSeconds")
+    if seconds is None:
+        return None
+    return (observed.started_at or observed.moment.steady) + timedelta(seconds=seconds)
+
+
+def _cannot_run(observed: Observed, message: str) -> Plan:
+    condition = with_condition(
+        (), "Failed", reason="TrainingRuntimeNotSupported", message=message, now=observed.moment.wall
+    )
+    return Plan({"conditions": [_plain(c) for c in condition]})
+
+
+def _status(observed: Observed, training: TrainingSet, of_jobset: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the status of a TrainJob: there is no condition while it runs."""
+    before = conditions_of(observed.job.get("status") or {})
+    now, conditions = observed.moment.wall, tuple(c for c in before if c["type"] == "Suspended")
+    theirs = conditions_of(of_jobset)
+    if true_condition(theirs, "Suspended"):
+        conditions = with_condition(
+            conditions, "Suspended", reason="Suspended", message="TrainJob is suspended", now=now
+        )
+    elif true_condition(conditions, "Suspended"):
+        message = "TrainJob is resumed"
+        conditions = with_condition(conditions, "Suspended", holds=False, reason="Resumed", message=message, now=now)
+    kept = [c for c in theirs if c["type"] in {*_TERMINAL, "Retrying"}]
+    ends = [{**c, "type": _TERMINAL.get(c["type"], c["type"])} for c in kept]
+    running = end_of(of_jobset) is None and not true_condition(theirs, "Suspended")
+    waiting = {"ready": int(running), "succeeded": 0, "failed": 0, "active": int(running), "suspended": 0}
+    return {
+        "conditions": [*map(_plain, conditions), *ends],
+        "jobsStatus": [*({"name": name, **waiting} for name in training.idle), *of_jobset["replicatedJobsStatus"]],
+    }
+
+
+def _plain(condition: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in condition.items() if name != "lastProbeTime"}
+
+
+# --- the pods ---------------------------------------------------------------------------------------------------------
+
+
+def _told(pod: NewPod, training: TrainingSet, start: PodStart, wiring: Wiring) -> NewPod:
+    """Return a pod with what its node is told, and the directories that it shares."""
+    replicated, _ = JobSetSpec.of(training.jobset).replicated_job(start.role)
+    if training.shared:
+        pod = replace(pod, rewrites={**pod.rewrites, training.shared: _SHARED_DIRECTORY})
+    if replicated.name != training.trainer or NODE not in container_names(pod.template):
+        return pod
+    if training.policy == "mpi":
+        pod = replace(pod, files={HOST_FILE: host_file(training)}, rewrites={**pod.rewrites, HOST_DIRECTORY: "mpi"})
+    if not training.is_told:
+        return pod
+    told = node_variables(training, start.index or 0, wiring)
+    if training.policy not in RESERVED:
+        told = {name: value for name, value in told.items() if name not in _own_names(pod.template)}
+    return replace(pod, variables={**pod.variables, NODE: {**pod.variables.get(NODE, {}), **told}})
+
+
+def _own_names(template: Mapping[str, Any]) -> set[str]:
+    node = next(c for c in template["spec"]["containers"] if c["name"] == NODE)
+    return {entry["name"] for entry in node.get("env") or ()}
