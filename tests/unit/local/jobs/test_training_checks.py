@@ -53,7 +53,7 @@ def errors_of(template: dict[str, Any]) -> list[str]:
         job(JAX, Worker=2),
         job(PYTORCH, Master=1, Worker={**replica(None, container(PYTORCH)), "replicas": "${trialParameters.n}"}),
     ],
-    ids=str,
+    ids=["master", "workers", "lower-case", "tensorflow", "xgboost", "paddle", "jax", "placeholder"],
 )
 def test_an_ordinary_job_is_taken_without_a_word(template: dict[str, Any]) -> None:
     assert found_in(template) == ([], [])

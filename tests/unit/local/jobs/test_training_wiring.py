@@ -232,7 +232,16 @@ class TestPods:
             (PADDLE, {"Worker": 2}, set()),
             (JAX, {"Worker": 2}, {"worker-0"}),
         ],
-        ids=str,
+        ids=[
+            "pytorch",
+            "pytorch-workers",
+            "tensorflow-chief",
+            "tensorflow-workers",
+            "xgboost",
+            "paddle",
+            "paddle-workers",
+            "jax",
+        ],
     )
     def test_the_primary_replica_has_the_role_of_master(
         self, kind: TrainingKind, roles: dict[str, int], primary: set[str]
