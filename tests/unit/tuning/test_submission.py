@@ -178,7 +178,7 @@ def test_the_object_is_looked_at_with_and_without_the_elements_that_may_be_left_
 
     class Strict(World):
         def _check(
-            self, source: Mapping[str, Any], path: str, workspace: Path | None
+            self, source: Mapping[str, Any], path: str, workspace: Path | None, _find: FindObject
         ) -> tuple[list[FieldError], list[str]]:
             [one] = source["spec"]["template"]["spec"]["containers"]
             seen.append(one["args"])

@@ -126,8 +126,7 @@ def _plan_open(observed: Observed, spec: JobSetSpec, ending: Outcome | None, *, 
     outcome = state.outcome or _early_end(observed.pods, state) or ending
     if outcome is not None:
         return _finish(observed, spec, replace(state, outcome=outcome))
-    turn = _turn(observed, spec, state)
-    state = replace(state, children=turn.children)
+    state, turn = _turned(observed, spec, state)
     failed = {role: child for role, child in turn.children.items() if child.end and not child.is_complete}
     if failed:
         taken = _port_taken(observed.pods, state) if moves and not state.has_moved else None
@@ -142,8 +141,13 @@ def _plan_open(observed: Observed, spec: JobSetSpec, ending: Outcome | None, *, 
 # --- the Jobs ---------------------------------------------------------------------------------------------------------
 
 
-def _turn(observed: Observed, spec: JobSetSpec, state: _State) -> _Turn:
+def _turned(observed: Observed, spec: JobSetSpec, state: _State) -> tuple[_State, _Turn]:
     """Plan every Job that exists, and create those whose time has come."""
+    turn = _turn(observed, spec, state)
+    return replace(state, children=turn.children), turn
+
+
+def _turn(observed: Observed, spec: JobSetSpec, state: _State) -> _Turn:
     children = dict(state.children)
     ending = {pod.role for pod in observed.pods if pod.name in state.retired and not pod.is_finished}
     start: list[PodStart] = []
@@ -271,16 +275,17 @@ def _move(observed: Observed, spec: JobSetSpec, state: _State, pod: PodRecord) -
 
 
 def _anew(observed: Observed, spec: JobSetSpec, state: _State, role: str) -> Plan:
-    """Retire the pods of a Job, or of all Jobs, and stop those that still run."""
+    """Retire the pods of a Job, or of all Jobs, and stop those that still run; when none does, go on at once."""
     pods = [p for p in observed.pods if p.name not in state.retired and (not role or p.role == role)]
     state = replace(
         state,
         children={r: c for r, c in state.children.items() if role and r != role},
         retired=state.retired | {pod.name for pod in pods},
     )
+    if all(pod.is_finished for pod in pods):
+        return _go_on(observed, spec, *_turned(observed, spec, state))
     stop = tuple(pod.name for pod in pods if not pod.is_finished and not pod.stopping)
-    turn = _Turn(state.children, stop=stop, wake_at=state.not_before or observed.moment.steady, waiting=state.failure)
-    return _go_on(observed, spec, state, turn)
+    return _go_on(observed, spec, state, _Turn(state.children, stop=stop, waiting=state.failure))
 
 
 def _port_taken(pods: tuple[PodRecord, ...], state: _State) -> PodRecord | None:
