@@ -14,8 +14,8 @@ from katib.api.types import CollectorKind, ExperimentSpec
 from katib.api.wording import shown
 from katib.errors import FieldError
 from katib.local.admission import HostCapacity, check_job
-from katib.local.findings import mapping, mappings
-from katib.local.jobs.kind import JobKind
+from katib.local.findings import Findings, mapping, mappings
+from katib.local.jobs.kind import JobKind, LabelsPods
 from katib.local.jobs.kinds import Lookup, job_kinds, kinds_by_name, nothing_stored
 from katib.runtime.objects import Kind
 from katib.tuning.submission import FindConfigMap, FindObject, Gate, HasExperiment
@@ -48,7 +48,8 @@ def local_gate(
         return check_job(dict(source), path, host=capacity, workspace=workspace, kinds=job_kinds(find))
 
     def errors_of(source: Mapping[str, Any], _path: str, spec: ExperimentSpec, find: FindObject) -> list[FieldError]:
-        return custom_collector_errors(source, spec, capacity, job_kinds(find))
+        kinds = job_kinds(find)
+        return [*custom_collector_errors(source, spec, capacity, kinds), *primary_pod_errors(source, spec, kinds)]
 
     return Gate(
         catalog,
@@ -76,6 +77,21 @@ def checkpoint_notices(source: Mapping[str, Any], path: str, spec: ExperimentSpe
         return []
     way = f"write it into command, args or env, where it is replaced, or have the program read {DIRECTORY_VARIABLE}"
     return [f"{path}: {directory} is not mentioned, and nothing is mounted here; {way}"]
+
+
+def primary_pod_errors(source: Mapping[str, Any], spec: ExperimentSpec, kinds: tuple[JobKind, ...]) -> list[FieldError]:
+    """Return that the labels of primary pods select none: no metrics would ever be read.
+
+    Args:
+        source: The object that trials run as.
+        spec: With defaults.
+        kinds: The kinds of jobs that run here.
+    """
+    kind: object = kinds_by_name(kinds).get(Kind.of(source))
+    template, findings = spec.trial_template, Findings()
+    if template is not None and isinstance(kind, LabelsPods):
+        kind.check_labels(source, template.primary_pod_labels, "spec.trialTemplate.primaryPodLabels", findings)
+    return findings.errors
 
 
 def custom_collector_errors(

@@ -25,6 +25,7 @@ from katib.local.jobs.jobset.plan import Outcome
 from katib.local.jobs.jobset.plan import plan as plan_jobset
 from katib.local.jobs.jobset.resolve import NODE, TrainingSet, training_set
 from katib.local.jobs.jobset.runtimes import API_VERSION, Find, runtime_of, unknown_runtime
+from katib.local.jobs.jobset.selection import check_pod_labels
 from katib.local.jobs.jobset.spec import JobSetSpec
 from katib.local.jobs.jobset.trainjob_rules import check_train_job, is_readable, written_at
 from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring, container_names
@@ -81,6 +82,12 @@ class TrainJob:
         """Return where its author wrote what stands at a place of a template; empty for what a runtime brings."""
         training = self._resolve(job) if is_readable(job) else None
         return place if training is None else written_at(job, training, place)
+
+    def check_labels(self, job: Object, labels: Mapping[str, str], path: str, findings: Findings) -> None:
+        """Find that labels select none of its pods."""
+        training = self._resolve(job) if is_readable(job) else None
+        if training is not None:
+            check_pod_labels(training.jobset, labels, path, findings)
 
     def _resolve(self, job: Object) -> TrainingSet | None:
         runtime = runtime_of(job, self._find)
