@@ -150,6 +150,10 @@ def _turned(observed: Observed, spec: JobSetSpec, state: _State) -> tuple[_State
 def _turn(observed: Observed, spec: JobSetSpec, state: _State) -> _Turn:
     children = dict(state.children)
     ending = {pod.role for pod in observed.pods if pod.name in state.retired and not pod.is_finished}
+    pods: dict[str, list[PodRecord]] = {}
+    for pod in observed.pods:
+        if pod.name not in state.retired:
+            pods.setdefault(pod.role, []).append(pod)
     start: list[PodStart] = []
     stop: list[str] = []
     moments: list[datetime] = []
@@ -168,7 +172,8 @@ def _turn(observed: Observed, spec: JobSetSpec, state: _State) -> _Turn:
                 if held or missing is not None or role in ending or whole_set_ends:
                     continue
                 children[role] = _Child()
-            decision = _plan_child(observed, spec, state, replicated, index, children[role])
+            of_it = replace(observed, pods=tuple(pods.get(role, ())))
+            decision = _plan_child(of_it, spec, replicated, index, children[role])
             children[role] = _Child(decision.status, decision.started_at, decision.memory)
             attempt = state.restarts + state.attempts.get(role, 0)
             start += [PodStart(s.index, role, {"attempt": attempt}) for s in decision.start]
@@ -178,13 +183,9 @@ def _turn(observed: Observed, spec: JobSetSpec, state: _State) -> _Turn:
     return _Turn(children, tuple(start), tuple(stop), min(moments, default=None), next(iter(waiting), ""))
 
 
-def _plan_child(
-    observed: Observed, spec: JobSetSpec, state: _State, replicated: ReplicatedJob, index: int, child: _Child
-) -> Plan:
-    role = f"{replicated.name}-{index}"
+def _plan_child(observed: Observed, spec: JobSetSpec, replicated: ReplicatedJob, index: int, child: _Child) -> Plan:
     job = child_job(observed.job, replicated, index, suspend=spec.suspend) | {"status": child.status}
-    pods = tuple(p for p in observed.pods if p.role == role and p.name not in state.retired)
-    return plan_job(Observed(job, pods, observed.moment, observed.delays, child.started_at, child.memory))
+    return plan_job(replace(observed, job=job, started_at=child.started_at, memory=child.memory))
 
 
 def _is_reached(dependency: Dependency, spec: JobSetSpec, children: Mapping[str, _Child]) -> bool:

@@ -32,7 +32,7 @@ class Simulation:
     @property
     def job(self) -> dict[str, Any]:
         metadata = {"name": "t", "namespace": "ns", "uid": "u"}
-        return {"metadata": metadata, "spec": self.spec, "status": self.status}
+        return {"kind": "TrainJob", "metadata": metadata, "spec": self.spec, "status": self.status}
 
     @property
     def running(self) -> list[PodRecord]:

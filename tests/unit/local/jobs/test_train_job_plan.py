@@ -223,6 +223,15 @@ class TestRuntime:
         assert t.conditions() == [("Failed", "TrainingRuntimeNotSupported")]
         assert "did you mean torch-distributed?" in t.message()
 
+    def test_one_that_became_malformed_fails_the_job_at_once(self) -> None:
+        shelf = Shelf()
+        shelf.put({"template": {"spec": {"replicatedJobs": [{"template": {}}]}}})
+
+        t = training("mine", shelf=shelf)
+
+        assert t.conditions() == [("Failed", "TrainingRuntimeNotSupported")]
+        assert "replicatedJobs[0].name: it is missing" in t.message()
+
     @pytest.mark.parametrize("name", SHIPPED)
     def test_shipped_ones_bear_their_name(self, name: str) -> None:
         assert shipped_runtime(name).spec["template"]["spec"]["replicatedJobs"]
