@@ -166,6 +166,20 @@ def test_config_maps_and_secrets_of_the_file_come_along() -> None:
     assert submission.config_map("other", "token") is None
 
 
+def test_training_runtimes_of_the_file_come_along_in_a_namespace_or_in_none() -> None:
+    head = "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: "
+    own = f"{head}TrainingRuntime\nmetadata: {{name: mine}}\nspec: {{}}\n"
+    for_all = f"{head}ClusterTrainingRuntime\nmetadata: {{name: ours, namespace: x}}\nspec: {{}}\n"
+
+    submission = load_experiment(documents(own, for_all, EXPERIMENT), "exp.yaml", "team")
+
+    assert submission.errors == ()
+    assert [c["metadata"] for c in submission.companions] == [{"name": "mine", "namespace": "team"}, {"name": "ours"}]
+    assert submission.companion("TrainingRuntime", "team", "mine") is not None
+    assert submission.companion("ClusterTrainingRuntime", "", "ours") is not None
+    assert submission.companion("TrainingRuntime", "team", "ours") is None
+
+
 COMPANIONS = {
     "no name": (["data: {}\n"], ["ConfigMap at line 1: metadata.name: it is missing; give it a name"]),
     "a name for nobody": (
