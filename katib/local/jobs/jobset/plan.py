@@ -52,11 +52,23 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Child:
-    """A Job of the JobSet that was created: what its last plan returned."""
+    """A Job of the JobSet that was created: what its last plan returned.
+
+    Attributes:
+        status: Its status.
+        started_at: From when its deadline counts.
+        memory: What its plan remembers.
+        wake_at: When it is to be planned again even if nothing happens.
+        waiting: Why nothing more of it is started.
+        settled_for: What its last plan looked at if it wanted nothing: as long as that is so, it wants nothing again.
+    """
 
     status: Mapping[str, Any] = field(default_factory=dict)
     started_at: datetime | None = None
     memory: Mapping[str, Any] = field(default_factory=dict)
+    wake_at: datetime | None = None
+    waiting: str = ""
+    settled_for: tuple[ReplicatedJob, bool, tuple[PodRecord, ...]] | None = None
 
     @property
     def end(self) -> Mapping[str, Any] | None:
@@ -172,20 +184,32 @@ def _turn(observed: Observed, spec: JobSetSpec, state: _State) -> _Turn:
                 if held or missing is not None or role in ending or whole_set_ends:
                     continue
                 children[role] = _Child()
-            of_it = replace(observed, pods=tuple(pods.get(role, ())))
-            decision = _plan_child(of_it, spec, replicated, index, children[role])
-            children[role] = _Child(decision.status, decision.started_at, decision.memory)
-            attempt = state.restarts + state.attempts.get(role, 0)
-            start += [PodStart(s.index, role, {"attempt": attempt}) for s in decision.start]
-            stop += decision.stop
-            moments += [] if decision.wake_at is None else [decision.wake_at]
-            waiting += [decision.waiting] if decision.waiting else []
+            child, looked_at = children[role], (replicated, spec.suspend, tuple(pods.get(role, ())))
+            is_due = child.wake_at is not None and child.wake_at <= observed.moment.steady
+            if child.settled_for != looked_at or is_due:
+                decision = _plan_child(observed, looked_at, index, child)
+                child = children[role] = _Child(
+                    decision.status,
+                    decision.started_at,
+                    decision.memory,
+                    decision.wake_at,
+                    decision.waiting,
+                    None if decision.start or decision.stop else looked_at,
+                )
+                attempt = state.restarts + state.attempts.get(role, 0)
+                start += [PodStart(s.index, role, {"attempt": attempt}) for s in decision.start]
+                stop += decision.stop
+            moments += [] if child.wake_at is None else [child.wake_at]
+            waiting += [child.waiting] if child.waiting else []
     return _Turn(children, tuple(start), tuple(stop), min(moments, default=None), next(iter(waiting), ""))
 
 
-def _plan_child(observed: Observed, spec: JobSetSpec, replicated: ReplicatedJob, index: int, child: _Child) -> Plan:
-    job = child_job(observed.job, replicated, index, suspend=spec.suspend) | {"status": child.status}
-    return plan_job(replace(observed, job=job, started_at=child.started_at, memory=child.memory))
+def _plan_child(
+    observed: Observed, looked_at: tuple[ReplicatedJob, bool, tuple[PodRecord, ...]], index: int, child: _Child
+) -> Plan:
+    replicated, suspend, pods = looked_at
+    job = child_job(observed.job, replicated, index, suspend=suspend) | {"status": child.status}
+    return plan_job(replace(observed, job=job, pods=pods, started_at=child.started_at, memory=child.memory))
 
 
 def _is_reached(dependency: Dependency, spec: JobSetSpec, children: Mapping[str, _Child]) -> bool:
