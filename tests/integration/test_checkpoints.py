@@ -44,7 +44,7 @@ def a_training(command: str = REMEMBER, place: str = "/checkpoints/", **spec: An
 def run(directory: Path, raw: dict[str, Any], service: TuningService) -> dict[str, dict[str, Any]]:
     """Run an experiment to its end and return its trials by name."""
     service.submit(yaml.safe_dump(raw), source=str(directory / "demo.yaml"))
-    for change in service.changes(NS, "demo", timeout_seconds=60):
+    for change in service.changes(NS, "demo", timeout_seconds=180):
         if change.object["kind"] == "Experiment" and is_completed(change.object):
             return {name_of(trial): trial for trial in service.trials(NS, "demo").items}
     raise AssertionError(service.why(NS, "demo"))
@@ -177,7 +177,6 @@ MANY = (
 )
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.slow
 def test_a_server_killed_in_mid_copy_leaves_no_half_checkpoint(tmp_path: Path) -> None:
     raw = a_training(MANY, parallelTrialCount=1, maxTrialCount=7)

@@ -53,7 +53,7 @@ def submit(service: TuningService, document: dict[str, Any]) -> None:
 
 
 def ended(service: TuningService, name: str = "demo") -> dict[str, Any]:
-    for change in service.changes(NS, name, timeout_seconds=60):
+    for change in service.changes(NS, name, timeout_seconds=180):
         if change.object["kind"] == "Experiment" and is_completed(change.object):
             return change.object
     raise AssertionError(service.why(NS, name))

@@ -2,7 +2,7 @@
 
 It differs from the real engine in that it keeps nothing on disk and that its trials are played, not run. Run as a
 program, it is the `katib` command over itself, for tests that need a real process; FAKE_PAUSE is how long each of its
-trials takes, FAKE_STOP how long it takes to stop.
+trials takes, FAKE_GATE a file that has to be there before any of them ends, FAKE_STOP how long it takes to stop.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from katib.errors import FieldError, InvalidError
 from katib.tuning.reading import is_completed, name_of, namespace_of
 from katib.tuning.service import Submission, TuningService
 from tests.support.tuning import ALGORITHMS, MemoryTuningService, condition
+from tests.support.waiting import eventually
 
 
 class FakeEngine:
@@ -137,6 +138,8 @@ if __name__ == "__main__":
     from katib.cli import main
 
     made, pause = MemoryTuningService(), float(os.environ.get("FAKE_PAUSE", "0"))
+    if gate := os.environ.get("FAKE_GATE"):
+        made.gate = lambda: eventually(Path(gate).exists)
     sys.modules["katib.local"] = make_module(made, pause)
     sys.modules["katib.cluster.access.tuning_service"] = make_cluster_module(made, pause)
     sys.exit(main())

@@ -16,7 +16,7 @@ from katib.local.jobs.runner import LocalJobRunner
 from katib.local.pods.monitor import MonitorReport
 from katib.local.pods.records import Delays
 from katib.local.processes.client import Processes
-from katib.runtime.objects import Key, Object, ObjectStore
+from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.stores.memory import MemoryStore
 from tests.support.waiting import eventually
 
@@ -116,23 +116,23 @@ class Home:
     def submit(self, obj: dict[str, Any]) -> Object:
         return self.store.create(obj)
 
-    def get(self, name: str = "j") -> Object:
-        return self.store.get(JOB, Key("ns", name))
+    def get(self, name: str = "j", kind: Kind = JOB) -> Object:
+        return self.store.get(kind, Key("ns", name))
 
-    def status(self, name: str = "j") -> dict[str, Any]:
-        return dict(self.get(name).get("status") or {})
+    def status(self, name: str = "j", kind: Kind = JOB) -> dict[str, Any]:
+        return dict(self.get(name, kind).get("status") or {})
 
-    def wait_for_end(self, name: str = "j") -> dict[str, Any]:
+    def wait_for_end(self, name: str = "j", kind: Kind = JOB) -> dict[str, Any]:
         """Return the final condition of a job."""
-        eventually(lambda: end_of(self.status(name)), f"job {name} did not end")
-        end = end_of(self.status(name))
+        eventually(lambda: end_of(self.status(name, kind)), f"job {name} did not end")
+        end = end_of(self.status(name, kind))
         assert end is not None
         return end
 
     def run(self, obj: dict[str, Any]) -> dict[str, Any]:
         """Submit a job and return its final condition."""
         self.submit(obj)
-        return self.wait_for_end(obj["metadata"]["name"])
+        return self.wait_for_end(obj["metadata"]["name"], Kind.of(obj))
 
     def log(self, container: str = PRIMARY, name: str = "j") -> str:
         """Return the log of the newest pod."""

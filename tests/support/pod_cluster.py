@@ -27,7 +27,7 @@ from tools.cluster_tests import INSTALLED
 Json = dict[str, Any]
 T = TypeVar("T")
 
-PATIENCE = 2
+PATIENCE = 3
 """How many times longer everything may take on a busy machine, above all on its only kubelet."""
 
 GONE_SECONDS = 90

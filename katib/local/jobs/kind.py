@@ -38,11 +38,14 @@ class PodStart:
     Attributes:
         index: Completion index or replica index; None for a pod without one.
         role: Replica type, or name and index of the replicated job; empty for a Job, whose pods are all alike.
+        after: Role of a pod that starts at the same time, whose containers must have started before those of this one;
+            empty for none.
         details: What the plan knows of it that does not stand in the job object, for who describes the pod.
     """
 
     index: int | None = None
     role: str = ""
+    after: str = ""
     details: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 

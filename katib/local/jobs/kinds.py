@@ -8,6 +8,9 @@ from katib.local.jobs.batch.job import BatchJob
 from katib.local.jobs.jobset.jobset import JobSet
 from katib.local.jobs.jobset.trainjob import TrainJob
 from katib.local.jobs.kind import JobKind
+from katib.local.jobs.replicated.job import ReplicatedJob
+from katib.local.jobs.replicated.mpijob import MPIJob, MPIOperatorJob
+from katib.local.jobs.replicated.pytorchjob import PyTorchJob
 from katib.runtime.objects import Key, Kind, Object
 
 Lookup = Callable[[Kind, Key], Object | None]
@@ -24,7 +27,14 @@ def job_kinds(find: Lookup = nothing_stored) -> tuple[JobKind, ...]:
     Args:
         find: Where stored objects are.
     """
-    return (BatchJob(), JobSet(), TrainJob(find))
+    return (
+        BatchJob(),
+        ReplicatedJob(PyTorchJob()),
+        ReplicatedJob(MPIJob()),
+        ReplicatedJob(MPIOperatorJob()),
+        JobSet(),
+        TrainJob(find),
+    )
 
 
 def kinds_by_name(kinds: tuple[JobKind, ...]) -> Mapping[Kind, JobKind]:

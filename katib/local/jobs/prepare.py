@@ -156,6 +156,7 @@ def prepare_pod(job: Object, wanted: NewPod, start: PodStart, tools: Preparation
         name=identity.name,
         index=start.index,
         role=start.role,
+        after=start.after,
         uid=identity.uid,
         labels=dict(identity.labels),
         directory=directory,

@@ -78,6 +78,7 @@ class Container:
         self.monitor = monitor
         self.log = LogFile(log_path)
         self.restarts = 0
+        self.failures = 0
         self.exit: ContainerExit | None = None
         self.last_output = ""
         self.failure: KatibError | None = None
@@ -219,6 +220,8 @@ class Container:
             return
         if self._clock.monotonic() - self._running_since >= self._delays.restart_reset_seconds:
             self._forgiven = self.restarts
+            self.failures = 0
+        self.failures += self._has_failed()
         delay = self._delays.restart.pause_seconds(self.restarts - self._forgiven)
         self._timer = self._loop.call_later(delay, self._restart)
         self._changed()

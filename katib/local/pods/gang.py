@@ -7,6 +7,7 @@ request is leased in one piece, and each of them gets its part.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from katib.local.pods.pod import Pod
 from katib.local.pods.tokens import Lease, Request, Tokens
@@ -27,7 +28,12 @@ def start_together(pods: Sequence[Pod], tokens: Tokens) -> None:
         gpus = list(lease.gpus)
         for pod, request in zip(pods, requests, strict=True):
             own, gpus = gpus[: request.gpus], gpus[request.gpus :]
-            pod.granted(Lease(request, tuple(own)))
+            begin = partial(pod.granted, Lease(request, tuple(own)))
+            leader = next((p for p in pods if p.plan.role == pod.plan.after), None) if pod.plan.after else None
+            if leader is None:
+                begin()
+            else:
+                leader.when_started(begin)
 
     tokens.ask(ticket, total, granted)
     for pod in pods:

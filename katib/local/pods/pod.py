@@ -40,6 +40,7 @@ class PodPlan:
 
     Attributes:
         role: As in its record.
+        after: Role of the pod of its gang whose containers must have started before its own; empty for none.
         containers: In the order in which they start.
         cannot_start: Why it cannot start at all; then there are no containers.
     """
@@ -54,6 +55,7 @@ class PodPlan:
     request: Request
     cannot_start: str = ""
     role: str = ""
+    after: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class Pod:
         self._kill_timer: Timer | None = None
         self._poll_timer: Timer | None = None
         self._explanations: list[str] = []
+        self._when_started: list[Callable[[], None]] = []
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
@@ -116,6 +119,13 @@ class Pod:
         if self._lease is None and not self.record.is_finished:
             self._ticket = ticket
             self._note(waiting=self._tools.tokens.waiting_reason(ticket))
+
+    def when_started(self, then: Callable[[], None]) -> None:
+        """Call `then` once a main container has started, or will never."""
+        if self.record.phase is Phase.PENDING:
+            self._when_started.append(then)
+        else:
+            then()
 
     def stop(self, grace_seconds: float | None = None) -> None:
         """End it politely (SIGTERM), then firmly (SIGKILL after the grace period). Twice is fine."""
@@ -305,6 +315,7 @@ class Pod:
             phase=Phase.RUNNING if running else Phase.PENDING,
             waiting="",
             restarts=sum(c.restarts for c in self._containers),
+            failures=max(c.failures for c in self._containers),
             exits=tuple(c.exit for c in self._containers if c.exit is not None),
             message=self._message(self._containers),
             last_output=_last_output(self._containers),
@@ -327,6 +338,10 @@ class Pod:
         if record != self.record:
             self.record = record
             self._changed()
+        if self.record.phase is not Phase.PENDING:
+            waiting, self._when_started = self._when_started, []
+            for then in waiting:
+                then()
 
     def _note_process(self, container: str, handle: ProcessHandle) -> None:
         """Write down what runs, for people and for cleaning up by hand."""

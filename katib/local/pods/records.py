@@ -42,6 +42,7 @@ class PodRecord:
         phase: Succeeded and Failed are final: no process is left and all metrics are stored.
         stopping: It was told to end, by the job and not by itself.
         restarts: How often containers were started again in place.
+        failures: How often in a row a container failed that is started again in place, without a long run between.
         finished_at: When it became Succeeded or Failed, in steady time.
         exits: How its containers ended last, those that did.
         message: Which container ended how; the reason why a pod failed.
@@ -58,6 +59,7 @@ class PodRecord:
     phase: Phase = Phase.PENDING
     stopping: bool = False
     restarts: int = 0
+    failures: int = 0
     finished_at: datetime | None = None
     exits: tuple[ContainerExit, ...] = ()
     message: str = ""

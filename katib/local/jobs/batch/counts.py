@@ -66,8 +66,8 @@ class PodCounts:
 
     @cached_property
     def succeeded_indexes(self) -> frozenset[int]:
-        """Indexes with a success."""
-        return frozenset(p.index for p in self.succeeded if p.index is not None)
+        """Indexes with a success, of those that the job has now: their number may be changed while it runs."""
+        return frozenset(p.index for p in self.succeeded if p.index is not None and self._is_wanted(p.index))
 
     @cached_property
     def failed_indexes(self) -> frozenset[int]:
@@ -77,7 +77,13 @@ class PodCounts:
             return frozenset()
         given_up = {m.pod.index for m in self.matched_rules if m.rule.action == "FailIndex"}
         given_up |= {index for index, count in self.failures_by_index.items() if count > limit}
-        return frozenset(index for index in given_up if index is not None) - self.succeeded_indexes
+        wanted = frozenset(index for index in given_up if index is not None and self._is_wanted(index))
+        return wanted - self.succeeded_indexes
+
+    @cached_property
+    def removed(self) -> tuple[PodRecord, ...]:
+        """Active pods whose indexes the job has no more, since its completions were lowered."""
+        return tuple(p for p in self.active if p.index is not None and not self._is_wanted(p.index))
 
     @cached_property
     def failures_by_index(self) -> dict[int, int]:
@@ -97,6 +103,9 @@ class PodCounts:
     def success_count(self) -> int:
         """Completions reached."""
         return len(self.succeeded_indexes) if self.spec.indexed else len(self.succeeded)
+
+    def _is_wanted(self, index: int) -> bool:
+        return self.spec.completions is None or index < self.spec.completions
 
     def retry_at(self, delays: Delays, index: int | None = None) -> datetime | None:
         """Return when the back-off after the last failures ends; None when the last pod to finish did not fail.

@@ -245,9 +245,11 @@ def _wanted(spec: JobSpec, counts: PodCounts) -> int:
 
 
 def _surplus(spec: JobSpec, counts: PodCounts) -> tuple[PodRecord, ...]:
-    """Return active pods beyond the wanted number, newest first; parallelism was lowered."""
-    count = len(counts.active) - _wanted(spec, counts)
-    return tuple(reversed(counts.active))[:count] if count > 0 else ()
+    """Return active pods beyond the wanted number, newest first; parallelism or completions were lowered."""
+    removed = counts.removed
+    others = [p for p in counts.active if p not in removed]
+    count = max(0, len(others) - _wanted(spec, counts))
+    return (*removed, *reversed(others[len(others) - count :]))
 
 
 def _starts(spec: JobSpec, counts: PodCounts, now: datetime, delays: Delays) -> _Starts:

@@ -281,6 +281,27 @@ class TestIndexed:
         assert [p.index for p in s.running] == [0, 2]
         assert s.status["completedIndexes"] == "1"
 
+    def test_more_indexes_run_when_the_job_gets_more(self) -> None:
+        s = started(completions=2, parallelism=2, completionMode="Indexed")
+        s.spec |= {"completions": 4, "parallelism": 4}
+        s.step()
+
+        assert [p.index for p in s.running] == [0, 1, 2, 3]
+
+    def test_indexes_that_the_job_has_no_more_are_ended_and_count_no_more(self) -> None:
+        s = started(completions=4, parallelism=4, completionMode="Indexed")
+        s.end(0, index=3)
+        s.spec |= {"completions": 2, "parallelism": 2}
+        s.step()
+        assert [p.index for p in s.running] == [0, 1]
+        assert "completedIndexes" not in s.status
+
+        s.end(0, index=0)
+        s.end(0, index=1)
+
+        assert s.conditions()[-1] == ("Complete", "CompletionsReached")
+        assert (s.status["completedIndexes"], s.status.get("failed", 0)) == ("0,1", 0)
+
     def test_a_failed_index_is_tried_again(self) -> None:
         s = started(completions=2, parallelism=2, completionMode="Indexed", backoffLimit=1)
         s.end(1, index=0)

@@ -324,7 +324,7 @@ class TestLife:
 def test_a_pod_carries_the_labels_of_the_jobset_and_of_its_job() -> None:
     s = started(replicated("a", 2), replicated("b", 2, parallelism=2, completions=2))
 
-    pod = jobset_pod(s.job, PodStart(1, "b-1", {"attempt": 3}))
+    pod = jobset_pod(s.job, PodStart(1, "b-1", details={"attempt": 3}))
 
     labels = {name.removeprefix("jobset.sigs.k8s.io/"): value for name, value in pod.labels.items()}
     assert pod.name == "t-b-1-1-"

@@ -1,0 +1,82 @@
+"""A training kind as a kind of the runner. Fits `katib.local.jobs.kind.JobKind`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from katib.local.findings import Findings, integer, mapping
+from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring
+from katib.local.jobs.replicated.names import JOB_ROLE, MASTER, REPLICA_INDEX, role_labels
+from katib.local.jobs.replicated.plan import LATE_SECONDS, plan
+from katib.local.jobs.replicated.rules import check_pod_name, check_training_job
+from katib.local.jobs.replicated.spec import TrainingSpec, replicas_by_type
+from katib.local.jobs.replicated.training_kind import Peers, TrainingKind
+from katib.runtime.objects import Kind, Object
+
+
+class ReplicatedJob:
+    """A kind of training job that runs on this machine.
+
+    Args:
+        training: What is its own.
+        late_seconds: How long replicas may go on after the job has succeeded.
+    """
+
+    def __init__(self, training: TrainingKind, late_seconds: float = LATE_SECONDS) -> None:
+        self._training = training
+        self._late_seconds = late_seconds
+
+    @property
+    def kind(self) -> Kind:
+        """Its apiVersion and kind."""
+        return self._training.kind
+
+    def plan(self, observed: Observed) -> Plan:
+        """Decide what follows for a job."""
+        return plan(self._training, observed, self._late_seconds)
+
+    def pod(self, job: Object, start: PodStart, wiring: Wiring) -> NewPod:
+        """Describe the pod of a replica.
+
+        Raises:
+            InvalidError: The name of the job makes no name for this pod.
+        """
+        training, role, index = self._training, start.role, start.index or 0
+        spec = TrainingSpec.of(job, training)
+        replica, name = spec.roles[role], training.pod_name(job, role, index)
+        check_pod_name(job["metadata"]["name"], name, training.kind.kind)
+        template = training.as_run({r: (s.template, s.count) for r, s in spec.roles.items()})[role][0]
+        labels = role_labels(training.kind.kind, job["metadata"]["name"], role)
+        if name.endswith(f"-{index}"):
+            labels[REPLICA_INDEX] = str(index)
+        if (role, index) in training.primary(spec):
+            labels[JOB_ROLE] = MASTER
+        peers = Peers(job, spec, training.port, training.container, wiring)
+        told = dict(training.variables(peers, role, index))
+        pod = NewPod(
+            name=name,
+            template=template,
+            path=f"spec.{training.replicas_field}.{replica.key}.template",
+            labels=labels,
+            variables=dict.fromkeys(training.told(template), told),
+            restarts_on_failure=spec.restarts_in_place(role),
+        )
+        return training.complete(pod, peers, role, index)
+
+    def check(self, job: Object, path: str, findings: Findings) -> None:
+        """Find what keeps a job from running here, but for its pod templates."""
+        check_training_job(self._training, job, path, findings)
+
+    def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
+        """Return the pod template of each type of replicas; all replicas run together."""
+        training = self._training
+        given = mapping(mapping(job.get("spec")).get(training.replicas_field))
+        places, roles = {}, {}
+        for type_, (key, replica) in replicas_by_type(given, training.types).items():
+            if "template" in mapping(replica):
+                role, count = type_.lower(), integer(replica.get("replicas"))
+                count = training.default_replicas(role) if count is None else max(count, 0)
+                places[role] = f"spec.{training.replicas_field}.{key}.template"
+                roles[role] = (mapping(replica["template"]), count)
+        return {places[role]: pods for role, pods in training.as_run(roles).items()}

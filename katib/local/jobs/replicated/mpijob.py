@@ -1,0 +1,244 @@
+"""MPIJob: a launcher that starts the processes of all workers, here as processes of this machine.
+
+On a cluster `mpirun` enters the pods of the workers. Here there is one host, so the launcher gets a host file with one
+line for it and the slots of all workers, and starts every process itself. Workers that only wait to be entered are not
+started; what they request is leased to the launcher, whose processes do their work.
+
+Two operators have this kind: the training operator (`kubeflow.org/v1`), and the MPI operator (`kubeflow.org/v2beta1`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import PurePosixPath
+from typing import Any, ClassVar, Final
+
+from katib.api.quantities import parse_quantity
+from katib.api.wording import did_you_mean, shown
+from katib.local.findings import Findings, integer, is_given, mapping, mappings, text, texts
+from katib.local.jobs.kind import NewPod
+from katib.local.jobs.replicated.names import JOB_ROLE, OPERATOR_NAME
+from katib.local.jobs.replicated.replicas import Replicas
+from katib.local.jobs.replicated.spec import TrainingSpec
+from katib.local.jobs.replicated.training_kind import Peers, Port, Roles, TrainingKind, pod_name
+from katib.runtime.objects import Kind, Object
+from katib.templates import has_placeholder
+
+LAUNCHER: Final = "launcher"
+WORKER: Final = "worker"
+MOUNT: Final = "/etc/mpi"
+DIRECTORY: Final = "mpi"
+"""Stands for the mount in the pod's directory."""
+
+HOST: Final = "localhost"
+
+_WAITING_PROGRAMS = frozenset({"sleep", "sshd"})
+_HOST_OPTIONS = frozenset({"-host", "--host", "-H", "-hosts", "--hosts"})
+_IMPLEMENTATIONS = ("OpenMPI", "Intel", "MPICH")
+
+
+class MPIJob(TrainingKind):
+    """The kind MPIJob of the training operator."""
+
+    kind = Kind("kubeflow.org/v1", "MPIJob")
+    replicas_field = "mpiReplicaSpecs"
+    types = ("Launcher", "Worker")
+    container = "mpi"
+    container_is_required = False
+    port = Port("mpi-port", 9999)
+    address_variables = "the host file, which mpirun reads by itself"
+    endless = frozenset({WORKER})
+    fields: ClassVar[Mapping[str, str]] = {
+        "cleanPodPolicy": "text",
+        "mainContainer": "text",
+        "slotsPerWorker": "integer",
+    }
+
+    def default_replicas(self, role: str) -> int:
+        """Return one launcher, and no worker."""
+        return 1 if role == LAUNCHER else 0
+
+    def primary(self, _spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
+        """Return the launcher."""
+        return ((LAUNCHER, 0),)
+
+    def has_succeeded(self, replicas: Replicas) -> bool:
+        """Return whether the launcher has succeeded."""
+        return replicas.has_succeeded(LAUNCHER, 0)
+
+    def as_run(self, roles: Roles) -> Roles:
+        """Return the roles without workers that only wait; the launcher has their resources."""
+        if LAUNCHER not in roles or WORKER not in roles or not _only_waits(roles[WORKER][0]):
+            return roles
+        others = {role: pods for role, pods in roles.items() if role != WORKER}
+        template, count = roles[LAUNCHER]
+        return {**others, LAUNCHER: (_with_resources(template, *roles[WORKER]), count)}
+
+    def pod_name(self, job: Object, role: str, index: int) -> str:
+        """Return the name of a pod; that of the launcher has no number."""
+        return f"{job['metadata']['name']}-{LAUNCHER}" if role == LAUNCHER else pod_name(job, role, index)
+
+    def told(self, template: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the first container: it runs `mpirun`."""
+        containers = (template.get("spec") or {}).get("containers") or ()
+        return tuple(container.get("name", "") for container in containers[:1])
+
+    def variables(self, _peers: Peers, role: str, _index: int) -> Mapping[str, str]:
+        """Return where the launcher finds the host file. No agent for remote starts is named: all slots are here."""
+        return _host_file_variables() if role == LAUNCHER else {}
+
+    def complete(self, pod: NewPod, peers: Peers, role: str, _index: int) -> NewPod:
+        """Return a pod with what the operator mounts at `/etc/mpi`."""
+        slots = self.slots(peers.spec) if role == LAUNCHER else 0
+        return replace(pod, files=_files(slots), rewrites={MOUNT: DIRECTORY})
+
+    def slots(self, spec: TrainingSpec) -> int:
+        """Return how many processes the job may start."""
+        per_worker = _whole(spec.fields.get("slotsPerWorker"), 1)
+        hosts = spec.count(WORKER) + self._launcher_works(spec)
+        return max(1, hosts) * per_worker
+
+    def _launcher_works(self, spec: TrainingSpec) -> bool:
+        """Return whether the launcher is a host too: it is when it has a limit of cards."""
+        return any(_has_cards(container) for container in _containers(spec.roles[LAUNCHER].template))
+
+    def check(self, spec: Mapping[str, Any], path: str, findings: Findings) -> None:
+        """Check the launcher, its commands, and what workers do."""
+        given = mapping(spec.get(self.replicas_field))
+        launcher = mapping(given.get("Launcher"))
+        place = f"{path}.{self.replicas_field}"
+        if given and "Launcher" not in given:
+            findings.error(f"{place}.Launcher", "it is missing", "describe the pod that runs mpirun", "mpi-launcher")
+        elif integer(launcher.get("replicas")) not in {None, 1}:
+            cause = f"{shown(launcher.get('replicas'))} launchers: there is one"
+            findings.error(f"{place}.Launcher.replicas", cause, "write 1, or leave it out", "mpi-launcher")
+        slots = integer(spec.get("slotsPerWorker"))
+        if slots is not None and slots < 1:
+            findings.error(f"{path}.slotsPerWorker", f"{slots} is below 1", "give 1 or more", "mpi-slots")
+        pod = mapping(mapping(launcher.get("template")).get("spec"))
+        for i, container in mappings(pod.get("containers")):
+            _check_hosts(container, f"{place}.Launcher.template.spec.containers[{i}]", findings)
+        worker = mapping(mapping(given.get("Worker")).get("template"))
+        if worker and _only_waits(worker):
+            findings.notice(f"{place}.Worker", "workers that only wait are not started: mpirun starts all processes")
+        elif worker:
+            findings.notice(f"{place}.Worker", "workers run their own command here, and mpirun does not enter them")
+
+
+class MPIOperatorJob(MPIJob):
+    """The kind MPIJob of the MPI operator."""
+
+    kind = Kind("kubeflow.org/v2beta1", "MPIJob")
+    restart_policy = "OnFailure"
+    fields: ClassVar[Mapping[str, str]] = {
+        "launcherCreationPolicy": "text",
+        "mpiImplementation": "text",
+        "runLauncherAsWorker": "boolean",
+        "slotsPerWorker": "integer",
+        "sshAuthMountPath": "text",
+    }
+
+    def pod_name(self, job: Object, role: str, index: int) -> str:
+        """Return the name of a pod; the launcher's is that of a Job's pod, with a random suffix."""
+        return f"{job['metadata']['name']}-{LAUNCHER}-" if role == LAUNCHER else pod_name(job, role, index)
+
+    def variables(self, peers: Peers, role: str, _index: int) -> Mapping[str, str]:
+        """Return the role and where the host file is."""
+        return {"K_MPI_JOB_ROLE": role, **super().variables(peers, role, _index)}
+
+    def complete(self, pod: NewPod, peers: Peers, role: str, index: int) -> NewPod:
+        """Return a pod with this operator's labels, which name the role of every pod."""
+        labels = {**pod.labels, OPERATOR_NAME: "mpi-operator", JOB_ROLE: role}
+        return super().complete(replace(pod, labels=labels), peers, role, index)
+
+    def _launcher_works(self, spec: TrainingSpec) -> bool:
+        return spec.fields.get("runLauncherAsWorker") is True
+
+    def check(self, spec: Mapping[str, Any], path: str, findings: Findings) -> None:
+        """Check what this operator has beyond the other one."""
+        super().check(spec, path, findings)
+        implementation = text(spec.get("mpiImplementation"))
+        if implementation and implementation not in _IMPLEMENTATIONS:
+            remedy = did_you_mean(implementation, _IMPLEMENTATIONS)
+            cause = f"{shown(implementation)} is not known"
+            findings.error(f"{path}.mpiImplementation", cause, remedy, "mpi-implementation")
+        if is_given(spec.get("sshAuthMountPath")):
+            findings.notice(f"{path}.sshAuthMountPath", "no keys are made: mpirun starts all processes on this machine")
+
+
+def _containers(template: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [container for _, container in mappings(mapping(template.get("spec")).get("containers"))]
+
+
+def _only_waits(template: Mapping[str, Any]) -> bool:
+    """Return whether the first container of a worker has no work of its own: it waits for `mpirun` to enter it."""
+    first = next(iter(_containers(template)), {})
+    words = texts(first.get("command")) + texts(first.get("args"))
+    return not texts(first.get("command")) or any(PurePosixPath(word).name in _WAITING_PROGRAMS for word in words[:1])
+
+
+def _with_resources(template: Mapping[str, Any], worker: Mapping[str, Any], count: int) -> Mapping[str, Any]:
+    """Return the template of the launcher whose first container requests what all workers do besides its own."""
+    containers = _containers(template)
+    needed: dict[str, Any] = {}
+    for times, group in ((1, containers[:1]), (count, _containers(worker))):
+        for container in group:
+            resources = mapping(container.get("resources"))
+            amounts = {**mapping(resources.get("limits")), **mapping(resources.get("requests"))}
+            for name, amount in amounts.items():
+                if not has_placeholder(amount):
+                    needed[name] = needed.get(name, 0) + times * _quantity(amount)
+    if not containers or not needed:
+        return template
+    requests = {name: f"{Decimal(amount).normalize():f}" for name, amount in needed.items()}
+    first = {**containers[0], "resources": {**mapping(containers[0].get("resources")), "requests": requests}}
+    return {**template, "spec": {**mapping(template.get("spec")), "containers": [first, *containers[1:]]}}
+
+
+def _quantity(amount: object) -> Any:
+    try:
+        return parse_quantity(amount)
+    except (ValueError, ArithmeticError):
+        return 0  # said where it stands
+
+
+def _has_cards(container: Mapping[str, Any]) -> bool:
+    limits = mapping(mapping(container.get("resources")).get("limits"))
+    return any(str(name).endswith(".com/gpu") or "gpu" in str(name) for name in limits)
+
+
+def _whole(value: object, default: int) -> int:
+    """Return a number; a value that a placeholder stood for may be text."""
+    return default if value is None else int(str(value))
+
+
+def _host_file_variables() -> dict[str, str]:
+    """Return where each implementation looks for its host file: OpenMPI up to 4 and from 5 on, MPICH, Intel MPI."""
+    return {
+        "OMPI_MCA_orte_default_hostfile": f"{MOUNT}/hostfile",
+        "PRTE_MCA_prte_default_hostfile": f"{MOUNT}/hostfile",
+        "HYDRA_HOST_FILE": f"{MOUNT}/hydra-hostfile",
+        "I_MPI_HYDRA_HOST_FILE": f"{MOUNT}/hydra-hostfile",
+    }
+
+
+def _files(slots: int) -> dict[str, str]:
+    """Return the files of `/etc/mpi` by their paths in the pod's directory; none for a worker."""
+    if not slots:
+        return {}
+    return {
+        f"{DIRECTORY}/hostfile": f"{HOST} slots={slots}\n",
+        f"{DIRECTORY}/hydra-hostfile": f"{HOST}:{slots}\n",
+        f"{DIRECTORY}/discover_hosts.sh": f"#!/bin/sh\necho {HOST}:{slots}\n",
+    }
+
+
+def _check_hosts(container: Mapping[str, Any], path: str, findings: Findings) -> None:
+    for field in ("command", "args"):
+        for i, word in enumerate(texts(container.get(field))):
+            if word.split("=")[0] in _HOST_OPTIONS:
+                cause = f"{shown(word)} names hosts, and the workers have no names on this machine"
+                remedy = "leave it out: mpirun reads the host file by itself"
+                findings.error(f"{path}.{field}[{i}]", cause, remedy, "mpi-hosts")

@@ -1,0 +1,380 @@
+"""What to do about a training job now. Pure: job, pods and time in; pods to start and stop and the true status out.
+
+The order is that of the training operator: finished, suspended, back-off limit, deadline, success, failures, pods to
+create. Where the operator leaves a tie to chance, the success of the primary replica comes before failures. Two
+outcomes are ours and come first, because nothing could change them: the trial was stopped early (Succeeded,
+`EarlyStopped`), and a pod that can never start on this machine (Failed, `PodCannotStart`).
+
+An outcome is kept in memory until the last process has ended, so that all metrics are stored when the job is judged.
+After a success the other replicas have a moment to end by themselves; those that do not are stopped, and that is no
+failure: on a cluster they would stay until the job is deleted.
+
+All replicas begin again, with new ports and no failure counted, when one finds its port taken by somebody else, or when
+the guard of this machine's processes took them with it. A try is what happens between such beginnings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from katib.api.failure_text import failure_cause, with_last_output
+from katib.api.types import format_time
+from katib.local.jobs.conditions import Conditions, Reason, after_the_end, conditions_of, end_of
+from katib.local.jobs.kind import Observed, Plan, PodStart
+from katib.local.jobs.replicated.replicas import UNLIMITED_FAILURES, Replicas
+from katib.local.jobs.replicated.spec import TrainingSpec
+from katib.local.jobs.replicated.status import TrainingCondition, replica_statuses, with_condition
+from katib.local.jobs.replicated.training_kind import TrainingKind
+from katib.local.pods.records import Phase, PodRecord
+
+LATE_SECONDS: Final = 5.0
+"""How long replicas may go on after the job has succeeded: a worker often has a word to say after the master's end."""
+
+RENEWALS: Final = 2
+"""How often a job gets new ports. Somebody who takes them again and again is no accident."""
+
+FORGIVEN_LOSSES: Final = 6
+"""How often a job may lose its pods; more than that, and its own program may be what ends the guard."""
+
+TOO_MANY_RESTARTS: Final = "TooManyRestarts"
+"""The end of that reason."""
+
+
+class _Outcome(NamedTuple):
+    """How the job ends, and until when replicas may go on by themselves, in steady time."""
+
+    success: bool
+    reason: str
+    message: str
+    until: datetime
+
+
+class _Memory(NamedTuple):
+    """What one plan tells the next.
+
+    Attributes:
+        first: Number of the pods that belong to earlier tries.
+        renewals: How often all replicas got new ports.
+        losses: How often all replicas began again because some were lost.
+        needs_addresses: The next replicas to start get new ports.
+        outcome: How the job ends, once that is known.
+    """
+
+    first: int = 0
+    renewals: int = 0
+    losses: int = 0
+    needs_addresses: bool = False
+    outcome: _Outcome | None = None
+
+
+def plan(kind: TrainingKind, observed: Observed, late_seconds: float = LATE_SECONDS) -> Plan:
+    """Decide about a training job.
+
+    Args:
+        kind: Its kind.
+        observed: The job as it is.
+        late_seconds: How long replicas may go on after the job has succeeded.
+    """
+    spec, status = TrainingSpec.of(observed.job, kind), dict(observed.job.get("status") or {})
+    if spec.managed_elsewhere:
+        return Plan(status)
+    if end := end_of(status):
+        return after_the_end(spec.ttl_seconds_after_finished, status, end, observed.moment)
+    memory = _Memory(**observed.memory)
+    replicas = Replicas(spec, observed.pods[memory.first :], kind.container)
+    return _Planning(kind, observed, spec, memory, replicas, late_seconds).plan()
+
+
+@dataclass(frozen=True, slots=True)
+class _Planning:
+    """One decision about a job that is not over."""
+
+    kind: TrainingKind
+    observed: Observed
+    spec: TrainingSpec
+    memory: _Memory
+    replicas: Replicas
+    late_seconds: float
+
+    def plan(self) -> Plan:
+        outcome = self.memory.outcome or self._early_stop() or self._unstartable()
+        if outcome is None and self.spec.suspend:
+            return self._suspend()
+        if outcome is None and (renewal := self._renewal()):
+            return renewal
+        outcome = outcome or self._decide()
+        return self._go_on() if outcome is None else self._finish(outcome)
+
+    # --- the ways a job can stand -------------------------------------------------------------------------------------
+
+    def _finish(self, outcome: _Outcome) -> Plan:
+        now = self.observed.moment
+        is_over = all(p.is_finished for p in self.observed.pods)
+        late = outcome.success and now.steady < outcome.until
+        stopped = tuple(p for p in self._going if not (late and self._may_end_by_itself(p)))
+        conditions = self._conditions
+        if is_over:
+            type_ = TrainingCondition.SUCCEEDED if outcome.success else TrainingCondition.FAILED
+            message = "; ".join(filter(None, (outcome.message, self._cleaned() if outcome.success else "")))
+            conditions = with_condition(conditions, type_, reason=outcome.reason, message=message, now=now.wall)
+        return Plan(
+            self._status(conditions, ended=is_over, success=outcome.success),
+            stop=tuple(p.name for p in stopped),
+            started_at=self.observed.started_at,
+            wake_at=outcome.until if late and not is_over else None,
+            memory=self.memory._replace(outcome=outcome)._asdict(),
+        )
+
+    def _may_end_by_itself(self, pod: PodRecord) -> bool:
+        """Return whether a replica may come to its own end: its program has one, and has not failed."""
+        return pod.role not in self.kind.endless and not pod.failures
+
+    def _cleaned(self) -> str:
+        """Return which replicas were stopped after the success, as a part of a sentence."""
+        names = [f"{p.role}-{p.index}" for p in self.replicas.newest.values() if p.stopping and not p.verdict]
+        return f"stopped then: {', '.join(names)}" if names else ""
+
+    def _suspend(self) -> Plan:
+        reason, message = self._reason("Suspended"), f"{self._title} is suspended."
+        conditions = with_condition(
+            self._conditions, TrainingCondition.SUSPENDED, reason=reason, message=message, now=self._wall
+        )
+        going = self._going
+        return Plan(
+            self._status(conditions, replicas=self._no_replicas(), suspended=True),
+            stop=tuple(p.name for p in going),
+            waiting="the job is suspended",
+            memory=_Memory(first=len(self.observed.pods))._asdict(),
+        )
+
+    def _renewal(self) -> Plan | None:
+        """Begin again with all replicas where that may help."""
+        memory, next_first = self.memory, len(self.observed.pods)
+        if (pod := self.replicas.lost) and memory.losses < FORGIVEN_LOSSES:
+            memory = memory._replace(losses=memory.losses + 1)
+            cause = f"{pod.message}, with what had started it; all replicas start again"
+        elif (pod := self.replicas.address_in_use) and memory.renewals < RENEWALS:
+            memory = memory._replace(renewals=memory.renewals + 1)
+            cause = f"{failure_cause(_explained(pod))}; all replicas start again with new ports"
+        else:
+            return None
+        memory = memory._replace(first=next_first, needs_addresses=True)
+        conditions = self._started_conditions()
+        for type_ in (TrainingCondition.RESTARTING, TrainingCondition.RETRYING):
+            conditions = with_condition(conditions, type_, reason=self._reason(type_), message=cause, now=self._wall)
+        return Plan(
+            self._status(conditions, replicas=self._no_replicas()),
+            stop=tuple(p.name for p in self._going),
+            started_at=self._started_at,
+            wake_at=self._deadline,
+            waiting=cause,
+            memory=memory._asdict(),
+        )
+
+    def _go_on(self) -> Plan:
+        before = self.observed.pods[: self.memory.first]
+        is_free = all(p.is_finished for p in before)
+        idle = self.kind.idle(self.spec)
+        missing = [place for place in self.replicas.missing() if place[0] not in idle] if is_free else []
+        surplus = [p for p in self.replicas.active if (p.role, p.index) not in self.spec.wanted]
+        renewed = self.memory.needs_addresses and bool(missing)
+        return Plan(
+            self._status(self._going_conditions(missing)),
+            start=tuple(PodStart(index, role, after=self.kind.waits_for(self.spec, role)) for role, index in missing),
+            stop=tuple(p.name for p in surplus),
+            started_at=self._started_at,
+            wake_at=self._deadline,
+            waiting=next((p.waiting for p in self.replicas.active if p.waiting), ""),
+            memory=self.memory._replace(needs_addresses=self.memory.needs_addresses and not renewed)._asdict(),
+            new_addresses=renewed,
+        )
+
+    # --- the outcome --------------------------------------------------------------------------------------------------
+
+    def _decide(self) -> _Outcome | None:
+        return self._limits() or self._deadline_passed() or self._success() or self._failure()
+
+    def _early_stop(self) -> _Outcome | None:
+        verdict = next((p.verdict for p in self.replicas.pods if p.verdict), "")
+        if not verdict:
+            return None
+        return _Outcome(success=True, reason=Reason.EARLY_STOPPED, message=verdict, until=self._steady)
+
+    def _unstartable(self) -> _Outcome | None:
+        cause = next((p.cannot_start for p in self.replicas.pods if p.cannot_start), "")
+        return self._failed(Reason.POD_CANNOT_START, cause) if cause else None
+
+    def _limits(self) -> _Outcome | None:
+        limit, restarts = self.spec.backoff_limit, self.replicas.restarts
+        pod = self.replicas.last_restarted
+        if limit is not None:
+            if pod is None or not restarts or restarts < limit:
+                return None
+            return self._failed_by(pod, f"{pod.message}; the back-off limit of {limit} is reached")
+        count, pod = self.replicas.failures_in_a_row()
+        if pod is None or count < UNLIMITED_FAILURES:
+            return None
+        message = f"{pod.message}; it failed {count} times in a row, the limit here without runPolicy.backoffLimit"
+        return self._failed_by(pod, message, TOO_MANY_RESTARTS)
+
+    def _deadline_passed(self) -> _Outcome | None:
+        if self._deadline is None or self._steady < self._deadline:
+            return None
+        seconds = self.spec.active_deadline_seconds
+        message = f"the job was active for longer than its deadline of {seconds} s"
+        return self._failed(self._reason("Failed"), message)
+
+    def _success(self) -> _Outcome | None:
+        if not self.kind.has_succeeded(self.replicas):
+            return None
+        done = [p for p in self.replicas.newest.values() if p.phase is Phase.SUCCEEDED]
+        remarks = [p.message for p in done if p.message]  # such as a log that was cut short by a full disk
+        message = "; ".join([f"{self._title} is successfully completed", *remarks])
+        until = self._steady + timedelta(seconds=self.late_seconds)
+        return _Outcome(success=True, reason=self._reason("Succeeded"), message=message, until=until)
+
+    def _failure(self) -> _Outcome | None:
+        for pod in self.replicas.failed:
+            if not self.replicas.is_retried(pod):
+                return self._failed_by(pod, pod.message)
+        return None
+
+    def _failed_by(self, pod: PodRecord, message: str, reason: str = "Failed") -> _Outcome:
+        return self._failed(self._reason(reason), with_last_output(message, pod.last_output))
+
+    def _failed(self, reason: str, message: str) -> _Outcome:
+        return _Outcome(success=False, reason=reason, message=message, until=self._steady)
+
+    # --- conditions and status ----------------------------------------------------------------------------------------
+
+    def _started_conditions(self) -> Conditions:
+        """Return the conditions of a job that is not suspended."""
+        conditions = self._conditions
+        suspended = next((c for c in conditions if c["type"] == TrainingCondition.SUSPENDED), None)
+        if suspended is None:
+            return conditions
+        reason, message = self._reason("Resumed"), f"{self._title} is resumed."
+        return with_condition(
+            conditions, TrainingCondition.SUSPENDED, reason=reason, message=message, now=self._wall, holds=False
+        )
+
+    def _going_conditions(self, missing: list[tuple[str, int]]) -> Conditions:
+        conditions, now = self._started_conditions(), self._wall
+        if self._runs():
+            conditions = with_condition(
+                conditions,
+                TrainingCondition.RUNNING,
+                reason=self._reason("Running"),
+                message=f"{self._title} is running.",
+                now=now,
+            )
+        if text := self._retry_message():
+            conditions = with_condition(
+                conditions, TrainingCondition.RETRYING, reason=Reason.POD_FAILED, message=text, now=now
+            )
+        again = [self.replicas.newest[place] for place in missing if place in self.replicas.newest]
+        if again:
+            message = f"{self._title} is restarting because {', '.join(f'{p.role}-{p.index}' for p in again)} failed."
+            conditions = with_condition(
+                conditions, TrainingCondition.RESTARTING, reason=self._reason("Restarting"), message=message, now=now
+            )
+        return conditions
+
+    def _runs(self) -> bool:
+        """Return whether the job counts as running: a primary replica does, or any where there is none."""
+        primary = self.kind.primary(self.spec)
+        pods = [p for place, p in self.replicas.newest.items() if not primary or place in primary]
+        return any(p.phase is Phase.RUNNING and not p.stopping for p in pods)
+
+    def _retry_message(self) -> str:
+        """Return how the last try of a replica failed; empty when nothing has failed yet."""
+        pod = self.replicas.last_restarted
+        if pod is None:
+            return ""
+        limit = self.spec.backoff_limit
+        if limit is None:
+            tries, most = self.replicas.failures_in_a_row()[0], UNLIMITED_FAILURES
+        else:
+            tries, most = self.replicas.restarts, max(limit, 1)
+        return f"{failure_cause(_explained(pod))}; try {min(tries + 1, most)} of {most}"
+
+    def _status(
+        self,
+        conditions: Conditions,
+        *,
+        replicas: Replicas | None = None,
+        suspended: bool = False,
+        ended: bool = False,
+        success: bool = False,
+    ) -> dict[str, Any]:
+        shown = self.replicas if replicas is None else replicas
+        idle = frozenset[str]() if suspended or ended else self.kind.idle(self.spec)
+        kind, name = self.kind.kind.kind, self._name
+        started_at = None if suspended else self._started_at
+        fields = {
+            "conditions": [dict(c) for c in conditions],
+            "replicaStatuses": replica_statuses(kind, name, shown, idle=idle, succeeded=ended and success),
+            "startTime": format_time(started_at) if started_at else None,
+            "completionTime": format_time(self._wall) if ended else None,
+        }
+        status = {field: value for field, value in fields.items() if value}
+        before = dict(self.observed.job.get("status") or {})
+        reconciled = before.pop("lastReconcileTime", None)
+        if reconciled is None or before != status:
+            reconciled = format_time(self._wall)
+        return {**status, "lastReconcileTime": reconciled}
+
+    @property
+    def _conditions(self) -> Conditions:
+        """The conditions, of which the first says that the job was created."""
+        conditions = conditions_of(self.observed.job.get("status") or {})
+        if conditions:
+            return conditions
+        message = f"{self._title} is created."
+        return with_condition(
+            (), TrainingCondition.CREATED, reason=self._reason("Created"), message=message, now=self._wall
+        )
+
+    # --- facts --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _going(self) -> tuple[PodRecord, ...]:
+        """All pods that were not told to end."""
+        return tuple(p for p in self.observed.pods if not p.is_finished and not p.stopping)
+
+    def _no_replicas(self) -> Replicas:
+        return Replicas(self.spec, (), self.kind.container)
+
+    @property
+    def _name(self) -> str:
+        return str(self.observed.job["metadata"]["name"])
+
+    @property
+    def _title(self) -> str:
+        return f"{self.kind.kind.kind} {self._name}"
+
+    def _reason(self, type_: str) -> str:
+        return f"{self.kind.kind.kind}{type_}"
+
+    @property
+    def _wall(self) -> datetime:
+        return self.observed.moment.wall
+
+    @property
+    def _steady(self) -> datetime:
+        return self.observed.moment.steady
+
+    @property
+    def _started_at(self) -> datetime:
+        return self.observed.started_at or self._steady
+
+    @property
+    def _deadline(self) -> datetime | None:
+        seconds = self.spec.active_deadline_seconds
+        return None if seconds is None else self._started_at + timedelta(seconds=seconds)
+
+
+def _explained(pod: PodRecord) -> str:
+    return with_last_output(pod.message, pod.last_output)

@@ -1,0 +1,220 @@
+"""What keeps a training job from running here, found when it is submitted: the operator's rules and ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from katib.api.wording import closest, did_you_mean, path_to, shown
+from katib.errors import invalid
+from katib.local.findings import Findings, integer, is_given, mapping, mappings, text, texts
+from katib.local.jobs.replicated.replicas import UNLIMITED_FAILURES
+from katib.local.jobs.replicated.spec import OPERATOR, replicas_by_type
+from katib.local.jobs.replicated.training_kind import TrainingKind
+from katib.runtime.objects import Object
+from katib.templates import has_placeholder
+
+MAX_LABEL: Final = 63
+
+_JOB_FIELDS = {"apiVersion": "text", "kind": "text", "metadata": "mapping", "spec": "mapping", "status": "mapping"}
+_RUN_POLICY_FIELDS = {
+    "activeDeadlineSeconds": "integer",
+    "backoffLimit": "integer",
+    "cleanPodPolicy": "text",
+    "managedBy": "text",
+    "schedulingPolicy": "mapping",
+    "suspend": "boolean",
+    "ttlSecondsAfterFinished": "integer",
+}
+_REPLICA_FIELDS = {"replicas": "integer", "restartPolicy": "text", "template": "mapping"}
+_TYPES: Final[dict[str, tuple[type[Any] | tuple[type[Any], ...], str]]] = {
+    "text": (str, "text"),
+    "integer": (int, "a whole number"),
+    "boolean": (bool, "true or false"),
+    "mapping": (Mapping, "a mapping"),
+    "list": (list, "a list"),
+}
+_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_CLEAN_POLICIES = ("None", "Running", "All")
+_RESTART_POLICIES = ("Never", "OnFailure", "ExitCode")
+
+
+def check_training_job(kind: TrainingKind, job: Object, path: str, findings: Findings) -> None:
+    """Check a training job but for what is inside its pod templates.
+
+    Args:
+        kind: Its kind.
+        job: The object; may be malformed or hold placeholders.
+        path: Where it stands.
+        findings: Takes what is found.
+    """
+    check_fields(job, _JOB_FIELDS, path, kind.kind.kind, findings)
+    name = text(mapping(job.get("metadata")).get("name"))
+    if name and not _NAME.fullmatch(name):
+        cause, remedy = _name_cause(name, kind.kind.kind)
+        findings.error(f"{path}.metadata.name", cause, remedy, "replica-name")
+    spec, place = mapping(job.get("spec")), f"{path}.spec"
+    replicas_field = kind.replicas_field
+    own = {"runPolicy": "mapping", replicas_field: "mapping", **kind.fields}
+    check_fields(spec, own, place, f"{kind.kind.kind}'s spec", findings)
+    _check_run_policy(mapping(spec.get("runPolicy")), f"{place}.runPolicy", findings)
+    if not is_given(spec.get(replicas_field)):
+        remedy = f"describe the replicas there: {', '.join(kind.types)}"
+        findings.error(f"{place}.{replicas_field}", "it is missing", remedy, "replica-specs-missing")
+    _check_replicas(kind, mapping(spec.get(replicas_field)), f"{place}.{replicas_field}", findings)
+    _note_unlimited(kind, spec, place, findings)
+    kind.check(spec, place, findings)
+
+
+def check_fields(value: Mapping[str, Any], fields: Mapping[str, str], path: str, what: str, findings: Findings) -> None:
+    """Find unknown fields and values of another type.
+
+    Args:
+        value: The mapping.
+        fields: Names and types: `text`, `integer`, `boolean`, `mapping`, `list`.
+        path: Where it stands.
+        what: What it is, for people.
+        findings: Takes what is found.
+    """
+    for key, item in value.items():
+        place = path_to(path, str(key))
+        if has_placeholder(str(key)) or item is None or has_placeholder(item):
+            continue
+        if key not in fields:
+            close = closest(str(key), fields)
+            remedy = f"did you mean {close}" if close else f"remove it: a {what} has no such field"
+            findings.error(place, "unknown field", remedy, "job-field-unknown")
+            continue
+        fits, wanted = _TYPES[fields[key]]
+        if not isinstance(item, fits) or (fits is int and isinstance(item, bool)):
+            findings.error(place, f"{shown(item)} is not {wanted}", f"give {wanted}", "job-field-type")
+
+
+def check_pod_name(job_name: str, name: str, kind: str) -> None:
+    """Check the name of a pod, which follows from that of its job.
+
+    Raises:
+        InvalidError: A cluster would refuse it.
+    """
+    if not _NAME.fullmatch(job_name):
+        raise invalid("metadata.name", *_name_cause(job_name, kind), "replica-name")
+    if len(name) > MAX_LABEL:
+        cause = f"the name of its pod {name} is longer than {MAX_LABEL} characters"
+        raise invalid("metadata.name", cause, "give the experiment a shorter name", "replica-name")
+
+
+def _name_cause(name: str, kind: str) -> tuple[str, str]:
+    cause = f"{shown(name)} is not a valid DNS-1035 label, which the name of a {kind} has to be"
+    return cause, "begin the name of the experiment with a letter, then letters, digits and dashes"
+
+
+def _check_run_policy(policy: Mapping[str, Any], path: str, findings: Findings) -> None:
+    check_fields(policy, _RUN_POLICY_FIELDS, path, "runPolicy", findings)
+    for field in ("activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"):
+        number = integer(policy.get(field))
+        if number is not None and number < 0:
+            findings.error(f"{path}.{field}", f"{number} is negative", "give 0 or more", "job-number-negative")
+    clean = text(policy.get("cleanPodPolicy"))
+    if clean and clean not in _CLEAN_POLICIES:
+        remedy = did_you_mean(clean, _CLEAN_POLICIES)
+        findings.error(f"{path}.cleanPodPolicy", f"{shown(clean)} is not known", remedy, "job-choice")
+    elif clean == "None":
+        findings.notice(f"{path}.cleanPodPolicy", "replicas that still run when the job is over are stopped here")
+    if is_given(policy.get("schedulingPolicy")):
+        findings.notice(f"{path}.schedulingPolicy", "all replicas start together here, and no queue is kept")
+    if policy.get("suspend") is True:
+        findings.notice(f"{path}.suspend", "every trial starts suspended and waits until its job is resumed")
+    if integer(policy.get("ttlSecondsAfterFinished")) == 0:
+        why = "with 0 a cluster may remove the job before its trial is judged; here it stays until then"
+        findings.notice(f"{path}.ttlSecondsAfterFinished", why)
+    manager = text(policy.get("managedBy"))
+    if manager and manager != OPERATOR:
+        cause = f"{shown(manager)} does not run on this machine, so nobody would run the job"
+        remedy = "remove it, or submit the experiment to Kubernetes"
+        findings.error(f"{path}.managedBy", cause, remedy, "job-managed-by")
+
+
+def _check_replicas(kind: TrainingKind, given: Mapping[str, Any], path: str, findings: Findings) -> None:
+    by_lower: dict[str, str] = {}
+    for key, replica in given.items():
+        place, lower = path_to(path, str(key)), str(key).lower()
+        if has_placeholder(str(key)):
+            continue
+        if lower not in {type_.lower() for type_ in kind.types}:
+            cause = f"a {kind.kind.kind} has no replicas of type {shown(str(key))}"
+            findings.error(place, cause, did_you_mean(str(key), kind.types), "replica-type")
+            continue
+        if lower in by_lower:
+            cause = f"it is the same type as {by_lower[lower]}: letter case does not count"
+            findings.error(place, cause, "keep one of them", "replica-type")
+        by_lower[lower] = str(key)
+        if not isinstance(replica, Mapping):
+            findings.error(place, f"{shown(replica)} is not a mapping", "give replicas and template", "job-field-type")
+            continue
+        _check_replica(kind, replica, place, findings)
+
+
+def _check_replica(kind: TrainingKind, replica: Mapping[str, Any], path: str, findings: Findings) -> None:
+    check_fields(replica, _REPLICA_FIELDS, path, "replica spec", findings)
+    count = integer(replica.get("replicas"))
+    if count is not None and count < 0:
+        findings.error(f"{path}.replicas", f"{count} is negative", "give 0 or more", "job-number-negative")
+    policy = text(replica.get("restartPolicy"))
+    if policy == "Always":
+        cause = "with Always a program is started again even after it succeeded, so the job can never succeed"
+        findings.error(f"{path}.restartPolicy", cause, "use OnFailure", "replica-restart-policy")
+    elif policy and policy not in _RESTART_POLICIES:
+        remedy = did_you_mean(policy, _RESTART_POLICIES)
+        findings.error(f"{path}.restartPolicy", f"{shown(policy)} is not known", remedy, "replica-restart-policy")
+    if not is_given(replica.get("template")):
+        findings.error(f"{path}.template", "it is missing", "give a pod template", "job-field-missing")
+        return
+    pod = mapping(mapping(replica.get("template")).get("spec"))
+    place = f"{path}.template.spec"
+    if is_given(pod.get("restartPolicy")):
+        effective = policy or kind.restart_policy
+        why = f"it is replaced by the restart policy of the replicas, {effective}, as on a cluster"
+        findings.notice(f"{place}.restartPolicy", why)
+    containers = list(mappings(pod.get("containers")))
+    if not containers:
+        remedy = f"give a container named {kind.container} with a command"
+        findings.error(f"{place}.containers", "it is missing or empty", remedy, "replica-containers")
+        return
+    for i, container in containers:
+        if not is_given(container.get("image")):
+            cause, remedy = "it is missing, and the operator of a cluster refuses such a job", "name any image"
+            findings.error(f"{place}.containers[{i}].image", cause, remedy, "replica-image")
+        _check_peer_names(kind, container, f"{place}.containers[{i}]", findings)
+    names = [container.get("name") for _, container in containers]
+    if kind.container_is_required and kind.container not in names and not any(has_placeholder(name) for name in names):
+        cause = f"no container is named {kind.container}"
+        remedy = f"name the one that trains {kind.container}: the operator looks for it"
+        findings.error(f"{place}.containers", cause, remedy, "replica-container-name")
+
+
+def _note_unlimited(kind: TrainingKind, spec: Mapping[str, Any], path: str, findings: Findings) -> None:
+    if mapping(spec.get("runPolicy")).get("backoffLimit") is not None:
+        return
+    for key, replica in replicas_by_type(mapping(spec.get(kind.replicas_field)), kind.types).values():
+        policy = mapping(replica).get("restartPolicy") or kind.restart_policy
+        place = f"{path}.{kind.replicas_field}.{key}.restartPolicy"
+        if policy in {"OnFailure", "ExitCode"}:
+            why = f"without runPolicy.backoffLimit a cluster tries forever; here {UNLIMITED_FAILURES} failures in a row"
+            findings.notice(place, f"{why} of a replica end the job")
+
+
+def _check_peer_names(kind: TrainingKind, container: Mapping[str, Any], path: str, findings: Findings) -> None:
+    roles = "|".join(type_.lower() for type_ in kind.types)
+    number = r"(?:\d+|\$[\w({]+[)}]?)"
+    built = re.compile(rf"(?:[}})]|\$\w+)-(?:{roles})-{number}(?=$|[\s:,;'\"]|\.[-\w.]*svc)")
+    written = re.compile(rf"[a-z0-9]-(?:{roles})-{number}(?::\d|\.[-\w.${{}}]*svc\b)")
+    words = [(f"command[{i}]", word) for i, word in enumerate(texts(container.get("command")))]
+    words += [(f"args[{i}]", word) for i, word in enumerate(texts(container.get("args")))]
+    words += [(f"env[{i}].value", str(entry.get("value") or "")) for i, entry in mappings(container.get("env"))]
+    for field, word in words:
+        found = built.search(word) or written.search(word)
+        if found:
+            cause = f"{shown(found.group())} is the name of a replica on a cluster, which leads nowhere here"
+            remedy = f"read the address from {kind.address_variables}, which works in both places"
+            findings.error(f"{path}.{field}", cause, remedy, "replica-peer-name")

@@ -1,0 +1,146 @@
+"""What a kind of training job has to say about itself; the rest is the same for all of them.
+
+A kind is a class with a few values and a few pure functions. `katib.local.jobs.replicated.job.ReplicatedJob` makes a
+kind of the runner of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+from katib.local.findings import Findings
+from katib.local.jobs.kind import Address, NewPod, Wiring, container_names
+from katib.local.jobs.replicated.replicas import Replicas
+from katib.local.jobs.replicated.spec import TrainingSpec
+from katib.runtime.objects import Kind, Object
+
+Roles = Mapping[str, tuple[Mapping[str, Any], int]]
+"""By role, the pod template of its replicas and their number."""
+
+
+class Port(NamedTuple):
+    """The port on which replicas of a kind listen unless their template says otherwise."""
+
+    name: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Peers:
+    """A job and where its replicas are reached.
+
+    Attributes:
+        job: The job object.
+        spec: What it asks for.
+        port: The default port of its kind.
+        container: The default container of its kind.
+        wiring: Knows the addresses.
+    """
+
+    job: Object
+    spec: TrainingSpec
+    port: Port
+    container: str
+    wiring: Wiring
+
+    def pod_name(self, role: str, index: int) -> str:
+        """Return the name of the pod of a replica."""
+        return pod_name(self.job, role, index)
+
+    def address(self, role: str, index: int) -> Address:
+        """Return where a replica listens.
+
+        Args:
+            role: Its type, in lower case.
+            index: Its number.
+        """
+        number = listening_port(self.spec.roles[role].template, self.container, self.port)
+        return self.wiring.address(self.pod_name(role, index), number, self.port.name)
+
+
+class TrainingKind(Protocol):
+    """A kind of training job. Classes that name it as their base get the usual answers."""
+
+    kind: ClassVar[Kind]
+    replicas_field: ClassVar[str]
+    """Where the spec has its replicas, as `tfReplicaSpecs`."""
+    types: ClassVar[tuple[str, ...]]
+    """Types of replicas as the API writes them, in the order in which they start and in which ties are decided."""
+    container: ClassVar[str]
+    """Name of the container that trains."""
+    container_is_required: ClassVar[bool] = True
+    """Whether the operator refuses a replica without a container of that name."""
+    port: ClassVar[Port]
+    address_variables: ClassVar[str]
+    """Which variables tell a program where its peers are, for errors."""
+    restart_policy: ClassVar[str] = "Never"
+    """What a replica that says nothing does when its program fails."""
+    fields: ClassVar[Mapping[str, str]] = {}
+    """Further fields of the spec and their types: as `rules.check_fields` takes them."""
+    endless: ClassVar[frozenset[str]] = frozenset()
+    """Roles whose programs never end by themselves: nobody waits for them after a success."""
+
+    def default_replicas(self, _role: str) -> int:
+        """Return how many replicas a role has that does not say it."""
+        return 1
+
+    def primary(self, spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
+        """Return role and index of the replicas that have the job role master."""
+
+    def has_succeeded(self, replicas: Replicas) -> bool:
+        """Return whether enough replicas have succeeded for the job to have."""
+
+    def waits_for(self, _spec: TrainingSpec, _role: str) -> str:
+        """Return the role whose programs must have started before those of a role do; empty for none."""
+        return ""
+
+    def as_run(self, roles: Roles) -> Roles:
+        """Return what runs on this machine: without roles that have nothing to run here.
+
+        Replicas of those count as active while the job runs.
+        """
+        return roles
+
+    def idle(self, spec: TrainingSpec) -> frozenset[str]:
+        """Return the roles that have nothing to run here."""
+        given = {role: (replica.template, replica.count) for role, replica in spec.roles.items()}
+        return frozenset(given.keys() - self.as_run(given).keys())
+
+    def variables(self, peers: Peers, role: str, index: int) -> Mapping[str, str]:
+        """Return what a replica is told in its environment, in the operator's order."""
+
+    def told(self, template: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the names of the containers that are told: all but init containers."""
+        return container_names(template)
+
+    def pod_name(self, job: Object, role: str, index: int) -> str:
+        """Return the name of the pod of a replica."""
+        return pod_name(job, role, index)
+
+    def complete(self, pod: NewPod, _peers: Peers, _role: str, _index: int) -> NewPod:
+        """Return a pod with what else this kind gives it, such as files."""
+        return pod
+
+    def check(self, spec: Mapping[str, Any], path: str, findings: Findings) -> None:
+        """Find what keeps such a job from running here, besides what holds for all kinds.
+
+        Args:
+            spec: The spec of the job; may be malformed or hold placeholders.
+            path: Where it stands.
+            findings: Takes what is found.
+        """
+
+
+def pod_name(job: Object, role: str, index: int) -> str:
+    """Return the name of the pod of a replica, as on a cluster."""
+    return f"{job['metadata']['name']}-{role}-{index}"
+
+
+def listening_port(template: Mapping[str, Any], container: str, default: Port) -> int:
+    """Return the port that a template gives its default container under the default name, else the default."""
+    containers = (template.get("spec") or {}).get("containers") or ()
+    chosen: Mapping[str, Any] = next((c for c in containers if c.get("name") == container), {})
+    given = (p.get("containerPort") for p in chosen.get("ports") or () if p.get("name") == default.name)
+    return int(next(given, None) or default.number)

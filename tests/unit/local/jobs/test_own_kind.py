@@ -1,0 +1,34 @@
+"""The example of a kind in the documentation works as it stands there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from katib.local.jobs.kind import PodStart
+from katib.local.jobs.replicated.job import ReplicatedJob
+from katib.local.jobs.replicated.replicas import Replicas
+from katib.local.jobs.replicated.spec import TrainingSpec
+from katib.local.jobs.replicated.training_kind import Peers, Port, TrainingKind
+from katib.local.jobs.wiring import LocalWiring, PortTable
+from katib.runtime.objects import Kind
+
+PAGE = Path(__file__).parents[4] / "docs" / "jobs.md"
+NAMES = (Kind, Mapping, Peers, Port, Replicas, TrainingKind, TrainingSpec)
+
+
+def test_a_kind_is_a_class_that_says_what_is_its_own() -> None:
+    (source,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    names: dict[str, Any] = {thing.__name__: thing for thing in NAMES}
+    exec(source, names)  # our own page
+    kind, wiring = ReplicatedJob(names["RingJob"]()), LocalWiring(PortTable())
+    container = {"name": "member", "image": "none", "command": ["true"]}
+    replicas = {"Member": {"replicas": 2, "template": {"spec": {"containers": [container]}}}}
+    job = {"metadata": {"name": "j", "namespace": "n"}, "spec": {"ringReplicaSpecs": replicas}}
+
+    told = [kind.pod(job, PodStart(i, "member"), wiring).variables["member"]["NEXT_ADDRESS"] for i in (0, 1)]
+
+    assert len(set(told)) == 2
+    assert all(re.fullmatch(r"127\.0\.0\.1:\d+", address) for address in told)
