@@ -19,7 +19,7 @@ from katib.local.jobs.jobset.resolve import (
     training_set,
 )
 from katib.local.jobs.jobset.resolve import TrainingSet as _TrainingSet
-from katib.local.jobs.jobset.rules import check_jobset_rules, check_manager
+from katib.local.jobs.jobset.rules import check_jobset_rules, check_manager, spelled_out
 from katib.local.jobs.jobset.runtimes import Runtime, unknown_runtime
 from katib.local.jobs.jobset.structure import (
     RUNTIME_SPEC,
@@ -188,15 +188,13 @@ def _check_trainer(spec: Mapping[str, Any], path: str, findings: Findings, train
 
 def _check_peers(node: Mapping[str, Any], training: _TrainingSet, path: str, findings: Findings) -> None:
     """Find names of other nodes that the user wrote out: there is no such host here."""
-    pattern = re.compile(rf"\b{re.escape(training.trainer)}-0-\d+\b")
+    pattern = re.compile(rf"-({re.escape(training.trainer)}-0-\d+)\b")
     told = {"torch": "$(PET_MASTER_ADDR)", "jax": "$(JAX_COORDINATOR_ADDRESS)", "xgboost": "$(DMLC_TRACKER_URI)"}
     remedy = f"use {told[training.policy]}" if training.policy in told else "use 127.0.0.1"
-    values = [text(entry.get("value")) for _, entry in mappings(node.get("env"))]
-    for field, words in (("command", texts(node.get("command"))), ("args", texts(node.get("args"))), ("env", values)):
-        found = next((match.group() for word in words if (match := pattern.search(word))), "")
-        if found:
-            cause = f"the host name of a node, as in {shown(found)}, leads nowhere on this machine"
-            findings.error(f"{path}.trainer.{field}", cause, remedy, "train-job-peer")
+    if found := spelled_out(node, pattern):
+        field, name = found
+        cause = f"the host name of a node, as in {shown(name)}, leads nowhere on this machine"
+        findings.error(f"{path}.trainer.{field}", cause, remedy, "jobset-peer-name")
 
 
 def _check_initializers(spec: Mapping[str, Any], path: str, findings: Findings, training: _TrainingSet) -> None:

@@ -239,6 +239,20 @@ def test_a_jobset_that_cannot_run_here_is_told_in_one_line(fields: dict[str, Any
     assert jobset(**fields)[0] == [error]
 
 
+def test_names_of_other_pods_are_found_wherever_they_stand() -> None:
+    def peer(**fields: Any) -> list[str]:
+        job = replicated("b")
+        job["template"]["spec"]["template"]["spec"]["containers"][0] |= fields
+        return jobset(replicated(), job)[0]
+
+    where = "replicatedJobs[1].template.spec.template.spec.containers[0]"
+    why = 'the host name of a pod, as in "a-0-0", leads nowhere on this machine; '
+    remedy = "use 127.0.0.1, or submit the experiment to Kubernetes"
+    assert peer(args=["${trialSpec.Name}-a-0-0.${trialSpec.Name}"]) == [f"{where}.args: {why}{remedy}"]
+    assert peer(env=[{"name": "PEER", "value": "$(SET)-a-0-0:80"}]) == [f"{where}.env: {why}{remedy}"]
+    assert peer(args=["data-0-0", "a-0"]) == []
+
+
 @pytest.mark.parametrize(
     ("job", "error"),
     [
