@@ -8,9 +8,13 @@ from katib.local.jobs.batch.job import BatchJob
 from katib.local.jobs.jobset.jobset import JobSet
 from katib.local.jobs.jobset.trainjob import TrainJob
 from katib.local.jobs.kind import JobKind
+from katib.local.jobs.replicated.jaxjob import JAXJob
 from katib.local.jobs.replicated.job import ReplicatedJob
 from katib.local.jobs.replicated.mpijob import MPIJob, MPIOperatorJob
+from katib.local.jobs.replicated.paddlejob import PaddleJob
 from katib.local.jobs.replicated.pytorchjob import PyTorchJob
+from katib.local.jobs.replicated.tfjob import TFJob
+from katib.local.jobs.replicated.xgboostjob import XGBoostJob
 from katib.runtime.objects import Key, Kind, Object
 
 Lookup = Callable[[Kind, Key], Object | None]
@@ -29,7 +33,11 @@ def job_kinds(find: Lookup = nothing_stored) -> tuple[JobKind, ...]:
     """
     return (
         BatchJob(),
+        ReplicatedJob(TFJob()),
         ReplicatedJob(PyTorchJob()),
+        ReplicatedJob(XGBoostJob()),
+        ReplicatedJob(PaddleJob()),
+        ReplicatedJob(JAXJob()),
         ReplicatedJob(MPIJob()),
         ReplicatedJob(MPIOperatorJob()),
         JobSet(),

@@ -194,7 +194,7 @@ class _Planning:
     # --- the outcome --------------------------------------------------------------------------------------------------
 
     def _decide(self) -> _Outcome | None:
-        return self._limits() or self._deadline_passed() or self._success() or self._failure()
+        return self._limits() or self._deadline_passed() or self._success() or self._failure() or self._no_decision()
 
     def _early_stop(self) -> _Outcome | None:
         verdict = next((p.verdict for p in self.replicas.pods if p.verdict), "")
@@ -240,6 +240,14 @@ class _Planning:
             if not self.replicas.is_retried(pod):
                 return self._failed_by(pod, pod.message)
         return None
+
+    def _no_decision(self) -> _Outcome | None:
+        """Fail a job whose replicas have all ended well and that still has not succeeded: nothing more would happen."""
+        pods = self.replicas.newest.values()
+        if len(pods) < self.spec.total or any(p.phase is not Phase.SUCCEEDED for p in pods):
+            return None
+        message = "all replicas have ended, and none of them is one that decides about success"
+        return self._failed(self._reason("Failed"), message)
 
     def _failed_by(self, pod: PodRecord, message: str, reason: str = "Failed") -> _Outcome:
         return self._failed(self._reason(reason), with_last_output(message, pod.last_output))

@@ -88,7 +88,10 @@ def check_fields(value: Mapping[str, Any], fields: Mapping[str, str], path: str,
             continue
         fits, wanted = _TYPES[fields[key]]
         if not isinstance(item, fits) or (fits is int and isinstance(item, bool)):
-            findings.error(place, f"{shown(item)} is not {wanted}", f"give {wanted}", "job-field-type")
+            remedy = (
+                "write it in quotes" if wanted == "text" and isinstance(item, str | int | float) else f"give {wanted}"
+            )
+            findings.error(place, f"{shown(item)} is not {wanted}", remedy, "job-field-type")
 
 
 def check_pod_name(job_name: str, name: str, kind: str) -> None:
@@ -105,7 +108,7 @@ def check_pod_name(job_name: str, name: str, kind: str) -> None:
 
 
 def _name_cause(name: str, kind: str) -> tuple[str, str]:
-    cause = f"{shown(name)} is not a valid DNS-1035 label, which the name of a {kind} has to be"
+    cause = f"{shown(name)} is not a valid DNS-1035 label, which the kind {kind} needs as its name"
     return cause, "begin the name of the experiment with a letter, then letters, digits and dashes"
 
 
@@ -142,7 +145,7 @@ def _check_replicas(kind: TrainingKind, given: Mapping[str, Any], path: str, fin
         if has_placeholder(str(key)):
             continue
         if lower not in {type_.lower() for type_ in kind.types}:
-            cause = f"a {kind.kind.kind} has no replicas of type {shown(str(key))}"
+            cause = f"the kind {kind.kind.kind} has no replicas of type {shown(str(key))}"
             findings.error(place, cause, did_you_mean(str(key), kind.types), "replica-type")
             continue
         if lower in by_lower:
@@ -218,3 +221,47 @@ def _check_peer_names(kind: TrainingKind, container: Mapping[str, Any], path: st
             cause = f"{shown(found.group())} is the name of a replica on a cluster, which leads nowhere here"
             remedy = f"read the address from {kind.address_variables}, which works in both places"
             findings.error(f"{path}.{field}", cause, remedy, "replica-peer-name")
+
+
+def check_single(
+    kind: TrainingKind,
+    given: Mapping[str, tuple[str, Any]],
+    type_: str,
+    path: str,
+    findings: Findings,
+    *,
+    required: bool = False,
+) -> None:
+    """Check that there is one replica of a type.
+
+    Args:
+        kind: Kind of the job.
+        given: Its replicas as `replicas_by_type` returns them.
+        type_: The type.
+        path: Where the spec stands.
+        findings: Takes what is found.
+        required: Whether the type must be there at all.
+    """
+    place = f"{path}.{kind.replicas_field}"
+    if type_ not in given:
+        if required and given:
+            cause = f"it is missing, and the kind {kind.kind.kind} needs it"
+            findings.error(f"{place}.{type_}", cause, f"add a {type_} with replicas: 1", "replica-count")
+        return
+    key, replica = given[type_]
+    count = mapping(replica).get("replicas")
+    if count is None:
+        findings.notice(f"{place}.{key}.replicas", "the operator of a cluster wants it written: replicas: 1")
+    elif integer(count) not in {None, 1}:
+        cause = f"{count} is not 1, the only number of {type_} replicas that the kind {kind.kind.kind} allows"
+        findings.error(f"{place}.{key}.replicas", cause, "write 1", "replica-count")
+
+
+def check_some(
+    kind: TrainingKind, given: Mapping[str, tuple[str, Any]], type_: str, path: str, findings: Findings
+) -> None:
+    """Check that a type that is there has replicas; the arguments are those of `check_single`."""
+    key, replica = given.get(type_, ("", None))
+    if integer(mapping(replica).get("replicas")) == 0:
+        place = f"{path}.{kind.replicas_field}.{key}.replicas"
+        findings.error(place, "0 replicas never succeed", "give 1 or more, or remove the type", "replica-count")

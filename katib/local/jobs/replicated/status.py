@@ -81,6 +81,8 @@ def _ended(condition: dict[str, Any], reason: str, moment: str) -> dict[str, Any
 def replica_statuses(kind: str, job: str, replicas: Replicas, *, idle: frozenset[str], succeeded: bool) -> Any:
     """Return how many replicas of each type run, succeeded and failed; counts of zero are left out.
 
+    Replicas that the job stopped have not failed.
+
     Args:
         kind: Name of the kind.
         job: Name of the job.
@@ -92,7 +94,7 @@ def replica_statuses(kind: str, job: str, replicas: Replicas, *, idle: frozenset
     for role, spec in replicas.spec.roles.items():
         pods = [pod for (r, _), pod in replicas.newest.items() if r == role]
         active = sum(p.phase is Phase.RUNNING and not p.stopping for p in pods) + (role in idle) * spec.count
-        failed = sum((p.phase is Phase.FAILED and not succeeded) or _is_ending(p) for p in pods)
+        failed = sum(p.phase is Phase.FAILED and not p.stopping and not succeeded for p in pods)
         done = sum(p.phase is Phase.SUCCEEDED or (succeeded and p.phase is Phase.FAILED) for p in pods)
         if succeeded:
             active, done = 0, done + active
@@ -102,7 +104,3 @@ def replica_statuses(kind: str, job: str, replicas: Replicas, *, idle: frozenset
             "selector": selector(role_labels(kind, job, role)),
         }
     return found
-
-
-def _is_ending(pod: Any) -> bool:
-    return pod.phase is Phase.RUNNING and pod.stopping

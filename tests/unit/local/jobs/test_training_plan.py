@@ -1,0 +1,539 @@
+"""What is decided about a training job, on a virtual clock."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from katib.local.jobs.conditions import end_of
+from katib.local.jobs.replicated.jaxjob import JAXJob
+from katib.local.jobs.replicated.paddlejob import PaddleJob
+from katib.local.jobs.replicated.plan import FORGIVEN_LOSSES, LATE_SECONDS, RENEWALS
+from katib.local.jobs.replicated.pytorchjob import PyTorchJob
+from katib.local.jobs.replicated.replicas import UNLIMITED_FAILURES
+from katib.local.jobs.replicated.tfjob import TFJob
+from katib.local.jobs.replicated.training_kind import TrainingKind
+from katib.local.jobs.replicated.xgboostjob import XGBoostJob
+from katib.local.pods.records import Phase
+from tests.support.training_jobs import Training, replica, started, training_job
+
+PYTORCH, TF, XGBOOST, PADDLE, JAX = PyTorchJob(), TFJob(), XGBoostJob(), PaddleJob(), JAXJob()
+
+IN_USE = "OSError: [Errno 98] Address already in use"
+
+
+def pytorch(restart: str = "Never", workers: int = 2, **policy: Any) -> Training:
+    program = {"name": "pytorch", "command": ["x"]}
+    roles = {"Master": replica(1, program, policy=restart), "Worker": replica(workers, program, policy=restart)}
+    return started(PYTORCH, training_job(PYTORCH, policy=policy, **roles))
+
+
+class TestStart:
+    def test_all_replicas_start_together_the_master_first(self) -> None:
+        t = pytorch()
+
+        assert t.running == ["j-master-0", "j-worker-0", "j-worker-1"]
+        assert t.holding() == {"Created": "PyTorchJobCreated", "Running": "PyTorchJobRunning"}
+        assert (t.counts("Master"), t.counts("Worker")) == ({"active": 1}, {"active": 2})
+        assert t.status["startTime"] == "2024-01-01T00:00:00Z"
+
+    def test_workers_wait_for_the_program_of_the_master(self) -> None:
+        decision = Training(PYTORCH, training_job(PYTORCH, Master=1, Worker=1)).plan()
+
+        assert [(s.role, s.index, s.after) for s in decision.start] == [("master", 0, ""), ("worker", 0, "master")]
+
+    def test_types_are_known_in_any_letter_case(self) -> None:
+        t = started(PYTORCH, training_job(PYTORCH, master=1, WORKER=1))
+
+        assert t.running == ["j-master-0", "j-worker-0"]
+        assert set(t.status["replicaStatuses"]) == {"Master", "Worker"}
+
+    def test_a_job_of_another_controller_is_left_alone(self) -> None:
+        t = pytorch(managedBy="kueue.x-k8s.io/multikueue")
+
+        assert (t.pods, t.status) == ([], {})
+
+    def test_nothing_changes_while_nothing_happens(self) -> None:
+        t = pytorch()
+        before = t.status
+        t.advance(10)
+
+        assert t.status == before
+
+
+class TestSuccess:
+    def test_the_master_decides_and_late_workers_have_a_moment(self) -> None:
+        t = pytorch()
+
+        t.end("j-master-0")
+        assert (t.is_over, t.running) == (False, ["j-worker-0", "j-worker-1"])
+        t.end("j-worker-0")
+        t.advance(LATE_SECONDS)
+
+        assert t.running == []
+        assert t.holding() == {"Created": "PyTorchJobCreated", "Succeeded": "PyTorchJobSucceeded"}
+        assert t.message("Succeeded") == "PyTorchJob j is successfully completed; stopped then: worker-1"
+        assert (t.counts("Master"), t.counts("Worker")) == ({"succeeded": 1}, {"succeeded": 2})
+        assert t.status["completionTime"] == "2024-01-01T00:00:05Z"
+
+    def test_nobody_waits_when_all_have_ended(self) -> None:
+        t = pytorch()
+        t.end("j-worker-0")
+        t.end("j-worker-1")
+
+        t.end("j-master-0")
+
+        assert t.message("Succeeded") == "PyTorchJob j is successfully completed"
+
+    def test_a_worker_that_fails_after_the_master_succeeded_changes_nothing(self) -> None:
+        t = pytorch()
+        t.end("j-master-0")
+
+        t.end("j-worker-0", 1)
+        t.end("j-worker-1", 1)
+
+        assert "Failed" not in t.holding()
+        assert t.holding()["Succeeded"] == "PyTorchJobSucceeded"
+
+    def test_the_success_of_the_master_comes_before_the_failure_of_a_worker(self) -> None:
+        t = pytorch()
+        t.end("j-worker-0", 1, steps=False)
+
+        t.end("j-master-0")
+        t.advance(LATE_SECONDS)
+
+        assert end_of(t.status)["reason"] == "PyTorchJobSucceeded"  # type: ignore[index]
+
+    def test_a_worker_that_starts_again_is_not_waited_for(self) -> None:
+        t = pytorch("OnFailure")
+        t.restart("j-worker-0")
+        t.end("j-worker-1")
+
+        t.end("j-master-0")
+
+        assert "Succeeded" in t.holding()
+
+    def test_all_workers_decide_where_there_is_no_master(self) -> None:
+        t = started(PYTORCH, training_job(PYTORCH, Worker=2))
+        t.end("j-worker-0")
+        assert not t.is_over
+        t.end("j-worker-1")
+
+        assert "Succeeded" in t.holding()
+
+    def test_one_elastic_worker_is_enough(self) -> None:
+        t = started(PYTORCH, training_job(PYTORCH, fields={"elasticPolicy": {}}, Worker=2))
+
+        t.end("j-worker-1")
+        t.advance(LATE_SECONDS)
+
+        assert "Succeeded" in t.holding()
+
+    def test_the_first_worker_decides_about_a_tfjob_without_chief(self) -> None:
+        t = started(TF, training_job(TF, Worker=2))
+
+        t.end("j-worker-0")
+        t.advance(LATE_SECONDS)
+
+        assert t.holding()["Succeeded"] == "TFJobSucceeded"
+
+    def test_with_all_workers_the_others_are_needed_too(self) -> None:
+        t = started(TF, training_job(TF, fields={"successPolicy": "AllWorkers"}, Worker=2))
+
+        t.end("j-worker-0")
+        t.advance(600)
+        assert t.holding() == {"Created": "TFJobCreated", "Running": "TFJobRunning"}
+        t.end("j-worker-1")
+
+        assert "Succeeded" in t.holding()
+
+    @pytest.mark.parametrize("chief", ["Chief", "Master"])
+    def test_the_chief_decides_and_parameter_servers_are_stopped_at_once(self, chief: str) -> None:
+        t = started(TF, training_job(TF, PS=2, Worker=1, **{chief: 1}))
+        t.end("j-worker-0")
+
+        t.end(f"j-{chief.lower()}-0")
+
+        assert t.message("Succeeded") == "TFJob j is successfully completed; stopped then: ps-0, ps-1"
+
+    @pytest.mark.parametrize(
+        ("kind", "roles", "decide"),
+        [
+            (XGBOOST, {"Master": 1, "Worker": 2}, ["j-master-0"]),
+            (PADDLE, {"Master": 1, "Worker": 2}, ["j-master-0"]),
+            (PADDLE, {"Worker": 2}, ["j-worker-0", "j-worker-1"]),
+            (JAX, {"Worker": 2}, ["j-worker-1", "j-worker-0"]),
+        ],
+        ids=["xgboost", "paddle", "paddle-collective", "jax"],
+    )
+    def test_each_kind_has_its_rule(self, kind: TrainingKind, roles: dict[str, int], decide: list[str]) -> None:
+        t = started(kind, training_job(kind, **roles))
+        for name in decide:
+            t.advance(600)
+            assert not t.is_over
+            t.end(name)
+        t.advance(LATE_SECONDS)
+
+        assert "Succeeded" in t.holding()
+
+    def test_a_job_that_nobody_decides_about_does_not_go_on_forever(self) -> None:
+        t = started(TF, training_job(TF, Evaluator=2))
+        t.end("j-evaluator-0")
+        t.end("j-evaluator-1")
+
+        assert "none of them is one that decides" in t.message("Failed")
+
+
+class TestFailure:
+    def test_never_fails_the_job_at_once_and_stops_the_others(self) -> None:
+        t = pytorch()
+
+        t.end("j-worker-1", 1, output="ValueError: boom")
+
+        assert (t.running, t.holding()) == ([], {"Created": "PyTorchJobCreated", "Failed": "PyTorchJobFailed"})
+        assert t.message("Failed") == (
+            'container "pytorch" of pod j-worker-1 exited with 1; last output: ValueError: boom'
+        )
+        assert (t.counts("Master"), t.counts("Worker")) == ({}, {"failed": 1})
+        assert "completionTime" in t.status
+
+    def test_the_failure_that_came_first_is_named(self) -> None:
+        t = pytorch()
+        t.polite = False
+        t.end("j-worker-1", 1, steps=False)
+        t.now = t.now.replace(second=1)
+        t.end("j-master-0", 1)
+        t.end("j-worker-0", 143)
+
+        assert "j-worker-1" in t.message("Failed")
+
+    def test_a_parameter_server_that_fails_fails_the_job(self) -> None:
+        t = started(TF, training_job(TF, PS=1, Worker=1))
+
+        t.end("j-ps-0", 1)
+
+        assert t.holding()["Failed"] == "TFJobFailed"
+
+    def test_the_end_waits_for_pods_that_still_end(self) -> None:
+        t = pytorch()
+        t.polite = False
+
+        t.end("j-master-0", 1)
+        assert not t.is_over
+        for name in ("j-worker-0", "j-worker-1"):
+            t.end(name, 143)
+
+        assert t.is_over
+
+    def test_a_pod_that_can_never_start_fails_the_job(self) -> None:
+        t = pytorch()
+
+        t.change("j-worker-0", phase=Phase.FAILED, cannot_start="no such program", finished_at=t.now)
+
+        assert t.holding()["Failed"] == "PodCannotStart"
+        assert t.message("Failed") == "no such program"
+
+    def test_a_trial_that_is_stopped_early_ends_the_job_as_succeeded(self) -> None:
+        t = pytorch()
+
+        t.change("j-master-0", verdict="worse than the others", stopping=True)
+        assert (t.is_over, t.running) == (False, [])
+        t.end("j-master-0", 143)
+
+        assert t.holding()["Succeeded"] == "EarlyStopped"
+        assert t.message("Succeeded") == "worse than the others; stopped then: worker-0, worker-1"
+
+
+class TestExitCode:
+    @pytest.mark.parametrize("code", [1, 127])
+    def test_a_code_of_the_program_is_final(self, code: int) -> None:
+        t = pytorch("ExitCode")
+
+        t.end("j-worker-0", code)
+
+        assert t.holding()["Failed"] == "PyTorchJobFailed"
+
+    @pytest.mark.parametrize("code", [128, 137, 143])
+    def test_a_program_that_was_killed_gets_a_new_pod(self, code: int) -> None:
+        t = pytorch("ExitCode")
+        t.end("j-worker-0", code, steps=False)
+
+        decision = t.plan()
+        t.step()
+
+        assert [(s.role, s.index) for s in decision.start] == [("worker", 0)]
+        restarting = next(c for c in decision.status["conditions"] if c["type"] == "Restarting")
+        assert restarting["reason"] == "PyTorchJobRestarting"
+        assert "Running" not in {c["type"] for c in decision.status["conditions"]}
+        assert sorted(t.running) == ["j-master-0", "j-worker-0", "j-worker-1"]
+        assert "try 2 of 6" in t.message("Retrying")
+
+    def test_the_exit_of_another_container_does_not_count(self) -> None:
+        t = pytorch("ExitCode")
+        t.polite = False
+        pod = t.newest("j-worker-0")
+        other = pod.exits
+        t.end("j-worker-0", 0, steps=False)
+        t.pods[1] = replace(t.pods[1], phase=Phase.FAILED, exits=(*other, *t.pods[1].exits))
+
+        t.step()
+        for name in ("j-master-0", "j-worker-1"):
+            t.end(name, 143)
+
+        assert "Failed" in t.holding()
+
+    def test_the_back_off_limit_counts_replacements(self) -> None:
+        t = pytorch("ExitCode", backoffLimit=2)
+        t.end("j-worker-0", 137)
+        assert not t.is_over
+
+        t.end("j-worker-1", 137)
+
+        assert "the back-off limit of 2 is reached" in t.message("Failed")
+
+    def test_without_a_limit_a_replica_is_given_up_after_a_while(self) -> None:
+        t = pytorch("ExitCode")
+        for _ in range(UNLIMITED_FAILURES):
+            assert not t.is_over
+            t.advance(60)
+            t.end("j-worker-0", 137)
+
+        assert t.holding()["Failed"] == "PyTorchJobTooManyRestarts"
+        assert "failed 6 times in a row" in t.message("Failed")
+
+    def test_a_long_good_run_is_no_failure_in_a_row(self) -> None:
+        t = pytorch("ExitCode")
+        for _ in range(2 * UNLIMITED_FAILURES):
+            t.advance(601)
+            t.end("j-worker-0", 137)
+
+        assert not t.is_over
+
+
+class TestOnFailure:
+    def test_the_second_restart_reaches_a_limit_of_two(self) -> None:
+        t = pytorch("OnFailure", backoffLimit=2)
+        t.restart("j-master-0")
+        assert not t.is_over
+
+        t.restart("j-master-0", output="ValueError: boom")
+
+        assert t.holding()["Failed"] == "PyTorchJobFailed"
+        assert t.message("Failed") == (
+            'container "pytorch" of pod j-master-0 exited with 1; the back-off limit of 2 is reached; '
+            "last output: ValueError: boom"
+        )
+
+    def test_the_restarts_of_all_replicas_count_together(self) -> None:
+        t = pytorch("OnFailure", backoffLimit=2)
+        t.restart("j-master-0")
+
+        t.restart("j-worker-0")
+
+        assert "Failed" in t.holding()
+
+    def test_a_limit_of_zero_allows_no_restart(self) -> None:
+        t = pytorch("OnFailure", backoffLimit=0)
+
+        t.end("j-worker-0", 1)
+
+        assert "Failed" in t.holding()
+
+    def test_without_a_limit_six_failures_in_a_row_end_it(self) -> None:
+        t = pytorch("OnFailure")
+        for _ in range(UNLIMITED_FAILURES - 1):
+            t.restart("j-worker-1")
+        assert t.holding() == {
+            "Created": "PyTorchJobCreated",
+            "Running": "PyTorchJobRunning",
+            "Retrying": "PodFailed",
+        }
+        assert t.message("Retrying") == "its program ended with exit code 1; try 6 of 6"
+
+        t.restart("j-worker-1")
+
+        assert t.holding()["Failed"] == "PyTorchJobTooManyRestarts"
+
+
+class TestDeadline:
+    def test_it_ends_the_job_on_time(self) -> None:
+        t = pytorch(activeDeadlineSeconds=30)
+        wake_at = t.plan().wake_at
+        assert wake_at is not None
+        assert (wake_at - t.now).total_seconds() == 30
+        t.advance(29)
+        assert not t.is_over
+
+        t.advance(1)
+
+        assert t.holding()["Failed"] == "PyTorchJobFailed"
+        assert t.message("Failed") == "the job was active for longer than its deadline of 30 s"
+
+    def test_it_counts_from_the_start_even_when_ports_change(self) -> None:
+        t = pytorch(activeDeadlineSeconds=30)
+        t.advance(20)
+        t.end("j-master-0", 1, output=IN_USE)
+
+        t.advance(10)
+
+        assert "deadline" in t.message("Failed")
+
+    def test_it_no_longer_counts_once_the_job_has_succeeded(self) -> None:
+        t = pytorch(activeDeadlineSeconds=30)
+        t.advance(29)
+        t.end("j-master-0")
+
+        t.advance(LATE_SECONDS)
+
+        assert "Succeeded" in t.holding()
+
+
+class TestSuspension:
+    def test_a_suspended_job_stops_and_starts_anew(self) -> None:
+        t = pytorch()
+        t.advance(10)
+        t.job["spec"]["runPolicy"] = {"suspend": True}
+        t.step()
+        assert (t.running, t.holding()) == ([], {"Created": "PyTorchJobCreated", "Suspended": "PyTorchJobSuspended"})
+        assert (t.counts("Worker"), "startTime" in t.status) == ({}, False)
+        assert {"Running": "False"}.items() <= {c["type"]: c["status"] for c in t.status["conditions"]}.items()
+
+        t.job["spec"]["runPolicy"] = {}
+        t.advance(10)
+
+        assert t.running == ["j-master-0", "j-worker-0", "j-worker-1"]
+        assert t.holding() == {"Created": "PyTorchJobCreated", "Running": "PyTorchJobRunning"}
+        suspended = next(c for c in t.status["conditions"] if c["type"] == "Suspended")
+        assert (suspended["status"], suspended["reason"]) == ("False", "PyTorchJobResumed")
+        assert t.status["startTime"] == "2024-01-01T00:00:20Z"
+
+    def test_a_job_that_is_suspended_from_the_start_runs_nothing(self) -> None:
+        t = pytorch(suspend=True)
+
+        assert (t.pods, t.plan().waiting) == ([], "the job is suspended")
+
+    def test_resuming_waits_until_the_old_processes_are_gone(self) -> None:
+        t = pytorch()
+        t.polite = False
+        t.job["spec"]["runPolicy"] = {"suspend": True}
+        t.step()
+        t.job["spec"]["runPolicy"] = {}
+        t.step()
+        assert t.running == []
+
+        for name in ("j-master-0", "j-worker-0", "j-worker-1"):
+            t.end(name, 143)
+
+        assert len(t.running) == 3
+
+    def test_failures_before_it_are_forgotten(self) -> None:
+        t = pytorch("ExitCode", backoffLimit=2)
+        t.end("j-worker-0", 137)
+        t.job["spec"]["runPolicy"]["suspend"] = True
+        t.step()
+        t.job["spec"]["runPolicy"]["suspend"] = False
+        t.step()
+
+        t.end("j-worker-0", 137)
+
+        assert not t.is_over
+
+
+class TestNewTries:
+    @pytest.mark.parametrize(
+        "output",
+        [
+            IN_USE,
+            "RuntimeError: The server socket has failed to listen. code: -98, name: EADDRINUSE, message: in use",
+            "error: bind: address already in use",
+        ],
+    )
+    def test_a_port_that_is_taken_gives_all_replicas_new_ports(self, output: str) -> None:
+        t = pytorch(backoffLimit=0)
+
+        t.end("j-master-0", 1, output=output)
+
+        assert t.running == ["j-master-0", "j-worker-0", "j-worker-1"]
+        assert t.rewired == [3]
+        assert "all replicas start again with new ports" in t.message("Retrying")
+        assert (t.counts("Master"), t.counts("Worker")) == ({"active": 1}, {"active": 2})
+
+    def test_a_program_that_would_start_again_in_place_does_not_keep_its_port(self) -> None:
+        t = pytorch("OnFailure")
+
+        t.restart("j-master-0", output=IN_USE)
+
+        assert (t.rewired, len(t.running)) == ([3], 3)
+
+    def test_the_new_ports_are_chosen_when_nothing_runs_any_more(self) -> None:
+        t = pytorch()
+        t.polite = False
+        t.end("j-master-0", 1, output=IN_USE)
+        t.end("j-worker-0", 143)
+        assert (t.rewired, t.running) == ([], [])
+
+        t.end("j-worker-1", 143)
+
+        assert (t.rewired, len(t.running)) == ([3], 3)
+
+    def test_that_happens_only_twice(self) -> None:
+        t = pytorch()
+        for _ in range(RENEWALS):
+            t.end("j-master-0", 1, output=IN_USE)
+            assert not t.is_over
+
+        t.end("j-master-0", 1, output=IN_USE)
+
+        assert "Address already in use" in t.message("Failed")
+
+    def test_replicas_that_were_lost_with_the_guard_start_again_and_nothing_counts(self) -> None:
+        t = pytorch()
+        for _ in range(FORGIVEN_LOSSES):
+            t.end("j-worker-0", 137, lost=True)
+            assert len(t.running) == 3
+
+        t.end("j-worker-0", 137, lost=True)
+
+        assert "Failed" in t.holding()
+
+
+class TestAfterTheEnd:
+    def test_it_is_removed_when_it_has_outlived_its_time(self) -> None:
+        t = pytorch(ttlSecondsAfterFinished=60)
+        t.end("j-master-0", 1)
+        t.advance(59)
+        assert not t.deleted
+
+        t.advance(1)
+
+        assert t.deleted
+
+    def test_with_zero_it_goes_at_once(self) -> None:
+        t = pytorch(ttlSecondsAfterFinished=0)
+
+        t.end("j-master-0", 1)
+        t.step()
+
+        assert t.deleted
+
+    def test_conditions_carry_both_times(self) -> None:
+        t = pytorch()
+
+        assert {
+            "type": "Running",
+            "status": "True",
+            "reason": "PyTorchJobRunning",
+            "message": "PyTorchJob j is running.",
+            "lastUpdateTime": "2024-01-01T00:00:00Z",
+            "lastTransitionTime": "2024-01-01T00:00:00Z",
+        } in t.status["conditions"]
+
+    def test_replica_statuses_select_their_pods(self) -> None:
+        t = pytorch()
+
+        assert t.status["replicaStatuses"]["Worker"]["selector"] == (
+            "training.kubeflow.org/job-name=j,training.kubeflow.org/operator-name=pytorchjob-controller,"
+            "training.kubeflow.org/replica-type=worker"
+        )

@@ -1,0 +1,281 @@
+"""What replicas are told, their names and their labels."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from katib.errors import InvalidError
+from katib.local.jobs.kind import PodStart
+from katib.local.jobs.replicated.jaxjob import JAXJob
+from katib.local.jobs.replicated.job import ReplicatedJob
+from katib.local.jobs.replicated.paddlejob import PaddleJob
+from katib.local.jobs.replicated.pytorchjob import PyTorchJob
+from katib.local.jobs.replicated.tfjob import TFJob
+from katib.local.jobs.replicated.training_kind import TrainingKind
+from katib.local.jobs.replicated.xgboostjob import XGBoostJob
+from katib.local.jobs.wiring import LocalWiring, PortTable
+from tests.support.training_jobs import ClusterWiring, replica, told, training_job
+
+PYTORCH, TF, XGBOOST, PADDLE, JAX = PyTorchJob(), TFJob(), XGBoostJob(), PaddleJob(), JAXJob()
+
+
+class TestTFJob:
+    def test_a_single_replica_gets_no_configuration(self) -> None:
+        assert told(TF, training_job(TF, Worker=1), "worker", 0) == {}
+
+    def test_the_configuration_has_the_form_of_the_operator(self) -> None:
+        job = training_job(TF, Worker=2, PS=1)
+
+        assert told(TF, job, "worker", 1, ClusterWiring(".n.svc"))["TF_CONFIG"] == (
+            '{"cluster":{"ps":["j-ps-0.n.svc:2222"],"worker":["j-worker-0.n.svc:2222","j-worker-1.n.svc:2222"]},'
+            '"task":{"type":"worker","index":1},"environment":"cloud"}'
+        )
+
+    def test_on_this_machine_each_replica_has_a_port_of_its_own(self) -> None:
+        wiring, job = LocalWiring(PortTable()), training_job(TF, Worker=2, Evaluator=1, Chief=1)
+        of_chief = json.loads(told(TF, job, "chief", 0, wiring)["TF_CONFIG"])
+        of_worker = json.loads(told(TF, job, "worker", 1, wiring)["TF_CONFIG"])
+        addresses = [address for role in of_chief["cluster"].values() for address in role]
+
+        assert of_chief["cluster"] == of_worker["cluster"]
+        assert list(of_chief["cluster"]) == ["chief", "evaluator", "worker"]
+        assert len(set(addresses)) == 4
+        assert all(address.startswith("127.0.0.1:") for address in addresses)
+
+    def test_the_port_is_that_of_the_template(self) -> None:
+        ports = [{"name": "other", "containerPort": 1}, {"name": "tfjob-port", "containerPort": 4321}]
+        job = training_job(TF, Worker=1, PS=replica(1, {"name": "tensorflow", "command": ["x"], "ports": ports}))
+
+        cluster = json.loads(told(TF, job, "worker", 0)["TF_CONFIG"])["cluster"]
+
+        assert cluster == {"ps": ["j-ps-0:4321"], "worker": ["j-worker-0:2222"]}
+
+    def test_only_the_container_that_trains_is_told(self) -> None:
+        containers = [{"name": "tensorflow", "command": ["x"]}, {"name": "other", "command": ["x"]}]
+        job = training_job(TF, Worker=replica(2, *containers))
+        pod = ReplicatedJob(TF).pod(job, PodStart(0, "worker"), ClusterWiring())
+
+        assert list(pod.variables) == ["tensorflow"]
+
+
+class TestPyTorchJob:
+    def test_a_worker_knows_its_rank_the_world_and_the_master(self) -> None:
+        job = training_job(PYTORCH, fields={"nprocPerNode": "2"}, Master=1, Worker=2)
+
+        assert list(told(PYTORCH, job, "worker", 1).items()) == [
+            ("PYTHONUNBUFFERED", "1"),
+            ("MASTER_PORT", "23456"),
+            ("PET_MASTER_PORT", "23456"),
+            ("MASTER_ADDR", "j-master-0"),
+            ("PET_MASTER_ADDR", "j-master-0"),
+            ("WORLD_SIZE", "6"),
+            ("RANK", "2"),
+            ("PET_NODE_RANK", "2"),
+            ("PET_NPROC_PER_NODE", "2"),
+            ("PET_NNODES", "3"),
+        ]
+
+    def test_workers_alone_get_no_addresses(self) -> None:
+        assert told(PYTORCH, training_job(PYTORCH, Worker=2), "worker", 1) == {
+            "PYTHONUNBUFFERED": "1",
+            "PET_NPROC_PER_NODE": "1",
+            "PET_NNODES": "2",
+        }
+
+    def test_elastic_workers_meet_at_the_first(self) -> None:
+        job = training_job(PYTORCH, fields={"elasticPolicy": {}}, Worker=2)
+        variables = told(PYTORCH, job, "worker", 1)
+
+        assert variables["PET_NNODES"] == "2:2"
+        assert variables["PET_RDZV_BACKEND"] == "c10d"
+        assert variables["PET_RDZV_ENDPOINT"] == "j-worker-0:23456"
+        assert "RANK" not in variables
+
+    def test_elastic_options_are_passed_on_and_the_number_of_nodes_is_fixed(self) -> None:
+        elastic = {
+            "minReplicas": 1,
+            "maxReplicas": 4,
+            "maxRestarts": 3,
+            "rdzvId": "x",
+            "rdzvConf": [{"key": "timeout", "value": "9"}, {"key": "last_call_timeout", "value": "1"}],
+            "standalone": True,
+            "nProcPerNode": 2,
+            "rdzvBackend": "etcd-v2",
+            "rdzvHost": "etcd.example.com",
+            "rdzvPort": 2379,
+        }
+        variables = told(PYTORCH, training_job(PYTORCH, fields={"elasticPolicy": elastic}, Worker=2), "worker", 0)
+
+        assert variables == {
+            "PYTHONUNBUFFERED": "1",
+            "PET_NPROC_PER_NODE": "2",
+            "PET_NNODES": "2",
+            "PET_RDZV_ENDPOINT": "etcd.example.com:2379",
+            "PET_RDZV_BACKEND": "etcd-v2",
+            "PET_MAX_RESTARTS": "3",
+            "PET_RDZV_ID": "x",
+            "PET_RDZV_CONF": "timeout=9,last_call_timeout=1",
+            "PET_STANDALONE": "",
+        }
+
+    @pytest.mark.parametrize(
+        ("roles", "limits", "processes"),
+        [
+            ({"Master": 1}, {}, "auto"),
+            ({"Master": 1, "Worker": 1}, {}, "1"),
+            ({"Worker": 2}, {"nvidia.com/gpu": 2}, "2"),
+        ],
+        ids=["alone", "together", "with-cards"],
+    )
+    def test_replicas_divide_the_machine(self, roles: dict[str, int], limits: dict[str, Any], processes: str) -> None:
+        program = {"name": "pytorch", "command": ["x"], "resources": {"limits": limits}}
+        job = training_job(PYTORCH, **{type_: replica(count, program) for type_, count in roles.items()})
+
+        assert told(PYTORCH, job, min(roles).lower(), 0)["PET_NPROC_PER_NODE"] == processes
+
+    def test_two_jobs_at_once_have_different_ports(self) -> None:
+        ports = PortTable()
+        job = training_job(PYTORCH, Master=1, Worker=1)
+        masters = {told(PYTORCH, job, "worker", 0, LocalWiring(ports))["MASTER_PORT"] for _ in range(2)}
+
+        assert len(masters) == 2
+
+    def test_all_replicas_of_a_job_are_told_the_same_port(self) -> None:
+        wiring, job = LocalWiring(PortTable()), training_job(PYTORCH, Master=1, Worker=1)
+
+        assert (
+            told(PYTORCH, job, "worker", 0, wiring)["MASTER_PORT"]
+            == told(PYTORCH, job, "master", 0, wiring)["MASTER_PORT"]
+        )
+
+
+class TestXGBoostJob:
+    def test_a_worker_knows_its_rank_the_master_and_the_workers(self) -> None:
+        job = training_job(XGBOOST, Master=1, Worker=2)
+
+        assert told(XGBOOST, job, "worker", 0) == {
+            "MASTER_PORT": "9999",
+            "MASTER_ADDR": "j-master-0",
+            "WORLD_SIZE": "3",
+            "RANK": "1",
+            "PYTHONUNBUFFERED": "1",
+            "WORKER_PORT": "9999",
+            "WORKER_ADDRS": "j-worker-0,j-worker-1",
+            "KATIB_PEERS": "j-master-0:9999,j-worker-0:9999,j-worker-1:9999",
+        }
+
+    def test_a_master_alone_has_no_workers(self) -> None:
+        assert "WORKER_ADDRS" not in told(XGBOOST, training_job(XGBOOST, Master=1), "master", 0)
+
+    def test_on_this_machine_a_worker_is_told_its_own_port(self) -> None:
+        wiring, job = LocalWiring(PortTable()), training_job(XGBOOST, Master=1, Worker=2)
+        variables = [told(XGBOOST, job, "worker", i, wiring) for i in range(2)]
+
+        _, *workers = variables[0]["KATIB_PEERS"].split(",")
+        assert [f"127.0.0.1:{v['WORKER_PORT']}" for v in variables] == workers
+        assert variables[0]["WORKER_ADDRS"] == "127.0.0.1,127.0.0.1"
+
+
+class TestOtherKinds:
+    @pytest.mark.parametrize("index", [0, 1])
+    def test_paddle_workers_meet_at_the_first(self, index: int) -> None:
+        assert told(PADDLE, training_job(PADDLE, Worker=2), "worker", index) == {
+            "PYTHONUNBUFFERED": "1",
+            "PADDLE_JOB_ID": "j",
+            "PADDLE_NNODES": "2",
+            "POD_IP_DUMMY": "j-worker-0",
+            "PADDLE_MASTER": "j-worker-0:36543",
+        }
+
+    def test_paddle_replicas_with_a_master_know_whether_they_serve(self) -> None:
+        job = training_job(PADDLE, Master=1, Worker=1)
+
+        assert told(PADDLE, job, "master", 0)["PADDLE_SERVER_NUM"] == "1"
+        assert told(PADDLE, job, "worker", 0)["PADDLE_TRAINER_NUM"] == "1"
+        assert told(PADDLE, job, "worker", 0)["PADDLE_MASTER"] == "j-master-0:36543"
+
+    def test_jax_processes_know_their_coordinator(self) -> None:
+        assert told(JAX, training_job(JAX, Worker=3), "worker", 2) == {
+            "PYTHONUNBUFFERED": "1",
+            "COORDINATOR_PORT": "6666",
+            "COORDINATOR_ADDRESS": "j-worker-0",
+            "NUM_PROCESSES": "3",
+            "PROCESS_ID": "2",
+        }
+
+
+class TestPods:
+    def test_a_pod_has_the_name_and_the_labels_of_a_cluster(self) -> None:
+        job = training_job(PYTORCH, Master=1, worker=2)
+        pod = ReplicatedJob(PYTORCH).pod(job, PodStart(1, "worker"), ClusterWiring())
+
+        assert (pod.name, pod.path) == ("j-worker-1", "spec.pytorchReplicaSpecs.worker.template")
+        assert pod.labels == {
+            "training.kubeflow.org/operator-name": "pytorchjob-controller",
+            "training.kubeflow.org/job-name": "j",
+            "training.kubeflow.org/replica-type": "worker",
+            "training.kubeflow.org/replica-index": "1",
+        }
+
+    @pytest.mark.parametrize(
+        ("kind", "roles", "primary"),
+        [
+            (PYTORCH, {"Master": 1, "Worker": 1}, {"master-0"}),
+            (PYTORCH, {"Worker": 2}, {"worker-0"}),
+            (TF, {"Chief": 1, "Worker": 1, "PS": 1}, {"chief-0"}),
+            (TF, {"Worker": 2, "PS": 1}, {"worker-0"}),
+            (XGBOOST, {"Master": 1, "Worker": 1}, {"master-0"}),
+            (PADDLE, {"Master": 1, "Worker": 1}, {"master-0"}),
+            (PADDLE, {"Worker": 2}, set()),
+            (JAX, {"Worker": 2}, {"worker-0"}),
+        ],
+        ids=[
+            "pytorch",
+            "pytorch-workers",
+            "tensorflow-chief",
+            "tensorflow-workers",
+            "xgboost",
+            "paddle",
+            "paddle-workers",
+            "jax",
+        ],
+    )
+    def test_the_primary_replica_has_the_role_of_master(
+        self, kind: TrainingKind, roles: dict[str, int], primary: set[str]
+    ) -> None:
+        job = training_job(kind, **roles)
+        starts = [PodStart(i, type_.lower()) for type_, count in roles.items() for i in range(count)]
+        pods = [ReplicatedJob(kind).pod(job, start, ClusterWiring()) for start in starts]
+
+        marked = {pod.name for pod in pods if pod.labels.get("training.kubeflow.org/job-role") == "master"}
+        assert marked == {f"j-{name}" for name in primary}
+
+    @pytest.mark.parametrize(
+        ("policy", "limit", "restarts"),
+        [
+            ("", None, True),
+            ("OnFailure", 1, True),
+            ("OnFailure", 0, False),
+            ("Never", None, False),
+            ("ExitCode", 3, False),
+        ],
+    )
+    def test_only_on_failure_starts_programs_again_in_place(
+        self, policy: str, limit: int | None, restarts: bool
+    ) -> None:
+        master = replica(1, {"name": "pytorch", "command": ["x"]}, policy=policy)
+        job = training_job(PYTORCH, policy={"backoffLimit": limit}, Master=master)
+
+        pod = ReplicatedJob(PYTORCH).pod(job, PodStart(0, "master"), ClusterWiring())
+
+        assert pod.restarts_on_failure is restarts
+
+    @pytest.mark.parametrize(("name", "cause"), [("0-a", "DNS-1035"), ("a" * 60, "longer than 63")])
+    def test_a_name_that_a_cluster_refuses_is_refused(self, name: str, cause: str) -> None:
+        job = training_job(PYTORCH, name=name, Master=1)
+
+        with pytest.raises(InvalidError, match=cause):
+            ReplicatedJob(PYTORCH).pod(job, PodStart(0, "master"), ClusterWiring())
