@@ -250,7 +250,7 @@ class Engine:
     def _tuning_service(self) -> TuningService:
         config_maps = ConfigMaps(self._store).find
         gate = local_gate(
-            self._catalog, self._host, config_maps, self._prewarm, has_experiment(self._store), self._kinds
+            self._catalog, self._host, config_maps, self._prewarm, has_experiment(self._store), self._find
         )
         events = RecordedEvents(self._events)
         diagnostician = Diagnostician(
