@@ -21,6 +21,7 @@ from katib.api.checkpoints import DIRECTORY_VARIABLE
 from katib.api.names import SUFFIX_ALPHABET
 from katib.errors import FieldError, InvalidError, UnavailableError, invalid
 from katib.local.jobs.checkpoint import TrialCheckpoint, checkpoint_container, no_checkpoint
+from katib.local.jobs.images import PodInImages, image_container
 from katib.local.jobs.kind import NewPod, PodStart
 from katib.local.pods.container import ContainerPlan, Role
 from katib.local.pods.environment import PodContext, container_command
@@ -76,6 +77,8 @@ class Preparation:
         inherited: What that environment starts from.
         companions: Containers that start before those of the template and are ended after them.
         checkpoint: For a job: where its trial keeps its checkpoint; None where it keeps none.
+        in_images: Whether containers run in their images.
+        visible: Files of ours that a variable of a container may name.
     """
 
     store: ObjectStore
@@ -87,6 +90,8 @@ class Preparation:
     inherited: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     companions: Companions = no_companions
     checkpoint: Callable[[Object], TrialCheckpoint | None] = no_checkpoint
+    in_images: bool = False
+    visible: tuple[Path, ...] = ()
 
 
 def job_directory(root: Path, namespace: str, name: str) -> Path:
@@ -223,10 +228,12 @@ def _containers(
 ) -> tuple[ContainerPlan, ...]:
     objects = LocalObjects(tools.store, identity.namespace)
     spec, spec_path = wanted.template.get("spec") or {}, f"{wanted.path}.spec"
-    volumes = Volumes(spec, spec_path, directory, objects, identity)
+    volumes = Volumes(spec, spec_path, directory, objects, identity, any_user=tools.in_images)
     further = {prefix: directory / name for prefix, name in {**tools.rewrites(job), **wanted.rewrites}.items()}
     for target in further.values():
         target.mkdir(parents=True, exist_ok=True)
+        if tools.in_images:
+            target.chmod(0o777)  # a program of another user writes there; the directories above are the engine's own
     ours = {
         **wanted.defaults,
         **tools.variables(job),
@@ -236,7 +243,7 @@ def _containers(
     checkpoint = tools.checkpoint(job)
     if checkpoint is not None:
         further[checkpoint.mount_path] = checkpoint.directory
-        ours[DIRECTORY_VARIABLE] = str(checkpoint.directory)
+        ours[DIRECTORY_VARIABLE] = checkpoint.mount_path if tools.in_images else str(checkpoint.directory)
     init, mains = spec.get("initContainers") or (), spec.get("containers") or ()
     context = PodContext(
         identity=identity,
@@ -252,13 +259,24 @@ def _containers(
     companions = tools.companions(job, identity.labels)
     placed += [(c, path, Role.SIDECAR) for path, c in companions]
     placed += [(c, f"{spec_path}.containers[{i}]", Role.MAIN) for i, c in enumerate(mains)]
+    images = PodInImages(
+        spec=spec,
+        uid=identity.uid,
+        directory=directory,
+        workspace=workspace,
+        paths=further,
+        visible=tools.visible,
+        labels={"katib.namespace": identity.namespace, "katib.trial": trial_name(job), "katib.pod": identity.name},
+    )
     plans: list[ContainerPlan] = []
     errors: list[FieldError] = []
     for container, path, role in placed:
         try:
-            command = container_command(
-                container, path, context, Rewriter({**further, **volumes.mounted(container, path)})
-            )
+            mounted, image = volumes.mounted(container, path), None
+            if tools.in_images:
+                command, image = image_container(container, path, context, images, mounted)
+            else:
+                command = container_command(container, path, context, Rewriter({**further, **mounted}))
             plans.append(
                 ContainerPlan(
                     role=role,
@@ -267,6 +285,7 @@ def _containers(
                     restart_on_failure=wanted.restarts_on_failure,
                     restart_always=role is Role.SIDECAR and container.get("restartPolicy") == "Always",
                     volumes=volumes.outside(container),
+                    image=image,
                 )
             )
         except InvalidError as error:
