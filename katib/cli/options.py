@@ -49,7 +49,7 @@ containers = click.option(
     "--containers",
     envvar="KATIB_CONTAINERS",
     type=click.Choice(("auto", "never", "podman", "docker")),
-    help="What runs the images of trials on this machine.  [env: KATIB_CONTAINERS; default: never, trials are processes]",
+    help="What runs the images of trials; with never they are processes.  [env: KATIB_CONTAINERS; default: never]",
 )
 namespace = click.option(
     "-n",

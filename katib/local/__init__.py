@@ -35,7 +35,8 @@ def open_engine(
         config: Further algorithms.
         own_process: Whether this process is there for the engine, and may be set up for it.
         metrics: Counts what happens in the engine.
-        containers: `auto`, `never`, `podman` or `docker`: what runs the images of trials. None: as the configuration says.
+        containers: What runs the images of trials: `auto`, `never`, `podman` or `docker`. None: what the
+            configuration says.
     """
     from katib.local.engine import Engine
 

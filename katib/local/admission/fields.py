@@ -48,14 +48,17 @@ _NOT_SANDBOXED = "processes are not sandboxed here, so it has no effect"
 
 
 def supported(names: str) -> dict[str, Verdict]:
+    """Return the lines of fields that work, for names with spaces between them."""
     return dict.fromkeys(names.split(), Verdict(Effect.SUPPORTED))
 
 
 def ignored(names: str, why: str) -> dict[str, Verdict]:
+    """Return the lines of fields that get a notice."""
     return dict.fromkeys(names.split(), Verdict(Effect.IGNORED, why))
 
 
 def refused(names: str, why: str, remedy: str) -> dict[str, Verdict]:
+    """Return the lines of fields that get an error."""
     return dict.fromkeys(names.split(), Verdict(Effect.REFUSED, why, remedy))
 
 

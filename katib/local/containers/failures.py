@@ -13,17 +13,23 @@ from katib.local.pods.images import ImageRun, Pull
 from katib.local.processes.spawn_errors import SpawnError
 
 _LAST_WORDS = {
-    Program.PODMAN: re.compile(r"^Error: (.+)$", re.MULTILINE),
-    Program.DOCKER: re.compile(r"^docker: (.+)$", re.MULTILINE),
+    Program.PODMAN: re.compile(r"^Error: (.+)$"),
+    Program.DOCKER: re.compile(r"^docker: (.+)$"),
 }
+_INIT_WORDS = re.compile(
+    r"^(?:ERROR \(catatonit:\d+\): failed to exec pid1: |\[FATAL tini \(\d+\)\] exec .* failed: )(.+)$"
+)
+"""What the first process of a container says when it cannot become the program; its exit code depends on its maker."""
+
 _HINTS = re.compile(r"^(Run|See) '\w+ (run )?--help'.*$")
 _LONGEST = 400
+_OF_THE_CLIENT = frozenset({125, 126, 127})
 _NOT_EXECUTED = frozenset({126, 127})
 
 _NOT_FOUND = re.compile(
     r"executable file .*not found|no such file or directory.*command that was not found", re.IGNORECASE
 )
-_NO_PERMISSION = re.compile(r"permission denied|is a directory", re.IGNORECASE)
+_NO_PERMISSION = re.compile(r"exec(utable)?\b.*permission denied|is a directory", re.IGNORECASE)
 _NOT_A_PROGRAM = re.compile(r"exec format error", re.IGNORECASE)
 _IMAGE_ABSENT = re.compile(
     r"image not known|no such image|short-name .*did not resolve|unable to find image", re.IGNORECASE
@@ -43,7 +49,7 @@ _NO_DAEMON = re.compile(
     r"|permission denied while trying to connect to the docker",
     re.IGNORECASE,
 )
-_LIMITS = re.compile(r"cgroup|controller .* is not available|resource limits", re.IGNORECASE)
+_LIMITS = re.compile(r"cgroup|rlimit|controller .* is not available|resource limits", re.IGNORECASE)
 _IDS = re.compile(r"newuidmap|newgidmap|insufficient UIDs|subuid|subgid|lchown", re.IGNORECASE)
 _GPU = re.compile(r"CDI|nvidia|device driver", re.IGNORECASE)
 _WORKDIR = re.compile(r"workdir|chdir to cwd", re.IGNORECASE)
@@ -58,8 +64,12 @@ def start_failure(program: Program, run: ImageRun, code: int, output: str) -> Sp
         code: Exit code of the client.
         output: The end of what was printed.
     """
-    said = _last_words(program, output)
-    return _explained(program, run, code, said) if said else None
+    lines = [line for line in output.splitlines() if line.strip() and not _HINTS.match(line)]
+    last = lines[-1].strip() if lines else ""
+    if found := _INIT_WORDS.match(last):
+        return _program_error(run, f"exec: {found.group(1)}") or _machine_error(program, run, found.group(1))
+    words = _LAST_WORDS[program].match(last) if code in _OF_THE_CLIENT else None
+    return _explained(program, run, code, short(words.group(1))) if words else None
 
 
 def short(text: str) -> str:
@@ -71,12 +81,6 @@ def short(text: str) -> str:
 def is_daemon_missing(text: str) -> bool:
     """Return whether a message says that the service behind the client does not answer."""
     return bool(_NO_DAEMON.search(text))
-
-
-def _last_words(program: Program, output: str) -> str:
-    lines = [line for line in output.splitlines() if line.strip() and not _HINTS.match(line)]
-    found = _LAST_WORDS[program].match(lines[-1]) if lines else None
-    return short(found.group(1)) if found else ""
 
 
 def _explained(program: Program, run: ImageRun, code: int, said: str) -> SpawnError:

@@ -58,7 +58,7 @@ class ImageProcess:
 
     def failure(self, code: int, output: str) -> SpawnError | None:
         """Return why the container did not start; None when it did."""
-        return self._runtime.failure(self._run, code, output) if code in _OF_THE_RUNTIME else None
+        return self._runtime.failure(self._run, code, output) if code else None
 
     def exit_text(self, ended: Exit) -> str:
         """Return how it ended, in words."""

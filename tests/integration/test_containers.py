@@ -1,0 +1,287 @@
+"""Containers of pods in their images, by podman."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from katib.local.containers import Choice, choose
+from katib.local.containers.choice import owner_of
+from katib.local.containers.runtime import OWNER_LABEL
+from tests.support import podman
+from tests.support.local_jobs import PRIMARY, Home, home, job
+from tests.support.waiting import eventually
+
+
+@pytest.fixture(scope="module")
+def variables() -> dict[str, str]:
+    try:
+        return podman.environment()
+    except LookupError as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture
+def boxed(tmp_path: Path, variables: dict[str, str]) -> Iterator[Home]:
+    with _boxed(tmp_path, variables) as opened:
+        yield opened
+
+
+@contextmanager
+def _boxed(root: Path, variables: dict[str, str], **options: Any) -> Iterator[Home]:
+    runtime = choose(Choice.PODMAN, {**os.environ, **variables}, root)
+    with home(root, images=runtime, **options) as opened:
+        yield opened
+    assert podman.containers(_mine(root)) == []
+
+
+def _mine(root: Path) -> str:
+    return f"label={OWNER_LABEL}={owner_of(root)}"
+
+
+def boxes(*words: str, name: str = PRIMARY, **fields: Any) -> dict[str, Any]:
+    """Return a container that runs in the image of the tests."""
+    command = {"command": list(words)} if words else {}
+    return {"name": name, "image": podman.IMAGE, **command, **fields}
+
+
+def script(text: str, **fields: Any) -> dict[str, Any]:
+    """Return a container that runs a shell script in the image of the tests."""
+    return boxes("/bin/sh", "-c", text.replace("$$", "$$$$"), **fields)
+
+
+def test_a_command_replaces_the_entry_point_and_args_the_command_of_the_image(boxed: Home) -> None:
+    boxed.run(job(boxes("/bin/echo", "a", args=["$(B)", "c"], env=[{"name": "B", "value": "b"}]), name="both"))
+    boxed.run(job(boxes(), name="neither"))
+    boxed.run(job({**boxes(args=["given"]), "image": podman.ONLY_ENTRYPOINT}, name="args"))
+    boxed.run(job({**boxes(), "image": podman.ONLY_ENTRYPOINT}, name="entrypoint"))
+
+    assert boxed.log(name="both") == "a b c\n"
+    assert boxed.log(name="neither") == "loss=0.5\n"
+    assert boxed.log(name="args") == "entry given\n"
+    assert boxed.log(name="entrypoint") == "entry loss=0.25\n"
+
+
+def test_the_environment_is_that_of_the_image_the_template_and_katib_and_not_of_the_engine(
+    boxed: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_THE_ENGINE", "1")
+    env = [
+        {"name": "GREETING", "value": "a\nb"},
+        {"name": "HOME", "value": "/elsewhere"},
+        {"name": "LD_X", "value": ""},
+    ]
+
+    boxed.run(job(boxes("/bin/env", env=env)))
+
+    log = boxed.log()
+    assert "FROM_IMAGE=1\n" in log
+    assert "GREETING=a\nb\n" in log
+    assert "HOME=/elsewhere\n" in log
+    assert "LD_X=\n" in log
+    assert "KATIB_TRIAL_NAME=j\n" in log
+    assert "KATIB_TRIAL_DIR=/" in log
+    assert "OF_THE_ENGINE" not in log
+    assert "KATIB_ENGINE_ID" not in log
+
+
+def test_the_working_directory_is_that_of_the_image_unless_it_is_given(boxed: Home, tmp_path: Path) -> None:
+    boxed.run(job(script("pwd"), name="image"))
+    boxed.run(job(script("pwd", workingDir="/opt"), name="given"))
+    (tmp_path / "data").mkdir()
+    boxed.run(job(script("pwd", workingDir="data"), name="relative"))
+
+    assert boxed.log(name="image") == "/work\n"
+    assert boxed.log(name="given") == "/opt\n"
+    assert boxed.log(name="relative") == f"{tmp_path}/data\n"
+
+
+def test_exit_codes_and_restarts_are_those_of_the_container(boxed: Home) -> None:
+    failed = boxed.run(job(script("echo out; echo err >&2; exit 7"), name="fails", backoffLimit=0))
+    mark = "[ -e $KATIB_TRIAL_DIR/mark ] && exit 0; touch $KATIB_TRIAL_DIR/mark; exit 3"
+    restarted = boxed.run(job(script(mark), name="again", restart="OnFailure"))
+
+    assert "exited with 7" in failed["message"]
+    assert sorted(boxed.log(name="fails").split()) == ["err", "out"]
+    assert restarted["type"] == "Complete"
+
+
+def test_a_program_that_exits_as_the_client_of_a_broken_container_would_has_run(boxed: Home) -> None:
+    end = boxed.run(job(script("echo 127; exit 127"), backoffLimit=0))
+
+    assert "exited with 127" in end["message"]
+
+
+def test_volumes_are_mounted_and_shared_by_the_containers_of_a_pod(boxed: Home, tmp_path: Path) -> None:
+    boxed.store.create(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "settings", "namespace": "ns"},
+            "data": {"a.txt": "from a map\n"},
+        }
+    )
+    mounts = [{"name": "scratch", "mountPath": "/data/"}, {"name": "map", "mountPath": "/etc/settings"}]
+    host = {"name": "host", "mountPath": "/host", "readOnly": True}
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "x").write_text("mine\n")
+    first = script("echo shared > /data/file", name="first", volumeMounts=mounts)
+    text = "cat /data/file /etc/settings/a.txt /host/x; touch /etc/settings/b /host/b || echo sealed; id -u"
+    main = script(text, volumeMounts=[*mounts, host], securityContext={"runAsUser": 1000, "runAsGroup": 1000})
+    volumes = [
+        {"name": "scratch", "emptyDir": {}},
+        {"name": "map", "configMap": {"name": "settings"}},
+        {"name": "host", "hostPath": {"path": str(tmp_path / "mine")}},
+    ]
+
+    boxed.run(job(main, pod={"initContainers": [first], "volumes": volumes}))
+
+    lines = boxed.log().splitlines()
+    assert lines[:3] == ["shared", "from a map", "mine"]
+    assert lines[-2:] == ["sealed", "1000"]
+
+
+def test_the_directory_of_the_experiment_is_mounted_where_it_is(tmp_path: Path, variables: dict[str, str]) -> None:
+    workspace = tmp_path / "with space"
+    workspace.mkdir()
+    (workspace / "data").write_text("here\n")
+    with _boxed(tmp_path / "home", variables, workspace=workspace) as boxed:
+        boxed.run(job(script(f"cat '{workspace}/data'; echo there > '{workspace}/result'")))
+
+        assert boxed.log() == "here\n"
+        assert (workspace / "result").read_text() == "there\n"
+
+
+def test_the_host_name_is_that_of_the_pod_and_leads_to_this_machine(boxed: Home) -> None:
+    boxed.run(job(script('[ "$(hostname)" = "$HOSTNAME" ] && cat /etc/hosts && hostname')))
+
+    *hosts, name = boxed.log().splitlines()
+    assert any(line.split() == ["127.0.0.1", name] for line in hosts)
+
+
+def test_a_container_reaches_what_listens_on_this_machine(boxed: Home) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        received: list[bytes] = []
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                received.append(connection.recv(100))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        boxed.run(job(script(f"echo hello | nc 127.0.0.1 {port}")))
+        thread.join(10)
+
+        assert received == [b"hello\n"]
+
+
+def test_limits_hold(boxed: Home) -> None:
+    limits = {"memory": "32Mi", "cpu": "500m"}
+    text = "cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null; exec 2>&1; "
+    eater = "x=aaaaaaaaaaaaaaaa; while :; do x=$x$x; done"
+
+    boxed.run(job(script(text, resources={"limits": limits}), name="told"))
+    end = boxed.run(job(script(eater, resources={"limits": limits}), name="eats", backoffLimit=0))
+
+    assert boxed.log(name="told").split() == [str(32 * 2**20)]
+    assert "exited with 137: it was killed, for want of memory if by nobody else (its limit is 32Mi)" in end["message"]
+
+
+def test_a_polite_stop_reaches_the_program(boxed: Home) -> None:
+    boxed.submit(job(script("trap 'echo ending; exit 0' TERM; echo ready; while :; do sleep 0.1; done")))
+    eventually(lambda: boxed.monitors.opened and b"ready" in boxed.monitors.opened[0].data)
+
+    boxed.store.delete(*_key())
+
+    eventually(lambda: not boxed.runner.runs(_key()[1]))
+    assert b"ending" in boxed.monitors.opened[0].data
+
+
+def test_a_program_that_does_not_listen_is_killed_when_its_time_is_over(boxed: Home, tmp_path: Path) -> None:
+    deaf = script("trap '' TERM; echo ready; while :; do sleep 0.1; done")
+    boxed.submit(job(deaf, pod={"terminationGracePeriodSeconds": 1}))
+    eventually(lambda: boxed.monitors.opened and b"ready" in boxed.monitors.opened[0].data)
+
+    boxed.store.delete(*_key())
+
+    eventually(lambda: not boxed.runner.runs(_key()[1]))
+    assert podman.containers(_mine(tmp_path)) == []
+
+
+def test_a_verdict_ends_the_container_and_its_job_succeeds(tmp_path: Path, variables: dict[str, str]) -> None:
+    with _boxed(tmp_path, variables) as boxed:
+        boxed.monitors.settings["stop_when"] = b"hopeless"
+
+        end = boxed.run(job(script("echo hopeless; exec sleep 1000")))
+
+        assert end["reason"] == "EarlyStopped"
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        pytest.param(
+            {"command": ["/bin/nothing"]},
+            'command "/bin/nothing" is not in image "localhost/katib-tests:1"; '
+            "give its path in the image, or another image",
+            id="no such command",
+        ),
+        pytest.param(
+            {"command": ["nothing"]},
+            'command "nothing" is not in image "localhost/katib-tests:1"; give its path in the image, or another image',
+            id="no such command in the PATH",
+        ),
+        pytest.param(
+            {"command": ["/etc"]},
+            'command "/etc" of image "localhost/katib-tests:1" may not be executed; '
+            "make it executable in the image, or start it with its interpreter",
+            id="not a program",
+        ),
+        pytest.param(
+            {"image": "localhost/absent:1", "imagePullPolicy": "Never"},
+            'image "localhost/absent:1" is not on this machine, and imagePullPolicy is Never; '
+            "run podman pull localhost/absent:1, or write IfNotPresent",
+            id="no such image, never pulled",
+        ),
+        pytest.param(
+            {"image": "127.0.0.1:9/absent:1", "imagePullPolicy": "Always"},
+            'image "127.0.0.1:9/absent:1" cannot be pulled: ',
+            id="a registry that does not answer",
+        ),
+    ],
+)
+def test_a_container_that_cannot_start_fails_its_job_at_once_and_says_why(
+    boxed: Home, fields: dict[str, Any], said: str
+) -> None:
+    end = boxed.run(job({**boxes("/bin/true"), **fields}))
+
+    assert end["type"] == "Failed"
+    assert said in end["message"]
+    assert len(boxed.log_files()) == 1
+
+
+def test_a_secret_value_is_not_in_the_list_of_processes(boxed: Home) -> None:
+    ready = script("echo ready; exec sleep 1000", env=[{"name": "API_KEY", "value": "very-secret"}])
+    boxed.submit(job(ready))
+    eventually(lambda: boxed.monitors.opened and b"ready" in boxed.monitors.opened[0].data)
+
+    lines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.parent.name != str(os.getpid())]
+
+    assert any(b"katib-j-" in line for line in lines)
+    assert not any(b"very-secret" in line for line in lines)
+
+
+def _key() -> tuple[Any, Any]:
+    from katib.local.jobs.batch.job import JOB
+    from katib.runtime.objects import Key
+
+    return JOB, Key("ns", "j")
