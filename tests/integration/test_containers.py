@@ -106,11 +106,11 @@ def test_the_working_directory_is_that_of_the_image_unless_it_is_given(boxed: Ho
 def test_exit_codes_and_restarts_are_those_of_the_container(boxed: Home) -> None:
     failed = boxed.run(job(script("echo out; echo err >&2; exit 7"), name="fails", backoffLimit=0))
     mark = "[ -e $KATIB_TRIAL_DIR/mark ] && exit 0; touch $KATIB_TRIAL_DIR/mark; exit 3"
-    restarted = boxed.run(job(script(mark), name="again", restart="OnFailure"))
+    restarted = boxed.run(job(script(mark), name="again", restart="OnFailure", backoffLimit=3))
 
     assert "exited with 7" in failed["message"]
     assert sorted(boxed.log(name="fails").split()) == ["err", "out"]
-    assert restarted["type"] == "Complete"
+    assert restarted["type"] == "Complete", restarted["message"]
 
 
 def test_a_program_that_exits_as_the_client_of_a_broken_container_would_has_run(boxed: Home) -> None:

@@ -126,7 +126,7 @@ def _make_image() -> None:
     if busybox is None:
         raise LookupError("busybox is not installed (apt-get install busybox-static)")
     layer = _layer(Path(busybox))
-    _import(layer, IMAGE, 'CMD ["/bin/echo", "loss=0.5"]', "WORKDIR /work", "ENV FROM_IMAGE=1 GREETING=hello")
+    _import(layer, IMAGE, 'CMD ["/bin/echo", "loss=0.5"]', "WORKDIR /work", "ENV FROM_IMAGE=1", "ENV GREETING=hello")
     _import(layer, ONLY_ENTRYPOINT, 'ENTRYPOINT ["/bin/echo", "entry"]', 'CMD ["loss=0.25"]')
 
 
