@@ -18,6 +18,7 @@ BENCHMARKS = (
     ("reading thirty thousand trials", ["benchmarks.reading"]),
     ("starting processes", ["benchmarks.spawn"]),
     ("local jobs", ["benchmarks.local_jobs"]),
+    ("containers", ["benchmarks.containers"]),
     ("from a hopeless reading to the end of its program", ["benchmarks.metrics_stopping"]),
 )
 

@@ -67,11 +67,7 @@ def test_variables_go_through_the_client_unless_it_would_obey_them() -> None:
 
 
 def test_mounts_are_bind_mounts_and_a_colon_in_a_path_does_not_divide_it() -> None:
-    mounts = (
-        Mount(Path("/a"), "/b"),
-        Mount(Path("/c"), "/d", read_only=True),
-        Mount(Path("/e:f"), "/g", read_only=True),
-    )
+    sealed = (Mount(Path("/c"), "/d", read_only=True), Mount(Path("/e:f"), "/g", read_only=True))
 
     found = words(ImageRun("box", "i", mounts=(Mount(Path("/a"), "/b"), *sealed)))
 
