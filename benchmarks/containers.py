@@ -1,7 +1,7 @@
 """What a container trial costs beyond `podman run` of the same, in turns, one after the other.
 
-Prints milliseconds per Job of one container that prints a metric, and of the bare command. Needs podman; the image is that
-of the tests.
+Prints milliseconds per Job of one container that prints a metric, and of the bare command. Needs podman; the image is
+that of the tests.
 """
 
 from __future__ import annotations
@@ -55,9 +55,7 @@ def main() -> int:
         processes.stop()
     bare, whole = statistics.median(bare_times), statistics.median(job_times)
     more = statistics.median(job - alone for job, alone in zip(job_times, bare_times, strict=True))
-    print(
-        f"podman run: median {bare:.0f} ms; a Job in its image: median {whole:.0f} ms, {more:.0f} ms more (of {ROUNDS})"
-    )
+    print(f"podman run {bare:.0f} ms, a Job in its image {whole:.0f} ms, {more:.0f} ms more (medians of {ROUNDS})")
     return 0
 
 

@@ -235,6 +235,7 @@ class Engine:
             rewrites=monitors.rewrites,
             images=self._images,
             visible=(REPORT_METRICS,),
+            needs_machine=monitors.need_machine,
             inherited=inherited_environment(os.environ, self._layout.python),
             variables=monitors.variables,
             may_start=lambda job: not _is_stopping(caches.trials.get(Key.of(job))),

@@ -100,6 +100,11 @@ def remove_words(program: Program, *names: str) -> tuple[str, ...]:
     return ("rm", "--force", "--volumes", *at_once, *names)
 
 
+def network_words(name: str, labels: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the words that make a network in which containers find each other by name."""
+    return ("network", "create", *_options("--label", (f"{key}={value}" for key, value in labels.items())), name)
+
+
 def _options(option: str, values: Iterable[str]) -> list[str]:
     return [word for value in values for word in (option, value)]
 

@@ -36,6 +36,10 @@ _PODMAN_NAMES = tuple(
 )
 
 
+_ROOTLESS_WAYS = ("slirp4netns", "pasta")
+"""What connects a network of containers with the machine where podman runs for one account."""
+
+
 class Choice(StrEnum):
     """What a user says about containers."""
 
@@ -89,7 +93,7 @@ def owner_of(data_directory: Path) -> str:
 def podman_abilities(info: Mapping[str, Any], *, has_init: bool, has_names: bool) -> Abilities:
     """Return what podman can do, from what `podman info` says and which of its helpers are there."""
     host = info.get("host") or {}
-    rootless = bool((host.get("security") or {}).get("rootless"))
+    rootless = _is_rootless(info)
     controllers = set(host.get("cgroupControllers") or ())
     limits = controllers & {"cpu", "memory"}
     if rootless and host.get("cgroupVersion") == "v1":
@@ -97,6 +101,10 @@ def podman_abilities(info: Mapping[str, Any], *, has_init: bool, has_names: bool
     if not rootless and not controllers:
         limits = {"cpu", "memory"}
     return Abilities(frozenset(limits), has_init, has_names and host.get("networkBackend", "netavark") == "netavark")
+
+
+def _is_rootless(info: Mapping[str, Any]) -> bool:
+    return bool(((info.get("host") or {}).get("security") or {}).get("rootless"))
 
 
 def docker_abilities(info: Mapping[str, Any]) -> Abilities:
@@ -114,7 +122,9 @@ def _open(program: Program, environ: Mapping[str, str], data_directory: Path) ->
     environment = {name: value for name, value in environ.items() if not name.startswith("KATIB_")}
     info = _ask(program, path, environment)
     if program is Program.PODMAN:
-        abilities = podman_abilities(info, has_init=_any(_PODMAN_INITS), has_names=_any(_PODMAN_NAMES))
+        ways_out = any(shutil.which(way, path=environ.get("PATH")) for way in _ROOTLESS_WAYS)
+        names = _any(_PODMAN_NAMES) and (ways_out or not _is_rootless(info))
+        abilities = podman_abilities(info, has_init=_any(_PODMAN_INITS), has_names=names)
     else:
         abilities = docker_abilities(info)
     return Runtime(program, path, abilities, environment, {OWNER_LABEL: owner_of(data_directory)})

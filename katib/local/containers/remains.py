@@ -52,7 +52,7 @@ def _remove_noted(note: Path, data_directory: Path, environ: Mapping[str, str]) 
 
 
 def remove_all(program: Program, path: str, owner: str, environ: Mapping[str, str]) -> bool:
-    """Remove all containers of a data directory; False when the runtime did not do it."""
+    """Remove all containers and networks of a data directory; False when the runtime did not do it."""
     label = f"label={OWNER_LABEL}={owner}"
     found = _output([path, "ps", "--all", "--quiet", "--no-trunc", "--filter", label], environ)
     if found is None:
@@ -60,7 +60,12 @@ def remove_all(program: Program, path: str, owner: str, environ: Mapping[str, st
     names = found.split()
     if names:
         _log.warning("Containers of an earlier engine are removed", extra={"count": len(names)})
-    return not names or _output([path, *remove_words(program, *names)], environ) is not None
+    if names and _output([path, *remove_words(program, *names)], environ) is None:
+        return False
+    networks = _output([path, "network", "ls", "--quiet", "--filter", label], environ)
+    if networks and networks.split():
+        return _output([path, "network", "rm", *networks.split()], environ) is not None
+    return networks is not None
 
 
 def _output(argv: Sequence[str], environ: Mapping[str, str]) -> str | None:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from katib.local.containers.arguments import Abilities, Program, kill_words, remove_words, run_line
+from katib.local.containers.arguments import (
+    Abilities,
+    Program,
+    kill_words,
+    network_words,
+    remove_words,
+    run_line,
+)
 from katib.local.containers.failures import start_failure
 from katib.local.pods.environment import ContainerCommand
 from katib.local.pods.images import ImageRun
@@ -32,6 +40,22 @@ class Runtime:
     abilities: Abilities = field(default_factory=Abilities)
     environment: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def has_names(self) -> bool:
+        """Whether containers find each other by name in a network of their own."""
+        return self.abilities.names
+
+    def make_network(self, name: str) -> ContainerCommand:
+        """Return the command that makes a network, unless it is there; several pods may do so at once."""
+        words = " ".join(shlex.quote(word) for word in (self.path, *network_words(name, self.labels)))
+        exists = f"{shlex.quote(self.path)} network inspect {shlex.quote(name)} >/dev/null 2>&1"
+        script = f"{exists} || {words} >/dev/null || {exists}"
+        return ContainerCommand("katib-network", ("/bin/sh", "-c", script), dict(self.environment), "")
+
+    def remove_network(self, name: str) -> ContainerCommand:
+        """Return the command that removes a network."""
+        return self._command(("network", "rm", name))
 
     def start(self, run: ImageRun, name: str) -> ContainerCommand:
         """Return the command that runs a container until its end, and removes it then."""

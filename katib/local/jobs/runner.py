@@ -38,6 +38,10 @@ def _always(_job: Object) -> bool:
     return True
 
 
+def _never(_job: Object) -> bool:
+    return False
+
+
 def _nothing(_job: Object) -> None:
     """Do nothing about a job that is gone."""
 
@@ -61,6 +65,7 @@ class LocalJobRunner:
         checkpoint: Where the trial of a job keeps its checkpoint.
         images: Runs containers in their images; None: they are processes of this machine.
         visible: Files of ours that a variable of a container may name.
+        needs_machine: Whether the pods of a job call the engine, or it calls them, at an address of this machine.
         inherited: What that environment starts from; by default that of this process.
         may_start: Whether a job that was not seen before is to run; no when it is about to be deleted.
         may_delete: Whether a job that outlived its ttlSecondsAfterFinished may go; no while its trial needs it.
@@ -90,6 +95,7 @@ class LocalJobRunner:
         checkpoint: Callable[[Object], TrialCheckpoint | None] = no_checkpoint,
         images: ImageRuntime | None = None,
         visible: tuple[Path, ...] = (),
+        needs_machine: Callable[[Object], bool] = _never,
         inherited: Mapping[str, str] | None = None,
         may_start: Callable[[Object], bool] = _always,
         may_delete: Callable[[Object], bool] = _always,
@@ -117,8 +123,9 @@ class LocalJobRunner:
                 dict(inherited),
                 companions,
                 checkpoint,
-                in_images=images is not None,
+                images=images,
                 visible=visible,
+                needs_machine=needs_machine,
             ),
             ports=PortTable(),
             may_start=may_start,

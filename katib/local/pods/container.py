@@ -99,7 +99,7 @@ class Container:
         self._after_feed = after_feed
         self._image: ImageProcess | None = None
         if plan.image is not None and images is not None:
-            self._image = ImageProcess(plan.image, images, processes=processes, loop=loop, directory=log_path.parent)
+            self._image = ImageProcess(plan.image, images, processes=processes, loop=loop)
         self._log_start = 0
         self._handle: ProcessHandle | None = None
         self._remains: list[ProcessHandle] = []

@@ -30,17 +30,13 @@ class ImageProcess:
         runtime: Which program runs it.
         processes: Starts that program.
         loop: Where callbacks are called.
-        directory: Where that program is started.
     """
 
-    def __init__(
-        self, run: ImageRun, runtime: ImageRuntime, *, processes: Processes, loop: Loop, directory: Path
-    ) -> None:
+    def __init__(self, run: ImageRun, runtime: ImageRuntime, *, processes: Processes, loop: Loop) -> None:
         self._run = run
         self._runtime = runtime
         self._processes = processes
         self._loop = loop
-        self._directory = directory
         self._starts = 0
 
     def next_command(self) -> ContainerCommand:
@@ -87,22 +83,22 @@ class ImageProcess:
             timer.cancel()
             call(done=done)
 
-        def ended(exit_: Exit) -> None:
-            self._loop.call_soon(lambda: answer(done=exit_.code == 0))
+        execute(command, self._processes, lambda done: self._loop.call_soon(lambda: answer(done=done)))
 
-        output = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            start = self._processes.launch(
-                command.argv, command.env, self._directory, output, on_exit=lambda _handle, exit_: ended(exit_)
-            )
-        except KatibError:
-            self._loop.call_soon(lambda: answer(done=False))
-            return
-        finally:
-            os.close(output)
-        start.answer.add_done_callback(
-            lambda future: self._loop.call_soon(lambda: answer(done=False)) if future.exception() else None
+
+def execute(command: ContainerCommand, processes: Processes, then: Callable[[bool], None] = lambda _done: None) -> None:
+    """Run a command beside everything else, and say from any thread whether it succeeded."""
+    output = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        start = processes.launch(
+            command.argv, command.env, Path("/"), output, on_exit=lambda _handle, exit_: then(exit_.code == 0)
         )
+    except KatibError:
+        then(False)
+        return
+    finally:
+        os.close(output)
+    start.answer.add_done_callback(lambda future: then(False) if future.exception() else None)
 
 
 class _Once:

@@ -97,6 +97,16 @@ class ImageRun:
 class ImageRuntime(Protocol):
     """Runs images. Every method returns at once; commands are for the guard to start."""
 
+    @property
+    def has_names(self) -> bool:
+        """Whether containers find each other by name in a network of their own."""
+
+    def make_network(self, name: str) -> ContainerCommand:
+        """Return the command that makes a network, unless it is there."""
+
+    def remove_network(self, name: str) -> ContainerCommand:
+        """Return the command that removes a network."""
+
     def start(self, run: ImageRun, name: str) -> ContainerCommand:
         """Return the command that runs a container until its end, and removes it then."""
 
