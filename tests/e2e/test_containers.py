@@ -15,27 +15,28 @@ from katib.local.containers.runtime import OWNER_LABEL
 from katib.local.processes import proc
 from tests.support import podman
 from tests.support.cli import KATIB, environment, katib, katib_json
+from tests.support.runtimes import Installed, installed
 from tests.support.waiting import eventually
 
 EXAMPLES = Path(__file__).parents[1] / "support" / "katib_examples"
 
 
 @pytest.fixture(scope="module")
-def variables() -> dict[str, str]:
+def runtime() -> Installed:
     try:
-        return podman.environment()
+        return installed("podman")
     except LookupError as reason:
         pytest.skip(str(reason))
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_left(tmp_path: Path, variables: dict[str, str]) -> Iterator[None]:
+def nothing_is_left(tmp_path: Path, runtime: Installed) -> Iterator[None]:
     yield
-    assert containers(tmp_path) == []
+    assert runtime.containers(_mine(tmp_path)) == []
 
 
-def containers(directory: Path) -> list[str]:
-    return podman.containers(f"label={OWNER_LABEL}={owner_of(directory / '.katib')}")
+def _mine(directory: Path) -> str:
+    return f"label={OWNER_LABEL}={owner_of(directory / '.katib')}"
 
 
 def example(name: str, directory: Path) -> Path:
@@ -49,13 +50,13 @@ def example(name: str, directory: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["hp-tuning/random.yaml", "metrics-collector/file-metrics-collector.yaml"])
 def test_an_example_of_katib_runs_with_another_image_and_nothing_else_changed(
-    tmp_path: Path, variables: dict[str, str], name: str
+    tmp_path: Path, runtime: Installed, name: str
 ) -> None:
     if not podman.has_python():
         pytest.skip("the image has no Python, since Debian's is not installed here")
     file = example(name, tmp_path)
 
-    done = katib("run", file, "--containers", "podman", "-o", "json", cwd=tmp_path, timeout=120, **variables)
+    done = katib("run", file, "--containers", "podman", "-o", "json", cwd=tmp_path, timeout=120, **runtime.variables)
 
     assert done.returncode == 0, done.stderr
     assert '"trialsSucceeded": 3' in done.stdout
@@ -98,13 +99,13 @@ spec:
 
 @pytest.mark.parametrize("whole_group", [False, True], ids=["engine", "engine and guard"])
 def test_nothing_is_left_when_the_engine_is_killed_and_the_next_one_finishes_the_trials(
-    tmp_path: Path, variables: dict[str, str], whole_group: bool
+    tmp_path: Path, runtime: Installed, whole_group: bool
 ) -> None:
     gate, file = tmp_path / "gate", tmp_path / "sleeping.yaml"
     file.write_text(SLEEPING.replace("IMAGE", podman.IMAGE).replace("GATE", str(gate)))
     command = ["run", file.name, "-q", "--containers", "podman"]
-    engine = subprocess.Popen([*KATIB, *command], cwd=tmp_path, env=environment(**variables))
-    eventually(lambda: len(_running(tmp_path)) == 2, "two containers run", seconds=60)
+    engine = subprocess.Popen([*KATIB, *command], cwd=tmp_path, env=environment(**runtime.variables))
+    eventually(lambda: len(runtime.running(_mine(tmp_path))) == 2, "two containers run", seconds=60)
     guards = proc.children(engine.pid)
 
     engine.send_signal(signal.SIGKILL)
@@ -112,20 +113,14 @@ def test_nothing_is_left_when_the_engine_is_killed_and_the_next_one_finishes_the
         proc.kill(pid)
     engine.wait()
     gate.touch()
-    done = katib(*command, cwd=tmp_path, timeout=120, **variables)
+    done = katib(*command, cwd=tmp_path, timeout=120, **runtime.variables)
 
     assert done.returncode == 0, done.stderr
     trials = katib_json("trials", "sleeping", "--data-dir", ".katib", cwd=tmp_path)
     assert len(trials["items"] if isinstance(trials, dict) else trials) == 2
 
 
-def _running(directory: Path) -> list[str]:
-    label = f"label={OWNER_LABEL}={owner_of(directory / '.katib')}"
-    names = podman.podman("ps", "--quiet", "--filter", label, variables=podman.environment())
-    return names.stdout.split()
-
-
-def test_a_runtime_that_does_not_answer_is_said_in_one_line(tmp_path: Path, variables: dict[str, str]) -> None:
+def test_a_runtime_that_does_not_answer_is_said_in_one_line(tmp_path: Path, runtime: Installed) -> None:
     file = example("hp-tuning/random.yaml", tmp_path)
     said = "Cannot connect to the Docker daemon at unix:///x. Is it?"
     (tmp_path / "docker").write_text(f"#!/bin/sh\necho '{said}' >&2; exit 1")

@@ -1,11 +1,11 @@
-"""Containers of pods in their images, by podman."""
+"""Containers of pods in their images, by podman and docker."""
 
 from __future__ import annotations
 
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,31 +15,38 @@ import pytest
 from katib.local.containers import Choice, choose
 from katib.local.containers.choice import owner_of
 from katib.local.containers.runtime import OWNER_LABEL
+from katib.local.findings import Findings
+from katib.local.jobs.batch.job import JOB
+from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring
+from katib.local.pods.records import Phase
+from katib.runtime.objects import Key, Kind, Object
+from katib.stores.memory import MemoryStore
 from tests.support import podman
 from tests.support.local_jobs import PRIMARY, Home, home, job
+from tests.support.runtimes import Installed, installed
 from tests.support.waiting import eventually
 
 
-@pytest.fixture(scope="module")
-def variables() -> dict[str, str]:
+@pytest.fixture(scope="module", params=["podman", "docker"])
+def runtime(request: pytest.FixtureRequest) -> Installed:
     try:
-        return podman.environment()
+        return installed(request.param)
     except LookupError as reason:
         pytest.skip(str(reason))
 
 
 @pytest.fixture
-def boxed(tmp_path: Path, variables: dict[str, str]) -> Iterator[Home]:
-    with _boxed(tmp_path, variables) as opened:
+def boxed(tmp_path: Path, runtime: Installed) -> Iterator[Home]:
+    with _boxed(tmp_path, runtime) as opened:
         yield opened
 
 
 @contextmanager
-def _boxed(root: Path, variables: dict[str, str], **options: Any) -> Iterator[Home]:
-    runtime = choose(Choice.PODMAN, {**os.environ, **variables}, root)
-    with home(root, images=runtime, **options) as opened:
+def _boxed(root: Path, runtime: Installed, **options: Any) -> Iterator[Home]:
+    images = choose(Choice(runtime.program), {**os.environ, **runtime.variables}, root)
+    with home(root, images=images, **options) as opened:
         yield opened
-    assert podman.containers(_mine(root)) == []
+    assert runtime.containers(_mine(root)) == []
 
 
 def _mine(root: Path) -> str:
@@ -148,11 +155,11 @@ def test_volumes_are_mounted_and_shared_by_the_containers_of_a_pod(boxed: Home, 
     assert lines[-2:] == ["sealed", "1000"]
 
 
-def test_the_directory_of_the_experiment_is_mounted_where_it_is(tmp_path: Path, variables: dict[str, str]) -> None:
+def test_the_directory_of_the_experiment_is_mounted_where_it_is(tmp_path: Path, runtime: Installed) -> None:
     workspace = tmp_path / "with space"
     workspace.mkdir()
     (workspace / "data").write_text("here\n")
-    with _boxed(tmp_path / "home", variables, workspace=workspace) as boxed:
+    with _boxed(tmp_path / "home", runtime, workspace=workspace) as boxed:
         boxed.run(job(script(f"cat '{workspace}/data'; echo there > '{workspace}/result'")))
 
         assert boxed.log() == "here\n"
@@ -206,7 +213,9 @@ def test_a_polite_stop_reaches_the_program(boxed: Home) -> None:
     assert b"ending" in boxed.monitors.opened[0].data
 
 
-def test_a_program_that_does_not_listen_is_killed_when_its_time_is_over(boxed: Home, tmp_path: Path) -> None:
+def test_a_program_that_does_not_listen_is_killed_when_its_time_is_over(
+    boxed: Home, runtime: Installed, tmp_path: Path
+) -> None:
     deaf = script("trap '' TERM; echo ready; while :; do sleep 0.1; done")
     boxed.submit(job(deaf, pod={"terminationGracePeriodSeconds": 1}))
     eventually(lambda: boxed.monitors.opened and b"ready" in boxed.monitors.opened[0].data)
@@ -214,11 +223,11 @@ def test_a_program_that_does_not_listen_is_killed_when_its_time_is_over(boxed: H
     boxed.store.delete(*_key())
 
     eventually(lambda: not boxed.runner.runs(_key()[1]))
-    assert podman.containers(_mine(tmp_path)) == []
+    assert runtime.containers(_mine(tmp_path)) == []
 
 
-def test_a_verdict_ends_the_container_and_its_job_succeeds(tmp_path: Path, variables: dict[str, str]) -> None:
-    with _boxed(tmp_path, variables) as boxed:
+def test_a_verdict_ends_the_container_and_its_job_succeeds(tmp_path: Path, runtime: Installed) -> None:
+    with _boxed(tmp_path, runtime) as boxed:
         boxed.monitors.settings["stop_when"] = b"hopeless"
 
         end = boxed.run(job(script("echo hopeless; exec sleep 1000")))
@@ -249,7 +258,7 @@ def test_a_verdict_ends_the_container_and_its_job_succeeds(tmp_path: Path, varia
         pytest.param(
             {"image": "localhost/absent:1", "imagePullPolicy": "Never"},
             'image "localhost/absent:1" is not on this machine, and imagePullPolicy is Never; '
-            "run podman pull localhost/absent:1, or write IfNotPresent",
+            "run {program} pull localhost/absent:1, or write IfNotPresent",
             id="no such image, never pulled",
         ),
         pytest.param(
@@ -260,12 +269,12 @@ def test_a_verdict_ends_the_container_and_its_job_succeeds(tmp_path: Path, varia
     ],
 )
 def test_a_container_that_cannot_start_fails_its_job_at_once_and_says_why(
-    boxed: Home, fields: dict[str, Any], said: str
+    boxed: Home, runtime: Installed, fields: dict[str, Any], said: str
 ) -> None:
     end = boxed.run(job({**boxes("/bin/true"), **fields}))
 
     assert end["type"] == "Failed"
-    assert said in end["message"]
+    assert said.format(program=runtime.program) in end["message"]
     assert len(boxed.log_files()) == 1
 
 
@@ -280,8 +289,52 @@ def test_a_secret_value_is_not_in_the_list_of_processes(boxed: Home) -> None:
     assert not any(b"very-secret" in line for line in lines)
 
 
-def _key() -> tuple[Any, Any]:
-    from katib.local.jobs.batch.job import JOB
-    from katib.runtime.objects import Key
-
+def _key() -> tuple[Kind, Key]:
     return JOB, Key("ns", "j")
+
+
+PAIR = Kind("example.com/v1", "Pair")
+
+
+class Pairs:
+    """A job of a server and a client, which knows the server by its name and its port on a cluster."""
+
+    kind = PAIR
+
+    def plan(self, observed: Observed) -> Plan:
+        if observed.job.get("status", {}).get("conditions"):
+            return Plan(observed.job["status"])
+        if not observed.pods:
+            return Plan({}, start=(PodStart(0, "server"), PodStart(0, "client")), started_at=observed.moment.steady)
+        ended = all(pod.phase is Phase.SUCCEEDED for pod in observed.pods)
+        conditions = [{"type": "Complete", "status": "True", "message": ""}] if ended else []
+        return Plan({"conditions": conditions}, started_at=observed.started_at)
+
+    def pod(self, job: Object, start: PodStart, wiring: Wiring) -> NewPod:
+        host, port = wiring.address("pair-server-0", 8000)
+        text = {
+            "server": f"nc -l -p {port}",
+            "client": f"until echo 'hello {host}' | nc {host} {port} 2>/dev/null; do sleep 0.1; done",
+        }[start.role]
+        return NewPod(f"pair-{start.role}-0", {"spec": {"containers": [script(text)]}}, "spec")
+
+    def check(self, job: Object, path: str, findings: Findings) -> None:
+        pass
+
+    def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
+        return {}
+
+
+@pytest.mark.parametrize("pushes", [False, True], ids=["names", "addresses of this machine"])
+def test_the_pods_of_a_job_reach_each_other(tmp_path: Path, runtime: Installed, pushes: bool) -> None:
+    """By their names on a network of their own; where a pod has to reach the engine, on the network of this machine."""
+    options = {"store": MemoryStore({PAIR}), "kinds": (Pairs(),), "needs_machine": lambda _job: pushes}
+    with _boxed(tmp_path, runtime, **options) as boxed:
+        pair = {"apiVersion": PAIR.api_version, "kind": PAIR.kind, "metadata": {"name": "pair", "namespace": "ns"}}
+        boxed.submit(pair)
+        eventually(lambda: boxed.store.get(PAIR, Key("ns", "pair")).get("status", {}).get("conditions"), "the end")
+
+        (log,) = [path for path in boxed.log_files(name="pair") if "server" in path.parent.name]
+        assert log.read_text().endswith("hello 127.0.0.1\n" if pushes else "hello pair-server-0\n")
+
+        eventually(lambda: not runtime.networks(_mine(tmp_path)), "the network is removed")

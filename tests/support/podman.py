@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 IMAGE = "localhost/katib-tests:1"
@@ -66,23 +66,23 @@ def environment() -> dict[str, str]:
     """
     if shutil.which("podman") is None:
         raise LookupError("podman is not installed (apt-get install podman)")
-    _make_image()
+    make_images("podman")
     problem = ""
     for settings in ("", *_settings()):
         variables = {"CONTAINERS_CONF": str(_written(settings))} if settings else {}
-        result = podman("run", "--rm", "--network", "host", IMAGE, "/bin/true", variables=variables)
+        result = run("podman", "run", "--rm", "--network", "host", IMAGE, "/bin/true", variables=variables)
         if result.returncode == 0:
             return variables
         problem = (result.stderr.strip().splitlines() or ["no word"])[-1]
     raise LookupError(f"podman cannot run a container here: {problem}")
 
 
-def podman(
-    *words: str, variables: dict[str, str] | None = None, data: bytes | None = None
+def run(
+    program: str, *words: str, variables: Mapping[str, str] | None = None, data: bytes | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run podman to its end."""
+    """Run a client to its end."""
     result = subprocess.run(
-        ["podman", *words],
+        [program, *words],
         env={**os.environ, **(variables or {})},
         input=data,
         stdin=None if data is not None else subprocess.DEVNULL,
@@ -91,12 +91,6 @@ def podman(
         check=False,
     )
     return subprocess.CompletedProcess(words, result.returncode, result.stdout.decode(), result.stderr.decode())
-
-
-def containers(filters: str = "") -> list[str]:
-    """Return the names of the containers that podman knows."""
-    chosen = ("--filter", filters) if filters else ()
-    return podman("ps", "--all", "--format", "{{.Names}}", *chosen, variables=environment()).stdout.split()
 
 
 def has_python() -> bool:
@@ -119,22 +113,28 @@ def _written(settings: str) -> Path:
     return path
 
 
-def _make_image() -> None:
-    if podman("image", "exists", ONLY_ENTRYPOINT).returncode == 0:
+def make_images(program: str) -> None:
+    """Make the images of the tests, unless they are there.
+
+    Raises:
+        LookupError: They cannot be made; with the reason.
+    """
+    if run(program, "image", "inspect", ONLY_ENTRYPOINT).returncode == 0:
         return
     busybox = shutil.which("busybox")
     if busybox is None:
         raise LookupError("busybox is not installed (apt-get install busybox-static)")
     layer = _layer(Path(busybox))
-    _import(layer, IMAGE, 'CMD ["/bin/echo", "loss=0.5"]', "WORKDIR /work", "ENV FROM_IMAGE=1", "ENV GREETING=hello")
-    _import(layer, ONLY_ENTRYPOINT, 'ENTRYPOINT ["/bin/echo", "entry"]', 'CMD ["loss=0.25"]')
+    changes = ('CMD ["/bin/echo", "loss=0.5"]', "WORKDIR /work", "ENV FROM_IMAGE=1", "ENV GREETING=hello")
+    _import(program, layer, IMAGE, *changes)
+    _import(program, layer, ONLY_ENTRYPOINT, 'ENTRYPOINT ["/bin/echo", "entry"]', 'CMD ["loss=0.25"]')
 
 
-def _import(layer: bytes, image: str, *changes: str) -> None:
+def _import(program: str, layer: bytes, image: str, *changes: str) -> None:
     words = [word for change in changes for word in ("--change", change)]
-    result = podman("import", "--quiet", *words, "-", image, data=layer)
+    result = run(program, "import", *words, "-", image, data=layer)
     if result.returncode:
-        raise LookupError(f"podman cannot import an image: {result.stderr.strip()}")
+        raise LookupError(f"{program} cannot import an image: {result.stderr.strip()}")
 
 
 def _layer(busybox: Path) -> bytes:
