@@ -200,7 +200,7 @@ def _check_quantities(resources: Mapping[str, Any], path: str, host: HostCapacit
                 cause = f"{shown(value)} is not a quantity"
                 findings.error(place, cause, 'write it as 2, "500m" or "1Gi"', "pod-quantity")
             elif field == "limits" and name in {"cpu", "memory"} - host.limits:
-                of_what = f"containers by this account ({name})" if host.runs_images else "processes here"
+                of_what = "containers by this account" if host.runs_images else "processes here"
                 findings.notice(place, f"limits are not enforced on {of_what}")
             elif name in host.limits:
                 continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -38,6 +39,9 @@ _PODMAN_NAMES = tuple(
 
 _ROOTLESS_WAYS = ("slirp4netns", "pasta")
 """What connects a network of containers with the machine where podman runs for one account."""
+
+
+_TUNNEL = "/dev/net/tun"
 
 
 class Choice(StrEnum):
@@ -122,8 +126,7 @@ def _open(program: Program, environ: Mapping[str, str], data_directory: Path) ->
     environment = {name: value for name, value in environ.items() if not name.startswith("KATIB_")}
     info = _ask(program, path, environment)
     if program is Program.PODMAN:
-        ways_out = any(shutil.which(way, path=environ.get("PATH")) for way in _ROOTLESS_WAYS)
-        names = _any(_PODMAN_NAMES) and (ways_out or not _is_rootless(info))
+        names = _any(_PODMAN_NAMES) and (not _is_rootless(info) or _has_rootless_network(environ))
         abilities = podman_abilities(info, has_init=_any(_PODMAN_INITS), has_names=names)
     else:
         abilities = docker_abilities(info)
@@ -135,6 +138,11 @@ _PACKAGES = {Program.PODMAN: "podman", Program.DOCKER: "docker.io"}
 
 def _find(program: Program, environ: Mapping[str, str]) -> str | None:
     return shutil.which(program.value, path=environ.get("PATH"))
+
+
+def _has_rootless_network(environ: Mapping[str, str]) -> bool:
+    has_way = any(shutil.which(way, path=environ.get("PATH")) for way in _ROOTLESS_WAYS)
+    return has_way and os.access(_TUNNEL, os.R_OK | os.W_OK)
 
 
 def _any(paths: tuple[str, ...]) -> bool:

@@ -31,13 +31,15 @@ def network_of(
         images: What runs them; None: they are processes.
         needs_machine: Whether something in the pods calls the engine, or is called by it, at 127.0.0.1.
     """
-    if images is None or not images.has_names or needs_machine or kind == JOB or any(map(_is_crowded, templates)):
+    if images is None or not images.has_names or needs_machine or kind == JOB or any(map(_is_on_host, templates)):
         return HOST_NETWORK
     return f"katib-{job['metadata']['name']}-{job['metadata']['uid'][:_UID_DIGITS]}"
 
 
-def _is_crowded(template: Mapping[str, Any]) -> bool:
+def _is_on_host(template: Mapping[str, Any]) -> bool:
     spec = template.get("spec") or {}
+    if spec.get("hostNetwork"):
+        return True
     sidecars = [c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"]
     return len(spec.get("containers") or ()) + len(sidecars) > 1
 

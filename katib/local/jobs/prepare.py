@@ -242,8 +242,8 @@ def _containers(
     further = {prefix: directory / name for prefix, name in {**tools.rewrites(job), **wanted.rewrites}.items()}
     for target in further.values():
         target.mkdir(parents=True, exist_ok=True)
-        if in_images:
-            target.chmod(0o777)  # a program of another user writes there; the directories above are the engine's own
+    for target in (directory, *further.values()) if in_images else ():
+        target.chmod(0o777)  # a program of another user writes there; the directories above are the engine's own
     ours = {
         **wanted.defaults,
         **tools.variables(job),

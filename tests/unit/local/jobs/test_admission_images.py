@@ -70,4 +70,4 @@ def test_limits_that_the_account_cannot_set_are_told() -> None:
 
     (notice,) = notices(job, host)
 
-    assert notice.endswith("resources.limits.cpu: limits are not enforced on containers by this account (cpu)")
+    assert notice.endswith("resources.limits.cpu: limits are not enforced on containers by this account")
