@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import threading
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,8 @@ from katib.local.findings import Findings
 from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring
 from katib.local.pods.records import Phase
+from katib.local.processes.client import RECORD_FILE
+from katib.local.processes.remains import EngineRecord
 from katib.runtime.objects import Key, Kind, Object
 from katib.stores.memory import MemoryStore
 from tests.support import podman
@@ -291,6 +294,23 @@ def test_a_secret_value_is_not_in_the_list_of_processes(boxed: Home) -> None:
 
 def _key() -> tuple[Kind, Key]:
     return JOB, Key("ns", "j")
+
+
+def test_a_container_that_is_lost_with_the_guard_is_removed_and_its_job_goes_on(
+    boxed: Home, runtime: Installed, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    boxed.submit(job(script(f"echo ready; [ -e {gate} ] || exec sleep 1000"), backoffLimit=2))
+    eventually(lambda: boxed.monitors.opened and b"ready" in boxed.monitors.opened[0].data)
+    (lost,) = runtime.running(_mine(tmp_path))
+    record = EngineRecord.read(tmp_path / "engine" / RECORD_FILE)
+    assert record is not None
+
+    gate.touch()
+    os.kill(record.guard_pid, signal.SIGKILL)
+
+    assert boxed.wait_for_end()["type"] == "Complete"
+    assert lost not in runtime.containers(_mine(tmp_path))
 
 
 PAIR = Kind("example.com/v1", "Pair")
