@@ -97,6 +97,8 @@ spec:
 """
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("whole_group", [False, True], ids=["engine", "engine and guard"])
 def test_nothing_is_left_when_the_engine_is_killed_and_the_next_one_finishes_the_trials(
     tmp_path: Path, runtime: Installed, whole_group: bool

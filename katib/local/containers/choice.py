@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -17,6 +18,8 @@ from katib.local.containers.arguments import Abilities, Program
 from katib.local.containers.failures import is_daemon_missing, runtime_down, short
 from katib.local.containers.runtime import OWNER_LABEL, Runtime
 from katib.services.config import ServicesConfig
+
+_log = logging.getLogger(__name__)
 
 _INFO_SECONDS = 30.0
 _FORMATS = {Program.PODMAN: "json", Program.DOCKER: "{{json .}}"}
@@ -84,8 +87,8 @@ def choose(choice: Choice, environ: Mapping[str, str], data_directory: Path) -> 
         if _find(program, environ):
             try:
                 return _open(program, environ, data_directory)
-            except TerminalError:
-                continue
+            except TerminalError as error:
+                _log.warning("Runtime of images passed over", extra={"cause": str(error)})
     return None
 
 

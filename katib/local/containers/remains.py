@@ -37,8 +37,10 @@ def keep_clean(note: Path, data_directory: Path, runtime: Runtime | None, enviro
     _remove_noted(note, data_directory, environ)
     if runtime is not None:
         note.write_text(json.dumps({"program": runtime.program.value, "path": runtime.path}))
-    yield
-    _remove_noted(note, data_directory, environ)
+    try:
+        yield
+    finally:
+        _remove_noted(note, data_directory, environ)
 
 
 def _remove_noted(note: Path, data_directory: Path, environ: Mapping[str, str]) -> None:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from katib.errors import TerminalError
+from katib.api.configuration import read_configuration
+from katib.errors import InvalidError, TerminalError
 from katib.local.containers import Choice, choose, chosen, runs_images
 from katib.local.containers.arguments import Program
 from katib.local.containers.choice import docker_abilities, podman_abilities
@@ -28,6 +29,15 @@ def test_the_command_line_wins_over_the_configuration_and_nothing_means_never() 
     assert chosen("podman", config) is Choice.PODMAN
     assert chosen(None, config) is Choice.DOCKER
     assert chosen(None, ServicesConfig()) is Choice.NEVER
+
+
+def test_a_word_that_is_none_of_them_is_refused_in_the_configuration() -> None:
+    with pytest.raises(InvalidError) as caught:
+        read_configuration(ServicesConfig, "containers: lxc", "katib.yaml")
+
+    (error,) = caught.value.errors
+    assert error.origin == "config-containers"
+    assert str(error).endswith('"lxc" is not a way to run images; use auto, never, podman or docker')
 
 
 def test_never_asks_nobody(tmp_path: Path) -> None:
