@@ -11,6 +11,7 @@ from katib.local.jobs.checkpoint import TrialCheckpoint, no_checkpoint
 from katib.local.jobs.controller import SETTLE_SECONDS, ControllerTools, JobController, MonitorFactory
 from katib.local.jobs.kind import JobKind
 from katib.local.jobs.kinds import job_kinds, kinds_by_name
+from katib.local.jobs.pod_objects import Labels, PodObjects, label_of_trial
 from katib.local.jobs.prepare import (
     Companions,
     Preparation,
@@ -58,6 +59,7 @@ class LocalJobRunner:
         variables: Further variables of the containers' environment.
         companions: Further containers of a pod.
         checkpoint: Where the trial of a job keeps its checkpoint.
+        labels: Labels that the pods of a job have in the store besides their own.
         inherited: What that environment starts from; by default that of this process.
         may_start: Whether a job that was not seen before is to run; no when it is about to be deleted.
         may_delete: Whether a job that outlived its ttlSecondsAfterFinished may go; no while its trial needs it.
@@ -85,6 +87,7 @@ class LocalJobRunner:
         variables: Variables = no_variables,
         companions: Companions = no_companions,
         checkpoint: Callable[[Object], TrialCheckpoint | None] = no_checkpoint,
+        labels: Labels = label_of_trial,
         inherited: Mapping[str, str] | None = None,
         may_start: Callable[[Object], bool] = _always,
         may_delete: Callable[[Object], bool] = _always,
@@ -98,6 +101,7 @@ class LocalJobRunner:
         inherited = os.environ if inherited is None else inherited
         self._loop = Loop(clock)
         pods = PodTools(self._loop, processes, Tokens(capacity), clock, SteadyTime(clock), delays or Delays())
+        self._objects = PodObjects(store, clock, pods.steady, labels=labels, thread=thread)
         tools = ControllerTools(
             store=store,
             pods=pods,
@@ -105,6 +109,7 @@ class LocalJobRunner:
             preparation=Preparation(
                 store, root, workspace, capacity, rewrites, variables, dict(inherited), companions, checkpoint
             ),
+            objects=self._objects,
             ports=PortTable(),
             may_start=may_start,
             may_delete=may_delete,
@@ -127,6 +132,8 @@ class LocalJobRunner:
         self._loop.start()
         with ExitStack() as stack:
             stack.callback(self._loop.stop)
+            self._objects.start()
+            stack.callback(self._objects.stop)
             for controller in self._controllers.values():
                 controller.start()
                 stack.callback(controller.stop)
@@ -138,6 +145,7 @@ class LocalJobRunner:
             controller.begin_stop(grace_seconds)
         for controller in self._controllers.values():
             controller.finish_stop(grace_seconds)
+        self._objects.stop()
         self._loop.stop()
 
     def waiting_reason(self, namespace: str, name: str) -> str:

@@ -14,7 +14,7 @@ from katib.local.pods.environment import ContainerCommand
 from katib.local.pods.loop import Loop, Timer
 from katib.local.pods.monitor import Monitor
 from katib.local.pods.output import LogFile, Output
-from katib.local.pods.records import ContainerExit, Delays
+from katib.local.pods.records import ContainerExit, ContainerState, Delays
 from katib.local.processes.client import ANSWER_SECONDS, Processes, Start, no_answer
 from katib.local.processes.handle import Exit, ProcessHandle
 from katib.runtime.clock import Clock
@@ -47,6 +47,11 @@ class ContainerPlan:
     restart_on_failure: bool
     restart_always: bool
     volumes: tuple[Path, ...] = ()
+
+    @property
+    def is_main(self) -> bool:
+        """Whether it is one of the pod's main containers, and no init container or sidecar."""
+        return self.role is Role.MAIN
 
 
 class Container:
@@ -97,6 +102,8 @@ class Container:
         self._output: Output | None = None
         self._timer: Timer | None = None
         self._running_since = 0.0
+        self._pid = 0
+        self._ended: float | None = None
         self._stopping = False
         self._forgiven = 0  # restarts before a long good run; they do not lengthen the delay any more
 
@@ -114,6 +121,12 @@ class Container:
     def is_running(self) -> bool:
         """Whether it has a process now."""
         return self._handle is not None
+
+    @property
+    def state(self) -> ContainerState:
+        """How it is now."""
+        times = self._running_since or None, self._ended
+        return ContainerState(self.name, self.plan.is_main, self._pid, self.restarts, *times, self.exit, self.is_over)
 
     def start(self) -> None:
         """Start the process; when that is impossible the container is over, with `failure` set."""
@@ -184,6 +197,7 @@ class Container:
         self._handle = handle = start.answer.result()
         self.has_run = True
         self._running_since = self._clock.monotonic()
+        self._pid, self._ended = handle.pid, None
         if self._stopping:  # too late to withdraw it
             self.kill()
         if self._output is not None:
@@ -207,6 +221,7 @@ class Container:
         if exit_.remains and self._handle is not None:
             self._remains.append(self._handle)
         self._handle = None
+        self._ended = self._clock.monotonic()
         self.exit = ContainerExit(self.name, exit_.code, str(exit_), exit_.lost)
         if self._output is not None:
             self._output.finish(self._drained)
