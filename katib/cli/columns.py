@@ -25,6 +25,17 @@ from katib.tuning.reading import (
     status_of,
     time_of,
 )
+from katib.tuning.replicas import (
+    exit_words,
+    has_role,
+    place_words,
+    ready_words,
+    replica_name,
+    restarts_of,
+    state_words,
+    trial_of,
+    waiting_words,
+)
 
 EXPERIMENT = ("NAME", "STATE", "PROGRESS", "BEST", "AGE")
 EXPERIMENT_WIDE = (*EXPERIMENT, "ALGORITHM", "RUNNING", "FAILED", "BEST-TRIAL", "REASON")
@@ -33,10 +44,14 @@ TRIAL_WIDE = (*TRIAL, "METRICS", "MESSAGE")
 SUGGESTION = ("NAME", "STATE", "ALGORITHM", "REQUESTED", "ASSIGNED", "AGE")
 SUGGESTION_WIDE = (*SUGGESTION, "MESSAGE")
 
+POD = ("NAME", "READY", "STATUS", "RESTARTS", "AGE", "TRIAL")
+POD_WIDE = (*POD, "REPLICA", "EXIT", "WHERE", "MESSAGE")
+
 HEADINGS = {
     "Experiment": (EXPERIMENT, EXPERIMENT_WIDE),
     "Trial": (TRIAL, TRIAL_WIDE),
     "Suggestion": (SUGGESTION, SUGGESTION_WIDE),
+    "Pod": (POD, POD_WIDE),
 }
 
 
@@ -47,7 +62,7 @@ def headings(kind: str, *, wide: bool = False, namespaces: bool = False) -> tupl
 
 def row(obj: Json, *, wide: bool = False, namespaces: bool = False) -> tuple[str, ...]:
     """Return the row of an object; empty cells where nothing is known."""
-    cells = {"Experiment": _experiment, "Trial": _trial, "Suggestion": _suggestion}[obj["kind"]](obj)
+    cells = {"Experiment": _experiment, "Trial": _trial, "Suggestion": _suggestion, "Pod": _pod}[obj["kind"]](obj)
     shown = cells[: len(HEADINGS[obj["kind"]][wide])]
     return ((namespace_of(obj),) if namespaces else ()) + shown
 
@@ -100,6 +115,21 @@ def _trial(obj: Json) -> tuple[str, ...]:
         parameters_of(obj),
         " ".join(f"{name}={value}" for name, value in metric_values(obj)),
         " ".join(str(last_condition(obj).get("message", "")).split()),
+    )
+
+
+def _pod(obj: Json) -> tuple[str, ...]:
+    return (
+        name_of(obj),
+        ready_words(obj),
+        state_words(obj),
+        str(restarts_of(obj)),
+        age_of(obj),
+        trial_of(obj),
+        replica_name(obj) if has_role(obj) else "",
+        exit_words(obj),
+        place_words(obj),
+        " ".join(str(status_of(obj).get("message") or waiting_words(obj)).split()),
     )
 
 

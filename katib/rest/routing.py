@@ -32,6 +32,8 @@ TrialObject = Annotated[dict[str, Any], WithJsonSchema({KIND_MARK: "Trial"})]
 SuggestionObject = Annotated[dict[str, Any], WithJsonSchema({KIND_MARK: "Suggestion"})]
 """Objects travel as they are stored; the description shows their models."""
 
+PodObject = Annotated[dict[str, Any], WithJsonSchema({"type": "object", "description": "A Pod, as Kubernetes has it."})]
+
 T = TypeVar("T")
 
 

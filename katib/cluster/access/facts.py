@@ -9,7 +9,7 @@ from typing import Any
 
 from katib.api.names import TRIAL_LABEL
 from katib.cluster.pods.logs import ClusterOutput, most_telling_first
-from katib.cluster.pods.reading import COLLECTORS, POD, container_statuses, facts_of
+from katib.cluster.pods.reading import POD, container_statuses, facts_of
 from katib.cluster.services.kinds import DEPLOYMENT, object_name
 from katib.cluster.services.trouble import is_available, trouble_of
 from katib.diagnosis import JobFacts, Place, ServiceFacts
@@ -18,6 +18,7 @@ from katib.errors import ForbiddenError, KatibError, KindNotInstalledError, NotF
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.ports import EventReader
 from katib.tuning.reading import condition_of, is_completed, state_of
+from katib.tuning.replicas import COLLECTORS
 
 CONTROLLER = "katib-controller"
 

@@ -26,8 +26,7 @@ from katib.runtime.controller import DONE, Controller, Result
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.runtime.shared_thread import SharedThread
 from katib.runtime.work_queue import WorkQueue
-
-POD = Kind("v1", "Pod")
+from katib.tuning.replicas import POD
 
 APPEAR_SECONDS = 0.5
 """How long a pod has to be there before it is worth a write: most of those that are gone sooner are of tiny trials."""

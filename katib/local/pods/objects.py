@@ -17,6 +17,9 @@ from katib.runtime.clock import SteadyTime
 if TYPE_CHECKING:
     from katib.local.pods.pod import PodPlan
 
+RECORD_FILE = "pod.json"
+"""In the directory of a pod: what it wrote down about itself."""
+
 PROCESS_ID = "process://"
 """A container's id is that of its process behind this, where a cluster has the id that its runtime gave it."""
 

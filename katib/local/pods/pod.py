@@ -20,7 +20,7 @@ from katib.errors import KatibError
 from katib.local.pods.container import Container, ContainerPlan, Role
 from katib.local.pods.loop import Loop, Timer
 from katib.local.pods.monitor import Monitor, MonitorReport, ShieldedMonitor
-from katib.local.pods.objects import pod_object
+from katib.local.pods.objects import RECORD_FILE, pod_object
 from katib.local.pods.records import ContainerState, Delays, Phase, PodRecord
 from katib.local.pods.tokens import Lease, Request, Tokens
 from katib.local.processes.client import Processes
@@ -29,7 +29,6 @@ from katib.local.processes.spawn_errors import SpawnError
 from katib.runtime.clock import Clock, SteadyTime
 
 POLL_SECONDS = 0.2
-RECORD_FILE = "pod.json"
 
 OpenMonitor = Callable[[dict[str, str], str, Path], Monitor | None]
 """For a pod's labels, a container's name and the pod's directory: what reads the output; None when nothing does."""
@@ -363,6 +362,7 @@ class Pod:
             "role": self.plan.role,
             "index": self.plan.index,
             "labels": self.plan.labels,
+            "containers": [container.command.name for container in self.plan.containers],
             "processes": processes,
         }
         if end is not None:
