@@ -14,6 +14,7 @@ from katib.cli import columns, options
 from katib.cli.lineage import lineage_lines
 from katib.cli.printing import NOTHING, aligned, print_data
 from katib.cli.results import best_lines, pareto_lines
+from katib.diagnosis.replicas import trouble_of
 from katib.errors import ForbiddenError, NotFoundError
 from katib.following.progress import savings_of
 from katib.tuning.reading import (
@@ -41,7 +42,6 @@ from katib.tuning.replicas import (
     replica_name,
     restarts_of,
     state_words,
-    waiting_words,
 )
 from katib.tuning.service import Diagnosis, RecordedEvent, TuningService
 
@@ -212,8 +212,8 @@ def _replicas(service: TuningService, trial: Json) -> Iterator[str]:
     for line in aligned([("REPLICA", "STATE", "RESTARTS", "EXIT", "WHERE"), *rows]):
         yield f"  {line}"
     for pod in pods:
-        if told := waiting_words(pod) or str(status_of(pod).get("message") or ""):
-            yield f"  {replica_name(pod)}: {' '.join(told.split())}"
+        if words := trouble_of(pod):
+            yield f"  {replica_name(pod)} {words}"
 
 
 def _head(obj: Json) -> Iterator[str]:

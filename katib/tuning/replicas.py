@@ -24,6 +24,8 @@ _JOB_SET = "jobset.sigs.k8s.io"
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _ENDED_BY_ITS_JOB = frozenset({"Stopped", "Terminating", "EarlyStopped"})
 _SIGNAL_BASE = 128
+_PROCESS = "process://"
+"""How the id of a container begins that is a process of this machine."""
 
 Json = dict[str, Any]
 
@@ -44,7 +46,7 @@ def replica_name(pod: Object) -> str:
 
 def has_role(pod: Object) -> bool:
     """Return whether a pod is one of several that differ, and so bears a name among them."""
-    return replica_name(pod) != (pod.get("metadata") or {}).get("name", "")
+    return replica_name(pod) != str((pod.get("metadata") or {}).get("name", ""))
 
 
 def _joined(*parts: str | None) -> str:
@@ -61,6 +63,26 @@ def is_primary(pod: Object, trial: Object) -> bool:
 def newest_of_each(pods: Iterable[Json]) -> list[Json]:
     """Return the newest pod of each replica, given the oldest first: one that was replaced is history."""
     return list({replica_name(pod): pod for pod in pods}.values())
+
+
+def may_have_replicas(experiment: Json) -> bool:
+    """Return whether the jobs of an experiment's trials may have several pods, as far as its template says."""
+    job: Any = (experiment.get("spec", {}).get("trialTemplate") or {}).get("trialSpec") or {}
+    spec = job.get("spec") or {}
+    return job.get("kind") != "Job" or any(spec.get(name) not in (None, 1) for name in ("completions", "parallelism"))
+
+
+def replica_counts(pods: Iterable[Json]) -> dict[str, str]:
+    """Return how many of its replicas run, as `2/3`, by the name of each trial whose job has several.
+
+    Args:
+        pods: Of many trials, the oldest first.
+    """
+    by_trial: dict[str, list[Json]] = {}
+    for pod in pods:
+        by_trial.setdefault(trial_of(pod), []).append(pod)
+    newest = {trial: newest_of_each(found) for trial, found in by_trial.items()}
+    return {trial: f"{sum(map(is_running, found))}/{len(found)}" for trial, found in newest.items() if len(found) > 1}
 
 
 def trial_of(pod: Json) -> str:
@@ -136,6 +158,12 @@ def is_running(pod: Json) -> bool:
     return status.get("phase") == "Running" and not going
 
 
+def is_over(pod: Json) -> bool:
+    """Return whether it has ended, or somebody ends it."""
+    status = status_of(pod)
+    return status.get("phase") in ("Succeeded", "Failed") or status.get("reason") in _ENDED_BY_ITS_JOB
+
+
 def has_failed(pod: Json) -> bool:
     """Return whether it failed by itself: not because its job ended it."""
     status = status_of(pod)
@@ -187,10 +215,11 @@ def waiting_words(pod: Json) -> str:
 
 
 def place_words(pod: Json) -> str:
-    """Return where a pod runs or ran: its process on one machine, else its node."""
-    ids = [str(s.get("containerID", "")) for s in status_of(pod).get("containerStatuses") or ()]
-    pids = [id_.partition("://")[2] for id_ in ids if id_.startswith("process://")]
-    return f"pid {', '.join(pids)}" if pids else str(pod.get("spec", {}).get("nodeName") or "")
+    """Return where a pod runs: its processes on one machine, else its node; empty for one whose processes are gone."""
+    found = [s for s in status_of(pod).get("containerStatuses") or () if str(s.get("containerID")).startswith(_PROCESS)]
+    pids = [s["containerID"].removeprefix(_PROCESS) for s in found if (s.get("state") or {}).get("running")]
+    node = "" if found else str(pod.get("spec", {}).get("nodeName") or "")
+    return f"pid {', '.join(pids)}" if pids else node
 
 
 def _statuses(pod: Json) -> Iterator[Json]:

@@ -1,4 +1,4 @@
-"""A small kind of job with roles, as the operators of training jobs have them: a master and workers that start together.
+"""A small kind of job with roles, as operators of training jobs have them: a master and workers that start together.
 
 It succeeds with its master, fails with the first replica that fails, and starts a failed one again as often as
 `spec.restarts` says.
