@@ -23,7 +23,7 @@ from katib.rest.routing import (
     Name,
     Namespace,
     Notices,
-    PodObject,
+    PodList,
     Service,
     SubmittedExperiment,
     SuggestionObject,
@@ -182,7 +182,7 @@ def _add_reading(router: APIRouter) -> None:
 
 def _add_history(router: APIRouter, closing: Closing) -> None:
     @router.get("/namespaces/{namespace}/experiments/{name}/pods")
-    def list_experiment_pods(service: Service, namespace: Namespace, name: Name) -> Items[PodObject]:
+    def list_experiment_pods(service: Service, namespace: Namespace, name: Name) -> PodList:
         """List the pods of the trials of an experiment, oldest first."""
         return {"items": list(service.pods("Experiment", namespace, name))}
 

@@ -32,8 +32,6 @@ TrialObject = Annotated[dict[str, Any], WithJsonSchema({KIND_MARK: "Trial"})]
 SuggestionObject = Annotated[dict[str, Any], WithJsonSchema({KIND_MARK: "Suggestion"})]
 """Objects travel as they are stored; the description shows their models."""
 
-PodObject = Annotated[dict[str, Any], WithJsonSchema({"type": "object", "description": "A Pod, as Kubernetes has it."})]
-
 T = TypeVar("T")
 
 
@@ -41,6 +39,12 @@ class Items(TypedDict, Generic[T]):
     """A listing."""
 
     items: list[T]
+
+
+class PodList(TypedDict):
+    """Pods, oldest first."""
+
+    items: Annotated[list[dict[str, Any]], Field(description="Each as Kubernetes has it.")]
 
 
 class Reading(TypedDict):

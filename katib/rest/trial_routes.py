@@ -10,7 +10,7 @@ from fastapi.responses import StreamingResponse
 
 from katib.api.metrics import MetricLog
 from katib.api.thinning import MIN_POINTS
-from katib.rest.routing import LONGEST_NAME, Items, Name, Namespace, PodObject, Reading, Service, TrialObject
+from katib.rest.routing import LONGEST_NAME, Items, Name, Namespace, PodList, Reading, Service, TrialObject
 from katib.rest.streams import Closing, byte_stream
 from katib.tuning.service import RecordedEvent
 
@@ -81,7 +81,7 @@ def trial_routes(closing: Closing) -> APIRouter:
         )
 
     @router.get("/pods")
-    def list_trial_pods(service: Service, namespace: Namespace, name: Name) -> Items[PodObject]:
+    def list_trial_pods(service: Service, namespace: Namespace, name: Name) -> PodList:
         """List the pods of a trial, oldest first; of one that has ended, those that are still known."""
         return {"items": list(service.pods("Trial", namespace, name))}
 

@@ -33,25 +33,26 @@ class GangKind:
         if end_of(status):
             return Plan(status, stop=unfinished)
         newest = {(pod.role, pod.index): pod for pod in pods}
-        failed = [pod for pod in newest.values() if pod.phase is Phase.FAILED]
+        failed = [pod for pod in newest.values() if pod.phase is Phase.FAILED and not pod.stopping]
         again = [pod for pod in failed if not pod.cannot_start]
         restarts = len(pods) - len(newest) + len(again)
-        conditions = conditions_of(status)
         master = newest.get(("Master", 0))
-        if failed and (len(again) < len(failed) or restarts > spec.get("restarts", 0)):
-            conditions = with_condition(
-                conditions, "Failed", reason="PyTorchJobFailed", message=failed[0].message, now=now
-            )
-        elif master is not None and master.phase is Phase.SUCCEEDED:
-            conditions = with_condition(conditions, "Succeeded", reason="PyTorchJobSucceeded", message="", now=now)
-        elif newest:
-            running = "Running" if any(pod.phase is Phase.RUNNING for pod in newest.values()) else "Created"
-            conditions = with_condition(conditions, running, reason=f"PyTorchJob{running}", message="", now=now)
-        status = {"startTime": format_time(now), **status, "conditions": list(conditions)}
-        if end_of(status):
+        is_lost = bool(failed) and (len(again) < len(failed) or restarts > spec.get("restarts", 0))
+        is_done = master is not None and master.phase is Phase.SUCCEEDED
+        if (is_lost or is_done) and unfinished:
             return Plan(status, stop=unfinished)
+        if is_lost:
+            type_, message = "Failed", failed[0].message
+        elif is_done:
+            type_, message = "Succeeded", ""
+        else:
+            is_running = any(pod.phase is Phase.RUNNING for pod in newest.values())
+            type_, message = "Running" if is_running else "Created", ""
+        reason = f"PyTorchJob{type_}"
+        conditions = with_condition(conditions_of(status), type_, reason=reason, message=message, now=now)
+        status = {"startTime": format_time(now), **status, "conditions": list(conditions)}
         starts = [_start(pod) for pod in again] if newest else _starts(spec)
-        return Plan(status, start=tuple(starts))
+        return Plan(status, start=() if end_of(status) else tuple(starts))
 
     def pod(self, job: Object, start: PodStart, wiring: Wiring) -> NewPod:
         """Describe a replica: it knows its master's address."""
