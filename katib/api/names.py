@@ -35,6 +35,9 @@ WORKSPACE_ANNOTATION = "katib.kubeflow.org/workspace"
 METRICS_REPORT_ANNOTATION = "katib.kubeflow.org/metrics-report"
 """On a job: what its collector has to say when the objective metric was not found."""
 
+REPLICA_ANNOTATION = "katib.kubeflow.org/replica"
+"""On a pod of one machine: which replica of its job it is, as `worker-1`."""
+
 METRICS_INCOMPLETE = "MetricsIncomplete"
 """Reason of the condition MetricsUnavailable where readings were found, but not all of them are stored."""
 

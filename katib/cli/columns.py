@@ -27,6 +27,17 @@ from katib.tuning.reading import (
     status_of,
     time_of,
 )
+from katib.tuning.replicas import (
+    exit_words,
+    has_role,
+    place_words,
+    ready_words,
+    replica_name,
+    restarts_of,
+    state_words,
+    trial_of,
+    waiting_words,
+)
 
 EXPERIMENT = ("NAME", "STATE", "PROGRESS", "BEST", "AGE")
 EXPERIMENT_WIDE = (*EXPERIMENT, "ALGORITHM", "RUNNING", "FAILED", "BEST-TRIAL", "REASON")
@@ -38,10 +49,14 @@ _LINEAGE_PLACE = TRIAL.index("PARAMETERS")
 SUGGESTION = ("NAME", "STATE", "ALGORITHM", "REQUESTED", "ASSIGNED", "AGE")
 SUGGESTION_WIDE = (*SUGGESTION, "MESSAGE")
 
+POD = ("NAME", "READY", "STATUS", "RESTARTS", "AGE", "TRIAL")
+POD_WIDE = (*POD, "REPLICA", "EXIT", "WHERE", "MESSAGE")
+
 HEADINGS = {
     "Experiment": (EXPERIMENT, EXPERIMENT_WIDE),
     "Trial": (TRIAL, TRIAL_WIDE),
     "Suggestion": (SUGGESTION, SUGGESTION_WIDE),
+    "Pod": (POD, POD_WIDE),
 }
 
 
@@ -53,7 +68,7 @@ def headings(kind: str, *, wide: bool = False, namespaces: bool = False, lineage
 
 def row(obj: Json, *, wide: bool = False, namespaces: bool = False, lineage: bool = False) -> tuple[str, ...]:
     """Return the row of an object; empty cells where nothing is known."""
-    cells = {"Experiment": _experiment, "Trial": _trial, "Suggestion": _suggestion}[obj["kind"]](obj)
+    cells = {"Experiment": _experiment, "Trial": _trial, "Suggestion": _suggestion, "Pod": _pod}[obj["kind"]](obj)
     shown = cells[: len(HEADINGS[obj["kind"]][wide])]
     found = ((namespace_of(obj),) if namespaces else ()) + shown
     return _with_lineage(found, _lineage(obj), namespaces=namespaces) if lineage else found
@@ -129,6 +144,21 @@ def _trial(obj: Json) -> tuple[str, ...]:
 def _lineage(trial: Json) -> tuple[str, ...]:
     labels = trial["metadata"].get("labels") or {}
     return str(labels.get(GENERATION_LABEL, "")), str(labels.get(PARENT_LABEL, ""))
+
+
+def _pod(obj: Json) -> tuple[str, ...]:
+    return (
+        name_of(obj),
+        ready_words(obj),
+        state_words(obj),
+        str(restarts_of(obj)),
+        age_of(obj),
+        trial_of(obj),
+        replica_name(obj) if has_role(obj) else "",
+        exit_words(obj),
+        place_words(obj),
+        " ".join(str(status_of(obj).get("message") or waiting_words(obj)).split()),
+    )
 
 
 def _suggestion(obj: Json) -> tuple[str, ...]:

@@ -12,9 +12,10 @@ import click
 from katib.api.types import EarlierTrialsStatus
 from katib.cli import columns, options
 from katib.cli.lineage import lineage_lines
-from katib.cli.printing import print_data
+from katib.cli.printing import NOTHING, aligned, print_data
 from katib.cli.results import best_lines, pareto_lines
-from katib.errors import NotFoundError
+from katib.diagnosis.replicas import trouble_of
+from katib.errors import ForbiddenError, NotFoundError
 from katib.following.progress import savings_of
 from katib.tuning.reading import (
     Json,
@@ -33,6 +34,14 @@ from katib.tuning.reading import (
     state_of,
     status_of,
     violates_constraints,
+)
+from katib.tuning.replicas import (
+    exit_words,
+    newest_of_each,
+    place_words,
+    replica_name,
+    restarts_of,
+    state_words,
 )
 from katib.tuning.service import Diagnosis, RecordedEvent, TuningService
 
@@ -181,8 +190,30 @@ def _trial(service: TuningService, trial: Json) -> Iterator[str]:
     for key, value in assignments_of(trial).items():
         yield f"  {key}={value}"
     yield from lineage_lines(service, trial)
+    yield from _replicas(service, trial)
     yield from _conditions(trial)
     yield from _events(service.events("Trial", namespace, name))
+
+
+def _replicas(service: TuningService, trial: Json) -> Iterator[str]:
+    """Yield a table of the pods that its job has, the newest of each replica; nothing where none is known."""
+    try:
+        pods = newest_of_each(service.pods("Trial", namespace_of(trial), name_of(trial)))
+    except ForbiddenError:  # the rest is worth showing without
+        return
+    if not pods:
+        return
+    rows = [
+        (replica_name(p), state_words(p), str(restarts_of(p)), exit_words(p) or NOTHING, place_words(p) or NOTHING)
+        for p in pods
+    ]
+    yield ""
+    yield "Replicas:"
+    for line in aligned([("REPLICA", "STATE", "RESTARTS", "EXIT", "WHERE"), *rows]):
+        yield f"  {line}"
+    for pod in pods:
+        if words := trouble_of(pod):
+            yield f"  {replica_name(pod)} {words}"
 
 
 def _head(obj: Json) -> Iterator[str]:

@@ -23,6 +23,9 @@ _KINDS = {
     "trial": "Trial",
     "suggestions": "Suggestion",
     "suggestion": "Suggestion",
+    "pods": "Pod",
+    "pod": "Pod",
+    "po": "Pod",
 }
 _PAGE = 500
 _WATCH_SECONDS = 1.0
@@ -34,9 +37,10 @@ _WATCH_SECONDS = 1.0
         "katib get my-experiment -o yaml    one, with everything",
         "katib get trials -w                all trials, and every change",
         "katib get suggestions -A -o wide",
+        "katib get pods my-experiment       the pods of its trials; or those of one trial",
     ),
 )
-@click.argument("kind", default="experiments", metavar="[experiments|trials|suggestions]")
+@click.argument("kind", default="experiments", metavar="[experiments|trials|suggestions|pods]")
 @click.argument("name", required=False)
 @click.option("-A", "--all-namespaces", is_flag=True, help="Of every namespace.")
 @click.option("-w", "--watch", is_flag=True, help="Go on and print every row that changes.")
@@ -50,7 +54,11 @@ def get(
     form: str | None,
     target: options.Target,
 ) -> None:
-    """List experiments, trials or suggestions, or show one of them."""
+    """List experiments, trials, suggestions or pods, or show one of them.
+
+    Pods are those of jobs that are there now. They are found by their own name, by that of their trial, or by that of
+    their experiment.
+    """
     from katib.cli.connection import connect
 
     if name is None and kind.partition("/")[0].lower() in _KINDS and "/" in kind:
@@ -58,17 +66,17 @@ def get(
     elif kind.lower() not in _KINDS and name is None:
         kind, name = "experiments", kind
     if kind.lower() not in _KINDS:
-        raise click.UsageError(f'"{kind}" is not a kind; use experiments, trials or suggestions')
+        raise click.UsageError(f'"{kind}" is not a kind; use experiments, trials, suggestions or pods')
     wanted = _KINDS[kind.lower()]
     with connect(target, read_only=True) as (service, namespace):
         scope = None if all_namespaces else namespace
 
         def read() -> Iterable[Json]:
-            if name is not None:
-                return [service.get(wanted, namespace, name)]
-            return _LISTINGS[wanted](service, scope)
+            if name is None:
+                return _LISTINGS[wanted](service, scope)
+            return _pods_named(service, namespace, name) if wanted == "Pod" else [service.get(wanted, namespace, name)]
 
-        if form in ("json", "yaml", "name") and name is not None:
+        if form in ("json", "yaml", "name") and name is not None and wanted != "Pod":
             print_object(service.get(wanted, namespace, name), form)
         elif form in ("json", "yaml", "name"):
             print_objects(read(), form)
@@ -147,4 +155,24 @@ def _suggestions(service: TuningService, namespace: str | None) -> Iterator[Json
             yield service.get("Suggestion", namespace_of(experiment), name_of(experiment))
 
 
-_LISTINGS = {"Experiment": _experiments, "Trial": _trials, "Suggestion": _suggestions}
+def _pods(service: TuningService, namespace: str | None) -> Iterator[Json]:
+    for experiment in service.experiments(namespace):
+        yield from service.pods("Experiment", namespace_of(experiment), name_of(experiment))
+
+
+def _pods_named(service: TuningService, namespace: str, name: str) -> Sequence[Json]:
+    """Return the pods of an experiment or a trial, or the one of that name.
+
+    Raises:
+        NotFoundError: There is none of these.
+    """
+    for kind in ("Experiment", "Trial"):
+        with suppress(NotFoundError):
+            return service.pods(kind, namespace, name)
+    found = [pod for pod in _pods(service, namespace) if name_of(pod) == name]
+    if not found:
+        raise NotFoundError(f'neither an experiment, a trial nor a pod "{name}" is in namespace {namespace}')
+    return found
+
+
+_LISTINGS = {"Experiment": _experiments, "Trial": _trials, "Suggestion": _suggestions, "Pod": _pods}

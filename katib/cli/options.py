@@ -204,6 +204,7 @@ class PlainName(click.ParamType[str]):
 EXPERIMENT_NAME = PlainName("experiment")
 TRIAL_NAME = PlainName("trial")
 ANY_NAME = PlainName("experiment", "trial", "suggestion")
+REPLICA_NAME = PlainName("pod")
 
 
 def read_file(path: str) -> tuple[str, str]:

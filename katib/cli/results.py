@@ -183,23 +183,34 @@ def trials(
     epilog=options.examples(
         "katib logs my-experiment-k4x8bq2z --tail 20",
         "katib logs my-experiment-k4x8bq2z -f",
+        "katib logs my-experiment-k4x8bq2z --replica worker-1",
     ),
 )
 @click.argument("trial", type=options.TRIAL_NAME)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the trial ends.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="LINES", help="Only the last so many lines.")
+@click.option(
+    "-r",
+    "--replica",
+    type=options.REPLICA_NAME,
+    default="",
+    help="Of this replica of its job, such as worker-1, or by the pod's name; else of the one that reports metrics.",
+)
+@click.option("-c", "--container", default="", help="Of this container of the pod; else of the primary one.")
 @options.connection
 def logs(
     trial: str,
     follow: bool,
     tail: int | None,
+    replica: str,
+    container: str,
     target: options.Target,
 ) -> None:
     """Print what a trial wrote, byte for byte."""
     from katib.cli.connection import connect
 
     with connect(target, read_only=True) as (service, namespace):
-        chunks = service.logs(namespace, trial, follow=follow, tail_lines=tail)
+        chunks = service.logs(namespace, trial, follow=follow, tail_lines=tail, replica=replica, container=container)
         for chunk in chunks:
             sys.stdout.buffer.write(chunk)
             sys.stdout.buffer.flush()

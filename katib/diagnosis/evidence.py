@@ -45,8 +45,9 @@ class JobFacts:
         exit_code: Of the primary container's last run.
         signal: Name of the signal that ended it, such as `SIGKILL`.
         out_of_memory: Whether it was ended because it took more memory than its limit.
-        log_tail: Last lines of its output.
+        log_tail: Last lines of its output; of the replica that failed where one of several did.
         program: Full path of the program that the primary container ran; empty where that is not known.
+        pods: Its pods, the oldest first.
     """
 
     job: Json | None = None
@@ -58,6 +59,7 @@ class JobFacts:
     out_of_memory: bool = False
     log_tail: tuple[str, ...] = ()
     program: str = ""
+    pods: tuple[Json, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

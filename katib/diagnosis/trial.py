@@ -5,8 +5,9 @@ from __future__ import annotations
 from katib.api.failure_text import EXIT_WITHOUT_OUTPUT, trial_failure
 from katib.api.metrics import ZERO_TIME
 from katib.api.names import METRICS_INCOMPLETE, METRICS_REPORT_ANNOTATION, WORKSPACE_ANNOTATION
-from katib.diagnosis.answer import Answer, finding_of_event, known_remedy, pick_warnings, since
+from katib.diagnosis.answer import Answer, condition_words, finding_of_event, known_remedy, pick_warnings, since
 from katib.diagnosis.evidence import Evidence, JobFacts
+from katib.diagnosis.replicas import failed_replica, last_words, replica_findings
 from katib.tuning.reading import (
     assignments_of,
     condition_of,
@@ -22,6 +23,7 @@ from katib.tuning.reading import (
     status_of,
     time_of,
 )
+from katib.tuning.replicas import replica_name
 from katib.tuning.service import Diagnosis, Json
 
 _COMMAND_NOT_FOUND = 127
@@ -68,7 +70,8 @@ def _active(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
         return _running(trial, facts, evidence)
     if facts.job is None:
         return Answer(f"{name} waits for its job to be created.", findings=[_age_finding(trial, evidence)])
-    return Answer(f"{name} has a job that has not started yet.", findings=[_age_finding(trial, evidence)])
+    findings = [*replica_findings(facts.pods), _age_finding(trial, evidence)]
+    return Answer(f"{name} has a job that has not started yet.", findings=findings)
 
 
 def _held_up(trial: Json, facts: JobFacts) -> Answer | None:
@@ -98,6 +101,7 @@ def _waiting(name: str, facts: JobFacts, evidence: Evidence) -> Answer | None:
     if facts.waiting:
         return Answer(
             f"{name} has to wait: {facts.waiting.rstrip('.')}.",
+            findings=replica_findings(facts.pods),
             remedies=[facts.remedy or evidence.place.capacity],
             log_tail=facts.log_tail,
         )
@@ -130,6 +134,9 @@ def _running(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
     start = time_of(status_of(trial).get("startTime"))
     running = f" for {since(start, evidence.now)}" if start else ""
     answer = Answer(f"{name} has been running{running}." if running else f"{name} is running.")
+    if restarting := condition_of(facts.job or {}, "Restarting"):
+        answer.findings.append(f"Its job is restarting: {condition_words(restarting)}.")
+    answer.findings.extend(replica_findings(facts.pods))
     metric = objective_of(trial).get("objectiveMetricName", "the objective metric")
     reading = evidence.readings.get(name)
     if reading is None and evidence.readings_error:
@@ -185,10 +192,13 @@ def _succeeded(trial: Json, _condition: Json, _facts: JobFacts, evidence: Eviden
 
 
 def _failed(trial: Json, condition: Json, facts: JobFacts, evidence: Evidence) -> Answer:
-    name = name_of(trial)
-    answer = Answer(f"{name} failed: {failure_cause(trial, facts)}.", log_tail=facts.log_tail)
+    name, replica = name_of(trial), failed_replica(facts.pods)
+    because = "" if replica is None else f" because its replica {replica_name(replica)} failed"
+    answer = Answer(f"{name} failed{because}: {failure_cause(trial, facts)}.", log_tail=facts.log_tail)
+    if replica is not None and facts.log_tail:
+        answer.findings.append(f"The output below is that of {replica_name(replica)}.")
     cause = trial_failure(str(condition.get("message", ""))).rstrip(".")
-    if cause and cause not in answer.verdict:
+    if cause and cause not in answer.verdict and (replica is None or not cause.startswith(EXIT_WITHOUT_OUTPUT)):
         answer.findings.append(f"{cause}.")
     if facts.attempt > 1:
         answer.findings.append(f"Its job was tried {facts.attempt} times.")
@@ -204,6 +214,9 @@ def failure_cause(trial: Json, facts: JobFacts) -> str:
     cause = failure_of(trial)
     if facts.signal or facts.out_of_memory or (facts.exit_code is not None and not _is_explained(trial)):
         return _exit_words(facts)
+    replica = failed_replica(facts.pods)
+    if replica is not None and not _is_explained(trial) and (words := last_words(replica)):
+        return words
     return cause or str((condition_of(trial, "Failed") or {}).get("reason") or "no reason was recorded")
 
 

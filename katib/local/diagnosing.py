@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
+from katib.api.names import TRIAL_LABEL
 from katib.diagnosis import JobFacts
 from katib.diagnosis.diagnostician import attempt_of
+from katib.diagnosis.replicas import failed_replica
 from katib.errors import NotFoundError
 from katib.local.trial_files import TrialFiles
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.tuning.replicas import POD, replica_name
+from katib.tuning.service import Json
 
 _LOG_LINES = 12
 
@@ -35,9 +40,16 @@ class LocalJobs:
         job = None
         with suppress(NotFoundError):
             job = dict(self._store.get(Kind.of(trial["spec"].get("runSpec") or {}), Key.of(trial)))
-        tail, program = self._files.tail(trial, _LOG_LINES), self._files.program(trial)
+        pods = self._pods(trial)
+        failed = failed_replica(pods)
+        tail = self._files.tail(trial, _LOG_LINES, "" if failed is None else replica_name(failed))
+        known = JobFacts(log_tail=tail, program=self._files.program(trial), pods=pods)
         if job is None:
-            return JobFacts(log_tail=tail, program=program)
+            return known
         reason = self._waiting(job)
-        waiting = f"its job {reason}" if reason else ""
-        return JobFacts(job=job, waiting=waiting, attempt=attempt_of(job), log_tail=tail, program=program)
+        return replace(known, job=job, waiting=f"its job {reason}" if reason else "", attempt=attempt_of(job))
+
+    def _pods(self, trial: Object) -> tuple[Json, ...]:
+        key = Key.of(trial)
+        found = self._store.list(POD, key.namespace, labels={TRIAL_LABEL: key.name}).items
+        return tuple(map(dict, found or self._files.past_pods(trial)))

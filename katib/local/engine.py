@@ -11,7 +11,7 @@ apart so that an experiment can be refused before anything runs, and its suggest
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from decimal import Decimal
@@ -41,6 +41,7 @@ from katib.local.containers.remains import NOTE_FILE
 from katib.local.diagnosing import LocalJobs
 from katib.local.events import LoggedEvents, RecordedEvents
 from katib.local.jobs.kinds import job_kinds
+from katib.local.jobs.pod_objects import label_of_trial
 from katib.local.jobs.runner import LocalJobRunner
 from katib.local.layout import Layout
 from katib.local.log_access import LogServers
@@ -238,6 +239,7 @@ class Engine:
             needs_machine=monitors.need_machine,
             inherited=inherited_environment(os.environ, self._layout.python),
             variables=monitors.variables,
+            labels=lambda job: _labels_of_pods(job, caches.trials.get(Key.of(job))),
             may_start=lambda job: not _is_stopping(caches.trials.get(Key.of(job))),
             companions=monitors.companions,
             checkpoint=TrialCheckpoints(self._layout, caches.trials, caches.experiments).of,
@@ -360,6 +362,12 @@ def _capacity(host: HostCapacity) -> Capacity:
     """Return what may be leased: exactly what admission accepts."""
     machine = Capacity.of_machine()
     return Capacity(Decimal(str(host.cpus)), Decimal(host.memory_bytes), machine.gpus)
+
+
+def _labels_of_pods(job: Object, trial: Trial | None) -> Mapping[str, str]:
+    """Return what the pods of a trial's job are labelled with, as in a cluster."""
+    own = trial.metadata.labels if trial is not None else {}
+    return {**own, **label_of_trial(job)}
 
 
 def _is_stopping(trial: Trial | None) -> bool:

@@ -7,14 +7,18 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from katib.api.names import REPLICA_ANNOTATION, TRIAL_LABEL
 from katib.checkpoint_folders import remove_checkpoint
 from katib.errors import NotFoundError
 from katib.local.layout import Layout
-from katib.local.pods.pod import RECORD_FILE
+from katib.local.pods.objects import RECORD_FILE, replica_of
 from katib.runtime.objects import Key, Object
+from katib.tuning.replicas import find_replica, has_role, is_primary, no_container
 
 _CHUNK_BYTES = 64 << 10
 _POLL_SECONDS = 0.1
@@ -31,10 +35,48 @@ class TrialFiles:
         """Return the directory of a trial."""
         return self._layout.trial(trial.namespace, trial.name)
 
-    def log_file(self, trial: Key, container: str) -> Path | None:
-        """Return the output of a container in the newest pod of a trial, None when it never ran."""
-        found = sorted(self.directory(trial).glob(f"*/{container}.log"), key=lambda path: path.stat().st_mtime)
-        return found[-1] if found else None
+    def log_file(self, trial: Object, replica: str = "", container: str = "") -> Path | None:
+        """Return the output of a container of a trial, None when it has not run.
+
+        Args:
+            trial: The Trial object.
+            replica: Which pod, as `worker-1` or by its name, the newest of that name; empty: the newest primary one.
+            container: Which container of it; empty: the primary one, or the first where the pod has none of that name.
+
+        Raises:
+            NotFoundError: There are replicas, and none of that name; or no such container in it.
+        """
+        chosen = self._chosen_pods(trial, replica)
+        logs = [path for pod in chosen for path in Path(pod["directory"]).glob("*.log")]
+        wanted = container or _primary_container(trial)
+        paths = [path for path in logs if path.stem == wanted]
+        if not paths and container and logs:
+            _require_container(container, chosen, logs, _title(trial, replica))
+        elif not paths and replica:
+            paths = logs
+        return max(paths, key=lambda path: path.stat().st_mtime, default=None)
+
+    def _chosen_pods(self, trial: Object, replica: str) -> Sequence[Object]:
+        """Return the pods of a replica, or the primary ones; of a job whose pods have no roles, any of them is."""
+        found = self._noted_pods(trial)
+        if replica:
+            return find_replica(found, replica, Key.of(trial).name) if found else ()
+        primary = [pod for pod in found if _is_primary(pod, trial)]
+        return primary or ([] if any(map(has_role, found)) else found)
+
+    def past_pods(self, trial: Object) -> Sequence[Object]:
+        """Return the pods of a job with several replicas as they ended, the newest of each name."""
+        ended = [pod for pod in self._noted_pods(trial) if "status" in pod]
+        return [
+            {name: value for name, value in pod.items() if name not in ("directory", "containers")}
+            for pod in {pod["metadata"]["name"]: pod for pod in ended}.values()
+        ]
+
+    def _noted_pods(self, trial: Object) -> list[Object]:
+        """Return what pods wrote down about themselves, the oldest first, each with its directory."""
+        key = Key.of(trial)
+        directories = [path for path in self.directory(key).glob("*/") if path.is_dir() and _has_begun(path)]
+        return [_noted_pod(path, key) for path in sorted(directories, key=lambda path: path.stat().st_ctime)]
 
     def read(
         self,
@@ -42,28 +84,36 @@ class TrialFiles:
         *,
         follow: Callable[[], bool] | None = None,
         tail_lines: int | None = None,
+        replica: str = "",
+        container: str = "",
     ) -> Iterator[bytes]:
-        """Yield the output of a trial's primary container in chunks.
+        """Yield the output of one container of a trial in chunks.
 
         Args:
             trial: The Trial object.
             follow: Tells whether more may come; None: what is there now is all.
             tail_lines: Only so many last lines of what is there now.
+            replica: As `log_file` takes it.
+            container: As `log_file` takes it.
 
         Raises:
-            NotFoundError: It never ran here, or its files were removed.
+            NotFoundError: It never ran here, its files were removed, or there is no such replica or container.
         """
-        key, container = Key.of(trial), _primary_container(trial)
-        path = self.log_file(key, container)
+        find = partial(self.log_file, trial, replica, container)
+        path = find()
         if path is not None:
             return self._chunks(path, follow, tail_lines)
+        missing = _no_output(_title(trial, replica), container or _primary_container(trial))
         if follow is not None and follow():
-            return self._awaited_chunks(key, container, follow, tail_lines)
-        raise _no_output(key, container)
+            return self._awaited_chunks(find, missing, follow, tail_lines)
+        raise missing
 
-    def tail(self, trial: Object, lines: int) -> tuple[str, ...]:
-        """Return the last lines of the primary container's output; none when it never ran."""
-        path = self.log_file(Key.of(trial), _primary_container(trial))
+    def tail(self, trial: Object, lines: int, replica: str = "") -> tuple[str, ...]:
+        """Return the last lines of what a replica, by default the primary one, printed; none when it never ran."""
+        try:
+            path = self.log_file(trial, replica)
+        except NotFoundError:
+            return ()
         if path is None:
             return ()
         data = b"".join(self._chunks(path, None, lines))
@@ -72,7 +122,7 @@ class TrialFiles:
     def program(self, trial: Object) -> str:
         """Return the full path of the program that the primary container ran last, empty when unknown."""
         container = _primary_container(trial)
-        path = self.log_file(Key.of(trial), container)
+        path = self.log_file(trial)
         if path is None:
             return ""
         try:
@@ -90,13 +140,17 @@ class TrialFiles:
                 folder.rmdir()
 
     def _awaited_chunks(
-        self, trial: Key, container: str, more: Callable[[], bool], tail_lines: int | None
+        self,
+        find: Callable[[], Path | None],
+        missing: NotFoundError,
+        more: Callable[[], bool],
+        tail_lines: int | None,
     ) -> Iterator[bytes]:
         """Wait until there is a file. Empty chunks meanwhile let a reader who has gone away be noticed."""
         goes_on = True
-        while (path := self.log_file(trial, container)) is None:
+        while (path := find()) is None:
             if not goes_on:
-                raise _no_output(trial, container)
+                raise missing
             yield b""
             time.sleep(_POLL_SECONDS)
             goes_on = more()
@@ -116,8 +170,49 @@ class TrialFiles:
                 yield b""  # lets a reader who has gone away be noticed while nothing is printed
 
 
-def _no_output(trial: Key, container: str) -> NotFoundError:
-    return NotFoundError(f'trial "{trial.name}" has no output: container "{container}" has not run here')
+def _has_begun(directory: Path) -> bool:
+    return (directory / RECORD_FILE).exists() or any(directory.glob("*.log"))
+
+
+def _noted_pod(directory: Path, trial: Key) -> Object:
+    """Return what is known of a pod from its directory; labels are absent where nobody wrote them down."""
+    try:
+        note = json.loads((directory / RECORD_FILE).read_text())
+        metadata: dict[str, Any] = {"name": str(note["name"]), "namespace": trial.namespace}
+        replica = replica_of(note.get("role") or "", note.get("index"))
+        if "labels" in note:
+            metadata["labels"] = {**note["labels"], TRIAL_LABEL: trial.name}
+        if replica:
+            metadata["annotations"] = {REPLICA_ANNOTATION: replica}
+        ended = note.get("pod") or {}
+        known = {**ended.get("metadata", {}), **metadata}
+        if started := (ended.get("status") or {}).get("startTime"):
+            known["creationTimestamp"] = started
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return {"metadata": {"name": directory.name}, "directory": str(directory)}
+    kept = {"metadata": known, "directory": str(directory), "containers": note.get("containers")}
+    return {**ended, **kept}
+
+
+def _is_primary(pod: Object, trial: Object) -> bool:
+    """Return whether a pod is a primary one, or may be as far as anybody wrote down."""
+    return "labels" not in pod["metadata"] or is_primary(pod, trial)
+
+
+def _require_container(wanted: str, pods: Sequence[Object], logs: Sequence[Path], title: str) -> None:
+    """Raise an error when pods have no such container: not when it has not started yet."""
+    names = [name for pod in pods for name in pod.get("containers") or ()] or [path.stem for path in logs]
+    if wanted not in names:
+        raise no_container(wanted, sorted(set(names)), title)
+
+
+def _title(trial: Object, replica: str) -> str:
+    name = Key.of(trial).name
+    return f'replica {replica} of trial "{name}"' if replica else f'trial "{name}"'
+
+
+def _no_output(title: str, container: str) -> NotFoundError:
+    return NotFoundError(f'{title} has no output: container "{container}" has not run here')
 
 
 def _primary_container(trial: Object) -> str:

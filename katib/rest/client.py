@@ -115,11 +115,23 @@ class HttpTuningService:
         query: Query = {"metric": metric, "points": points}
         return _read_items(MetricLog, self._get(_path(namespace, "trials", trial, "metrics"), query))
 
+    def pods(self, kind: str, namespace: str, name: str) -> Sequence[Json]:
+        """Return the pods of a Trial or an Experiment."""
+        return tuple(self._get(_path(namespace, _KIND_PATHS[kind], name, "pods"))["items"])
+
     def logs(
-        self, namespace: str, trial: str, *, follow: bool = False, tail_lines: int | None = None
+        self,
+        namespace: str,
+        trial: str,
+        *,
+        follow: bool = False,
+        tail_lines: int | None = None,
+        replica: str = "",
+        container: str = "",
     ) -> Iterator[bytes]:
-        """Yield the output of the trial's primary container."""
-        query: dict[str, str | int | bool | Sequence[str]] = {"follow": str(follow).lower()}
+        """Yield the output of a trial."""
+        named = _drop_empty({"replica": replica, "container": container})
+        query: dict[str, str | int | bool | Sequence[str]] = {"follow": str(follow).lower(), **named}
         if tail_lines is not None:
             query["tail"] = tail_lines
         with self._stream(_path(namespace, "trials", trial, "logs"), query) as response:

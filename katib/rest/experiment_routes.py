@@ -23,6 +23,7 @@ from katib.rest.routing import (
     Name,
     Namespace,
     Notices,
+    PodList,
     Service,
     SubmittedExperiment,
     SuggestionObject,
@@ -180,6 +181,11 @@ def _add_reading(router: APIRouter) -> None:
 
 
 def _add_history(router: APIRouter, closing: Closing) -> None:
+    @router.get("/namespaces/{namespace}/experiments/{name}/pods")
+    def list_experiment_pods(service: Service, namespace: Namespace, name: Name) -> PodList:
+        """List the pods of the trials of an experiment, oldest first."""
+        return {"items": list(service.pods("Experiment", namespace, name))}
+
     @router.get("/namespaces/{namespace}/experiments/{name}/events")
     def list_experiment_events(service: Service, namespace: Namespace, name: Name) -> Items[RecordedEvent]:
         """List the notable moments of an experiment and its trials, oldest first."""

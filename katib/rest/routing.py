@@ -41,6 +41,12 @@ class Items(TypedDict, Generic[T]):
     items: list[T]
 
 
+class PodList(TypedDict):
+    """Pods, oldest first."""
+
+    items: Annotated[list[dict[str, Any]], Field(description="Each as Kubernetes has it.")]
+
+
 class Reading(TypedDict):
     """One reading of a metric."""
 

@@ -10,7 +10,7 @@ from fastapi.responses import StreamingResponse
 
 from katib.api.metrics import MetricLog
 from katib.api.thinning import MIN_POINTS
-from katib.rest.routing import Items, Name, Namespace, Reading, Service, TrialObject
+from katib.rest.routing import LONGEST_NAME, Items, Name, Namespace, PodList, Reading, Service, TrialObject
 from katib.rest.streams import Closing, byte_stream
 from katib.tuning.service import RecordedEvent
 
@@ -19,6 +19,8 @@ _POINTS = (
     "Instead of the newest ones: the whole curve of one metric, of the objective when none is named, thinned to at "
     "most so many points. The first and the last one and true extremes in between are kept."
 )
+_REPLICA = "Of this pod of the job, such as `worker-1`, or by the pod's name; of the primary one when none is named."
+_CONTAINER = "Of this container of the pod; of the primary one when none is named."
 MAX_LINES = 1_000_000_000
 
 
@@ -66,15 +68,22 @@ def trial_routes(closing: Closing) -> APIRouter:
         *,
         follow: Annotated[bool, Query(description="Go on until the trial ends.")] = False,
         tail: Annotated[int | None, Query(ge=0, le=MAX_LINES, description="Only the last so many lines.")] = None,
+        replica: Annotated[str, Query(max_length=LONGEST_NAME, description=_REPLICA)] = "",
+        container: Annotated[str, Query(max_length=LONGEST_NAME, description=_CONTAINER)] = "",
     ) -> StreamingResponse:
-        """Return the output of the trial's primary container."""
-        chunks = service.logs(namespace, name, follow=follow, tail_lines=tail)
+        """Return the output of a trial."""
+        chunks = service.logs(namespace, name, follow=follow, tail_lines=tail, replica=replica, container=container)
         first = next(chunks, b"")  # while an error can still be the answer; one comes within a second or so
         return StreamingResponse(
             byte_stream(lambda: chain((first,), chunks), closing),
             media_type="text/plain",
             headers={"cache-control": "no-store", "x-content-type-options": "nosniff", "x-accel-buffering": "no"},
         )
+
+    @router.get("/pods")
+    def list_trial_pods(service: Service, namespace: Namespace, name: Name) -> PodList:
+        """List the pods of a trial, oldest first; of one that has ended, those that are still known."""
+        return {"items": list(service.pods("Trial", namespace, name))}
 
     @router.get("/events")
     def list_trial_events(service: Service, namespace: Namespace, name: Name) -> Items[RecordedEvent]:

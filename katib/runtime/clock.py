@@ -49,4 +49,8 @@ class SteadyTime:
 
     def now(self) -> datetime:
         """Return the time by which deadlines and pauses count."""
-        return self._wall + timedelta(seconds=self._clock.monotonic() - self._monotonic)
+        return self.at(self._clock.monotonic())
+
+    def at(self, monotonic: float) -> datetime:
+        """Return the time at a moment of the clock's `monotonic`."""
+        return self._wall + timedelta(seconds=monotonic - self._monotonic)

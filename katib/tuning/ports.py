@@ -41,19 +41,30 @@ class TrialOutput(Protocol):
     """Reads what trials print. Thread-safe."""
 
     def read(
-        self, trial: Object, *, follow: Callable[[], bool] | None = None, tail_lines: int | None = None
+        self,
+        trial: Object,
+        *,
+        follow: Callable[[], bool] | None = None,
+        tail_lines: int | None = None,
+        replica: str = "",
+        container: str = "",
     ) -> Iterator[bytes]:
-        """Yield the output of a trial's primary container in chunks.
+        """Yield the output of one container of a trial in chunks.
 
         Args:
             trial: The Trial object.
             follow: Tells whether more may come; None: what is there now is all. While a followed trial is silent, an
                 empty chunk comes every second or so.
             tail_lines: Only so many last lines of what is there now.
+            replica: Which pod, as `worker-1` or by its name; empty: a primary one.
+            container: Which container of it; empty: the primary one.
 
         Raises:
             NotFoundError: There is no output, with what to do about it.
         """
+
+    def past_pods(self, trial: Object) -> Sequence[Object]:
+        """Return what is kept of the pods of a trial whose job is gone, the oldest first; often nothing."""
 
 
 Explain = Callable[[str, str], Diagnosis]

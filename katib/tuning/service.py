@@ -172,12 +172,37 @@ class TuningService(Protocol):
         `katib.api.thinning.MIN_POINTS`.
         """
 
+    def pods(self, kind: str, namespace: str, name: str) -> Sequence[Json]:
+        """Return the pods of a Trial, or of all trials of an Experiment, oldest first.
+
+        They go with their job. Of a trial of one machine whose job had several replicas, the last pod of each is
+        returned as it ended, for as long as the trial's files are there.
+        """
+
     def logs(
-        self, namespace: str, trial: str, *, follow: bool = False, tail_lines: int | None = None
+        self,
+        namespace: str,
+        trial: str,
+        *,
+        follow: bool = False,
+        tail_lines: int | None = None,
+        replica: str = "",
+        container: str = "",
     ) -> Iterator[bytes]:
-        """Yield the output of the trial's primary container in chunks; with `follow`, until it ends.
+        """Yield the output of a trial in chunks; with `follow`, until it ends.
 
         While a followed trial is silent an empty chunk comes every second or so, so that a reader can leave.
+
+        Args:
+            namespace: Of the trial.
+            trial: Its name.
+            follow: Whether to go on until the trial ends.
+            tail_lines: Only so many last lines of what is there now.
+            replica: Which pod of its job, as `worker-1` or by the pod's name; empty: the primary one.
+            container: Which container of the pod; empty: the primary one.
+
+        Raises:
+            NotFoundError: There is no such replica or container, with those that there are.
         """
 
     def events(self, kind: str, namespace: str, name: str) -> Sequence[RecordedEvent]:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from katib.api.metrics import MetricLog
+from katib.api.names import EXPERIMENT_LABEL, TRIAL_LABEL
 from katib.api.types import API_VERSION
 from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.errors import NotFoundError
@@ -18,6 +19,7 @@ from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.changes import stream_changes
 from katib.tuning.ports import EventReader, Explain, Observations, TrialOutput
 from katib.tuning.reading import objective_of, state_of
+from katib.tuning.replicas import POD, POD_HEADER, trial_of
 from katib.tuning.service import Change, Diagnosis, Json, Page, RecordedEvent, TrialOrder
 from katib.tuning.trial_pages import find_trials
 
@@ -103,13 +105,30 @@ class ObjectReadingService:
         metric = metric or objective_of(dict(obj)).get("objectiveMetricName", "")
         return self._observations.within(namespace).curve(trial, metric, points)
 
+    def pods(self, kind: str, namespace: str, name: str) -> Sequence[Json]:
+        """Return the pods of a trial or an experiment."""
+        obj = self._require(Kind(API_VERSION, kind), Key(namespace, name))
+        label = EXPERIMENT_LABEL if kind == EXPERIMENT.kind else TRIAL_LABEL
+        found = [pod for pod in self._store.list(POD, namespace, labels={label: name}).items if trial_of(dict(pod))]
+        if not found and kind == TRIAL.kind:
+            found = list(self._output.past_pods(obj))
+        return [{**POD_HEADER, **pod} for pod in found]
+
     def logs(
-        self, namespace: str, trial: str, *, follow: bool = False, tail_lines: int | None = None
+        self,
+        namespace: str,
+        trial: str,
+        *,
+        follow: bool = False,
+        tail_lines: int | None = None,
+        replica: str = "",
+        container: str = "",
     ) -> Iterator[bytes]:
         """Yield what the trial printed."""
         key = Key(namespace, trial)
         obj = self._require(TRIAL, key)
-        return self._output.read(obj, follow=self._goes_on(key) if follow else None, tail_lines=tail_lines)
+        goes_on = self._goes_on(key) if follow else None
+        return self._output.read(obj, follow=goes_on, tail_lines=tail_lines, replica=replica, container=container)
 
     def _goes_on(self, key: Key) -> Callable[[], bool]:
         def check() -> bool:

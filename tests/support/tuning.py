@@ -16,7 +16,7 @@ from typing import Any
 from katib.api.algorithms import AlgorithmInfo, SettingSpec
 from katib.api.conditions import COMPLETED_TRIAL
 from katib.api.metrics import MetricLog
-from katib.api.names import EXPERIMENT_LABEL
+from katib.api.names import EXPERIMENT_LABEL, TRIAL_LABEL
 from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.errors import NotFoundError
 from katib.local.admission import HostCapacity
@@ -25,6 +25,7 @@ from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.runtime.testing import VirtualClock
 from katib.tuning.reading import name_of
+from katib.tuning.replicas import POD, find_replica, replica_name
 from katib.tuning.service import DEFAULT_NAMESPACE, Diagnosis, Json, RecordedEvent
 from katib.tuning.stored_service import ObjectTuningService
 from katib.tuning.submission import ConfigMaps
@@ -153,6 +154,41 @@ def make_trial(
     }
 
 
+def make_pod(
+    name: str,
+    trial: str = "demo-0",
+    *,
+    experiment: str = "demo",
+    replica: str = "",
+    code: int | None = None,
+    **status: Any,
+) -> Json:
+    """Return a Pod that runs, or that ended with an exit code; `replica` is such as `worker-1`."""
+    role, _, index = replica.rpartition("-")
+    labels = {"training.kubeflow.org/replica-type": role, "training.kubeflow.org/replica-index": index} if role else {}
+    ended = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed", "finishedAt": stamp(5)}}
+    running = {"running": {"startedAt": stamp(0)}}
+    phase = "Running" if code is None else "Failed" if code else "Succeeded"
+    container = {
+        "name": "main",
+        "ready": code is None,
+        "restartCount": 0,
+        "state": running if code is None else ended,
+        "containerID": "process://4711",
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": DEFAULT_NAMESPACE,
+            "labels": {"katib.kubeflow.org/experiment": experiment, "katib.kubeflow.org/trial": trial, **labels},
+        },
+        "spec": {"nodeName": "localhost", "containers": [{"name": "main", "image": "none"}]},
+        "status": {"phase": phase, "containerStatuses": [container], **status},
+    }
+
+
 def document(name: str = "demo", *, trials: int = 3, namespace: str | None = None) -> str:
     """Return an experiment file whose trials print their only parameter as the loss."""
     metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
@@ -204,8 +240,19 @@ class _Kept:
         self.diagnoses: dict[Key, Diagnosis] = {}
 
     def read(
-        self, trial: Object, *, follow: Callable[[], bool] | None = None, tail_lines: int | None = None
+        self,
+        trial: Object,
+        *,
+        follow: Callable[[], bool] | None = None,
+        tail_lines: int | None = None,
+        replica: str = "",
+        container: str = "",
     ) -> Iterator[bytes]:
+        if replica or container:
+            pods = self._store.list(POD, Key.of(trial).namespace, labels={TRIAL_LABEL: Key.of(trial).name}).items
+            name = replica_name(find_replica(pods, replica, Key.of(trial).name)[0]) if replica else "primary"
+            yield f"{name} {container or 'main'}\n".encode()
+            return
         data = self.logs.get(Key.of(trial), b"")
         lines = data.splitlines(keepends=True)
         yield data if tail_lines is None else b"".join(lines[max(0, len(lines) - tail_lines) :])
@@ -220,6 +267,9 @@ class _Kept:
             if not fresh and not goes_on:
                 return
             yield fresh
+
+    def past_pods(self, _trial: Object) -> Sequence[Object]:
+        return ()
 
     def events_of(self, kind: str, namespace: str, name: str) -> Sequence[RecordedEvent]:
         names = {(kind, name)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
@@ -41,6 +42,7 @@ from katib.tuning.reading import (
     status_of,
     time_of,
 )
+from katib.tuning.replicas import may_have_replicas, replica_counts
 from katib.tuning.service import TuningService
 
 _REDRAWS_PER_SECOND = 4
@@ -66,6 +68,7 @@ class LiveTable:
         self._began = time.monotonic()
         self._readings: dict[str, str] = {}
         self._readings_at = 0.0
+        self._replicas: dict[str, str] = {}
         self._live = Live(
             get_renderable=self._draw, console=console, refresh_per_second=_REDRAWS_PER_SECOND, vertical_overflow="crop"
         )
@@ -88,7 +91,7 @@ class LiveTable:
             self._live.console.print(Text(moment_line(moment, self._progress), style="yellow"))
 
     def tick(self) -> None:
-        """Read the newest metrics of the running trials, now and then."""
+        """Read the newest metrics of the running trials, now and then, and how many of their replicas run."""
         now = time.monotonic()
         if now - self._readings_at < _METRIC_SECONDS:
             return
@@ -102,6 +105,11 @@ class LiveTable:
                 continue  # it may have been deleted meanwhile; the next change says so
             if readings:
                 self._readings[name] = f"{metric}={short(readings[-1].value)}"
+        if may_have_replicas(self._progress.experiment):
+            with suppress(KatibError):
+                experiment = self._progress.experiment
+                pods = self._service.pods("Experiment", namespace_of(experiment), name_of(experiment))
+                self._replicas = replica_counts(pods)
 
     def _draw(self) -> RenderableType:
         progress = self._progress
@@ -134,13 +142,15 @@ class LiveTable:
 
     def _trials(self, running: list[Json]) -> RenderableType:
         table = Table(box=None, pad_edge=False, header_style="dim")
-        for heading in ("running", "for", "latest", "parameters"):
+        replicas = self._replicas
+        for heading in ("running", "for", *(["replicas"] if replicas else []), "latest", "parameters"):
             table.add_column(heading, no_wrap=True)
         for trial in running[:_SHOWN_TRIALS]:
             name = name_of(trial)
             start = time_of(status_of(trial).get("startTime"))
             elapsed = format_duration((datetime.now(UTC) - start).total_seconds()) if start else ""
-            cells = (name, elapsed, self._readings.get(name, "-"), parameters_of(trial))
+            count = [replicas.get(name, "-")] if replicas else []
+            cells = (name, elapsed, *count, self._readings.get(name, "-"), parameters_of(trial))
             table.add_row(*map(Text, cells))
         if len(running) > _SHOWN_TRIALS:
             table.add_row(Text(f"and {len(running) - _SHOWN_TRIALS} more", style="dim"))

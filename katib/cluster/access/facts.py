@@ -9,15 +9,17 @@ from typing import Any
 
 from katib.api.names import TRIAL_LABEL
 from katib.cluster.pods.logs import ClusterOutput, most_telling_first
-from katib.cluster.pods.reading import COLLECTORS, POD, container_statuses, facts_of
+from katib.cluster.pods.reading import POD, container_statuses, facts_of
 from katib.cluster.services.kinds import DEPLOYMENT, object_name
 from katib.cluster.services.trouble import is_available, trouble_of
 from katib.diagnosis import JobFacts, Place, ServiceFacts
 from katib.diagnosis.diagnostician import attempt_of
+from katib.diagnosis.replicas import failed_replica
 from katib.errors import ForbiddenError, KatibError, KindNotInstalledError, NotFoundError, UnavailableError
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.ports import EventReader
 from katib.tuning.reading import condition_of, is_completed, state_of
+from katib.tuning.replicas import COLLECTORS
 
 CONTROLLER = "katib-controller"
 
@@ -122,7 +124,8 @@ class ClusterJobs:
 
     def _with_pods(self, trial: Object, job: dict[str, Any] | None, pods: Sequence[Object]) -> JobFacts:
         troubled = next((pod for pod in pods if facts_of(pod).waiting), None)
-        told = troubled or next(iter(pods), None)
+        oldest_first = sorted(map(dict, pods), key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
+        told = troubled or failed_replica(oldest_first) or next(iter(pods), None)
         ended = _last_end(told, str(trial["spec"].get("primaryContainerName", ""))) if told else {}
         code = ended.get("exitCode")
         looped = troubled is not None and _remedy_of(troubled) == _OUTPUT
@@ -136,6 +139,7 @@ class ClusterJobs:
             signal=_signal_name(ended),
             out_of_memory=ended.get("reason") == "OOMKilled",
             log_tail=self._output.tail(trial, told, _LOG_LINES) if told is not None and wants_tail else (),
+            pods=tuple(oldest_first),
         )
 
 

@@ -7,15 +7,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from urllib.parse import quote
 
 from katib.api.names import TRIAL_LABEL
 from katib.cluster.client import Connection
-from katib.cluster.pods.reading import COLLECTORS, POD
+from katib.cluster.pods.reading import POD
 from katib.errors import InvalidError, KatibError, NotFoundError
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.tuning.reading import is_completed
+from katib.tuning.replicas import COLLECTORS, find_replica, no_container, replica_name
 
 _SILENCE_SECONDS = 1.0
 _LOOK_SECONDS = 1.0
@@ -61,6 +62,13 @@ class ServerLogs:
         return self._connection.stream(path, query=query)
 
 
+class _Wanted(NamedTuple):
+    """Whose output is read: of which replica, and which container of it; empty: the primary one."""
+
+    replica: str
+    container: str
+
+
 class ClusterOutput:
     """Reads what trials print. Fits `katib.tuning.ports.TrialOutput`.
 
@@ -74,15 +82,26 @@ class ClusterOutput:
         self._logs = logs
 
     def read(
-        self, trial: Object, *, follow: Callable[[], bool] | None = None, tail_lines: int | None = None
+        self,
+        trial: Object,
+        *,
+        follow: Callable[[], bool] | None = None,
+        tail_lines: int | None = None,
+        replica: str = "",
+        container: str = "",
     ) -> Iterator[bytes]:
         """Yield the output of a trial: that of its newest pod, and with `follow` of the pods that come after it."""
-        pods = self._pods(trial)
+        wanted = _Wanted(replica, container)
+        pods = self._pods(trial, replica)
         if pods and follow is None:
-            return _read(self._open(pods[0], trial, follow=False, tail_lines=tail_lines))
+            return _read(self._open(pods[0], trial, follow=False, tail_lines=tail_lines, container=container))
         if follow is None or (not pods and not follow()):
             raise _no_pod(trial)
-        return self._follow(trial, follow, tail_lines)
+        return self._follow(trial, follow, tail_lines, wanted)
+
+    def past_pods(self, _trial: Object) -> Sequence[Object]:
+        """Return nothing: a cluster keeps nothing of a pod that is gone."""
+        return ()
 
     def tail(self, trial: Object, pod: Object, lines: int) -> tuple[str, ...]:
         """Return the last lines of a pod; none when they cannot be read."""
@@ -91,28 +110,40 @@ class ClusterOutput:
             return tuple(data.decode(errors="replace").splitlines())
         return ()
 
-    def _pods(self, trial: Object) -> Sequence[Object]:
-        """Return the primary pods of a trial, the one that tells most first."""
-        key = Key.of(trial)
-        labels = {**(trial["spec"].get("primaryPodLabels") or {}), TRIAL_LABEL: key.name}
-        return most_telling_first(self._store.list(POD, key.namespace, labels=labels).items)
+    def _pods(self, trial: Object, replica: str = "") -> Sequence[Object]:
+        """Return the primary pods of a trial, or those of a replica, the one that tells most first.
 
-    def _open(self, pod: Object, trial: Object, *, follow: bool, tail_lines: int | None) -> LogStream:
-        key, container = Key.of(pod), output_container(trial, pod)
+        Raises:
+            NotFoundError: It has pods, and none of that replica.
+        """
+        key = Key.of(trial)
+        primary = {} if replica else trial["spec"].get("primaryPodLabels") or {}
+        pods = self._store.list(POD, key.namespace, labels={**primary, TRIAL_LABEL: key.name}).items
+        return most_telling_first(find_replica(pods, replica, key.name) if replica and pods else pods)
+
+    def _open(
+        self, pod: Object, trial: Object, *, follow: bool, tail_lines: int | None, container: str = ""
+    ) -> LogStream:
+        names = container_names(pod)
+        if container and container not in names:
+            raise no_container(container, names, f'replica {replica_name(pod)} of trial "{Key.of(trial).name}"')
+        key, container = Key.of(pod), container or output_container(trial, pod)
         try:
             return self._logs.open(key, container, follow=follow, tail_lines=tail_lines)
         except InvalidError as error:
             cause = error.errors[0].cause
             raise NotFoundError(f'trial "{Key.of(trial).name}" has no output yet: pod {key.name}: {cause}') from error
 
-    def _follow(self, trial: Object, goes_on: Callable[[], bool], tail_lines: int | None) -> Iterator[bytes]:
+    def _follow(
+        self, trial: Object, goes_on: Callable[[], bool], tail_lines: int | None, wanted: _Wanted
+    ) -> Iterator[bytes]:
         read: set[str] = set()
         while True:
             more = goes_on()  # asked first: what is written before the end is read below
-            fresh = [pod for pod in self._pods(trial) if pod["metadata"]["uid"] not in read]
+            fresh = [pod for pod in self._pods(trial, wanted.replica) if pod["metadata"]["uid"] not in read]
             if fresh:
                 with suppress(NotFoundError):  # it has not started, or has gone this moment
-                    stream = self._open(fresh[0], trial, follow=True, tail_lines=tail_lines)
+                    stream = self._open(fresh[0], trial, follow=True, tail_lines=tail_lines, container=wanted.container)
                     read.add(fresh[0]["metadata"]["uid"])
                     tail_lines = None  # what later pods print is all new
                     yield from _follow(stream)
@@ -132,13 +163,23 @@ def most_telling_first(pods: Sequence[Object]) -> Sequence[Object]:
 
 
 def output_container(trial: Object, pod: Object) -> str:
-    """Return the container that shows the output: the collector where it took that over, else the primary one."""
+    """Return the container that shows the output: the collector where it took that over, else the primary one.
+
+    A pod that is no primary one need not have a container of that name; then it is its first one.
+    """
     spec: Mapping[str, object] = trial["spec"]
     primary = str(spec.get("primaryContainerName", ""))
     collector = ((trial["spec"].get("metricsCollector") or {}).get("collector") or {}).get("kind") or "StdOut"
-    containers = [*(pod["spec"].get("initContainers") or ()), *(pod["spec"].get("containers") or ())]
-    injected = any(container.get("name") == COLLECTORS[0] for container in containers)
-    return COLLECTORS[0] if collector == "StdOut" and injected else primary
+    names = container_names(pod)
+    if collector == "StdOut" and COLLECTORS[0] in names:
+        return COLLECTORS[0]
+    return primary if primary in names or not names else names[0]
+
+
+def container_names(pod: Object) -> Sequence[str]:
+    """Return the names of the containers of a pod, its init containers last."""
+    spec = pod["spec"]
+    return [str(c.get("name")) for c in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))]
 
 
 def _read(stream: LogStream) -> Iterator[bytes]:

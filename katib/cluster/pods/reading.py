@@ -19,12 +19,10 @@ from katib.controllers.ports import PodUpdate
 from katib.runtime.clock import Clock
 from katib.runtime.informer import Informer, InformerEvent
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.tuning.replicas import COLLECTORS
 from metrics_collector.sidecar import ALL_STORED, NOT_ALL_STORED
 
 POD = Kind("v1", "Pod")
-
-COLLECTORS = ("metrics-logger-and-collector", "metrics-collector")
-"""Names of the collector's container."""
 
 _PULL_FAILURES = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
 _CREATE_FAILURES = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")

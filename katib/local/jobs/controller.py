@@ -29,6 +29,7 @@ from katib.errors import ConflictError, InvalidError, KatibError, NotFoundError,
 from katib.local.jobs.conditions import end_of
 from katib.local.jobs.kind import JobKind, Moment, Observed, Plan, PodStart
 from katib.local.jobs.networks import NamedWiring, network_of
+from katib.local.jobs.pod_objects import PodObjects
 from katib.local.jobs.prepare import (
     Preparation,
     begin_directory,
@@ -95,6 +96,7 @@ class ControllerTools:
         pods: What pods run with.
         monitors: Makes the readers of the trials' output.
         preparation: What pods are made with.
+        objects: Shows pods in the store.
         ports: The ports of this machine that jobs were promised.
         may_start: Whether a job that was not seen before is to run; no when it is about to be deleted.
         may_delete: Whether a job that outlived its ttlSecondsAfterFinished may go; no while its trial needs it.
@@ -109,6 +111,7 @@ class ControllerTools:
     pods: PodTools
     monitors: MonitorFactory
     preparation: Preparation
+    objects: PodObjects
     ports: PortTable = field(default_factory=PortTable)
     may_start: Callable[[Object], bool] = _always
     may_delete: Callable[[Object], bool] = _always
@@ -232,6 +235,7 @@ class JobController:
         if run is not None and (job is None or run.uid != job["metadata"]["uid"] or _is_being_deleted(job)):
             return self._let_go(key, run)
         if job is None or _is_being_deleted(job) or (run is None and not self._tools.may_start(job)):
+            self._tools.objects.forget(self._kind.kind, key)
             return DONE
         try:
             if run is None:
@@ -258,6 +262,7 @@ class JobController:
             _log.warning("Job was cut off and starts anew", extra={"job": str(Key.of(job))})
             note = f"the engine ended while the job ran; it was started anew at {format_time(self._clock.now())}"
             self._annotate(run, {RESTARTED_ANNOTATION: note})
+            self._tools.objects.begin_anew(job)
             run.status = {}
         return run
 
@@ -281,6 +286,7 @@ class JobController:
 
     def _let_go(self, key: Key, run: JobRun) -> Result:
         """End the pods of a job that was deleted; forget it when they are gone."""
+        self._tools.objects.forget(self._kind.kind, key)
         unfinished = run.unfinished_pods()
         for pod in unfinished:
             self._loop.call_soon(pod.stop)
@@ -315,6 +321,7 @@ class JobController:
             if run.pods:
                 self._release(run)
             run.pods.clear()
+            self._tools.objects.finish(run.job)
         return Result(_earliest(wait, self._seconds_until(decision)))
 
     def _stop_pods(self, run: JobRun, decision: Plan) -> None:
@@ -333,7 +340,7 @@ class JobController:
             except UnavailableError as error:
                 run.waiting = str(error)
                 raise
-            changed = partial(self._pod_changed, key)
+            changed = partial(self._pod_changed, key, run.job)
             pod = Pod(pod_plan, self._tools.pods, partial(self._tools.monitors.open, run.job), changed)
             pods.append(pod)
             if not start.role:
@@ -342,6 +349,7 @@ class JobController:
         if starts[0].role:
             run.pods.extend(pods)
             self._loop.call_soon(partial(start_together, pods, self._tools.pods.tokens))
+        self._tools.objects.follow(run.job, pods)
 
     def _prepare(self, run: JobRun, start: PodStart) -> PodPlan:
         tools = self._tools.preparation
@@ -350,8 +358,9 @@ class JobController:
         except InvalidError as error:
             return impossible_pod(run.job, start, "; ".join(map(str, error.errors)), tools)
 
-    def _pod_changed(self, key: Key) -> None:
+    def _pod_changed(self, key: Key, job: Object) -> None:
         self._queue.add(key)
+        self._tools.objects.changed(job)
         if self._stopping:
             self._announce_end()
 

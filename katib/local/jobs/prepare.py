@@ -178,6 +178,8 @@ def prepare_pod(
         grace_seconds=spec.get("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS),
         request=request,
         cannot_start=problem,
+        annotations=dict(identity.annotations),
+        images=_images(spec),
     )
 
 
@@ -188,6 +190,11 @@ def impossible_pod(job: Object, start: PodStart, problem: str, tools: Preparatio
     )
     directory = job_directory(tools.root, *Key.of(job)) / name
     return PodPlan(name, start.index, str(uuid.uuid4()), {}, directory, (), 0.0, Request(), problem, role=start.role)
+
+
+def _images(spec: Mapping[str, Any]) -> dict[str, str]:
+    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    return {container.get("name", ""): container.get("image", "") for container in containers}
 
 
 def _new_directory(wanted: Path) -> Path:

@@ -11,6 +11,7 @@ from katib.local.jobs.checkpoint import TrialCheckpoint, no_checkpoint
 from katib.local.jobs.controller import SETTLE_SECONDS, ControllerTools, JobController, MonitorFactory
 from katib.local.jobs.kind import JobKind
 from katib.local.jobs.kinds import job_kinds, kinds_by_name
+from katib.local.jobs.pod_objects import Labels, PodObjects, label_of_trial
 from katib.local.jobs.prepare import (
     Companions,
     Preparation,
@@ -66,6 +67,7 @@ class LocalJobRunner:
         images: Runs containers in their images; None: they are processes of this machine.
         visible: Files of ours that a variable of a container may name.
         needs_machine: Whether the pods of a job call the engine, or it calls them, at an address of this machine.
+        labels: Labels that the pods of a job have in the store besides their own.
         inherited: What that environment starts from; by default that of this process.
         may_start: Whether a job that was not seen before is to run; no when it is about to be deleted.
         may_delete: Whether a job that outlived its ttlSecondsAfterFinished may go; no while its trial needs it.
@@ -96,6 +98,7 @@ class LocalJobRunner:
         images: ImageRuntime | None = None,
         visible: tuple[Path, ...] = (),
         needs_machine: Callable[[Object], bool] = _never,
+        labels: Labels = label_of_trial,
         inherited: Mapping[str, str] | None = None,
         may_start: Callable[[Object], bool] = _always,
         may_delete: Callable[[Object], bool] = _always,
@@ -109,6 +112,7 @@ class LocalJobRunner:
         inherited = os.environ if inherited is None else inherited
         self._loop = Loop(clock)
         pods = PodTools(self._loop, processes, Tokens(capacity), clock, SteadyTime(clock), delays or Delays(), images)
+        self._objects = PodObjects(store, clock, pods.steady, labels=labels, thread=thread)
         tools = ControllerTools(
             store=store,
             pods=pods,
@@ -127,6 +131,7 @@ class LocalJobRunner:
                 visible=visible,
                 needs_machine=needs_machine,
             ),
+            objects=self._objects,
             ports=PortTable(),
             may_start=may_start,
             may_delete=may_delete,
@@ -149,6 +154,8 @@ class LocalJobRunner:
         self._loop.start()
         with ExitStack() as stack:
             stack.callback(self._loop.stop)
+            self._objects.start()
+            stack.callback(self._objects.stop)
             for controller in self._controllers.values():
                 controller.start()
                 stack.callback(controller.stop)
@@ -160,6 +167,7 @@ class LocalJobRunner:
             controller.begin_stop(grace_seconds)
         for controller in self._controllers.values():
             controller.finish_stop(grace_seconds)
+        self._objects.stop()
         self._loop.stop()
 
     def waiting_reason(self, namespace: str, name: str) -> str:

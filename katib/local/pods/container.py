@@ -16,7 +16,7 @@ from katib.local.pods.images import ImageRun, ImageRuntime
 from katib.local.pods.loop import Loop, Timer
 from katib.local.pods.monitor import Monitor
 from katib.local.pods.output import LogFile, Output
-from katib.local.pods.records import ContainerExit, Delays
+from katib.local.pods.records import ContainerExit, ContainerState, Delays
 from katib.local.processes.client import ANSWER_SECONDS, Processes, Start, no_answer
 from katib.local.processes.handle import Exit, ProcessHandle
 from katib.runtime.clock import Clock
@@ -51,6 +51,11 @@ class ContainerPlan:
     restart_always: bool
     volumes: tuple[Path, ...] = ()
     image: ImageRun | None = None
+
+    @property
+    def is_main(self) -> bool:
+        """Whether it is one of the pod's main containers, and no init container or sidecar."""
+        return self.role is Role.MAIN
 
 
 class Container:
@@ -108,6 +113,8 @@ class Container:
         self._output: Output | None = None
         self._timer: Timer | None = None
         self._running_since = 0.0
+        self._pid = 0
+        self._ended: float | None = None
         self._stopping = False
         self._forgiven = 0  # restarts before a long good run; they do not lengthen the delay any more
 
@@ -125,6 +132,12 @@ class Container:
     def is_running(self) -> bool:
         """Whether it has a process now."""
         return self._handle is not None
+
+    @property
+    def state(self) -> ContainerState:
+        """How it is now."""
+        times = self._running_since or None, self._ended
+        return ContainerState(self.name, self.plan.is_main, self._pid, self.restarts, *times, self.exit, self.is_over)
 
     def start(self) -> None:
         """Start the process; when that is impossible the container is over, with `failure` set."""
@@ -206,6 +219,7 @@ class Container:
         self._handle = handle = start.answer.result()
         self.has_run = True
         self._running_since = self._clock.monotonic()
+        self._pid, self._ended = handle.pid, None
         if self._stopping:  # too late to withdraw it
             self.kill()
         if self._output is not None:
@@ -229,6 +243,7 @@ class Container:
         if exit_.remains and self._handle is not None:
             self._remains.append(self._handle)
         self._handle = None
+        self._ended = self._clock.monotonic()
         text = str(exit_) if self._image is None or self._stopping else self._image.exit_text(exit_)
         self.exit = ContainerExit(self.name, exit_.code, text, exit_.lost)
         if self._output is not None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,8 @@ from katib.local.pods.container import Container, ContainerPlan, Role
 from katib.local.pods.images import ImageRuntime
 from katib.local.pods.loop import Loop, Timer
 from katib.local.pods.monitor import Monitor, MonitorReport, ShieldedMonitor
-from katib.local.pods.records import Delays, Phase, PodRecord
+from katib.local.pods.objects import RECORD_FILE, pod_object
+from katib.local.pods.records import ContainerState, Delays, Phase, PodRecord
 from katib.local.pods.tokens import Lease, Request, Tokens
 from katib.local.processes.client import Processes
 from katib.local.processes.handle import ProcessHandle
@@ -29,7 +30,6 @@ from katib.local.processes.spawn_errors import SpawnError
 from katib.runtime.clock import Clock, SteadyTime
 
 POLL_SECONDS = 0.2
-RECORD_FILE = "pod.json"
 
 OpenMonitor = Callable[[dict[str, str], str, Path], Monitor | None]
 """For a pod's labels, a container's name and the pod's directory: what reads the output; None when nothing does."""
@@ -44,6 +44,7 @@ class PodPlan:
         after: Role of the pod of its gang whose containers must have started before its own; empty for none.
         containers: In the order in which they start.
         cannot_start: Why it cannot start at all; then there are no containers.
+        images: What its template calls the image of each container.
     """
 
     name: str
@@ -57,6 +58,8 @@ class PodPlan:
     cannot_start: str = ""
     role: str = ""
     after: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    images: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +150,8 @@ class Pod:
             self._tools.tokens.give_back(lease)
             return
         self._lease = lease
+        if self.plan.role:
+            self._write_note()  # so that its peers are known by their names, whoever of them starts first
         try:
             self._containers = [self._container(plan) for plan in self.plan.containers]
         except (KatibError, OSError) as error:  # from the factory of monitors, whose files need room on the disk
@@ -282,15 +287,18 @@ class Pod:
     def _finish(self, phase: Phase, message: str, *, last_output: str = "", cannot_start: str = "") -> None:
         if self._lease is not None:
             self._tools.tokens.give_back(self._lease)
-        self._note(
-            phase=phase,
-            message=message,
-            last_output=last_output,
-            cannot_start=cannot_start,
-            verdict=self._verdict,
-            explanation="; ".join(self._explanations),
-            finished_at=self._tools.steady.now(),
-        )
+        changes: dict[str, Any] = {
+            "phase": phase,
+            "message": message,
+            "last_output": last_output,
+            "cannot_start": cannot_start,
+            "verdict": self._verdict,
+            "explanation": "; ".join(self._explanations),
+            "finished_at": self._tools.steady.now(),
+        }
+        if self.plan.role:
+            self._write_note(replace(self.record, **changes))
+        self._note(**changes)
 
     # --- monitors -----------------------------------------------------------------------------------------------------
 
@@ -316,6 +324,11 @@ class Pod:
         if not self._containers:
             return
         running = any(c.plan.role is Role.MAIN and c.has_run for c in self._containers)
+        states: tuple[ContainerState, ...] = ()
+        started_at = self.record.started_at
+        if any(c.has_run for c in self._containers):
+            states = tuple(c.state for c in self._containers)
+            started_at = started_at or self._tools.steady.now()
         self._note(
             phase=Phase.RUNNING if running else Phase.PENDING,
             waiting="",
@@ -324,6 +337,8 @@ class Pod:
             exits=tuple(c.exit for c in self._containers if c.exit is not None),
             message=self._message(self._containers),
             last_output=_last_output(self._containers),
+            containers=states,
+            started_at=started_at,
         )
 
     def _message(self, containers: Sequence[Container]) -> str:
@@ -351,16 +366,27 @@ class Pod:
     def _note_process(self, container: str, handle: ProcessHandle) -> None:
         """Write down what runs, for people and for cleaning up by hand."""
         self._handles.append((container, handle))
+        self._write_note()
+
+    def _write_note(self, end: PodRecord | None = None) -> None:
+        """Write down which pod it is, what it runs, and how it ended where that is given.
+
+        Several replicas are told by it when their pods are gone with the job.
+        """
         processes = [
             {"container": c, "pid": h.pid, "startTime": h.start_time, "program": h.program} for c, h in self._handles
         ]
-        note = {
+        note: dict[str, Any] = {
             "name": self.plan.name,
             "uid": self.plan.uid,
             "role": self.plan.role,
             "index": self.plan.index,
+            "labels": self.plan.labels,
+            "containers": [container.command.name for container in self.plan.containers],
             "processes": processes,
         }
+        if end is not None:
+            note["pod"] = pod_object(self.plan, end, self._tools.steady)
         try:
             (self.plan.directory / RECORD_FILE).write_text(json.dumps(note))
         except OSError:  # the disk is full; the pod does not need its note

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 from katib.backoff import Backoff
 
@@ -32,6 +33,35 @@ class ContainerExit:
     lost: bool = False
 
 
+class ContainerState(NamedTuple):
+    """A container at one moment. Times are of the monotonic clock; None: not yet.
+
+    Attributes:
+        name: In the template.
+        is_main: Whether it is one of the pod's main containers, and no init container or sidecar.
+        pid: Of its process that runs or ran last; 0 while it has had none.
+        restarts: How often it was started again.
+        began: When its last process started.
+        ended: When that one ended; None while it runs.
+        exit: How a process of it ended last.
+        is_over: Whether it will not run any more.
+    """
+
+    name: str
+    is_main: bool
+    pid: int
+    restarts: int
+    began: float | None
+    ended: float | None
+    exit: ContainerExit | None
+    is_over: bool
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has a process now."""
+        return self.began is not None and self.ended is None
+
+
 @dataclass(frozen=True, slots=True)
 class PodRecord:
     """A pod at one moment.
@@ -43,6 +73,7 @@ class PodRecord:
         stopping: It was told to end, by the job and not by itself.
         restarts: How often containers were started again in place.
         failures: How often in a row a container failed that is started again in place, without a long run between.
+        started_at: When its first process started, in steady time.
         finished_at: When it became Succeeded or Failed, in steady time.
         exits: How its containers ended last, those that did.
         message: Which container ended how; the reason why a pod failed.
@@ -52,6 +83,7 @@ class PodRecord:
         explanation: What the monitor says about missing metrics; empty when there are none missing.
         waiting: What it waits for before it can start; empty when it does not wait.
         role: Replica type, or name of the replicated job; empty where all pods of a job are alike.
+        containers: How each of its containers is; empty until the first one has run.
     """
 
     name: str
@@ -69,6 +101,8 @@ class PodRecord:
     explanation: str = ""
     waiting: str = ""
     role: str = ""
+    containers: tuple[ContainerState, ...] = ()
+    started_at: datetime | None = None
 
     @property
     def is_finished(self) -> bool:

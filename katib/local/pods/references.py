@@ -19,6 +19,7 @@ from katib.runtime.objects import Key, Kind, Object, ObjectStore
 CONFIG_MAP = Kind("v1", "ConfigMap")
 SECRET = Kind("v1", "Secret")
 ADDRESS = "127.0.0.1"
+NODE = "localhost"
 
 _KEYED_FIELD = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
@@ -34,7 +35,7 @@ class PodIdentity:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     service_account: str = "default"
-    node: str = "localhost"
+    node: str = NODE
 
     def field_value(self, path: str) -> str | None:
         """Return what a fieldPath names; empty for an absent label, None for an unknown path."""

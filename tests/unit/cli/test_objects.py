@@ -19,6 +19,7 @@ from tests.support.tuning import (
     document,
     make_experiment,
     make_pareto_experiment,
+    make_pod,
     make_trial,
 )
 from tests.unit.cli.conftest import Katib
@@ -438,3 +439,55 @@ def test_best_says_when_no_trial_satisfies_the_constraints(katib: Katib, service
     assert result.code == 1
     assert result.err == "error: no trial satisfies memory <= 8; `katib why demo` says why\n"
     assert "Best:           no trial satisfies memory <= 8" in katib("describe", "demo").out
+
+
+@pytest.fixture
+def gang(service: MemoryTuningService) -> MemoryTuningService:
+    """A service in which the only trial of `demo` runs a master and a worker, which failed."""
+    service.put(make_experiment("demo", condition("Created")))
+    service.put(make_trial("demo-0", condition("Running")))
+    service.put(make_pod("demo-0-master-0", replica="master-0"))
+    service.put(make_pod("demo-0-worker-0", replica="worker-0", code=137))
+    return service
+
+
+@pytest.mark.parametrize("name", [(), ("demo",), ("demo-0",)], ids=["all", "of an experiment", "of a trial"])
+def test_pods_are_listed_in_the_columns_of_kubectl(
+    katib: Katib, gang: MemoryTuningService, name: tuple[str, ...]
+) -> None:
+    head, master, worker = katib("get", "pods", *name).out.splitlines()
+
+    assert head.split() == ["NAME", "READY", "STATUS", "RESTARTS", "AGE", "TRIAL"]
+    assert master.split()[:4] == ["demo-0-master-0", "1/1", "Running", "0"]
+    assert worker.split()[:4] == ["demo-0-worker-0", "0/1", "Error", "0"]
+    assert worker.split()[-1] == "demo-0"
+
+
+def test_a_pod_is_found_by_its_name(katib: Katib, gang: MemoryTuningService) -> None:
+    assert katib("get", "pod/demo-0-worker-0", "-o", "name").out == "pod/demo-0-worker-0\n"
+    assert katib("get", "pods", "demo", "-o", "name").out.splitlines()[0] == "pod/demo-0-master-0"
+    assert 'neither an experiment, a trial nor a pod "ghost"' in katib("get", "pods", "ghost").err
+
+
+def test_no_pod_is_said_so(katib: Katib, service: MemoryTuningService) -> None:
+    assert katib("get", "pods").err == "no pods found\n"
+
+
+def test_a_trial_is_described_with_its_replicas(katib: Katib, gang: MemoryTuningService) -> None:
+    out = katib("describe", "demo-0").out
+
+    rows = [line.split() for line in out.partition("Replicas:\n")[2].splitlines()[:4]]
+    assert rows[0] == ["REPLICA", "STATE", "RESTARTS", "EXIT", "WHERE"]
+    assert rows[1] == ["master-0", "Running", "0", "-", "pid", "4711"]
+    assert rows[2] == ["worker-0", "Error", "0", "137", "(SIGKILL)", "-"]
+    assert " ".join(rows[3]) == "worker-0 failed with exit code 137 (SIGKILL)"
+
+
+def test_the_output_of_any_replica_is_printed(katib: Katib, gang: MemoryTuningService) -> None:
+    assert katib("logs", "demo-0", "--replica", "worker-0", "-c", "side").out == "worker-0 side\n"
+    wrong = katib("logs", "demo-0", "--replica", "worker-3")
+
+    assert wrong.code == 2
+    assert wrong.err == (
+        'error: trial "demo-0" has no replica "worker-3"; did you mean worker-0? it has master-0, worker-0\n'
+    )

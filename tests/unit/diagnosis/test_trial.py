@@ -9,7 +9,7 @@ from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.diagnosis import Evidence, JobFacts, diagnose_trial
 from katib.tuning.service import Diagnosis, Json
-from tests.support.tuning import START, condition, make_trial
+from tests.support.tuning import START, condition, make_pod, make_trial
 
 NOW = START + timedelta(minutes=2)
 CREATED = condition("Created")
@@ -220,3 +220,47 @@ def test_a_trial_whose_pod_had_no_collector_does_not_blame_its_program() -> None
 
     assert diagnosis.verdict == f"t has no metrics: {loss}."
     assert "Print lines" not in " ".join(diagnosis.remedies)
+
+
+def test_the_replica_that_failed_is_named_with_its_last_words() -> None:
+    worker = make_pod("t-worker-1", "t", replica="worker-1", code=3)
+    worker["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "ValueError: boom"
+    pods = (make_pod("t-master-0", "t", replica="master-0", code=143, reason="Stopped"), worker)
+    failed = condition("Failed", "TrialFailed", "Trial has failed: its program ended with exit code 3")
+
+    diagnosis = diagnose(failed, facts=JobFacts(pods=pods, log_tail=("ValueError: boom",)))
+
+    assert diagnosis.verdict == "t failed because its replica worker-1 failed: ValueError: boom (exit code 3)."
+    assert diagnosis.findings[0] == "The output below is that of worker-1."
+
+
+def test_the_replica_that_a_running_trial_waits_for_is_named() -> None:
+    waits = {"type": "PodScheduled", "status": "False", "message": "waits for 2 cpu; 0 of 2 cpu are free"}
+    waiting = make_pod("t-worker-1", "t", replica="worker-1", phase="Pending", containerStatuses=[], conditions=[waits])
+    pods = (make_pod("t-master-0", "t", replica="master-0"), waiting)
+    findings = diagnose(RUNNING, facts=JobFacts(job={}, pods=pods)).findings
+
+    assert "1 of 2 replicas run." in findings
+    assert "Replica worker-1 waits for 2 cpu; 0 of 2 cpu are free." in findings
+
+
+def test_a_replica_between_two_restarts_is_named() -> None:
+    state = {"waiting": {"reason": "CrashLoopBackOff"}}
+    ended = {"terminated": {"exitCode": 1, "message": "no route"}}
+    status = {"name": "main", "restartCount": 2, "state": state, "lastState": ended}
+    pods = (
+        make_pod("t-master-0", "t", replica="master-0"),
+        make_pod("t-worker-0", "t", replica="worker-0", containerStatuses=[status]),
+    )
+    restarting = {"status": {"conditions": [condition("Restarting", "PyTorchJobRestarting", "worker 0 restarts")]}}
+    findings = diagnose(RUNNING, facts=JobFacts(job=restarting, pods=pods)).findings
+
+    expected = "Replica worker-0 ended with exit code 1 and is started again after a pause; last output: no route."
+    assert expected in findings
+    assert "Its job is restarting: worker 0 restarts." in findings
+
+
+def test_a_job_with_one_pod_is_not_told_in_replicas() -> None:
+    assert not any(
+        "replica" in f for f in diagnose(RUNNING, facts=JobFacts(job={}, pods=(make_pod("p", "t"),))).findings
+    )

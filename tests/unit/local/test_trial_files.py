@@ -188,3 +188,62 @@ def test_removing_is_for_good_and_twice_is_fine(files: TrialFiles) -> None:
     files.remove(TRIAL)
 
     assert not files.directory(TRIAL).exists()
+
+
+def note(files: TrialFiles, pod: str, role: str, index: int, **more: object) -> Path:
+    """Write the note and the output of a replica, which says its name."""
+    labels = {"role": role.lower()}
+    path = write(files, f"{role}-{index}\n".encode(), pod=pod)
+    described = {"name": pod, "role": role, "index": index, "labels": labels, "containers": ["main", "side"], **more}
+    (path.parent / "pod.json").write_text(json.dumps(described))
+    return path
+
+
+def gang_of(**spec: object) -> dict[str, dict[str, object]]:
+    return {**OBJECT, "spec": {**OBJECT["spec"], "primaryPodLabels": {"role": "master"}, **spec}}  # type: ignore[dict-item]
+
+
+def test_of_several_replicas_the_primary_one_is_read_though_another_wrote_last(files: TrialFiles) -> None:
+    first = note(files, "demo-1-master-0", "Master", 0)
+    os.utime(first, (1, 1))
+    note(files, "demo-1-worker-0", "Worker", 0)
+
+    assert b"".join(files.read(gang_of())) == b"Master-0\n"
+
+
+def test_a_primary_replica_that_has_not_started_is_not_replaced_by_another(files: TrialFiles) -> None:
+    note(files, "demo-1-worker-0", "Worker", 0)
+
+    with pytest.raises(NotFoundError, match='trial "demo-1" has no output: container "main" has not run here'):
+        files.read(gang_of())
+
+
+@pytest.mark.parametrize("replica", ["worker-1", "demo-1-worker-1"])
+def test_a_replica_is_read_by_its_role_or_by_its_pod(files: TrialFiles, replica: str) -> None:
+    note(files, "demo-1-master-0", "Master", 0)
+    note(files, "demo-1-worker-1", "Worker", 1)
+
+    assert b"".join(files.read(gang_of(), replica=replica)) == b"Worker-1\n"
+
+
+def test_of_a_replica_that_was_started_again_the_newest_is_read(files: TrialFiles) -> None:
+    old = note(files, "demo-1-worker-1", "Worker", 1)
+    os.utime(old, (1, 1))
+    again = note(files, "demo-1-worker-1.2", "Worker", 1)
+    again.write_bytes(b"again\n")
+
+    assert b"".join(files.read(gang_of(), replica="worker-1")) == b"again\n"
+
+
+def test_a_wrong_replica_or_container_is_answered_with_those_that_there_are(files: TrialFiles) -> None:
+    note(files, "demo-1-master-0", "Master", 0)
+    note(files, "demo-1-worker-0", "Worker", 0)
+
+    with pytest.raises(NotFoundError, match=r'no replica "worker-7"; did you mean worker-0. it has .*master-0'):
+        files.read(gang_of(), replica="worker-7")
+    with pytest.raises(NotFoundError, match=r'no output of a container "mian"; did you mean main. it has main, side'):
+        files.read(gang_of(), container="mian")
+    with pytest.raises(
+        NotFoundError, match='replica worker-0 of trial "demo-1" has no output: container "side" has not'
+    ):
+        files.read(gang_of(), replica="worker-0", container="side")

@@ -1,0 +1,83 @@
+"""What the pods of a job with several replicas say about their trial."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from katib.tuning.reading import status_of
+from katib.tuning.replicas import (
+    code_words,
+    has_failed,
+    has_role,
+    is_over,
+    is_running,
+    last_failure,
+    newest_of_each,
+    replica_name,
+    restarts_of,
+    waiting_words,
+)
+from katib.tuning.service import Json
+
+_SHOWN = 5
+
+
+def replicas_of(pods: Sequence[Json]) -> list[Json]:
+    """Return the newest pod of each replica of a job that has several; empty for any other job.
+
+    Args:
+        pods: Of one job, the oldest first.
+    """
+    found = newest_of_each(pods)
+    return found if len(found) > 1 and all(map(has_role, found)) else []
+
+
+def failed_replica(pods: Sequence[Json]) -> Json | None:
+    """Return the replica that failed first by itself; None when none did, or the job has only one."""
+    failed = [pod for pod in replicas_of(pods) if has_failed(pod)]
+    return min(failed, key=lambda pod: str(last_failure(pod).get("finishedAt") or ""), default=None)
+
+
+def last_words(pod: Json) -> str:
+    """Return the last line that a failed replica printed, with its exit code; empty when it printed nothing."""
+    end = last_failure(pod)
+    return f"{end['message']} (exit code {code_words(end)})" if end.get("message") else ""
+
+
+def replica_findings(pods: Sequence[Json]) -> list[str]:
+    """Return how many replicas of an active job run, and what each of the others waits for, one sentence each."""
+    replicas = replicas_of(pods)
+    if not replicas:
+        return []
+    running = [pod for pod in replicas if is_running(pod)]
+    found = [f"{len(running)} of {len(replicas)} replicas run."]
+    held = [(pod, words) for pod in replicas if (words := trouble_of(pod))]
+    found.extend(f"Replica {replica_name(pod)} {words.rstrip('.')}." for pod, words in held[:_SHOWN])
+    if len(held) > _SHOWN:
+        found.append(f"{len(held) - _SHOWN} more replicas do not run either.")
+    return found
+
+
+def trouble_of(pod: Json) -> str:
+    """Return what is wrong with a replica, as the rest of a sentence about it; empty when nothing is."""
+    end, restarts = last_failure(pod), restarts_of(pod)
+    said = f"; last output: {end['message']}" if end.get("message") else ""
+    if has_failed(pod):
+        cause = " ".join(str(status_of(pod).get("message") or "no reason was recorded").split())
+        return f"failed with exit code {code_words(end)}{said}" if end else f"failed: {cause}"
+    if is_over(pod):
+        return ""
+    if end:
+        code, many = code_words(end), "s" * (restarts != 1)
+        if _waits_for_restart(pod):
+            return f"ended with exit code {code} and is started again after a pause{said}"
+        return f"runs again, {restarts} restart{many} so far; it ended last with exit code {code}{said}"
+    waiting = waiting_words(pod)
+    if is_running(pod) or not waiting:
+        return ""
+    return waiting if waiting.startswith("waits ") else f"waits: {waiting}"
+
+
+def _waits_for_restart(pod: Json) -> bool:
+    states = (status.get("state") or {} for status in status_of(pod).get("containerStatuses") or ())
+    return any((state.get("waiting") or {}).get("reason") == "CrashLoopBackOff" for state in states)

@@ -1,0 +1,137 @@
+"""A pod as an object, as the kubelet of a cluster would show it. Pure.
+
+It is kept small: of the template only the names and images of containers, which is all that a reader asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from katib.api.names import REPLICA_ANNOTATION
+from katib.api.types import format_time
+from katib.local.pods.records import ContainerState, Phase, PodRecord
+from katib.local.pods.references import ADDRESS, NODE
+from katib.runtime.clock import SteadyTime
+
+if TYPE_CHECKING:
+    from katib.local.pods.pod import PodPlan
+
+RECORD_FILE = "pod.json"
+"""In the directory of a pod: what it wrote down about itself."""
+
+PROCESS_ID = "process://"
+"""A container's id is that of its process behind this, where a cluster has the id that its runtime gave it."""
+
+_SIGNAL_BASE = 128
+_LARGEST_SIGNAL = 64
+
+Json = dict[str, Any]
+
+
+def pod_object(plan: PodPlan, record: PodRecord, steady: SteadyTime) -> Json:
+    """Return a pod as an object, but for its namespace and its owner.
+
+    Args:
+        plan: What was decided about it.
+        record: How it is.
+        steady: Where its times were measured.
+    """
+    replica = replica_of(plan.role, plan.index)
+    mark = {REPLICA_ANNOTATION: replica} if replica else {}
+    names = {container.command.name: container.is_main for container in plan.containers}
+    spec = {
+        "nodeName": NODE,
+        "containers": [_container(plan, name) for name, is_main in names.items() if is_main],
+    }
+    if others := [_container(plan, name) for name, is_main in names.items() if not is_main]:
+        spec["initContainers"] = others
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": plan.name, "labels": dict(plan.labels), "annotations": {**plan.annotations, **mark}},
+        "spec": spec,
+        "status": _status(plan, record, steady),
+    }
+
+
+def replica_of(role: str, index: int | None) -> str:
+    """Return what a replica is called within its job: `worker-1`; empty for a pod that has neither role nor index."""
+    return "-".join(filter(None, (role.lower(), "" if index is None else str(index))))
+
+
+def _container(plan: PodPlan, name: str) -> Json:
+    return {"name": name, "image": plan.images.get(name, "")}
+
+
+def _status(plan: PodPlan, record: PodRecord, steady: SteadyTime) -> Json:
+    status: Json = {"phase": str(record.phase), "hostIP": ADDRESS, "podIP": ADDRESS}
+    if record.started_at is not None:
+        status["startTime"] = format_time(record.started_at)
+    if record.waiting:
+        status["conditions"] = [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": record.waiting}
+        ]
+    status.update({name: text for name, text in zip(("reason", "message"), _reason(record), strict=True) if text})
+    told = next((c.name for c in record.containers if c.exit is not None and c.exit.code), "")
+    outputs = {told: record.last_output} if record.last_output else {}
+    statuses = [(c.is_main, _container_status(c, plan.images, outputs, steady)) for c in record.containers]
+    if statuses:
+        status["containerStatuses"] = [found for is_main, found in statuses if is_main]
+    if others := [found for is_main, found in statuses if not is_main]:
+        status["initContainerStatuses"] = others
+    return status
+
+
+def _reason(record: PodRecord) -> tuple[str, str]:
+    """Return why a pod is in its phase, as one word and as a sentence; empty where its containers say it."""
+    if record.cannot_start:
+        return "PodCannotStart", record.cannot_start
+    if record.verdict:
+        return "EarlyStopped", record.verdict
+    if record.stopping:
+        return ("Stopped", "its job ended it") if record.is_finished else ("Terminating", "its job ends it")
+    return "", record.message if record.phase is not Phase.SUCCEEDED else ""
+
+
+def _container_status(
+    container: ContainerState, images: Mapping[str, str], outputs: Mapping[str, str], steady: SteadyTime
+) -> Json:
+    ended = _terminated(container, outputs.get(container.name, ""), steady)
+    status: Json = {
+        "name": container.name,
+        "image": images.get(container.name, ""),
+        "ready": container.is_running,
+        "restartCount": container.restarts,
+    }
+    if container.pid:
+        status["containerID"] = f"{PROCESS_ID}{container.pid}"
+    if container.is_running and container.began is not None:
+        status["state"] = {"running": {"startedAt": format_time(steady.at(container.began))}}
+        if container.exit is not None:
+            status["lastState"] = {"terminated": _terminated(container._replace(began=None, ended=None), "", steady)}
+    elif container.exit is not None and container.is_over:
+        status["state"] = {"terminated": ended}
+    elif container.exit is not None:
+        status["state"] = {"waiting": {"reason": "CrashLoopBackOff"}}
+        status["lastState"] = {"terminated": ended}
+    else:
+        status["state"] = {"waiting": {"reason": "ContainerCreating"}}
+    return status
+
+
+def _terminated(container: ContainerState, output: str, steady: SteadyTime) -> Json:
+    """Return how a container ended last; empty when it has not."""
+    end = container.exit
+    if end is None:
+        return {}
+    reason = "ContainerStatusUnknown" if end.lost else "Error" if end.code else "Completed"
+    found: Json = {"exitCode": end.code, "reason": reason}
+    if _SIGNAL_BASE < end.code <= _SIGNAL_BASE + _LARGEST_SIGNAL:
+        found["signal"] = end.code - _SIGNAL_BASE
+    if output:
+        found["message"] = output
+    for field, moment in (("startedAt", container.began), ("finishedAt", container.ended)):
+        if moment is not None:
+            found[field] = format_time(steady.at(moment))
+    return found

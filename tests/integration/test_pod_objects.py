@@ -1,0 +1,202 @@
+"""Pods of jobs as objects in the store: real processes, a job with roles, and a store that may fail."""
+
+from __future__ import annotations
+
+import os
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from katib.errors import UnavailableError
+from katib.local.jobs.batch.job import JOB
+from katib.local.layout import Layout
+from katib.local.pods.tokens import Capacity
+from katib.local.trial_files import TrialFiles
+from katib.runtime.objects import Key, Kind
+from katib.stores.memory import MemoryStore
+from katib.tuning.replicas import POD, has_failed, place_words, replica_name, state_words
+from tests.support.faulty_store import FaultyStore
+from tests.support.gang_kind import GANG, GangKind, gang
+from tests.support.local_jobs import Home, home, job, shell
+from tests.support.waiting import eventually
+
+KINDS = (GangKind(),)
+FOREVER = "echo up; exec sleep 600"
+
+
+def gang_store() -> MemoryStore:
+    return MemoryStore({JOB, GANG})
+
+
+def pods(h: Home) -> dict[str, dict[str, Any]]:
+    """Return the stored pods by name."""
+    return {pod["metadata"]["name"]: dict(pod) for pod in h.store.list(POD, "ns").items}
+
+
+def states(h: Home) -> dict[str, str]:
+    return {name: state_words(pod) for name, pod in pods(h).items()}
+
+
+def end_of_gang(h: Home, name: str = "j") -> bool:
+    conditions = (h.store.get(GANG, Key("ns", name)).get("status") or {}).get("conditions") or ()
+    return any(c["type"] in ("Succeeded", "Failed") for c in conditions)
+
+
+def test_the_replicas_of_a_job_are_objects_that_it_owns(tmp_path: Path) -> None:
+    with home(tmp_path, store=gang_store(), kinds=KINDS) as h:
+        owner = h.submit(gang(FOREVER, FOREVER))
+        eventually(lambda: set(states(h).values()) == {"Running"} and len(states(h)) == 3)
+        worker = pods(h)["j-worker-1"]
+
+    assert worker["metadata"]["labels"]["katib.kubeflow.org/trial"] == "j"
+    assert worker["metadata"]["labels"]["training.kubeflow.org/replica-index"] == "1"
+    (reference,) = worker["metadata"]["ownerReferences"]
+    assert (reference["kind"], reference["uid"], reference["controller"]) == (
+        "PyTorchJob",
+        owner["metadata"]["uid"],
+        True,
+    )
+    assert worker["spec"] == {"nodeName": "localhost", "containers": [{"name": "main", "image": "none"}]}
+    assert (worker["status"]["podIP"], worker["status"]["hostIP"]) == ("127.0.0.1", "127.0.0.1")
+    assert worker["status"]["startTime"]
+    assert replica_name(worker) == "worker-1"
+
+
+def test_a_running_replica_names_its_process(tmp_path: Path) -> None:
+    with home(tmp_path, store=gang_store(), kinds=KINDS) as h:
+        h.submit(gang(FOREVER, FOREVER, workers=1))
+        eventually(lambda: set(states(h).values()) == {"Running"})
+        pid = int(place_words(pods(h)["j-master-0"]).removeprefix("pid "))
+
+        os.kill(pid, 0)
+
+
+def test_a_replica_that_failed_is_told_from_those_that_its_job_ended(tmp_path: Path) -> None:
+    with home(tmp_path, store=gang_store(), kinds=KINDS) as h:
+        h.submit(gang(FOREVER, "case $HOSTNAME in *-1) echo boom; exit 3;; esac; exec sleep 600"))
+        eventually(lambda: states(h) == {"j-master-0": "Stopped", "j-worker-0": "Stopped", "j-worker-1": "Error"})
+        worker = pods(h)["j-worker-1"]
+        failed = [name for name, pod in pods(h).items() if has_failed(pod)]
+
+    ended = worker["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert failed == ["j-worker-1"]
+    assert (ended["exitCode"], ended["reason"], ended["message"]) == (3, "Error", "boom")
+    assert ended["startedAt"] <= ended["finishedAt"]
+
+
+def test_the_objects_go_with_their_job(tmp_path: Path) -> None:
+    with home(tmp_path, store=gang_store(), kinds=KINDS) as h:
+        h.submit(gang(FOREVER, FOREVER))
+        eventually(lambda: len(pods(h)) == 3)
+        h.store.delete(GANG, Key("ns", "j"))
+
+        assert pods(h) == {}
+        eventually(lambda: not h.runner.runs(Key("ns", "j")))
+        assert pods(h) == {}
+
+
+def test_a_replica_that_is_started_again_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    once = f"test -e {tmp_path}/again && exec sleep 600; touch {tmp_path}/again; sleep 1; exit 9"
+    with home(tmp_path, store=gang_store(), kinds=KINDS) as h:
+        h.submit(gang(FOREVER, once, workers=1, restarts=1))
+        first = eventually(lambda: pods(h).get("j-worker-0"))
+        eventually(lambda: pods(h)["j-worker-0"]["metadata"]["uid"] != first["metadata"]["uid"])
+        eventually(lambda: states(h) == {"j-master-0": "Running", "j-worker-0": "Running"})
+
+
+def test_restarts_in_place_are_counted(tmp_path: Path) -> None:
+    script = f"test -e {tmp_path}/again && exec sleep 600; touch {tmp_path}/again; exit 7"
+    with home(tmp_path) as h:
+        h.submit(job(shell(script), restart="OnFailure", backoffLimit=6))
+        eventually(lambda: [p["status"]["containerStatuses"][0]["restartCount"] for p in pods(h).values()] == [1])
+        (pod,) = pods(h).values()
+
+    status = pod["status"]["containerStatuses"][0]
+    assert status["lastState"]["terminated"]["exitCode"] == 7
+    assert "running" in status["state"]
+
+
+def test_a_pod_that_is_gone_with_its_job_in_a_moment_is_never_written(tmp_path: Path) -> None:
+    store = gang_store()
+    since = store.list(POD).resource_version
+    with store.watch(POD, since) as watch:
+        with home(tmp_path, store=store) as h:
+            for number in range(3):
+                h.run(job(shell("true"), name=f"tiny-{number}"))
+                h.store.delete(JOB, Key("ns", f"tiny-{number}"))
+            h.submit(job(shell(FOREVER), name="long"))
+            eventually(lambda: pods(h))  # later than any of the others would be
+
+        first = watch.next(1.0)
+
+    assert first is not None
+    assert first.object["metadata"]["name"].startswith("long-")
+
+
+def test_how_the_pods_of_a_job_that_is_kept_ended_is_written_even_if_that_took_a_moment(tmp_path: Path) -> None:
+    with home(tmp_path) as h:
+        h.run(job(shell("true")))
+        eventually(lambda: list(states(h).values()) == ["Completed"])
+
+
+def test_a_pod_that_waits_for_room_says_so(tmp_path: Path) -> None:
+    request = {"resources": {"requests": {"cpu": "1"}}}
+    with home(tmp_path, capacity=Capacity(Decimal(1), Decimal(2**30))) as h:
+        h.submit(job(shell(FOREVER, **request), name="first"))
+        eventually(lambda: "Running" in states(h).values())
+        h.submit(job(shell(FOREVER, **request), name="second"))
+        eventually(lambda: sorted(states(h).values()) == ["Pending", "Running"])
+        (waiting,) = [pod for pod in pods(h).values() if pod["status"]["phase"] == "Pending"]
+
+    assert "waits for 1 cpu" in waiting["status"]["conditions"][0]["message"]
+
+
+def test_a_failed_write_is_tried_again(tmp_path: Path) -> None:
+    store = FaultyStore(gang_store())
+    failures = iter(range(4))
+    store.fail_on = lambda call: (
+        UnavailableError("away")
+        if (call.verb, call.kind) == ("create", POD) and next(failures, None) is not None
+        else None
+    )
+    with home(tmp_path, store=store, kinds=KINDS) as h:
+        h.submit(gang(FOREVER, FOREVER))
+        eventually(lambda: len(states(h)) == 3 and set(states(h).values()) == {"Running"})
+
+
+def test_objects_of_an_engine_that_was_killed_go_when_the_next_one_starts(tmp_path: Path) -> None:
+    store = gang_store()
+    owner = store.create(gang(FOREVER, FOREVER, name="cut-off"))
+    owner = store.update_status({**owner, "status": {"startTime": "2030-01-01T00:00:00Z"}})
+    kept = store.create(job(shell("true"), name="kept"))
+    end = {"type": "Complete", "status": "True", "lastTransitionTime": "2030-01-01T00:00:00Z"}
+    store.update_status({**kept, "status": {"conditions": [end]}})
+    for name, phase, of in (
+        ("cut-off-worker-7", "Running", owner),
+        ("cut-off-worker-8", "Succeeded", owner),
+        ("kept-abcde", "Succeeded", kept),
+    ):
+        store.create(_stale(name, phase, of))
+    with home(tmp_path, store=store, kinds=KINDS) as h:
+        eventually(lambda: set(states(h).values()) == {"Running", "Succeeded"} and len(states(h)) == 4)
+
+        assert set(pods(h)) == {"cut-off-master-0", "cut-off-worker-0", "cut-off-worker-1", "kept-abcde"}
+
+
+def test_the_end_of_each_replica_is_known_when_the_job_is_gone(tmp_path: Path) -> None:
+    files = TrialFiles(Layout(tmp_path))
+    trial = {"metadata": {"name": "j", "namespace": "ns"}, "spec": {"primaryContainerName": "main"}}
+    with home(tmp_path, store=gang_store(), kinds=KINDS) as h:
+        h.submit(gang("exit 0", "sleep 600"))
+        eventually(lambda: end_of_gang(h))
+        h.store.delete(GANG, Key("ns", "j"))
+        eventually(lambda: not h.runner.runs(Key("ns", "j")))
+        ended = {replica_name(pod): state_words(dict(pod)) for pod in files.past_pods(trial)}
+
+    assert ended == {"master-0": "Completed", "worker-0": "Stopped", "worker-1": "Stopped"}
+
+
+def _stale(name: str, phase: str, owner: Any) -> dict[str, Any]:
+    reference = {**dict(zip(("apiVersion", "kind"), Kind.of(owner), strict=True)), "name": owner["metadata"]["name"]}
+    metadata = {"name": name, "namespace": "ns", "ownerReferences": [{**reference, "uid": owner["metadata"]["uid"]}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}, "status": {"phase": phase}}
