@@ -158,8 +158,7 @@ def test_a_large_log_is_removed_in_several_transactions(
 
 
 def test_reads_of_one_trial_use_the_index(database: SqlServer, log: SqlObservationLog) -> None:
-    for trial in range(200):
-        log.report(f"t{trial}", [reading("1", second=second) for second in range(20)])
+    log.report_all({f"t{trial}": [reading("1", second=second) for second in range(20)] for trial in range(200)})
     query = (
         "SELECT value FROM observation_logs WHERE trial_name = 't7' AND metric_name = 'loss' ORDER BY step, time, id"
     )

@@ -77,7 +77,7 @@ def kubernetes_home(server: ApiServer) -> Iterator[Home]:
         KubernetesStore(server.admin),
         lambda: objects_of_tests(server),
         lambda: datetime.now(UTC),
-        patience_seconds=15.0,
+        patience_seconds=60.0,
         expire=server.expire,
         await_collector=lambda: await_garbage_collection(server),
         is_kubernetes=True,

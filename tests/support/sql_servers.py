@@ -37,7 +37,7 @@ PASSWORD = "s3cr:t/p@ss wörd?"  # what has to be quoted in a URL
 QUOTED_PASSWORD = "s3cr%3At%2Fp%40ss%20w%C3%B6rd%3F"
 USER = "katib"
 
-_START_SECONDS = 60.0
+_START_SECONDS = 180.0
 _POSTGRESQL = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")
 _numbers = count()
 S = TypeVar("S", bound="SqlServerProcess")

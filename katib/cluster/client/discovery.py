@@ -83,10 +83,11 @@ class Discovery:
             ) from None
 
     def forget(self, resource: ApiResource) -> None:
-        """Take back what is known of a kind, because the server contradicted it."""
+        """Take back what is known of a kind, because the server contradicted it; the next call asks at once."""
         with self._lock:
             if self._known.get((resource.api_version, resource.kind)) is resource:
                 del self._known[resource.api_version, resource.kind]
+                self._asked.pop(resource.api_version, None)
 
     def _ask(self, api_version: str) -> None:
         now = self._monotonic()

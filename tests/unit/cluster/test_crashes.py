@@ -60,9 +60,12 @@ class ForegroundStore(MemoryStore):
                 self.update({**job, "metadata": {**job["metadata"], "finalizers": [FOREGROUND]}})
 
     def _let_go(self, key: Key) -> None:
-        with suppress(NotFoundError, ConflictError):
-            job = self.get(JOB, key)
-            self.update({**job, "metadata": {**job["metadata"], "finalizers": []}})
+        with suppress(NotFoundError):
+            while True:
+                job = self.get(JOB, key)
+                with suppress(ConflictError):  # somebody wrote it meanwhile
+                    self.update({**job, "metadata": {**job["metadata"], "finalizers": []}})
+                    return
 
 
 def dead_after(writes: int, *, lose_answer: bool, struck: threading.Event) -> FailOn:

@@ -43,6 +43,16 @@ def test_a_known_kind_is_asked_for_once() -> None:
     assert cluster.asked == ["/apis/batch/v1"]
 
 
+def test_a_kind_that_was_taken_back_is_asked_for_at_once() -> None:
+    """It may be there all the same, and have changed; nobody is to hear meanwhile that it is not installed."""
+    cluster = Cluster()
+    found = cluster.discovery.resource("batch/v1", "Job")
+    cluster.discovery.forget(found)
+
+    assert cluster.discovery.resource("batch/v1", "Job") == found
+    assert cluster.asked == ["/apis/batch/v1"] * 2
+
+
 def test_a_missing_kind_is_asked_for_again_after_a_while() -> None:
     cluster = Cluster()
     cluster.ask("other/v1")
