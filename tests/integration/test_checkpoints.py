@@ -8,6 +8,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from katib.checkpoint_folders import CheckpointError, CheckpointGoneError, provi
 from katib.local import open_engine
 from katib.tuning.reading import failure_of, is_completed, name_of, state_of
 from katib.tuning.service import TuningService
+from suggestion_services.pbt.population import MEMBER_LABEL, STEP_LABEL
 from tests.support.cli import a_server, katib, katib_here, katib_json
 from tests.support.experiments import an_experiment
 from tests.support.waiting import eventually
@@ -71,6 +73,19 @@ def test_every_trial_goes_on_with_what_its_parent_left(tmp_path: Path) -> None:
 
         engine.service.delete(NS, "demo")
         eventually(lambda: not folder.exists(), "the checkpoints to go with the experiment")
+
+
+def test_a_step_that_prints_no_metric_is_tried_twice_and_then_counts_as_one_of_the_worst(tmp_path: Path) -> None:
+    """Here a model that has trained once never prints anything again."""
+    silent = f'[ -e "$KATIB_CHECKPOINT_DIR/history" ] || {REPORT}; echo 1 >> "$KATIB_CHECKPOINT_DIR/history"'
+    with open_engine(tmp_path) as engine:
+        engine.start()
+        trials = run(tmp_path, a_training(silent, maxTrialCount=20), engine.service)
+
+        assert sum(state_of(trial) == "MetricsUnavailable" for trial in trials.values()) == 15
+        attempts = Counter((label(trial, MEMBER_LABEL), label(trial, STEP_LABEL)) for trial in trials.values())
+        assert set(attempts.values()) == {1}
+        assert max(int(label(trial, STEP_LABEL)) for trial in trials.values()) >= 3
 
 
 def test_the_lineage_of_a_trial_is_described(tmp_path: Path) -> None:
