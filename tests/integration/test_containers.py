@@ -336,7 +336,7 @@ class Pairs:
     def pod(self, job: Object, start: PodStart, wiring: Wiring) -> NewPod:
         host, port = wiring.address("pair-server-0", 8000)
         text = {
-            "server": f"nc -l -p {port}",
+            "server": f"busybox mkfifo /tmp/f; nc -l -p {port} <> /tmp/f",  # an input that ends would end it too soon
             "client": f"until echo 'hello {host}' | nc {host} {port} 2>/dev/null; do sleep 0.1; done",
         }[start.role]
         return NewPod(f"pair-{start.role}-0", {"spec": {"containers": [script(text)]}}, "spec")
