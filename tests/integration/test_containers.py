@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -326,6 +327,8 @@ class Pairs:
             return Plan(observed.job["status"])
         if not observed.pods:
             return Plan({}, start=(PodStart(0, "server"), PodStart(0, "client")), started_at=observed.moment.steady)
+        if cause := next((pod.cannot_start for pod in observed.pods if pod.cannot_start), ""):
+            return Plan({"conditions": [{"type": "Failed", "status": "True", "message": cause}]})
         ended = all(pod.phase is Phase.SUCCEEDED for pod in observed.pods)
         conditions = [{"type": "Complete", "status": "True", "message": ""}] if ended else []
         return Plan({"conditions": conditions}, started_at=observed.started_at)
@@ -333,7 +336,7 @@ class Pairs:
     def pod(self, job: Object, start: PodStart, wiring: Wiring) -> NewPod:
         host, port = wiring.address("pair-server-0", 8000)
         text = {
-            "server": f"nc -l -p {port}",
+            "server": f"busybox mkfifo /tmp/f; nc -l -p {port} <> /tmp/f",  # an input that ends would end it too soon
             "client": f"until echo 'hello {host}' | nc {host} {port} 2>/dev/null; do sleep 0.1; done",
         }[start.role]
         return NewPod(f"pair-{start.role}-0", {"spec": {"containers": [script(text)]}}, "spec")
@@ -343,6 +346,20 @@ class Pairs:
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         return {}
+
+
+def test_a_network_that_cannot_be_made_fails_its_job_at_once(tmp_path: Path, runtime: Installed) -> None:
+    images = choose(Choice(runtime.program), {**os.environ, **runtime.variables}, tmp_path)
+    assert images is not None
+    broken = replace(images, labels={"": ""}, path="/bin/false")
+    with home(tmp_path, images=broken, store=MemoryStore({PAIR}), kinds=(Pairs(),)) as boxed:
+        pair = {"apiVersion": PAIR.api_version, "kind": PAIR.kind, "metadata": {"name": "pair", "namespace": "ns"}}
+        boxed.submit(pair)
+        eventually(lambda: boxed.store.get(PAIR, Key("ns", "pair")).get("status", {}).get("conditions"), "the end")
+
+        (condition,) = boxed.store.get(PAIR, Key("ns", "pair"))["status"]["conditions"]
+        assert condition["type"] == "Failed"
+        assert "cannot be made; see what" in condition["message"]
 
 
 @pytest.mark.parametrize("pushes", [False, True], ids=["names", "addresses of this machine"])

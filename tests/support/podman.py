@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -106,7 +107,7 @@ def _settings() -> list[str]:
 
 
 def _written(settings: str) -> Path:
-    path = Path(tempfile.gettempdir()) / f"katib-tests-containers-{os.getuid()}.conf"
+    path = Path(tempfile.gettempdir()) / f"katib-tests-{os.getuid()}-{zlib.crc32(settings.encode()):x}.conf"
     draft = path.with_suffix(f".{os.getpid()}")
     draft.write_text(settings)
     draft.replace(path)

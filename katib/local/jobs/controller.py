@@ -345,11 +345,35 @@ class JobController:
             pods.append(pod)
             if not start.role:
                 run.pods.append(pod)
-                self._loop.call_soon(pod.start)
+                self._loop.call_soon(partial(self._connect, run, [pod], pod.start))
         if starts[0].role:
             run.pods.extend(pods)
-            self._loop.call_soon(partial(start_together, pods, self._tools.pods.tokens))
+            start_all = partial(start_together, pods, self._tools.pods.tokens)
+            self._loop.call_soon(partial(self._connect, run, pods, start_all))
         self._tools.objects.follow(run.job, pods)
+
+    def _connect(self, run: JobRun, pods: list[Pod], start: Callable[[], None]) -> None:
+        """Start pods once the network of their job is there. On the loop; the network is made once."""
+        images = self._tools.pods.images
+        if run.network == HOST_NETWORK or run.is_connected or images is None:
+            start()
+            return
+        run.unconnected.append((pods, start))
+        if len(run.unconnected) == 1:
+            make = images.make_network(run.network)
+            execute(
+                make, self._tools.pods.processes, lambda done: self._loop.call_soon(lambda: self._joined(run, done))
+            )
+
+    def _joined(self, run: JobRun, done: bool) -> None:
+        run.is_connected = done
+        waiting, run.unconnected = run.unconnected, []
+        for pods, start in waiting:
+            if done:
+                start()
+                continue
+            for pod in pods:
+                pod.refuse(f'network "{run.network}" cannot be made; see what "network create" of the runtime says')
 
     def _prepare(self, run: JobRun, start: PodStart) -> PodPlan:
         tools = self._tools.preparation

@@ -313,9 +313,6 @@ def _containers(
         raise InvalidError(errors)
     if checkpoint is not None:
         plans.insert(0, checkpoint_container(checkpoint, directory.parent))
-    if network != HOST_NETWORK and tools.images is not None:
-        made = tools.images.make_network(network)
-        plans.insert(0, ContainerPlan(Role.INIT, made, directory, restart_on_failure=False, restart_always=False))
     return tuple(plans)
 
 

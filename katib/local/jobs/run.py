@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -33,6 +33,8 @@ class JobRun:
         memory: What its kind asked us to remember.
         wiring: Addresses of its pods.
         network: Of its pods where they run in their images.
+        is_connected: Whether that network was made; like the next one, it belongs to the loop of the pods.
+        unconnected: Pods that wait for it, and how they start.
         superseded: Revisions that our own writes replaced; the cache may still show one of them.
     """
 
@@ -47,6 +49,8 @@ class JobRun:
     explanation_written: bool = False
     memory: Mapping[str, Any] = field(default_factory=dict)
     superseded: set[str] = field(default_factory=set)
+    is_connected: bool = False
+    unconnected: list[tuple[list[Pod], Callable[[], None]]] = field(default_factory=list)
 
     @classmethod
     def of(cls, job: Object, wiring: LocalWiring | NamedWiring, network: str = HOST_NETWORK) -> JobRun:
