@@ -158,6 +158,8 @@ def check_structure(value: object, structure: Any, path: str, findings: Findings
     elif isinstance(structure, list):
         if _has_type(value, "texts", path, findings):
             for i, item in enumerate(value if isinstance(value, list) else ()):
+                if item is None:
+                    findings.error(f"{path}[{i}]", "null is not a mapping", "give a mapping", "job-field-type")
                 check_structure(item, structure[0], f"{path}[{i}]", findings, of_what)
     elif structure == "env":
         _check_env(value, path, findings)
