@@ -55,12 +55,16 @@ def local_gate(
         catalog,
         config_maps,
         check_object=check_object,
-        warn_of=checkpoint_notices,
+        warn_of=_no_notices if capacity.runs_images else checkpoint_notices,
         errors_of=errors_of,
         on_algorithm=on_algorithm,
         has_experiment=has_experiment,
         find=find,
     )
+
+
+def _no_notices(_source: Mapping[str, Any], _path: str, _spec: ExperimentSpec) -> list[str]:
+    return []
 
 
 def checkpoint_notices(source: Mapping[str, Any], path: str, spec: ExperimentSpec) -> list[str]:

@@ -23,7 +23,7 @@ from katib.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
 from katib.rpc.errors import status_of
 from katib.space import Point
 from suggestion_services.base import messages
-from suggestion_services.base.algorithm import Algorithm, NotYet, Problem, Proposal
+from suggestion_services.base.algorithm import Algorithm, NotYet, Outcome, PastTrial, Problem, Proposal
 from suggestion_services.base.sessions import Session, Sessions
 from suggestion_services.base.settings import LiteralError
 
@@ -132,6 +132,8 @@ class SuggestionServicer:
                     taken.extend(takewhile(lambda _: context.is_active(), points))
                 except NotYet:
                     missing = WAITING_METADATA
+                if not request.takes_fewer and not any(map(_is_running, trials)):
+                    taken.extend(session.algorithm.ahead(first=first + len(taken), count=count - len(taken)))
                 explanation, settings = session.algorithm.explain(), session.algorithm.reply_settings()
             if len(taken) < count:
                 context.set_trailing_metadata((missing,))
@@ -205,6 +207,10 @@ class ManySuggestionServicer:
             if found is None:
                 raise _unknown_algorithm(name, self._servicers)
             return found
+
+
+def _is_running(trial: PastTrial) -> bool:
+    return trial.outcome is Outcome.PENDING and not trial.is_earlier
 
 
 def _unknown_algorithm(name: str, served: Iterable[str]) -> InvalidError:

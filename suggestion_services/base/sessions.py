@@ -40,7 +40,8 @@ class Session:
         Raises:
             InvalidError: The bytes of a trial are not one.
         """
-        return [*self._earlier.read(request.earlier_trials), *self._own.read(request.trials)]
+        own = [*request.trials, *request.unmeasured_trials]
+        return [*self._earlier.read(request.earlier_trials), *self._own.read(own)]
 
 
 class _Decoded:

@@ -89,12 +89,14 @@ def test_an_experiment_of_pytorch_jobs_reads_the_metrics_of_the_masters(tmp_path
     ("folder", "file", "framework", "name"),
     [
         ("pytorchjob", "experiment.yaml", "torch", "pytorchjob"),
+        ("pytorchjob", "torchrun.yaml", "torch", "torchrun"),
         ("tfjob", "experiment.yaml", "tensorflow", "tfjob"),
         ("xgboostjob", "experiment.yaml", "xgboost", "xgboostjob"),
         ("xgboostjob", "lightgbm.yaml", "lightgbm", "lightgbm"),
         ("jaxjob", "experiment.yaml", "jax", "jaxjob"),
+        ("paddlejob", "experiment.yaml", "paddle", "paddlejob"),
     ],
-    ids=["pytorch", "tensorflow", "xgboost", "lightgbm", "jax"],
+    ids=["pytorch", "torchrun", "tensorflow", "xgboost", "lightgbm", "jax", "paddle"],
 )
 def test_the_example_of_a_framework_tunes_for_real(
     tmp_path: Path, folder: str, file: str, framework: str, name: str

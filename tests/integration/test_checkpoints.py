@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -279,6 +280,27 @@ def test_a_disk_that_takes_no_more_is_named_and_leaves_nothing(origin: Path) -> 
         f"checkpoint folder {own} cannot be copied from {origin}: file too large; free space or change its rights\n"
     )
     assert sorted(path.name for path in origin.parent.iterdir()) == ["note.lock", "parent"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another account")
+def test_a_file_that_only_its_owner_may_read_is_named() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        (folder / "parent").mkdir()
+        (folder / "parent" / "model").touch(mode=0o600)
+        try:
+            os.seteuid(65534)
+            with pytest.raises(CheckpointError) as caught:
+                provide_checkpoint(folder / "own", folder / "note", folder / "parent")
+        finally:
+            os.seteuid(0)
+
+        assert str(caught.value) == (
+            f"checkpoint folder {folder}/own cannot be copied from {folder}/parent: permission denied to user 65534: "
+            f"{folder}/parent/model; change its rights or run as its owner"
+        )
+        assert sorted(path.name for path in folder.iterdir()) == ["parent"]
 
 
 @pytest.mark.parametrize("step", range(6))

@@ -27,7 +27,7 @@ from katib.local.pods.pod import RECORD_FILE
 from katib.local.processes.proc import is_running
 from katib.runtime.objects import Key, Object
 from katib.stores.memory import MemoryStore
-from tests.support.local_jobs import Home, Monitors, home
+from tests.support.local_jobs import PRIMARY, Home, Monitors, home
 from tests.support.training_jobs import replica, training_job
 from tests.support.waiting import eventually
 
@@ -256,6 +256,21 @@ class TestMetrics:
             m.run(pytorch_job(shell("true"), shell("true"), workers=1))
 
             assert sorted(offered) == [("j-master-0", "pytorch", "master"), ("j-worker-0", "pytorch", None)]
+
+    def test_a_trial_that_is_stopped_early_ends_all_replicas(self, tmp_path: Path) -> None:
+        class MasterMonitors(Monitors):
+            def open(self, job: Object, pod_labels: dict[str, str], container: str, directory: Path) -> Any:
+                if "training.kubeflow.org/job-role" not in pod_labels:
+                    return None
+                return super().open(job, pod_labels, PRIMARY, directory)
+
+        monitors = MasterMonitors({"stop_when": b"hopeless"})
+        with machine(tmp_path, monitors=monitors) as m:
+            end = m.run(pytorch_job(shell("echo hopeless; sleep 600"), shell("sleep 600")))
+
+            assert (end["type"], end["reason"]) == ("Succeeded", "EarlyStopped")
+            assert end["message"] == "rule met; stopped then: worker-0, worker-1"
+            assert not any(map(is_running, m.pids()))
 
 
 class TestFailures:

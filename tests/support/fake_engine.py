@@ -64,7 +64,9 @@ def make_module(service: MemoryTuningService, pause_seconds: float = 0) -> Modul
     engines: list[FakeEngine] = []
 
     @contextmanager
-    def open_engine(*, data_dir: Path, config: Path | None = None, metrics: object = None) -> Iterator[FakeEngine]:
+    def open_engine(
+        *, data_dir: Path, config: Path | None = None, metrics: object = None, containers: str | None = None
+    ) -> Iterator[FakeEngine]:
         data_dir.mkdir(parents=True, exist_ok=True)
         engine = FakeEngine(service, pause_seconds)
         engines.append(engine)
@@ -74,7 +76,12 @@ def make_module(service: MemoryTuningService, pause_seconds: float = 0) -> Modul
         return service
 
     def validate_document(
-        text: str, *, source: str, namespace: str | None = None, config: Path | None = None
+        text: str,
+        *,
+        source: str,
+        namespace: str | None = None,
+        config: Path | None = None,
+        containers: str | None = None,
     ) -> Sequence[str]:
         return service.validate(text, source=source, namespace=namespace)
 

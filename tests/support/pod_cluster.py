@@ -55,6 +55,7 @@ API_VERSIONS = {
     "deployments": "apps/v1",
     "jobs": "batch/v1",
     "namespaces": "v1",
+    "nodes": "v1",
     "persistentvolumeclaims": "v1",
     "persistentvolumes": "v1",
     "pods": "v1",

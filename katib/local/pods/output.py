@@ -54,14 +54,31 @@ class LogFile:
                 self._size += written
                 rest = rest[written:]
 
+    @property
+    def directory(self) -> Path:
+        """Where it lies."""
+        return self._path.parent
+
+    @property
+    def size(self) -> int:
+        """How many bytes were written."""
+        return self._size
+
     def last_line(self) -> str:
         """Return the last line in the file."""
+        return last_line(self._tail(0))
+
+    def text_from(self, start: int) -> str:
+        """Return the end of what was written since the log had this size."""
+        return self._tail(start).decode(errors="replace")
+
+    def _tail(self, start: int) -> bytes:
         try:
             with self._path.open("rb") as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_OUTPUT_BYTES))
-                return last_line(file.read())
+                file.seek(max(start, file.seek(0, os.SEEK_END) - LAST_OUTPUT_BYTES))
+                return file.read()
         except OSError:
-            return ""
+            return b""
 
     def close(self) -> None:
         """Close the file; twice is fine."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from katib.local.findings import Findings, is_given, mapping
+from katib.local.jobs.kind import NewPod
 from katib.local.jobs.replicated.replicas import Replicas
 from katib.local.jobs.replicated.rules import check_fields, check_some
 from katib.local.jobs.replicated.spec import TrainingSpec, replicas_by_type
@@ -38,8 +40,12 @@ class PaddleJob(TrainingKind):
         """Return whether all masters have succeeded, without one all workers."""
         return replicas.all_succeeded(MASTER if replicas.spec.count(MASTER) else WORKER)
 
-    def variables(self, peers: Peers, role: str, _index: int) -> Mapping[str, str]:
-        """Return what `paddle.distributed.launch` reads; on this machine it meets the others on one host."""
+    def variables(self, peers: Peers, role: str, index: int) -> Mapping[str, str]:
+        """Return what `paddle.distributed.launch` reads.
+
+        The operator leaves it to the launchers that the first worker becomes rank 0: the others are not where the
+        rendezvous is. Here all are, and one of them would win by chance, so each is told its rank.
+        """
         spec = peers.spec
         host, port = peers.address(MASTER if spec.count(MASTER) else WORKER, 0)
         told = {
@@ -51,7 +57,16 @@ class PaddleJob(TrainingKind):
         }
         if spec.count(MASTER):
             told["PADDLE_SERVER_NUM" if role == MASTER else "PADDLE_TRAINER_NUM"] = "1"
+        elif spec.total > 1:
+            told["PADDLE_RANK"] = str(index)
         return told
+
+    def complete(self, pod: NewPod, _peers: Peers, _role: str, _index: int) -> NewPod:
+        """Return a pod whose launcher has a directory of its own for what its processes print.
+
+        The launcher prints that again: replicas and trials that share a directory print each other's metrics.
+        """
+        return replace(pod, defaults={**pod.defaults, "PADDLE_LOG_DIR": f"log/{pod.name}"})
 
     def check(self, spec: Mapping[str, Any], path: str, findings: Findings) -> None:
         """Check that there is a replica, and what needs a cluster."""

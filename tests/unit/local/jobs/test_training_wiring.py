@@ -188,7 +188,14 @@ class TestOtherKinds:
             "PADDLE_NNODES": "2",
             "POD_IP_DUMMY": "j-worker-0",
             "PADDLE_MASTER": "j-worker-0:36543",
+            "PADDLE_RANK": str(index),
         }
+
+    def test_launchers_of_paddle_do_not_share_the_files_that_they_print(self) -> None:
+        job = training_job(PADDLE, Worker=2)
+        pods = [ReplicatedJob(PADDLE).pod(job, PodStart(i, "worker"), ClusterWiring()) for i in range(2)]
+
+        assert [pod.defaults["PADDLE_LOG_DIR"] for pod in pods] == ["log/j-worker-0", "log/j-worker-1"]
 
     def test_paddle_replicas_with_a_master_know_whether_they_serve(self) -> None:
         job = training_job(PADDLE, Master=1, Worker=1)
