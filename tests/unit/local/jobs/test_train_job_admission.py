@@ -159,8 +159,9 @@ def test_runtimes_that_need_their_images_say_so(name: str) -> None:
 def test_without_a_trainer_it_is_said_that_nodes_are_told_nothing() -> None:
     errors, notices = train_job(shelf_with(own_runtime(command=SHELL)), runtimeRef=OWN, trainer=None)
 
-    assert errors == [('runtimeRef(mine).spec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0]'
-                      f'.command[0]: "fetch" is not on this machine; install it, use a full path, or {OFFER}')]  # fmt: skip
+    place = "runtimeRef(mine).spec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0]"
+    why = f'"fetch" is not on this machine; install it, use a full path, or {OFFER}'
+    assert errors == [f"{place}.command[0]: {why}"]
     assert notices[:1] == [
         "trainer: without it the nodes are told nothing about each other, as on a cluster; `trainer: {}` is enough"
     ]
