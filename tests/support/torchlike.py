@@ -24,7 +24,7 @@ def work(rank):
         total = sum(int(peer.makefile().readline()) for peer in peers)
         for peer in peers:
             peer.sendall(b"%d\\n" % total)
-    print(f"{rank}:{int(mine.makefile().readline())}", flush=True)
+    os.write(1, b"%d:%d\\n" % (rank, int(mine.makefile().readline())))  # in one piece: others write beside it
 
 
 children = []

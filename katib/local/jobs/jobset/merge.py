@@ -30,7 +30,7 @@ def merged(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
             result.pop(key, None)
         elif isinstance(value, Mapping) and isinstance(result.get(key), Mapping):
             result[key] = merged(result[key], value)
-        elif key in _KEYS and isinstance(value, Sequence) and isinstance(result.get(key), Sequence):
+        elif key in _KEYS and isinstance(value, list) and isinstance(result.get(key), list):
             result[key] = merged_list(result[key], value, _KEYS[key], whole=key in _WHOLE)
         else:
             result[key] = value
@@ -47,11 +47,17 @@ def merged_list(base: Sequence[Any], patch: Sequence[Any], key: str, *, whole: b
         whole: Entries replace each other instead of being merged.
     """
     result = list(base)
-    places = {item[key]: i for i, item in enumerate(result) if isinstance(item, Mapping) and key in item}
+    places = {name: i for i, item in enumerate(result) if (name := _text(item, key))}
     for item in patch:
-        place = places.get(item.get(key)) if isinstance(item, Mapping) else None
+        place = places.get(_text(item, key))
         if place is None:
             result.append(item)
         else:
             result[place] = item if whole else merged(result[place], item)
     return result
+
+
+def _text(item: object, key: str) -> str:
+    """Return the text under a key; empty where there is none, as in a malformed list."""
+    value = item.get(key) if isinstance(item, Mapping) else None
+    return value if isinstance(value, str) else ""

@@ -57,7 +57,7 @@ def runtime_of(train_job: Object, find: Find) -> Runtime | None:
         find: Where stored objects are.
     """
     reference = mapping(mapping(train_job.get("spec")).get("runtimeRef"))
-    name, kind = text(reference.get("name")), RUNTIME_KINDS.get(reference.get("kind") or CLUSTER_RUNTIME.kind)
+    name, kind = text(reference.get("name")), RUNTIME_KINDS.get(str(reference.get("kind") or CLUSTER_RUNTIME.kind))
     if not name or kind is None or (reference.get("apiGroup") or GROUP) != GROUP:
         return None
     namespace = mapping(train_job.get("metadata")).get("namespace", "") if kind == RUNTIME else ""
@@ -83,7 +83,7 @@ def unknown_runtime(train_job: Object, path: str) -> FieldError | None:
         path: Where its reference stands.
     """
     reference = mapping(mapping(train_job.get("spec")).get("runtimeRef"))
-    name, kind, group = text(reference.get("name")), reference.get("kind"), reference.get("apiGroup")
+    name, kind, group = (text(reference.get(field)) for field in ("name", "kind", "apiGroup"))
     if group and group != GROUP:
         return FieldError(f"{path}.apiGroup", f"{shown(group)} is not known", f"write {GROUP}", "runtime-reference")
     if kind and kind not in RUNTIME_KINDS:

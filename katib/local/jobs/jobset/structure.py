@@ -156,15 +156,22 @@ def check_structure(value: object, structure: Any, path: str, findings: Findings
     if isinstance(structure, Mapping):
         _check_part(value, structure, path, findings, of_what)
     elif isinstance(structure, list):
-        if _has_type(value, "texts", path, findings):
-            for i, item in enumerate(value if isinstance(value, list) else ()):
-                check_structure(item, structure[0], f"{path}[{i}]", findings, of_what)
+        _check_parts(value, structure[0], path, findings, of_what)
     elif structure == "env":
         _check_env(value, path, findings)
     elif _has_type(value, structure, path, findings) and structure == "texts":
         for i, item in enumerate(value if isinstance(value, list) else ()):
             if not has_placeholder(item):
                 _has_type(item, "text", f"{path}[{i}]", findings)
+
+
+def _check_parts(value: object, structure: Any, path: str, findings: Findings, of_what: str) -> None:
+    if not _has_type(value, "texts", path, findings) or not isinstance(value, list):
+        return
+    for i, item in enumerate(value):
+        if item is None:
+            findings.error(f"{path}[{i}]", "null is not a mapping", "give a mapping", "job-field-type")
+        check_structure(item, structure, f"{path}[{i}]", findings, of_what)
 
 
 def _check_part(value: object, structure: Structure, path: str, findings: Findings, of_what: str) -> None:

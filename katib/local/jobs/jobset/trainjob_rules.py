@@ -226,7 +226,7 @@ def written_at(job: Object, training: _TrainingSet, place: str) -> str:
     match = _CONTAINER.match(place)
     if match is not None:
         replicated = training.jobset["spec"]["replicatedJobs"][int(match["job"])]
-        container = replicated["template"]["spec"]["template"]["spec"]["containers"][int(match["container"])]
+        container = mapping(replicated["template"]["spec"]["template"]["spec"]["containers"][int(match["container"])])
         field, rest = match["field"] or "", match["rest"] or ""
         if replicated.get("name") == training.trainer and container.get("name") == NODE:
             if field in {"command", "args", "image"} and (trainer.get(field) or field == "command"):
@@ -246,6 +246,6 @@ def _own_variable(trainer: Mapping[str, Any], container: Mapping[str, Any], rest
     match = re.match(r"\[(\d+)\](.*)", rest)
     if match is None:
         return "spec.trainer.env" if trainer.get("env") else ""
-    name = container["env"][int(match[1])].get("name")
+    name = mapping(container["env"][int(match[1])]).get("name")
     names = [entry.get("name") for _, entry in mappings(trainer.get("env"))]
     return f"spec.trainer.env[{names.index(name)}]{match[2]}" if name in names else ""

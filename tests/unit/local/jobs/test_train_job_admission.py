@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from katib.local.admission import check_job
+from katib.local.admission.command_rules import OFFER
 from katib.local.jobs.jobset.runtimes import RUNTIME
 from katib.local.jobs.kinds import job_kinds
 from katib.runtime.objects import Key
@@ -101,8 +102,7 @@ def test_each_shipped_runtime_needs_only_a_command(name: str) -> None:
         ),
         (
             {"trainer": {"command": ["no-such-program"]}},
-            ('trainer.command[0]: "no-such-program" is not on this machine; install it or use a full path '
-            "(images are not run here)"),
+            f'trainer.command[0]: "no-such-program" is not on this machine; install it, use a full path, or {OFFER}',
         ),
         (
             {"trainer": {"command": ["tune", "run"]}},
@@ -159,9 +159,9 @@ def test_runtimes_that_need_their_images_say_so(name: str) -> None:
 def test_without_a_trainer_it_is_said_that_nodes_are_told_nothing() -> None:
     errors, notices = train_job(shelf_with(own_runtime(command=SHELL)), runtimeRef=OWN, trainer=None)
 
-    assert errors == [('runtimeRef(mine).spec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0]'
-                      '.command[0]: "fetch" is not on this machine; install it or use a full path '
-                      "(images are not run here)")]  # fmt: skip
+    place = "runtimeRef(mine).spec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0]"
+    why = f'"fetch" is not on this machine; install it, use a full path, or {OFFER}'
+    assert errors == [f"{place}.command[0]: {why}"]
     assert notices[:1] == [
         "trainer: without it the nodes are told nothing about each other, as on a cluster; `trainer: {}` is enough"
     ]
