@@ -81,6 +81,7 @@ class Container:
         self.failures = 0
         self.exit: ContainerExit | None = None
         self.last_output = ""
+        self.address_in_use = False
         self.failure: KatibError | None = None
         self.is_started = False
         self.has_run = False
@@ -215,6 +216,7 @@ class Container:
     def _drained(self) -> None:
         self._output = None
         self.last_output = self.log.last_line() if self._has_failed() else ""
+        self.address_in_use = self._has_failed() and self.log.names_address_in_use()
         if self._is_final():
             self._end()
             return

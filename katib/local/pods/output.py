@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import re
 import termios
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,17 @@ _CHUNKS_PER_TURN = 4
 _PIPE_BYTES = 1 << 18
 _RETRY_SECONDS = 0.01
 """Pause before looking whether a monitor that was behind has caught up."""
+
+
+_TAIL_BYTES = 1 << 13
+"""A trace of the stack may follow the line that says what went wrong."""
+
+_ADDRESS_IN_USE = re.compile(
+    rb"address (is )?(already )?in use|eaddrinuse|errno:? 98\b"
+    rb"|failed to start rpc server|could not start grpc server|binding port \d+ failed",
+    re.IGNORECASE,
+)
+"""What programs print whose port somebody else has; the second line is all that JAX, TensorFlow and LightGBM say."""
 
 
 class LogFile:
@@ -56,12 +68,19 @@ class LogFile:
 
     def last_line(self) -> str:
         """Return the last line in the file."""
+        return last_line(self._tail(LAST_OUTPUT_BYTES))
+
+    def names_address_in_use(self) -> bool:
+        """Return whether the end of the file says that the program could not listen on its port."""
+        return _ADDRESS_IN_USE.search(self._tail(_TAIL_BYTES)) is not None
+
+    def _tail(self, size: int) -> bytes:
         try:
             with self._path.open("rb") as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_OUTPUT_BYTES))
-                return last_line(file.read())
+                file.seek(max(0, file.seek(0, os.SEEK_END) - size))
+                return file.read()
         except OSError:
-            return ""
+            return b""
 
     def close(self) -> None:
         """Close the file; twice is fine."""

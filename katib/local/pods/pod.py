@@ -319,6 +319,7 @@ class Pod:
             exits=tuple(c.exit for c in self._containers if c.exit is not None),
             message=self._message(self._containers),
             last_output=_last_output(self._containers),
+            address_in_use=any(c.address_in_use for c in self._containers),
         )
 
     def _message(self, containers: Sequence[Container]) -> str:
