@@ -7,6 +7,9 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests start our programs hundreds of times; without compiled files each start would compile them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
+# What runs the tests: .ci/run gives those that fail a second chance, somebody at a desk sees every failure.
+PYTEST := $(BIN)/python -m $(if $(SECOND_CHANCE),tools.second_chance,pytest)
+
 .DEFAULT_GOAL := help
 
 EXAMPLES := asha darts enas pbt prometheus push tensorboard
@@ -40,10 +43,10 @@ $(EXAMPLES:%=example-%): example-%: $(STAMP)
 	@$(BIN)/katib run examples/$*/experiment.yaml
 
 test: $(STAMP) ## Run the tests, but those of test-slow and test-cluster
-	@$(BIN)/python -m pytest -q -m "not slow and not cluster" -n 4 --dist worksteal
+	@$(PYTEST) -q -m "not slow and not cluster" -n 4 --dist worksteal
 
 test-slow: $(STAMP) ## Run the tests that take more than ten seconds each: examples, races, floods
-	@$(BIN)/python -m pytest -q -m "slow and not cluster" -n 2 --dist worksteal
+	@$(PYTEST) -q -m "slow and not cluster" -n 2 --dist worksteal
 
 test-callbacks: ## Run the callbacks with the training libraries they are for, in an environment of their own
 	@test -x $(VENV)-callbacks/bin/python || $(PYTHON) -m venv $(VENV)-callbacks

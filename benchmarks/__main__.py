@@ -19,6 +19,7 @@ BENCHMARKS = (
     ("starting processes", ["benchmarks.spawn"]),
     ("local jobs", ["benchmarks.local_jobs"]),
     ("jobs of many replicas", ["benchmarks.training_jobs"]),
+    ("containers", ["benchmarks.containers"]),
     ("from a hopeless reading to the end of its program", ["benchmarks.metrics_stopping"]),
 )
 

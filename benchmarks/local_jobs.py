@@ -50,17 +50,21 @@ def running(store: ObjectStore, root: Path) -> Iterator[None]:
     processes.stop()
 
 
-def job(number: int) -> dict[str, Any]:
-    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "command": COMMAND}]}
+def process() -> dict[str, Any]:
+    return {"name": "main", "command": COMMAND}
+
+
+def job(number: int, container: dict[str, Any]) -> dict[str, Any]:
+    pod = {"restartPolicy": "Never", "containers": [container]}
     metadata = {"name": f"job-{number}", "namespace": "default"}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": {"spec": pod}}}
 
 
-def by_job(store: ObjectStore) -> Callable[[int], None]:
+def by_job(store: ObjectStore, container: Callable[[], dict[str, Any]] = process) -> Callable[[int], None]:
     watch = store.watch(JOB, store.list(JOB).resource_version)
 
     def run(number: int) -> None:
-        store.create(job(number))
+        store.create(job(number, container()))
         while (event := watch.next(10)) is not None and end_of(event.object.get("status") or {}) is None:
             pass
 

@@ -67,9 +67,10 @@ def provide_checkpoint(folder: Path, note: Path, origin: Path | None = None, *, 
             _remove(part)  # a disk that is full has its room again
         cause = (error.strerror or str(error)).lower()
         what = f"copied from {origin}" if origin is not None else "made"
-        raise CheckpointError(
-            f"checkpoint folder {folder} cannot be {what}: {cause}; free space or change its rights"
-        ) from error
+        remedy = "free space or change its rights"
+        if isinstance(error, PermissionError):
+            cause, remedy = f"{cause} to user {os.geteuid()}: {error.filename}", "change its rights or run as its owner"
+        raise CheckpointError(f"checkpoint folder {folder} cannot be {what}: {cause}; {remedy}") from error
 
 
 def remove_checkpoint(folder: Path) -> None:

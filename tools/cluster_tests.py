@@ -11,7 +11,8 @@ are left out. A cluster that runs already is left running, and what is installed
 taken down. Arguments go to pytest for the tests with pods. `KEEP_CLUSTER=1` leaves everything as it is after the tests,
 `IMAGES="controller suggestion"` builds just these (or none, when empty) for somebody who changed little, and
 `ONLY_PODS=1` leaves out the tests of an API server. `INSTALL=postgres` tests with pods against that one of
-`manifests/installs`; the image of its database has to be on the node.
+`manifests/installs`; the image of its database has to be on the node. With `SECOND_CHANCE=1` a few tests that
+fail run once more (`tools/second_chance.py`), while the cluster is there.
 
 `--why-not` only says why there is nothing to test with, and nothing when there is something.
 """
@@ -37,6 +38,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tools import second_chance
 from tools.images import NAMES, ROOT, BuildError, build_all
 
 TOOLKIT = Path(os.environ.get("KUBE_TOOLKIT", ROOT.parent / "shared" / "kube" / "kube"))
@@ -409,7 +411,8 @@ def _trouble(cluster: Cluster, name: str) -> str:
 
 
 def _pytest(arguments: Sequence[str], variables: Mapping[str, str]) -> int:
-    command = [sys.executable, "-m", "pytest", "-q", *arguments]
+    runner = "tools.second_chance" if os.environ.get(second_chance.VARIABLE) else "pytest"
+    command = [sys.executable, "-m", runner, "-q", *arguments]
     environment = {name: value for name, value in {**os.environ, **variables}.items() if value}
     return subprocess.run(command, cwd=ROOT, check=False, env=environment).returncode
 

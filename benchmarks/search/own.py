@@ -6,6 +6,7 @@ What the transport adds is time, which `benchmarks.latency` measures; the sugges
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 from benchmarks.search.problems import Task, Value, Values, Variable
 from benchmarks.search.searches import Setting
@@ -64,11 +65,10 @@ class OwnSearch:
         found = next(iter(self._algorithm.suggest(trials, first=k, count=1)), None)
         if found is None:
             return None
-        if isinstance(found, Proposal):
-            texts = dict(found.assignments)
-        else:
-            texts = {a.name: a.value for a in self._problem.space.format(found)}
-        self._trials[name] = PastTrial(name, Outcome.PENDING, texts)
+        if not isinstance(found, Proposal):
+            found = Proposal({a.name: a.value for a in self._problem.space.format(found)})
+        texts = found.assignments
+        self._trials[name] = PastTrial(name, Outcome.PENDING, texts, labels=found.labels)
         values: dict[str, Value] = {}
         for variable in self._task.variables:
             if variable.is_active(values):
@@ -76,7 +76,7 @@ class OwnSearch:
         return name, values
 
     def tell(self, handle: str, value: float) -> None:
-        self._trials[handle] = PastTrial(handle, Outcome.MEASURED, self._trials[handle].assignments, value)
+        self._trials[handle] = replace(self._trials[handle], outcome=Outcome.MEASURED, objective=value)
 
     def explain(self) -> str:
         """Return what the algorithm says of its choice."""

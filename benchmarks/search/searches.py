@@ -234,6 +234,7 @@ _RIVALS: dict[str, Callable[[Task, Setting], Search]] = {
     "optuna:multivariate-tpe": _optuna(lambda samplers, s: samplers.TPESampler(seed=s.seed, multivariate=True)),
     "optuna:gp": _optuna(lambda samplers, s: samplers.GPSampler(seed=s.seed)),
     "optuna:cmaes": _optuna(lambda samplers, s: samplers.CmaEsSampler(seed=s.seed)),
+    "optuna:nsga2": _optuna(lambda samplers, s: samplers.NSGAIISampler(seed=s.seed)),
     "optuna:sobol": _optuna(lambda samplers, s: samplers.QMCSampler(seed=s.seed, scramble=True)),
     "skopt:gp": SkoptSearch,
     "hebo": HeboSearch,

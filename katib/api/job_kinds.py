@@ -8,7 +8,8 @@ from typing import Any
 
 _ROLE = "training.kubeflow.org/job-role"
 _WORKER_0 = {"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": "0"}
-_NODE_0 = {"jobset.sigs.k8s.io/replicatedjob-name": "node", "batch.kubernetes.io/job-completion-index": "0"}
+_REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
+_NODE_0 = {_REPLICATED_JOB: "node", "batch.kubernetes.io/job-completion-index": "0"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,12 @@ _MPI_OPERATOR = JobKind("Succeeded", {_ROLE: "launcher"})
 _PADDLE_COLLECTIVE = JobKind("Succeeded", _WORKER_0)
 """A PaddleJob without Master has no pod with a role; its first worker is where the others meet."""
 
+_LAUNCHED = JobKind("Complete", {_REPLICATED_JOB: "launcher"})
+"""Of TrainJobs whose runtime uses MPI the first node only waits for the launcher, which prints what comes out."""
+
+_MPI_RUNTIMES = frozenset({"deepspeed-distributed", "mlx-distributed"})
+"""As Kubeflow Trainer ships them; of a runtime of a user's own nothing is known here."""
+
 
 def known_kind(obj: Mapping[str, Any]) -> JobKind | None:
     """Return what is known of the kind of an object, None for a kind that only its user knows."""
@@ -56,6 +63,8 @@ def known_kind(obj: Mapping[str, Any]) -> JobKind | None:
         return _MPI_OPERATOR
     if kind == "PaddleJob" and not _has_master(obj):
         return _PADDLE_COLLECTIVE
+    if kind == "TrainJob" and _runtime_name(obj) in _MPI_RUNTIMES:
+        return _LAUNCHED
     return _KINDS.get(kind)
 
 
@@ -64,3 +73,16 @@ def _has_master(obj: Mapping[str, Any]) -> bool:
     spec = obj.get("spec")
     replicas = spec.get("paddleReplicaSpecs") if isinstance(spec, Mapping) else None
     return isinstance(replicas, Mapping) and any(str(name).lower() == "master" for name in replicas)
+
+
+def _runtime_name(obj: Mapping[str, Any]) -> object:
+    """Return the name of the cluster's runtime that a TrainJob refers to; None when it refers to none."""
+    spec = obj.get("spec")
+    reference = spec.get("runtimeRef") if isinstance(spec, Mapping) else None
+    if (
+        not isinstance(reference, Mapping)
+        or reference.get("kind", "ClusterTrainingRuntime") != "ClusterTrainingRuntime"
+    ):
+        return None
+    name = reference.get("name")
+    return name if isinstance(name, str) else None

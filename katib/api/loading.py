@@ -1,6 +1,7 @@
 """Files to submissions: the first wall that input meets.
 
-A file holds exactly one Experiment, and beside it any number of the `v1` ConfigMaps and Secrets that its template uses.
+A file holds exactly one Experiment, and beside it any number of the `v1` ConfigMaps and Secrets that its template uses
+and of the training runtimes that its TrainJobs refer to.
 What makes the rest meaningless (no YAML, wrong kind) is raised at once. What concerns single fields is collected in the
 submission, so that it can be reported together with everything validation finds.
 """
@@ -20,9 +21,18 @@ from katib.api.wording import closest, shown
 from katib.api.yaml_text import YamlDocument, parse_yaml
 from katib.errors import FieldError, InvalidError, invalid
 
-_COMPANIONS = ("ConfigMap", "Secret")
+_TRAINER = "trainer.kubeflow.org/v1alpha1"
+_COMPANIONS = {
+    "ConfigMap": "v1",
+    "Secret": "v1",
+    "TrainingRuntime": _TRAINER,
+    "ClusterTrainingRuntime": _TRAINER,
+}
+"""By kind, the apiVersion of what may stand beside an Experiment."""
+
+_CLUSTER_SCOPED = frozenset({"ClusterTrainingRuntime"})
 _COMPANION_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
-_API_VERSIONS = {"Experiment": API_VERSION, **dict.fromkeys(_COMPANIONS, "v1")}
+_API_VERSIONS = {"Experiment": API_VERSION, **_COMPANIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +66,7 @@ class Submission:
     Attributes:
         raw: The experiment as the user wrote it.
         experiment: What could be read of it; no defaults yet, without status and fields that the server writes.
-        companions: ConfigMaps and Secrets from the same file, with a namespace.
+        companions: ConfigMaps, Secrets and training runtimes from the same file, with a namespace where they have one.
         errors: Values of the wrong type and unknown fields. Not empty: the experiment must not be used.
     """
 
@@ -67,15 +77,19 @@ class Submission:
 
     def config_map(self, namespace: str, name: str) -> dict[str, Any] | None:
         """Return a ConfigMap from the same file, None when the file has no such ConfigMap."""
+        return self.companion("ConfigMap", namespace, name)
+
+    def companion(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+        """Return an object from the same file, None when the file has no such object."""
         for companion in self.companions:
             metadata = companion["metadata"]
-            if (companion["kind"], metadata.get("namespace"), metadata.get("name")) == ("ConfigMap", namespace, name):
+            if (companion["kind"], metadata.get("namespace", ""), metadata.get("name")) == (kind, namespace, name):
                 return companion
         return None
 
 
 def load_experiment(text: str | bytes, source: str, default_namespace: str) -> Submission:
-    """Read a file with one Experiment and, optionally, ConfigMaps and Secrets.
+    """Read a file with one Experiment and, optionally, ConfigMaps, Secrets and training runtimes.
 
     Args:
         text: YAML or JSON; bytes are UTF-8.
@@ -159,9 +173,13 @@ def _kind_errors(data: Mapping[str, Any], prefix: str = "") -> list[FieldError]:
     if kind is None:
         return [FieldError(f"{prefix}kind", "it is missing", "write kind: Experiment", "kind-missing")]
     if not isinstance(kind, str) or kind not in _API_VERSIONS:
-        guess = closest(kind, ["Experiment"]) if isinstance(kind, str) else ""
+        guess = (
+            closest(kind, ["Experiment", "TrainingRuntime", "ClusterTrainingRuntime"]) if isinstance(kind, str) else ""
+        )
         remedy = (
-            f"did you mean {guess}?" if guess else "give an Experiment, with ConfigMaps and Secrets if it needs them"
+            f"did you mean {guess}?"
+            if guess
+            else "give an Experiment, with ConfigMaps, Secrets and training runtimes if it needs them"
         )
         return [FieldError(f"{prefix}kind", f"{shown(kind)} is not accepted", remedy, "kind-unknown")]
     wanted = _API_VERSIONS[kind]
@@ -176,7 +194,7 @@ def _kind_errors(data: Mapping[str, Any], prefix: str = "") -> list[FieldError]:
 
 
 def _companions_errors(documents: Sequence[LoadedDocument], default_namespace: str) -> Iterator[FieldError]:
-    """Yield what keeps ConfigMaps and Secrets from being used: bad names, one name twice, data that is not text."""
+    """Yield what keeps companions from being used: bad names, one name twice, data that is not text."""
     seen: set[tuple[str, str, str]] = set()
     for document in documents:
         place = f"{document.kind} at line {document.line}"
@@ -204,4 +222,6 @@ def _is_text_map(data: object) -> bool:
 def _with_namespace(data: dict[str, Any], namespace: str) -> dict[str, Any]:
     metadata = data.get("metadata")
     fields = metadata if isinstance(metadata, dict) else {}
+    if data.get("kind") in _CLUSTER_SCOPED:
+        return {**data, "metadata": {key: value for key, value in fields.items() if key != "namespace"}}
     return {**data, "metadata": {**fields, "namespace": fields.get("namespace") or namespace}}

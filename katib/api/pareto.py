@@ -12,6 +12,9 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
+from heapq import heapify, heappop, heapreplace
+from itertools import repeat
+from operator import mul
 from random import Random
 
 Point = tuple[float, ...]
@@ -31,7 +34,10 @@ _FEWEST_DRAWS, _MOST_DRAWS = 300, 5_000
 
 def dominates(one: Point, other: Point) -> bool:
     """Return whether a point is nowhere worse than another, and somewhere better."""
-    return one != other and all(a <= b for a, b in zip(one, other, strict=True))
+    for a, b in zip(one, other, strict=True):  # a set of a thousand is compared with every new trial
+        if a > b:
+            return False
+    return one != other
 
 
 def front(points: Sequence[Point]) -> list[int]:
@@ -63,16 +69,27 @@ def spread(points: Sequence[Point], size: int) -> list[int]:
         return order
     columns = list(zip(*points, strict=True))
     scales = [1 / (max(costs) - min(costs) or 1.0) for costs in columns]
-    scaled = [tuple(cost * scale for cost, scale in zip(point, scales, strict=True)) for point in points]
+    scaled = [tuple(map(mul, point, scales)) for point in points]
     taken = dict.fromkeys(min(order, key=lambda i: (costs[i], points[i])) for costs in columns[:size])
-    nearest = [min(math.dist(scaled[i], scaled[j]) for j in taken) for i in order]
+    centers = [scaled[i] for i in taken]
+    # The distance to the nearest that is taken only falls, so one that was right some time ago is a bound: most points
+    # are never measured again.
+    bounds = [(-_nearest(scaled[i], centers), place, len(centers)) for place, i in enumerate(order) if i not in taken]
+    heapify(bounds)
     while len(taken) < size:
-        new = order[nearest.index(max(nearest))]
-        if new in taken:  # all that are left equal one that is taken
-            new = next(i for i in order if i not in taken)
-        taken[new] = None
-        nearest = [min(old, math.dist(scaled[i], scaled[new])) for old, i in zip(nearest, order, strict=True)]
+        bound, place, compared = bounds[0]
+        point = scaled[order[place]]
+        if compared < len(centers):
+            heapreplace(bounds, (max(bound, -_nearest(point, centers[compared:])), place, len(centers)))
+            continue
+        heappop(bounds)
+        taken[order[place]] = None
+        centers.append(point)
     return [i for i in order if i in taken]
+
+
+def _nearest(point: Point, centers: Sequence[Point]) -> float:
+    return min(map(math.dist, repeat(point), centers))
 
 
 def reference_point(points: Sequence[Point]) -> Point:
@@ -144,5 +161,16 @@ def _estimate(points: Sequence[Point], reference: Point) -> float:
     hits = 0
     for _ in range(draws):
         drawn = [random.uniform(low, worst) for low, worst in zip(best, reference, strict=True)]
-        hits += any(all(a <= b for a, b in zip(point, drawn, strict=True)) for point in near)
+        hits += _is_covered(drawn, near)
     return float(box * hits / draws)
+
+
+def _is_covered(drawn: Sequence[float], points: Sequence[Point]) -> bool:
+    """Return whether a point is nowhere better than one of some others."""
+    for point in points:
+        for a, b in zip(point, drawn, strict=True):
+            if a > b:
+                break
+        else:
+            return True
+    return False

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from katib.api.names import GENERATION_LABEL, PARENT_LABEL
 from katib.tuning.reading import (
     Json,
     best_value,
@@ -30,6 +32,9 @@ EXPERIMENT = ("NAME", "STATE", "PROGRESS", "BEST", "AGE")
 EXPERIMENT_WIDE = (*EXPERIMENT, "ALGORITHM", "RUNNING", "FAILED", "BEST-TRIAL", "REASON")
 TRIAL = ("NAME", "STATE", "OBJECTIVE", "DURATION", "AGE", "PARAMETERS")
 TRIAL_WIDE = (*TRIAL, "METRICS", "MESSAGE")
+LINEAGE = ("GENERATION", "PARENT")
+"""Of trials that start from each other's checkpoints; they stand before the parameters."""
+_LINEAGE_PLACE = TRIAL.index("PARAMETERS")
 SUGGESTION = ("NAME", "STATE", "ALGORITHM", "REQUESTED", "ASSIGNED", "AGE")
 SUGGESTION_WIDE = (*SUGGESTION, "MESSAGE")
 
@@ -40,16 +45,34 @@ HEADINGS = {
 }
 
 
-def headings(kind: str, *, wide: bool = False, namespaces: bool = False) -> tuple[str, ...]:
-    """Return the headings for a kind."""
-    return (("NAMESPACE",) if namespaces else ()) + HEADINGS[kind][wide]
+def headings(kind: str, *, wide: bool = False, namespaces: bool = False, lineage: bool = False) -> tuple[str, ...]:
+    """Return the headings for a kind; with `lineage`, of trials that say which checkpoint they start from."""
+    found = (("NAMESPACE",) if namespaces else ()) + HEADINGS[kind][wide]
+    return _with_lineage(found, LINEAGE, namespaces=namespaces) if lineage else found
 
 
-def row(obj: Json, *, wide: bool = False, namespaces: bool = False) -> tuple[str, ...]:
+def row(obj: Json, *, wide: bool = False, namespaces: bool = False, lineage: bool = False) -> tuple[str, ...]:
     """Return the row of an object; empty cells where nothing is known."""
     cells = {"Experiment": _experiment, "Trial": _trial, "Suggestion": _suggestion}[obj["kind"]](obj)
     shown = cells[: len(HEADINGS[obj["kind"]][wide])]
-    return ((namespace_of(obj),) if namespaces else ()) + shown
+    found = ((namespace_of(obj),) if namespaces else ()) + shown
+    return _with_lineage(found, _lineage(obj), namespaces=namespaces) if lineage else found
+
+
+def _with_lineage(cells: tuple[str, ...], lineage: tuple[str, ...], *, namespaces: bool) -> tuple[str, ...]:
+    place = _LINEAGE_PLACE + namespaces
+    return (*cells[:place], *lineage, *cells[place:])
+
+
+def has_lineage(rows: Iterable[tuple[str, ...]], *, namespaces: bool = False) -> bool:
+    """Return whether a row with lineage is of a trial of population based training."""
+    return any(row[_LINEAGE_PLACE + namespaces] for row in rows)
+
+
+def without_lineage(cells: tuple[str, ...], *, namespaces: bool = False) -> tuple[str, ...]:
+    """Return a row with lineage as one without."""
+    place = _LINEAGE_PLACE + namespaces
+    return (*cells[:place], *cells[place + len(LINEAGE) :])
 
 
 def age_of(obj: Json) -> str:
@@ -101,6 +124,11 @@ def _trial(obj: Json) -> tuple[str, ...]:
         " ".join(f"{name}={value}" for name, value in metric_values(obj)),
         " ".join(str(last_condition(obj).get("message", "")).split()),
     )
+
+
+def _lineage(trial: Json) -> tuple[str, ...]:
+    labels = trial["metadata"].get("labels") or {}
+    return str(labels.get(GENERATION_LABEL, "")), str(labels.get(PARENT_LABEL, ""))
 
 
 def _suggestion(obj: Json) -> tuple[str, ...]:

@@ -77,21 +77,25 @@ def get(
 
 
 def _print_table(read: Callable[[], Iterable[Json]], kind: str, *, wide: bool, namespaces: bool, watch: bool) -> None:
-    table = Table(columns.headings(kind, wide=wide, namespaces=namespaces))
     seen: dict[tuple[str, str], str] = {}
+    lineage = kind == "Trial"
 
     def changed() -> list[tuple[str, ...]]:
         rows = []
         for obj in read():
             if seen.get(_identity(obj)) != _version(obj):
                 seen[_identity(obj)] = _version(obj)
-                rows.append(columns.row(obj, wide=wide, namespaces=namespaces))
+                rows.append(columns.row(obj, wide=wide, namespaces=namespaces, lineage=lineage))
         return rows
 
     rows = changed()
     if not rows and not watch:
         click.echo(f"no {kind.lower()}s found", err=True)
         return
+    if lineage and not columns.has_lineage(rows, namespaces=namespaces):
+        lineage = False
+        rows = [columns.without_lineage(row, namespaces=namespaces) for row in rows]
+    table = Table(columns.headings(kind, wide=wide, namespaces=namespaces, lineage=lineage))
     table.print(rows)
     while watch:
         time.sleep(_WATCH_SECONDS)

@@ -45,6 +45,12 @@ config = click.option(
     type=click.Path(dir_okay=False, exists=True, path_type=Path),
     help="Configuration: further algorithms.",
 )
+containers = click.option(
+    "--containers",
+    envvar="KATIB_CONTAINERS",
+    type=click.Choice(("auto", "never", "podman", "docker")),
+    help="What runs the images of trials; with never they are processes.  [env: KATIB_CONTAINERS; default: never]",
+)
 namespace = click.option(
     "-n",
     "--namespace",

@@ -169,9 +169,12 @@ def trials(
         if form in ("json", "yaml", "name"):
             print_objects(chosen, form)
             return
-        rows = [columns.row(trial, wide=form == "wide") for trial in chosen]
+        wide = form == "wide"
+        rows = [columns.row(trial, wide=wide, lineage=True) for trial in chosen]
     if rows:
-        Table(columns.headings("Trial", wide=form == "wide")).print(rows)
+        lineage = columns.has_lineage(rows)
+        shown = rows if lineage else map(columns.without_lineage, rows)
+        Table(columns.headings("Trial", wide=wide, lineage=lineage)).print(shown)
     else:
         click.echo(f"{name} has no {'such ' if states else ''}trials yet", err=True)
 

@@ -80,6 +80,7 @@ def _gateway_options(function: F) -> F:
 @click.option("--no-token", is_flag=True, help="Ask for no token: every account of this machine may run commands here.")
 @options.data_dir
 @options.config
+@options.containers
 @click.option("--cluster", "on_cluster", is_flag=True, help="Answer for a Kubernetes cluster and run nothing here.")
 @options.cluster
 @_gateway_options
@@ -92,6 +93,7 @@ def serve(
     no_token: bool,
     data_dir: Path | None,
     config: Path | None,
+    containers: str | None,
     on_cluster: bool,
     cluster: options.Cluster,
     gateway: bool,
@@ -118,14 +120,14 @@ def serve(
         raise click.UsageError("--no-token contradicts --token and KATIB_TOKEN", click.get_current_context())
     options.set_up_logging(verbose, quiet=quiet)
     if on_cluster:
-        options.refuse_beside("--cluster", "data_dir", "config")
+        options.refuse_beside("--cluster", "data_dir", "config", "containers")
         headers = _headers(user_header, user_prefix, groups_header) if gateway else None
         no_token = no_token or gateway or not (cluster or "KUBERNETES_SERVICE_HOST" not in os.environ)
         access = _access(host, token, account_directory(), no_token=no_token)
         return _serve_cluster(host, port, access, cluster, headers, quiet=quiet)
     directory = data_dir or options.default_data_dir()
     access = _access(host, token, directory, no_token=no_token)
-    return _serve_here(host, port, access, directory, config, quiet=quiet)
+    return _serve_here(host, port, access, directory, config, containers, quiet=quiet)
 
 
 def _check_gateway(*, gateway: bool, on_cluster: bool) -> None:
@@ -233,12 +235,21 @@ def _answering(cluster: options.Cluster, headers: UserHeaders | None) -> Iterato
         yield Gateway(headers, users.service_of), users.host
 
 
-def _serve_here(host: str, port: int, access: _Access, directory: Path, config: Path | None, *, quiet: bool) -> int:
+def _serve_here(
+    host: str,
+    port: int,
+    access: _Access,
+    directory: Path,
+    config: Path | None,
+    containers: str | None,
+    *,
+    quiet: bool,
+) -> int:
     from katib.local import open_engine
     from katib.monitoring import ControllerMetrics, check_page
 
     stop, metrics = _Stop(), ControllerMetrics()
-    with open_engine(data_dir=directory, config=config, metrics=metrics) as engine:
+    with open_engine(data_dir=directory, config=config, metrics=metrics, containers=containers) as engine:
         pages = {"/readyz": check_page(engine.readiness), "/metrics": metrics.page}
         with _listening(engine.service, host, port, access, pages=pages, data_dir=directory) as server:
             engine.start()

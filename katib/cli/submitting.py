@@ -22,11 +22,17 @@ from katib.errors import InvalidError
 )
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @options.config
+@options.containers
 @options.namespace
 @options.cluster
 @options.quiet
 def validate(
-    files: tuple[str, ...], config: Path | None, namespace: str | None, cluster: options.Cluster, quiet: bool
+    files: tuple[str, ...],
+    config: Path | None,
+    containers: str | None,
+    namespace: str | None,
+    cluster: options.Cluster,
+    quiet: bool,
 ) -> int:
     """Check experiment files as `katib run` would, and print all errors, one line each.
 
@@ -34,7 +40,7 @@ def validate(
     offers. The exit code is 2 when any file has an error.
     """
     code = 0
-    with _checker(config, namespace, cluster) as check:
+    with _checker(config, containers, namespace, cluster) as check:
         for path in files:
             try:
                 text, source = options.read_file(path)
@@ -53,20 +59,22 @@ def validate(
 
 @contextmanager
 def _checker(
-    config: Path | None, namespace: str | None, cluster: options.Cluster
+    config: Path | None, containers: str | None, namespace: str | None, cluster: options.Cluster
 ) -> Iterator[Callable[[str, str], Sequence[str]]]:
     """Give a function that checks the text of a file and returns its notices."""
     if cluster:
         from katib.cli.connection import open_cluster
 
-        options.refuse_beside("a cluster", "config")
+        options.refuse_beside("a cluster", "config", "containers")
         with open_cluster(cluster) as opened:
             space = namespace or opened.namespace
             yield lambda text, source: opened.service.validate(text, source=source, namespace=space)
         return
     from katib.local import validate_document
 
-    yield lambda text, source: validate_document(text, source=source, namespace=namespace, config=config)
+    yield lambda text, source: validate_document(
+        text, source=source, namespace=namespace, config=config, containers=containers
+    )
 
 
 @click.command(

@@ -26,6 +26,7 @@ def open_engine(
     *,
     own_process: bool = True,
     metrics: ControllerMetrics | None = None,
+    containers: str | None = None,
 ) -> Engine:
     """Return an engine over a data directory, to be entered as a context manager and then started.
 
@@ -34,10 +35,12 @@ def open_engine(
         config: Further algorithms.
         own_process: Whether this process is there for the engine, and may be set up for it.
         metrics: Counts what happens in the engine.
+        containers: What runs the images of trials: `auto`, `never`, `podman` or `docker`. None: what the
+            configuration says.
     """
     from katib.local.engine import Engine
 
-    return Engine(data_dir, config, own_process=own_process, metrics=metrics)
+    return Engine(data_dir, config, own_process=own_process, metrics=metrics, containers=containers)
 
 
 def open_offline(data_dir: Path) -> TuningService:
@@ -60,16 +63,36 @@ def open_catalog(config: Path | None = None) -> AlgorithmCatalog:
 
 
 def validate_document(
-    document: str, *, source: str, namespace: str | None = None, config: Path | None = None
+    document: str,
+    *,
+    source: str,
+    namespace: str | None = None,
+    config: Path | None = None,
+    containers: str | None = None,
 ) -> Sequence[str]:
     """Check a document without a data directory; return what would be done otherwise than on Kubernetes.
+
+    Args:
+        document: YAML or JSON.
+        source: What to call it in errors.
+        namespace: Where it goes, if it does not say.
+        config: Further algorithms.
+        containers: As for `open_engine`.
 
     Raises:
         InvalidError: Anything wrong with it.
     """
+    import os
+    from dataclasses import replace
+
     from katib.local.admission import HostCapacity
+    from katib.local.containers import chosen, runs_images
     from katib.local.submission import local_gate
+    from katib.services.catalog import Catalog
+    from katib.services.config import ServicesConfig, read_config
     from katib.tuning.service import DEFAULT_NAMESPACE
 
-    gate = local_gate(open_catalog(config), HostCapacity.detect(), lambda _namespace, _name: None)
+    settings = ServicesConfig() if config is None else read_config(config)
+    host = replace(HostCapacity.detect(), runs_images=runs_images(chosen(containers, settings), os.environ))
+    gate = local_gate(Catalog(settings.infos()), host, lambda _namespace, _name: None)
     return gate.admit(gate.load(document, source=source, namespace=namespace or DEFAULT_NAMESPACE)).notices

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Self
@@ -35,6 +36,8 @@ from katib.local.admission import HostCapacity
 from katib.local.aftermath import LocalAftermath
 from katib.local.checkpoints import TrialCheckpoints
 from katib.local.claims import claimed
+from katib.local.containers import choose, chosen, keep_clean
+from katib.local.containers.remains import NOTE_FILE
 from katib.local.diagnosing import LocalJobs
 from katib.local.events import LoggedEvents, RecordedEvents
 from katib.local.jobs.kinds import job_kinds
@@ -45,6 +48,7 @@ from katib.local.monitoring import TrialMonitors
 from katib.local.pods.inherited import inherited_environment
 from katib.local.pods.tokens import Capacity
 from katib.local.processes.client import Processes
+from katib.local.report_metrics import DIRECTORY as REPORT_METRICS
 from katib.local.report_metrics import python_path
 from katib.local.services.host import ServiceHost
 from katib.local.submission import local_gate
@@ -84,9 +88,11 @@ class Engine:
             adopts what its guard leaves behind; a process that is somebody else's stays as it is.
         settings: Knobs of the controllers.
         metrics: Counts what happens, from the start on.
+        containers: What runs the images of trials, as for `katib.local.open_engine`.
 
     Raises (on entering):
-        TerminalError: Another engine is at work there, or the files are of a newer version or damaged.
+        TerminalError: Another engine is at work there, the files are of a newer version or damaged, or the runtime that
+            is to run images does not answer.
     """
 
     def __init__(
@@ -97,11 +103,13 @@ class Engine:
         own_process: bool = True,
         settings: ControllerSettings | None = None,
         metrics: ControllerMetrics | None = None,
+        containers: str | None = None,
     ) -> None:
         self._own_process = own_process
         self._layout = Layout(data_dir.absolute())
         self._config = ServicesConfig() if config is None else read_config(config)
         self._config_directory = Path.cwd() if config is None else config.absolute().parent
+        self._containers = chosen(containers, self._config)
         self._settings = settings
         self._metrics = metrics
         self._clock = SystemClock()
@@ -113,10 +121,14 @@ class Engine:
         with ExitStack() as stack:
             self._layout.create()
             stack.enter_context(claimed(self._layout.root))
-            self._host = HostCapacity.detect()
+            self._images = choose(self._containers, os.environ, self._layout.root)
+            limits = self._images.abilities.limits if self._images is not None else frozenset()
+            self._host = replace(HostCapacity.detect(), runs_images=self._images is not None, limits=limits)
             self._processes = Processes(self._layout.run, adopt_orphans=self._own_process)
             self._processes.start()
             stack.callback(self._processes.stop)
+            note = self._layout.run / NOTE_FILE
+            stack.enter_context(keep_clean(note, self._layout.root, self._images, os.environ))
             self._catalog = Catalog(self._config.infos())
             self._layout.keep_database_private()
             self._database = stack.enter_context(open_database(self._layout.database))
@@ -184,7 +196,7 @@ class Engine:
             events,
             self._clock,
             self._log_servers.variables_of,
-            python_path(os.environ),
+            python_path({} if self._images is not None else os.environ),
         )
         reporter.on_refusal = monitors.readings_wait
         caches.trials.add_handler(lambda event: self._trial_changed(event, monitors))
@@ -221,6 +233,9 @@ class Engine:
             capacity=_capacity(self._host),
             clock=self._clock,
             rewrites=monitors.rewrites,
+            images=self._images,
+            visible=(REPORT_METRICS,),
+            needs_machine=monitors.need_machine,
             inherited=inherited_environment(os.environ, self._layout.python),
             variables=monitors.variables,
             may_start=lambda job: not _is_stopping(caches.trials.get(Key.of(job))),
@@ -250,7 +265,7 @@ class Engine:
     def _tuning_service(self) -> TuningService:
         config_maps = ConfigMaps(self._store).find
         gate = local_gate(
-            self._catalog, self._host, config_maps, self._prewarm, has_experiment(self._store), self._kinds
+            self._catalog, self._host, config_maps, self._prewarm, has_experiment(self._store), self._find
         )
         events = RecordedEvents(self._events)
         diagnostician = Diagnostician(

@@ -92,6 +92,11 @@ class TrialMonitors:
             told[METRICS_PORT_VARIABLE] = str(port)
         return told
 
+    def need_machine(self, job: Object) -> bool:
+        """Return whether metrics go to, or come from, an address of this machine."""
+        trial = self._trial_of(job)
+        return trial is not None and trial.spec.metrics_collector.kind not in _PUSHES_NOTHING
+
     def companions(self, job: Object, pod_labels: Mapping[str, str]) -> Sequence[tuple[str, Mapping[str, Any]]]:
         """Return the collector that the user brings, for a primary pod."""
         trial = self._trial_of(job)

@@ -14,11 +14,11 @@ from katib.api.types import CollectorKind, ExperimentSpec
 from katib.api.wording import shown
 from katib.errors import FieldError
 from katib.local.admission import HostCapacity, check_job
-from katib.local.findings import mapping, mappings
-from katib.local.jobs.kind import JobKind
-from katib.local.jobs.kinds import job_kinds, kinds_by_name
+from katib.local.findings import Findings, mapping, mappings
+from katib.local.jobs.kind import JobKind, LabelsPods
+from katib.local.jobs.kinds import Lookup, job_kinds, kinds_by_name, nothing_stored
 from katib.runtime.objects import Kind
-from katib.tuning.submission import FindConfigMap, Gate, HasExperiment
+from katib.tuning.submission import FindConfigMap, FindObject, Gate, HasExperiment
 
 _COLLECTOR_PATH = "spec.metricsCollectorSpec.collector.customCollector"
 
@@ -29,7 +29,7 @@ def local_gate(
     config_maps: FindConfigMap,
     on_algorithm: Callable[[str], None] = lambda _name: None,
     has_experiment: HasExperiment = lambda _namespace, _name: True,
-    kinds: tuple[JobKind, ...] | None = None,
+    find: Lookup = nothing_stored,
 ) -> Gate:
     """Return the gate of a machine.
 
@@ -39,27 +39,32 @@ def local_gate(
         config_maps: Finds a stored ConfigMap.
         on_algorithm: Told which algorithm a document asks for.
         has_experiment: Says whether an experiment is stored.
-        kinds: The kinds of jobs that run here, if not those that need nothing that is stored.
+        find: Where stored objects are that jobs depend on.
     """
-    known = job_kinds() if kinds is None else kinds
 
     def check_object(
-        source: Mapping[str, Any], path: str, workspace: Path | None
+        source: Mapping[str, Any], path: str, workspace: Path | None, find: FindObject
     ) -> tuple[list[FieldError], list[str]]:
-        return check_job(dict(source), path, host=capacity, workspace=workspace, kinds=known)
+        return check_job(dict(source), path, host=capacity, workspace=workspace, kinds=job_kinds(find))
 
-    def errors_of(source: Mapping[str, Any], _path: str, spec: ExperimentSpec) -> list[FieldError]:
-        return custom_collector_errors(source, spec, capacity, known)
+    def errors_of(source: Mapping[str, Any], _path: str, spec: ExperimentSpec, find: FindObject) -> list[FieldError]:
+        kinds = job_kinds(find)
+        return [*custom_collector_errors(source, spec, capacity, kinds), *primary_pod_errors(source, spec, kinds)]
 
     return Gate(
         catalog,
         config_maps,
         check_object=check_object,
-        warn_of=checkpoint_notices,
+        warn_of=_no_notices if capacity.runs_images else checkpoint_notices,
         errors_of=errors_of,
         on_algorithm=on_algorithm,
         has_experiment=has_experiment,
+        find=find,
     )
+
+
+def _no_notices(_source: Mapping[str, Any], _path: str, _spec: ExperimentSpec) -> list[str]:
+    return []
 
 
 def checkpoint_notices(source: Mapping[str, Any], path: str, spec: ExperimentSpec) -> list[str]:
@@ -76,6 +81,21 @@ def checkpoint_notices(source: Mapping[str, Any], path: str, spec: ExperimentSpe
         return []
     way = f"write it into command, args or env, where it is replaced, or have the program read {DIRECTORY_VARIABLE}"
     return [f"{path}: {directory} is not mentioned, and nothing is mounted here; {way}"]
+
+
+def primary_pod_errors(source: Mapping[str, Any], spec: ExperimentSpec, kinds: tuple[JobKind, ...]) -> list[FieldError]:
+    """Return that the labels of primary pods select none: no metrics would ever be read.
+
+    Args:
+        source: The object that trials run as.
+        spec: With defaults.
+        kinds: The kinds of jobs that run here.
+    """
+    kind: object = kinds_by_name(kinds).get(Kind.of(source))
+    template, findings = spec.trial_template, Findings()
+    if template is not None and isinstance(kind, LabelsPods):
+        kind.check_labels(source, template.primary_pod_labels, "spec.trialTemplate.primaryPodLabels", findings)
+    return findings.errors
 
 
 def custom_collector_errors(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from katib.api.metrics import MetricLog
@@ -11,6 +12,8 @@ from katib.local.pods.monitor import MonitorReport
 from metrics_collector.collector import Collector
 from metrics_collector.reporter import Reporter
 from metrics_collector.sources import Output, Source
+
+_log = logging.getLogger(__name__)
 
 
 class _TrialMonitor:
@@ -101,9 +104,21 @@ class SourceMonitor(_TrialMonitor):
         self._source.hasten()
 
     def close(self, done: Callable[[MonitorReport], None]) -> None:
-        """Read the rest and call back when all is stored."""
+        """Read the rest and call back when all is stored.
+
+        An answer of the program that is under way is part of the rest: it may have ended as soon as it was sent.
+        """
         for readings in self._source.poll():
             self._report(readings)
-        self._report(self._source.finish())
-        self._source.close()
-        self._end(self._source.problem, done)
+        self._source.settle(lambda: self._finish(done))
+
+    def _finish(self, done: Callable[[MonitorReport], None]) -> None:
+        """Report the rest. On a thread of the source nobody else takes an error."""
+        try:
+            self._report(self._source.finish())
+            self._source.close()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the log and the report get it
+            _log.exception("Monitor failed", extra={"trial": self._trial.name})
+            done(MonitorReport(f"reading the metrics failed: {error}"))
+        else:
+            self._end(self._source.problem, done)

@@ -79,7 +79,7 @@ class ServiceClient:
         self._early_stopping = early_stopping
         self.reads_history = reads_history
         self._db_manager_address = db_manager_address
-        self._encoder = convert.TrialEncoder()
+        self._encoder = convert.TrialEncoder(unmeasured_tag=convert.UNMEASURED_TRIALS_TAG)
         self._earlier = convert.TrialEncoder(convert.EARLIER_TRIALS_TAG)
         self._judged = convert.TrialEncoder()
         self._judges: bool | None = None
@@ -105,6 +105,7 @@ class ServiceClient:
             experiment=convert.experiment_message(experiment),
             current_request_number=current_request,
             total_request_number=total_request,
+            takes_fewer=True,
         )
         history = self._encoder.encode(trials) + self._earlier.encode(earlier) if self.reads_history else b""
         connection = self._suggestion

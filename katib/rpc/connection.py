@@ -19,7 +19,8 @@ CHANNEL_OPTIONS = (
     # The default pool would make a new channel wait out the back-off of a dead one to the same address.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
+    # Despite its name: how long one attempt to connect may take. A busy service accepts long before it says a word.
+    ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 2000),
     ("grpc.enable_http_proxy", 0),  # services are local or in the cluster; a user's http_proxy is for neither
 )

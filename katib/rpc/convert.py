@@ -82,6 +82,10 @@ EARLIER_TRIALS_TAG = b"\xca\x3e"
 """Field 1001, length-delimited: `earlier_trials` of GetSuggestionsRequest."""
 
 
+UNMEASURED_TRIALS_TAG = b"\xd2\x3e"
+"""Field 1002, length-delimited: `unmeasured_trials` of GetSuggestionsRequest."""
+
+
 # --- experiment -------------------------------------------------------------------------------------------------------
 
 
@@ -188,7 +192,7 @@ def _nas_config(config: NasConfig) -> pb.NasConfig:
 
 
 def is_sent(trial: Trial) -> bool:
-    """Return whether services hear of a trial: not when its metrics are unavailable or it ended well without any."""
+    """Return whether every service hears of a trial, as in Katib: not when it ended without metrics it should have."""
     conditions = trial.status.conditions
     if is_true(conditions, TrialCondition.METRICS_UNAVAILABLE):
         return False
@@ -224,6 +228,13 @@ def trial_message(trial: Trial) -> pb.Trial:
             observation=pb.Observation(metrics=observed),
         ),
     )
+
+
+def unmeasured_message(trial: Trial) -> pb.Trial:
+    """Return a trial that not every service hears of, as those see it that do."""
+    message = trial_message(trial)
+    message.status.condition = pb.TrialStatus.METRICSUNAVAILABLE
+    return message
 
 
 def _assignment(assignment: ParameterAssignment) -> pb.ParameterAssignment:
@@ -276,26 +287,32 @@ class TrialEncoder:
 
     Args:
         tag: Of the field that the trials are in.
+        unmeasured_tag: Of the field for trials that not every service hears of; without it they are left out.
     """
 
-    def __init__(self, tag: bytes = TRIALS_TAG) -> None:
+    def __init__(self, tag: bytes = TRIALS_TAG, unmeasured_tag: bytes = b"") -> None:
         self._tag = tag
+        self._unmeasured_tag = unmeasured_tag
         self._known: dict[str, tuple[str, bytes]] = {}
 
     def encode(self, trials: Iterable[Trial]) -> bytes:
-        """Return the field of a request, with the trials that services hear of, in this order."""
+        """Return the fields of a request that hold these trials, each field in this order."""
         known = self._known
         kept: dict[str, tuple[str, bytes]] = {}
         parts: list[bytes] = []
         for uid, version, load in _versions(trials):
             entry = known.get(uid)
             if entry is None or entry[0] != version or not version:
-                trial = load()
-                entry = (version, _field(self._tag, trial_message(trial)) if is_sent(trial) else b"")
+                entry = (version, self._encoded(load()))
             kept[uid] = entry
             parts.append(entry[1])
         self._known = kept  # swapped whole: a call at the same time loses cache entries at worst
         return b"".join(parts)
+
+    def _encoded(self, trial: Trial) -> bytes:
+        if is_sent(trial):
+            return _field(self._tag, trial_message(trial))
+        return _field(self._unmeasured_tag, unmeasured_message(trial)) if self._unmeasured_tag else b""
 
 
 def _field(tag: bytes, message: Message) -> bytes:

@@ -23,6 +23,9 @@ from katib.api.retention import RetentionConfig
 from katib.errors import invalid
 from katib.services.plan import SUGGESTION_HEALTH, ServiceId, ServicePlan
 
+CONTAINERS = ("auto", "never", "podman", "docker")
+"""What runs the images of trials on one machine."""
+
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")  # becomes part of names on Kubernetes and of files here
 
 
@@ -156,10 +159,20 @@ class ServicesConfig(ConfigModel):
     Attributes:
         algorithms: Further ones.
         metrics_retention: How long logs of trials that are over are kept.
+        containers: Which runtime runs the images of trials on one machine; empty: what the command line says.
     """
 
     algorithms: tuple[AlgorithmEntry, ...] = ()
     metrics_retention: RetentionConfig = RetentionConfig()
+    containers: str = ""
+
+    @field_validator("containers")
+    @classmethod
+    def _known_containers(cls, value: str) -> str:
+        if value not in ("", *CONTAINERS):
+            remedy = f"use {', '.join(CONTAINERS[:-1])} or {CONTAINERS[-1]}"
+            raise broken(f'"{value}" is not a way to run images', remedy, "config-containers")
+        return value
 
     @model_validator(mode="after")
     def _each_once(self) -> ServicesConfig:

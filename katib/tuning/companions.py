@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets that are submitted together with an experiment."""
+"""ConfigMaps, Secrets and training runtimes that are submitted together with an experiment."""
 
 from __future__ import annotations
 
@@ -10,18 +10,26 @@ from katib.errors import FieldError
 
 
 def has_content(stored: Mapping[str, Any], companion: Mapping[str, Any]) -> bool:
-    """Return whether a stored ConfigMap or Secret holds what a submitted one would make of it.
+    """Return whether a stored companion holds what a submitted one would make of it.
 
-    What a server adds, such as the type of a Secret, is no difference.
+    What a server adds, such as the type of a Secret or defaults in the spec of a runtime, is no difference.
     """
     others = {"metadata", "data", "stringData", "binaryData"}
-    return all(stored.get(field) == value for field, value in companion.items() if field not in others) and (
+    return all(_holds(stored.get(field), value) for field, value in companion.items() if field not in others) and (
         _values(stored) == _values(companion)
     )
 
 
+def _holds(stored: object, given: object) -> bool:
+    if isinstance(stored, Mapping) and isinstance(given, Mapping):
+        return all(_holds(stored.get(key), value) for key, value in given.items())
+    if isinstance(stored, list) and isinstance(given, list):
+        return len(stored) == len(given) and all(map(_holds, stored, given))
+    return stored == given
+
+
 def title_of(companion: Mapping[str, Any]) -> str:
-    """Return what to call a ConfigMap or Secret."""
+    """Return what to call a companion."""
     return f"{companion['kind']} {companion['metadata']['name']}"
 
 

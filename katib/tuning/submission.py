@@ -37,20 +37,24 @@ FindConfigMap = Callable[[str, str], Object | None]
 HasExperiment = Callable[[str, str], bool]
 """Takes namespace and name; says whether that experiment is stored."""
 
-ObjectCheck = Callable[[Mapping[str, Any], str, Path | None], tuple[list[FieldError], list[str]]]
-"""Looks at the object that trials run as, with placeholders still in it. Takes the object, its path in the experiment
-and the workspace; returns what keeps it from running in this home, and what will be done otherwise than elsewhere."""
+FindObject = Callable[[Kind, Key], Object | None]
+"""Finds an object that a template depends on; without a namespace it looks in that of the experiment, too."""
+
+ObjectCheck = Callable[[Mapping[str, Any], str, Path | None, FindObject], tuple[list[FieldError], list[str]]]
+"""Looks at the object that trials run as, with placeholders still in it. Takes the object, its path in the experiment,
+the workspace and what finds objects of the same file or of the store; returns what keeps it from running in this home,
+and what will be done otherwise than elsewhere."""
 
 
 ObjectWarnings = Callable[[Mapping[str, Any], str, ExperimentSpec], Sequence[str]]
 """Says what will surprise about the object that trials run as, given its path and the spec with defaults."""
 
-ObjectErrors = Callable[[Mapping[str, Any], str, ExperimentSpec], Sequence[FieldError]]
-"""Says what of that object cannot work with the rest of the spec."""
+ObjectErrors = Callable[[Mapping[str, Any], str, ExperimentSpec, FindObject], Sequence[FieldError]]
+"""Says what of that object cannot work with the rest of the spec, or with objects of the same file."""
 
 
 def check_nothing(
-    _source: Mapping[str, Any], _path: str, _workspace: Path | None
+    _source: Mapping[str, Any], _path: str, _workspace: Path | None, _find: FindObject
 ) -> tuple[list[FieldError], list[str]]:
     """Find nothing: for homes that run whatever Kubernetes takes."""
     return [], []
@@ -61,7 +65,7 @@ class Admitted:
     """An experiment that may be stored.
 
     Attributes:
-        companions: ConfigMaps and Secrets from the same file.
+        companions: ConfigMaps, Secrets and training runtimes from the same file.
         notices: What will be done otherwise than the author may expect.
     """
 
@@ -82,6 +86,7 @@ class Gate:
         errors_of: Says what of that object cannot work with the rest of the spec.
         on_algorithm: Told at once which algorithm a document asks for, so that its service can come up meanwhile.
         has_experiment: Says whether an experiment is stored, for warm starts.
+        find: Finds a stored object that a template depends on.
         notes_workspace: Whether relative paths of commands start from the directory of the submitted file.
     """
 
@@ -93,9 +98,10 @@ class Gate:
         collectors: Collection[str] = ALL_COLLECTORS,
         check_object: ObjectCheck = check_nothing,
         warn_of: ObjectWarnings = lambda _source, _path, _spec: (),
-        errors_of: ObjectErrors = lambda _source, _path, _spec: (),
+        errors_of: ObjectErrors = lambda _source, _path, _spec, _find: (),
         on_algorithm: Callable[[str], None] = lambda _name: None,
         has_experiment: HasExperiment = lambda _namespace, _name: True,
+        find: FindObject = lambda _kind, _key: None,
         notes_workspace: bool = True,
     ) -> None:
         self._catalog = catalog
@@ -106,6 +112,7 @@ class Gate:
         self._errors_of = errors_of
         self._on_algorithm = on_algorithm
         self._has_experiment = has_experiment
+        self._find = find
         self._notes_workspace = notes_workspace
 
     def load(self, document: str, *, source: str, namespace: str) -> Submission:
@@ -197,10 +204,24 @@ class Gate:
         errors = list(check_job_kind(Kind.of(source), path))
         if Kind.of(source) == JOB:
             errors += check_job_schema(dict(source), path)
-        found, notices = self._check_object(source, path, _workspace(submission.experiment))
+        find = self._finder(submission)
+        found, notices = self._check_object(source, path, _workspace(submission.experiment), find)
         errors += found
-        errors += self._errors_of(source, path, with_defaults(submission.experiment).spec)
+        errors += self._errors_of(source, path, with_defaults(submission.experiment).spec, find)
         return errors, notices
+
+    def _finder(self, submission: Submission) -> FindObject:
+        """Return what finds objects, of the same file before any other."""
+        own = submission.experiment.namespace
+
+        def find(kind: Kind, key: Key) -> Object | None:
+            for namespace in dict.fromkeys((key.namespace, key.namespace or own)):
+                beside = submission.companion(kind.kind, namespace, key.name)
+                if found := beside or self._find(kind, Key(namespace, key.name)):
+                    return found
+            return None
+
+        return find
 
     def _data_for(self, submission: Submission, namespace: str, name: str) -> Mapping[str, str] | None:
         """Return the data of a ConfigMap, of the same file before any other, if the experiment may use it."""

@@ -90,6 +90,10 @@ class EventDirectory:
             readings += file.parser.finish()
         return readings
 
+    def settle(self, then: Callable[[], None]) -> None:
+        """Call back: nothing is under way."""
+        then()
+
     def close(self) -> None:
         """Release what is open."""
         for file in self._open.values():

@@ -110,6 +110,10 @@ class FileSource(Output):
         """Whether nothing more will come."""
         return True
 
+    def settle(self, then: Callable[[], None]) -> None:
+        """Call back: nothing is under way."""
+        then()
+
     def close(self) -> None:
         """Release the file."""
         self._tail.close()

@@ -48,6 +48,8 @@ class PrometheusEndpoint:
         self._soon = threading.Event()
         self._closed = False
         self._thread: threading.Thread | None = None
+        self._runs = False
+        self._settled: Callable[[], None] = lambda: None
         self._found: list[MetricLog] = []
         self._scrapes = 0
         self._error: ScrapeError | None = None
@@ -71,6 +73,7 @@ class PrometheusEndpoint:
     def poll(self) -> Iterator[list[MetricLog]]:
         """Yield what was scraped since the last poll."""
         if self._thread is None:
+            self._runs = True
             self._thread = threading.Thread(target=self._run, name="prometheus-scrapes", daemon=True)
             self._thread.start()
         with self._lock:
@@ -97,6 +100,15 @@ class PrometheusEndpoint:
         with self._lock:
             found, self._found = self._found, []
         return found
+
+    def settle(self, then: Callable[[], None]) -> None:
+        """Scrape never again, and call back when the scrape that is under way has its answer, or none."""
+        self.close()
+        with self._lock:
+            if self._runs:
+                self._settled = then
+                return
+        then()
 
     def close(self) -> None:
         """Scrape never again."""
@@ -127,11 +139,16 @@ class PrometheusEndpoint:
     # --- the thread ---------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._ending.is_set():
-            self._soon.wait(self._look())
-            self._soon.clear()
-        if not self._closed:
-            self._look()
+        try:
+            while not self._ending.is_set():
+                self._soon.wait(self._look())
+                self._soon.clear()
+            if not self._closed:
+                self._look()
+        finally:
+            with self._lock:
+                self._runs = False
+            self._settled()
 
     def _look(self) -> float:
         """Scrape once; return how long to wait before the next time."""

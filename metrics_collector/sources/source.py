@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 from katib.api.metrics import MetricLog
@@ -71,6 +71,9 @@ class Source(Evidence, Protocol):
 
     def finish(self) -> list[MetricLog]:
         """Return what the end of the program completes, such as a last line without line end."""
+
+    def settle(self, then: Callable[[], None]) -> None:
+        """Ask for nothing more, and call back, from any thread, when nothing is under way any more."""
 
     def close(self) -> None:
         """Release what is open."""

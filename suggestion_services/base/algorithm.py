@@ -226,6 +226,14 @@ class Algorithm(ABC):
             NotYet: There are more once a trial that is pending now has ended; from the iterator, after those there are.
         """
 
+    def ahead(self, *, first: int, count: int) -> Iterator[Proposal]:
+        """Yield what `suggest` left out, for a caller that takes no fewer than it asks for and has no trial running.
+
+        Such a caller would ask for as many forever: there is no trial whose end could change the answer.
+        """
+        del first, count
+        return iter(())
+
     def explain(self) -> str:
         """Return one sentence on what was chosen, and why; empty when there was no choice. Asked after `suggest`."""
         return ""

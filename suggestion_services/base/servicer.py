@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import takewhile
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import grpc
 
@@ -18,11 +18,12 @@ from katib.api.algorithms import AlgorithmInfo, Feature
 from katib.api.types import AlgorithmSpec, ExperimentSpec, ObjectiveSpec
 from katib.api.wording import one_of
 from katib.errors import InvalidError, KatibError, code_of, invalid
-from katib.rpc._generated import api_pb2, api_pb2_grpc
+from katib.rpc._generated import api_pb2
+from katib.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
 from katib.rpc.errors import status_of
 from katib.space import Point
 from suggestion_services.base import messages
-from suggestion_services.base.algorithm import Algorithm, NotYet, Problem, Proposal
+from suggestion_services.base.algorithm import Algorithm, NotYet, Outcome, PastTrial, Problem, Proposal
 from suggestion_services.base.sessions import Session, Sessions
 from suggestion_services.base.settings import LiteralError
 
@@ -47,10 +48,44 @@ _FEATURES = {
 
 _MAX_DETAILS = 2000  # bytes; details travel percent-encoded in a header, and a header above 8 KiB breaks the call
 
+_SERVICE = "api.v1.beta1.Suggestion"
+
 _log = logging.getLogger(__name__)
 
 
-class SuggestionServicer(api_pb2_grpc.SuggestionServicer):
+class Suggestion(Protocol):
+    """Katib's service `Suggestion`, with the trials of a request not decoded yet."""
+
+    def GetSuggestions(  # noqa: N802  # the wire's name
+        self, request: UndecodedSuggestionsRequest, context: grpc.ServicerContext
+    ) -> api_pb2.GetSuggestionsReply:
+        """Return the next assignments."""
+
+    def ValidateAlgorithmSettings(  # noqa: N802  # the wire's name
+        self, request: api_pb2.ValidateAlgorithmSettingsRequest, context: grpc.ServicerContext
+    ) -> api_pb2.ValidateAlgorithmSettingsReply:
+        """Return whether the experiment can be searched."""
+
+
+def add_to_server(servicer: Suggestion, server: grpc.Server) -> None:
+    """Have a server answer Katib's service `Suggestion`."""
+    handler = grpc.unary_unary_rpc_method_handler
+    handlers = {
+        "GetSuggestions": handler(
+            servicer.GetSuggestions,
+            request_deserializer=UndecodedSuggestionsRequest.FromString,
+            response_serializer=api_pb2.GetSuggestionsReply.SerializeToString,
+        ),
+        "ValidateAlgorithmSettings": handler(
+            servicer.ValidateAlgorithmSettings,
+            request_deserializer=api_pb2.ValidateAlgorithmSettingsRequest.FromString,
+            response_serializer=api_pb2.ValidateAlgorithmSettingsReply.SerializeToString,
+        ),
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, handlers),))
+
+
+class SuggestionServicer:
     """Serves one algorithm to any number of experiments. Thread-safe; experiments do not wait for each other.
 
     Args:
@@ -78,7 +113,7 @@ class SuggestionServicer(api_pb2_grpc.SuggestionServicer):
             )
 
     def GetSuggestions(  # noqa: N802  # the wire's name
-        self, request: api_pb2.GetSuggestionsRequest, context: grpc.ServicerContext
+        self, request: UndecodedSuggestionsRequest, context: grpc.ServicerContext
     ) -> api_pb2.GetSuggestionsReply:
         """Return the next assignments."""
         with answered(context):
@@ -97,6 +132,8 @@ class SuggestionServicer(api_pb2_grpc.SuggestionServicer):
                     taken.extend(takewhile(lambda _: context.is_active(), points))
                 except NotYet:
                     missing = WAITING_METADATA
+                if not request.takes_fewer and not any(map(_is_running, trials)):
+                    taken.extend(session.algorithm.ahead(first=first + len(taken), count=count - len(taken)))
                 explanation, settings = session.algorithm.explain(), session.algorithm.reply_settings()
             if len(taken) < count:
                 context.set_trailing_metadata((missing,))
@@ -139,7 +176,7 @@ class SuggestionServicer(api_pb2_grpc.SuggestionServicer):
             raise _unknown_algorithm(name, [self._info.name])
 
 
-class ManySuggestionServicer(api_pb2_grpc.SuggestionServicer):
+class ManySuggestionServicer:
     """Serves several algorithms, each request by the one that its experiment names.
 
     So one image does for all of them, also where a KatibConfig gives it no arguments.
@@ -158,7 +195,7 @@ class ManySuggestionServicer(api_pb2_grpc.SuggestionServicer):
         return self._of(request.experiment, context).ValidateAlgorithmSettings(request, context)
 
     def GetSuggestions(  # noqa: N802  # the wire's name
-        self, request: api_pb2.GetSuggestionsRequest, context: grpc.ServicerContext
+        self, request: UndecodedSuggestionsRequest, context: grpc.ServicerContext
     ) -> api_pb2.GetSuggestionsReply:
         """Return the next assignments."""
         return self._of(request.experiment, context).GetSuggestions(request, context)
@@ -170,6 +207,10 @@ class ManySuggestionServicer(api_pb2_grpc.SuggestionServicer):
             if found is None:
                 raise _unknown_algorithm(name, self._servicers)
             return found
+
+
+def _is_running(trial: PastTrial) -> bool:
+    return trial.outcome is Outcome.PENDING and not trial.is_earlier
 
 
 def _unknown_algorithm(name: str, served: Iterable[str]) -> InvalidError:

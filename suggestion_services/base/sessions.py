@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+
+from google.protobuf.message import DecodeError
 
 from katib.api.types import ObjectiveSpec
+from katib.errors import invalid
 from katib.rpc._generated import api_pb2
+from katib.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
 from suggestion_services.base.algorithm import Algorithm, PastTrial
 from suggestion_services.base.messages import past_trial
 
@@ -24,24 +28,47 @@ class Session:
     def __init__(self, algorithm: Algorithm, objective: ObjectiveSpec) -> None:
         self.lock = threading.Lock()
         self.algorithm = algorithm
-        self._objective = objective
-        self._decoded: dict[tuple[bool, bytes], PastTrial] = {}
+        self._earlier = _Decoded("earlier_trials", objective, is_earlier=True)
+        self._own = _Decoded("trials", objective, is_earlier=False)
 
-    def history(self, request: api_pb2.GetSuggestionsRequest) -> list[PastTrial]:
+    def history(self, request: UndecodedSuggestionsRequest) -> list[PastTrial]:
         """Return the earlier trials and then the experiment's own, sorted by name; of equally named ones, the last.
 
         A trial that was in the previous request, byte for byte, is the same object again, so that the algorithm can
         tell at a glance what is new.
+
+        Raises:
+            InvalidError: The bytes of a trial are not one.
         """
-        old, new = self._decoded, {}
-        for is_earlier, messages in ((True, request.earlier_trials), (False, request.trials)):
-            for message in messages:
-                key = is_earlier, message.SerializeToString()
-                trial = old.get(key)
-                new[key] = past_trial(message, self._objective, is_earlier=is_earlier) if trial is None else trial
-        self._decoded = new
-        by_name = {(not trial.is_earlier, trial.name): trial for trial in new.values()}
+        own = [*request.trials, *request.unmeasured_trials]
+        return [*self._earlier.read(request.earlier_trials), *self._own.read(own)]
+
+
+class _Decoded:
+    """The trials that the last request had in one field, by their bytes."""
+
+    def __init__(self, path: str, objective: ObjectiveSpec, *, is_earlier: bool) -> None:
+        self._path = path
+        self._objective = objective
+        self._is_earlier = is_earlier
+        self._known: dict[bytes, PastTrial] = {}
+
+    def read(self, messages: Iterable[bytes]) -> list[PastTrial]:
+        """Return the trials of a request, sorted by name."""
+        texts = list(messages)
+        found = list(map(self._known.get, texts))
+        trials = [self._decode(i, texts[i]) if trial is None else trial for i, trial in enumerate(found)]
+        self._known = dict(zip(texts, trials, strict=True))
+        by_name = {trial.name: trial for trial in trials}
         return [by_name[name] for name in sorted(by_name)]
+
+    def _decode(self, i: int, text: bytes) -> PastTrial:
+        try:
+            message = api_pb2.Trial.FromString(text)
+        except DecodeError:
+            path, cause = f"{self._path}[{i}]", f"these {len(text)} bytes are not a Trial of api.v1.beta1"
+            raise invalid(path, cause, "send trials as this version of the contract has them", "trial-bytes") from None
+        return past_trial(message, self._objective, is_earlier=self._is_earlier)
 
 
 class Sessions:

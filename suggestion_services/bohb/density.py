@@ -41,6 +41,7 @@ class DensityModel(Algorithm):
                 for p in problem.space.parameters
             ]
         )
+        self._known: dict[int, tuple[PastTrial, list[float] | None]] = {}
 
     @override
     def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Point]:
@@ -57,11 +58,11 @@ class DensityModel(Algorithm):
         """Return the good trials and all others that count, as rows of the unit cube."""
         ranked: list[tuple[tuple[float, float], str, list[float]]] = []
         others: list[list[float]] = []
-        for trial in trials:
-            point = self.problem.space.nearest(trial.assignments.items())
-            if point is None or trial.outcome is Outcome.SILENT:
+        known = [self._known.get(id(trial)) or (trial, self._row(trial)) for trial in trials]
+        self._known = {id(trial): (trial, row) for trial, row in known}  # keeps the trials, so that no id is used again
+        for trial, row in known:
+            if row is None or trial.outcome is Outcome.SILENT:
                 continue
-            row = [p.to_unit(point[p.name]) for p in self.problem.space.parameters]
             rank = rank_of(trial, maximize=self.problem.maximize)
             if rank is None:
                 others.append(row)
@@ -72,6 +73,11 @@ class DensityModel(Algorithm):
         good = max(d + 1, int(_GOOD_SHARE * len(ranked)))
         rows = [row for _, _, row in ranked]
         return np.array(rows[:good]).reshape(-1, d), np.array(rows[good:] + others).reshape(-1, d)
+
+    def _row(self, trial: PastTrial) -> list[float] | None:
+        """Return where a trial is in the unit cube; None when it does not fit the space."""
+        point = self.problem.space.nearest(trial.assignments.items())
+        return None if point is None else [p.to_unit(point[p.name]) for p in self.problem.space.parameters]
 
     def _draw(self, good: Rows, others: Rows, random: np.random.Generator) -> Rows:
         """Return the best of the candidates, shape (d,)."""

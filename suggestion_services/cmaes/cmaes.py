@@ -66,17 +66,17 @@ class CmaEs(Algorithm):
     @override
     def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Proposal]:
         search = self._replay(trials)
-        taken = {self._key(trial) for trial in trials if self._is_taken(trial)}
+        taken = set(map(self._key, self._takers(trials)))
         for k in range(first, first + count):
             assignments = self._draw(search.distribution, k, taken)
             taken.add(tuple(assignments.items()))
             yield Proposal(assignments, {NUMBER_LABEL: str(k), RESTARTS_LABEL: str(search.restarts.count)})
 
-    def _is_taken(self, trial: PastTrial) -> bool:
-        """Return whether the point of a trial should not be tried again."""
-        if trial.is_earlier or trial.outcome is Outcome.SILENT:
-            return False
-        return trial.outcome is Outcome.PENDING or self._is_finite
+    def _takers(self, trials: Sequence[PastTrial]) -> Iterator[PastTrial]:
+        """Return the trials whose points should not be tried again."""
+        if self._is_finite:
+            return (t for t in trials if t.outcome is not Outcome.SILENT and not t.is_earlier)
+        return (t for t in trials if t.outcome is Outcome.PENDING and not t.is_earlier)
 
     def _key(self, trial: PastTrial) -> _Key:
         """Return what a trial has of the space, in the texts of `_assignments`: without values of absent parameters."""

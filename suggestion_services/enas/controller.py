@@ -15,14 +15,15 @@ for details that the paper leaves open. Differs: the gradients are written out, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from random import Random
 
 import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 Architecture = tuple[tuple[int, ...], ...]
 """One tuple per layer: number of the operation, and for each earlier layer 1 where it is linked, else 0."""
 
@@ -86,75 +87,170 @@ class Shape:
 
 
 @dataclass(slots=True)
-class _Step:
-    """What a run of the cell leaves for the way back."""
+class Steps:
+    """What the runs of the cell leave for the way back, two for each layer; r counts them from 0.
 
-    inputs: FloatArray
+    Attributes:
+        joined: Inputs and states (2 L, 2 h) before each.
+        gates: Input, forget, output and candidate (2 L, 4 h), without biases.
+        cells: Before the first and after each, shape (2 L + 1, h).
+        bent: Hyperbolic tangents (2 L, h) of the cells after each.
+    """
+
+    joined: FloatArray
     gates: FloatArray
-    cell_before: FloatArray
-    cell: FloatArray
+    cells: FloatArray
+    bent: FloatArray
 
+    @classmethod
+    def none(cls, layers: int, hidden: int) -> Steps:
+        """Return room for them."""
+        n, h = 2 * layers, hidden
+        return cls(np.zeros((n, 2 * h)), np.empty((n, 4 * h)), np.zeros((n + 1, h)), np.empty((n, h)))
 
-@dataclass(slots=True)
-class _Layer:
-    """What a layer leaves for the way back. `link_*` are empty in the first layer."""
+    def run(self, r: int, weights: FloatArray, inputs: FloatArray, state: FloatArray) -> FloatArray:
+        """Return the state after the r-th run."""
+        h = state.size
+        joined, gates, after = self.joined[r], self.gates[r], self.cells[r + 1]
+        joined[:h], joined[h:] = inputs, state
+        np.matmul(joined, weights, out=gates)
+        sigmoids = gates[: 3 * h]
+        sigmoids *= 0.5
+        np.tanh(gates, out=gates)
+        sigmoids += 1.0
+        sigmoids *= 0.5
+        np.multiply(gates[:h], gates[3 * h :], out=after)
+        after += gates[h : 2 * h] * self.cells[r]
+        np.tanh(after, out=self.bent[r])
+        return np.asarray(gates[2 * h : 3 * h] * self.bent[r])
 
-    operation: int
-    links: FloatArray
-    steps: tuple[_Step, _Step]
-    operation_state: FloatArray
-    link_state: FloatArray
-    slope: FloatArray
-    link_slope: FloatArray
-    keys: FloatArray
+    def slopes(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the derivatives that need no way back.
+
+        They are those of the cells by the gates before their bending (2 L, 4, h), but for the output gate's, which are
+        of the states; of the cells by the states (2 L, h); and of the cells by the cells before (2 L, h).
+        """
+        n, h = self.bent.shape
+        enter, forget, leave, candidate = (self.gates.reshape(n, 4, h)[:, j] for j in range(4))
+        by_gates = np.empty((n, 4, h))
+        by_gates[:, 0] = candidate * enter * (1.0 - enter)
+        by_gates[:, 1] = self.cells[:-1] * forget * (1.0 - forget)
+        by_gates[:, 2] = self.bent * leave * (1.0 - leave)
+        by_gates[:, 3] = enter * (1.0 - candidate * candidate)
+        return by_gates, leave * (1.0 - self.bent * self.bent), forget
 
 
 @dataclass(slots=True)
 class Pass:
-    """An architecture and how the controller came to it.
+    """An architecture and how the controller came to it. P = L (L - 1) / 2 links are possible.
 
     Attributes:
         architecture: What was chosen.
-        scores: For each layer those of the operations, shape (n,).
-        link_scores: For each layer those of links to earlier layers, shape (layer,).
+        operations: Of each layer, shape (L,).
+        links: 1.0 where two layers are linked, else 0.0; shape (P,).
+        scores: Of the operations of each layer, shape (L, n).
+        all_link_scores: Shape (P,).
+        steps: Of the cell.
+        shares: What the states of earlier layers count in the next input of each, shape (L, L).
+        operation_states: Those that operations were scored by, shape (L, h).
+        states: Those that links were scored by, shape (L, h).
+        slopes: Of the scores, shape (L, n).
+        link_slopes: Of the scores of links, shape (P,).
+        matches: What links were scored by, shape (P, h).
     """
 
-    scores: list[FloatArray] = field(default_factory=list)
-    link_scores: list[FloatArray] = field(default_factory=list)
-    layers: list[_Layer] = field(default_factory=list)
+    architecture: Architecture
+    operations: IntArray
+    links: FloatArray
+    scores: FloatArray
+    all_link_scores: FloatArray
+    steps: Steps
+    shares: FloatArray
+    operation_states: FloatArray
+    states: FloatArray
+    slopes: FloatArray
+    link_slopes: FloatArray
+    matches: FloatArray
 
     @property
-    def architecture(self) -> Architecture:
-        """What was chosen."""
-        return tuple((layer.operation, *(int(link) for link in layer.links)) for layer in self.layers)
-
-
-Decide = Callable[[int, FloatArray], int]
-DecideLinks = Callable[[int, FloatArray], Sequence[int]]
+    def link_scores(self) -> list[FloatArray]:
+        """For each layer the scores of its links to earlier ones."""
+        return [self.all_link_scores[i * (i - 1) // 2 : i * (i + 1) // 2] for i in range(len(self.scores))]
 
 
 def sample(shape: Shape, theta: FloatArray, random: Random) -> Architecture:
     """Return an architecture drawn with the probabilities that the controller gives."""
-
-    def operation(_: int, scores: FloatArray) -> int:
+    w, steps = shape.views(theta), Steps.none(shape.layers, shape.hidden)
+    state, inputs = np.zeros(shape.hidden), w["first"]
+    states, keys = np.empty((2, shape.layers, shape.hidden))
+    found: list[tuple[int, ...]] = []
+    for i in range(shape.layers):
+        state = steps.run(2 * i, w["cell"], inputs, state)
+        scores = shape.squash(state @ w["scores"])[0]
         place = float(random.random())
-        return min(int(np.searchsorted(np.cumsum(softmax(scores)), place, side="right")), scores.size - 1)
-
-    def links(_: int, scores: FloatArray) -> Sequence[int]:
-        return [int(random.random() < p) for p in link_probability(scores)]
-
-    return _run(shape, theta, operation, links).architecture
+        operation = min(int(np.searchsorted(np.cumsum(softmax(scores)), place, side="right")), scores.size - 1)
+        state = steps.run(2 * i + 1, w["cell"], w["embedding"][operation], state)
+        link_scores = shape.squash(np.tanh(keys[:i] + state @ w["query"]) @ w["attention"])[0]
+        links = [int(random.random() < p) for p in link_probability(link_scores)]
+        if i:
+            inputs = np.array(links, dtype=np.float64) @ states[:i] / (1.0 + sum(links))
+        states[i], keys[i] = state, state @ w["anchor"]
+        found.append((operation, *links))
+    return tuple(found)
 
 
 def replay(shape: Shape, theta: FloatArray, architecture: Architecture) -> Pass:
-    """Return how the controller comes to a given architecture."""
-    return _run(shape, theta, lambda i, _: architecture[i][0], lambda i, _: architecture[i][1:])
+    """Return how the controller comes to a given architecture.
+
+    Only the runs of the cell follow one from the other; everything is scored for all layers at once.
+    """
+    w, count = shape.views(theta), shape.layers
+    later, earlier = _pairs(count)
+    operations = np.array([layer[0] for layer in architecture])
+    links = np.array([link for layer in architecture for link in layer[1:]], dtype=np.float64)
+    shares = np.zeros((count, count))
+    shares[later, earlier] = links
+    shares /= 1.0 + shares.sum(axis=1, keepdims=True)
+    steps = Steps.none(count, shape.hidden)
+    state, inputs = np.zeros(shape.hidden), w["first"]
+    operation_states, states = np.zeros((2, count, shape.hidden))
+    embedded = w["embedding"][operations]
+    for i in range(count):
+        operation_states[i] = steps.run(2 * i, w["cell"], inputs, state)
+        states[i] = state = steps.run(2 * i + 1, w["cell"], embedded[i], operation_states[i])
+        inputs = shares[i] @ states if i else w["first"]
+    scores, slopes = shape.squash(operation_states @ w["scores"])
+    matches = (states @ w["anchor"])[earlier]
+    matches += (states @ w["query"])[later]
+    np.tanh(matches, out=matches)
+    link_scores, link_slopes = shape.squash(matches @ w["attention"])
+    return Pass(
+        architecture,
+        operations,
+        links,
+        scores,
+        link_scores,
+        steps,
+        shares,
+        operation_states,
+        states,
+        slopes,
+        link_slopes,
+        matches,
+    )
+
+
+@lru_cache(maxsize=4)
+def _pairs(count: int) -> tuple[IntArray, IntArray]:
+    """Return the later and the earlier layer of each possible link (P,)."""
+    later, earlier = np.tril_indices(count, -1)
+    return later, earlier
 
 
 def softmax(scores: FloatArray) -> FloatArray:
-    """Return probabilities of the choices."""
-    powers = np.exp(scores - scores.max())
-    return np.asarray(powers / powers.sum())
+    """Return probabilities of the choices, shape (..., n)."""
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
 def link_probability(scores: FloatArray) -> FloatArray:
@@ -162,35 +258,8 @@ def link_probability(scores: FloatArray) -> FloatArray:
     return 0.5 * (1.0 + np.tanh(scores))  # sigmoid(2 z)
 
 
-def _run(shape: Shape, theta: FloatArray, decide: Decide, decide_links: DecideLinks) -> Pass:
-    w = shape.views(theta)
-    h = shape.hidden
-    state, cell, inputs = np.zeros(h), np.zeros(h), w["first"]
-    states = np.empty((shape.layers, h))
-    keys = np.empty((shape.layers, h))
-    found = Pass()
-    for i in range(shape.layers):
-        operation_state, cell, first = _cell(w["cell"], inputs, state, cell)
-        scores, slope = shape.squash(operation_state @ w["scores"])
-        operation = decide(i, scores)
-        state, cell, second = _cell(w["cell"], w["embedding"][operation], operation_state, cell)
-        bent = np.tanh(keys[:i] + state @ w["query"])
-        link_scores, link_slope = shape.squash(bent @ w["attention"])
-        links = np.array(decide_links(i, link_scores), dtype=np.float64)
-        inputs = links @ states[:i] / (1.0 + links.sum()) if i else w["first"]
-        states[i], keys[i] = state, state @ w["anchor"]
-        found.scores.append(scores)
-        found.link_scores.append(link_scores)
-        found.layers.append(_Layer(operation, links, (first, second), operation_state, state, slope, link_slope, bent))
-    return found
-
-
 def gradient(
-    shape: Shape,
-    theta: FloatArray,
-    passed: Pass,
-    by_scores: Sequence[FloatArray],
-    by_link_scores: Sequence[FloatArray],
+    shape: Shape, theta: FloatArray, passed: Pass, by_scores: FloatArray, by_link_scores: FloatArray
 ) -> FloatArray:
     """Return the derivative of a loss by theta, shape as theta.
 
@@ -198,72 +267,55 @@ def gradient(
         shape: Of the controller.
         theta: The weights with which the pass was made.
         passed: The pass.
-        by_scores: Derivative of the loss by the scores of the operations, for each layer.
-        by_link_scores: The same by the scores of links.
+        by_scores: Derivative of the loss by the scores of the operations, shape (L, n).
+        by_link_scores: The same by the scores of links, shape (P,).
     """
-    w, h = shape.views(theta), shape.hidden
+    w, h, count, steps = shape.views(theta), shape.hidden, shape.layers, passed.steps
     result = np.zeros_like(theta)
     g = shape.views(result)
-    states = np.array([layer.link_state for layer in passed.layers])
-    by_states = np.zeros_like(states)
-    by_state, by_cell = np.zeros(h), np.zeros(h)
-    by_gates = np.empty((2 * shape.layers, 4 * h))
-    by_next_inputs = np.zeros(h)  # of the input that this layer makes for the next one
-    for i in range(shape.layers - 1, -1, -1):
-        layer = passed.layers[i]
+    by_raw = by_scores * passed.slopes
+    g["scores"] += passed.operation_states.T @ by_raw
+    by_operation_states = by_raw @ w["scores"].T
+    by_states = _by_states(w, g, passed, by_link_scores)
+    by_gates, by_cells, forgotten = steps.slopes()
+    by_outputs = by_gates[:, 2].copy()
+    flat, cell, recurrent = by_gates.reshape(2 * count, 4 * h), w["cell"], w["cell"][h:]
+    by_state, by_cell, by_inputs = np.zeros((3, h))  # by_inputs: of those that a layer makes for the next one
+    for i in range(count - 1, -1, -1):
         if i:
-            by_states[:i] += np.outer(layer.links / (1.0 + layer.links.sum()), by_next_inputs)
+            by_states[:i] += passed.shares[i, :i, None] * by_inputs
         else:
-            g["first"] += by_next_inputs
-        by_state = by_state + by_states[i]
-        if i:
-            by_raw = by_link_scores[i] * layer.link_slope
-            g["attention"] += by_raw @ layer.keys
-            by_bent = np.outer(by_raw, w["attention"]) * (1.0 - layer.keys * layer.keys)
-            g["anchor"] += states[:i].T @ by_bent
-            by_states[:i] += by_bent @ w["anchor"].T
-            total = by_bent.sum(axis=0)
-            g["query"] += np.outer(layer.link_state, total)
-            by_state += w["query"] @ total
-        by_gates[2 * i + 1], by_cell = _cell_back(layer.steps[1], by_state, by_cell)
-        by_joined = w["cell"] @ by_gates[2 * i + 1]
-        by_embedding, by_state = by_joined[:h], by_joined[h:]
-        g["embedding"][layer.operation] += by_embedding
-        by_raw = by_scores[i] * layer.slope
-        g["scores"] += np.outer(layer.operation_state, by_raw)
-        by_state = by_state + w["scores"] @ by_raw
-        by_gates[2 * i], by_cell = _cell_back(layer.steps[0], by_state, by_cell)
-        by_joined = w["cell"] @ by_gates[2 * i]
-        by_next_inputs, by_state = by_joined[:h], by_joined[h:]
-    g["first"] += by_next_inputs
-    g["cell"] += np.array([step.inputs for layer in passed.layers for step in layer.steps]).T @ by_gates
+            g["first"] += by_inputs
+        for r, by_more in ((2 * i + 1, by_states[i]), (2 * i, by_operation_states[i])):
+            by_state = by_state + by_more
+            by_cell = by_cell + by_state * by_cells[r]
+            by_gates[r] *= by_cell
+            np.multiply(by_outputs[r], by_state, out=by_gates[r, 2])
+            by_cell *= forgotten[r]
+            if r % 2:
+                by_state = recurrent @ flat[r]
+        by_joined = cell @ flat[2 * i]
+        by_inputs, by_state = by_joined[:h], by_joined[h:]
+    g["first"] += by_inputs
+    g["cell"] += steps.joined.T @ flat
+    np.add.at(g["embedding"], passed.operations, flat[1::2] @ cell[:h].T)
     return result
 
 
-def _cell(
-    weights: FloatArray, inputs: FloatArray, state: FloatArray, cell: FloatArray
-) -> tuple[FloatArray, FloatArray, _Step]:
-    """Return state and cell after one step; the gates are input, forget, output and candidate, without biases."""
-    h = state.size
-    joined = np.concatenate((inputs, state))
-    raw = joined @ weights
-    gates = np.tanh(raw * np.repeat((0.5, 0.5, 0.5, 1.0), h))
-    gates[: 3 * h] = 0.5 * (1.0 + gates[: 3 * h])
-    after = gates[:h] * gates[3 * h :] + gates[h : 2 * h] * cell
-    return gates[2 * h : 3 * h] * np.tanh(after), after, _Step(joined, gates, cell, after)
-
-
-def _cell_back(step: _Step, by_state: FloatArray, by_cell: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the derivatives by the gates before their bending, shape (4 h,), and by the cell before the step."""
-    enter, forget, leave, candidate = step.gates.reshape(4, by_state.size)
-    bent = np.tanh(step.cell)
-    by_cell = by_cell + by_state * leave * (1.0 - bent * bent)
-    by_raw = np.concatenate(
-        (
-            by_cell * candidate * enter * (1.0 - enter),
-            by_cell * step.cell_before * forget * (1.0 - forget),
-            by_state * bent * leave * (1.0 - leave),
-            by_cell * enter * (1.0 - candidate * candidate),
-        )
-    )
-    return by_raw, by_cell * forget
+def _by_states(
+    w: dict[str, FloatArray], g: dict[str, FloatArray], passed: Pass, by_link_scores: FloatArray
+) -> FloatArray:
+    """Return what the loss changes by the states (L, h) that links are scored by, and add to the weights of that."""
+    later, earlier = _pairs(len(passed.states))
+    by_raw = by_link_scores * passed.link_slopes
+    g["attention"] += by_raw @ passed.matches
+    by_matches = passed.matches * passed.matches
+    np.subtract(1.0, by_matches, out=by_matches)
+    by_matches *= w["attention"]
+    by_matches *= by_raw[:, None]
+    by_keys, by_queries = np.zeros((2, *passed.states.shape))
+    np.add.at(by_keys, earlier, by_matches)
+    np.add.at(by_queries, later, by_matches)
+    g["anchor"] += passed.states.T @ by_keys
+    g["query"] += passed.states.T @ by_queries
+    return np.asarray(by_keys @ w["anchor"].T + by_queries @ w["query"].T)

@@ -141,33 +141,34 @@ def loss_gradient(
     return gradient(shape, theta, passed, *_by_scores(training, passed, advantage))
 
 
-def _by_scores(training: Training, passed: Pass, advantage: float) -> tuple[list[FloatArray], list[FloatArray]]:
-    """Return the derivatives of the loss by all scores."""
+def _by_scores(training: Training, passed: Pass, advantage: float) -> tuple[FloatArray, FloatArray]:
+    """Return the derivatives of the loss by the scores of operations (L, n) and by those of links (P,)."""
     target = min(max(training.skip_target, _CERTAIN), 1.0 - _CERTAIN)
     wanted = math.log(target / (1.0 - target))
-    count = max(sum(scores.size for scores in passed.link_scores), 1)
-    operations, links = [], []
-    for layer, scores, link_scores in zip(passed.layers, passed.scores, passed.link_scores, strict=True):
-        p = softmax(scores)
-        chosen = np.zeros_like(p)
-        chosen[layer.operation] = 1.0
-        logs = np.log(np.maximum(p, 1e-300))
-        operations.append(advantage * (p - chosen) + training.entropy_weight * p * (logs - p @ logs))
-        q = link_probability(link_scores)
-        steep = 2.0 * q * (1.0 - q)  # dq/dz
-        # The odds are exp(2 z), so both the entropy and the divergence have a short derivative by q.
-        by_q = training.entropy_weight * 2.0 * link_scores
-        by_q += training.skip_weight / count * (2.0 * link_scores - wanted)
-        links.append(advantage * 2.0 * (q - layer.links) + by_q * steep)
-    return operations, links
+    p = softmax(passed.scores)
+    logs = np.log(np.maximum(p, 1e-300))
+    by_scores = training.entropy_weight * p * (logs - np.sum(p * logs, axis=1, keepdims=True)) + advantage * p
+    by_scores[np.arange(len(p)), passed.operations] -= advantage
+    z = passed.all_link_scores
+    q = link_probability(z)
+    steep = 2.0 * q * (1.0 - q)  # dq/dz
+    # The odds are exp(2 z), so both the entropy and the divergence have a short derivative by q.
+    by_q = training.entropy_weight * 2.0 * z + training.skip_weight / max(z.size, 1) * (2.0 * z - wanted)
+    return by_scores, advantage * 2.0 * (q - passed.links) + by_q * steep
 
 
 def _adam(rate: float, step: int, slope: FloatArray, theta: FloatArray, mean: FloatArray, square: FloatArray) -> None:
-    """Move theta by one step, in place."""
+    """Move theta by one step, in place; the slope is used up."""
     slow, slower = _DECAYS
     mean *= slow
     mean += (1.0 - slow) * slope
     square *= slower
-    square += (1.0 - slower) * slope * slope
-    size = rate / (1.0 - slow**step)
-    theta -= size * mean / (np.sqrt(square / (1.0 - slower**step)) + _TINY)
+    slope *= slope
+    slope *= 1.0 - slower
+    square += slope
+    np.multiply(square, 1.0 / (1.0 - slower**step), out=slope)
+    np.sqrt(slope, out=slope)
+    slope += _TINY
+    np.divide(mean, slope, out=slope)
+    slope *= rate / (1.0 - slow**step)
+    theta -= slope

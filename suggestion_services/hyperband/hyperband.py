@@ -140,6 +140,18 @@ class Hyperband(Algorithm):
                 return
             yield proposal
 
+    @override
+    def ahead(self, *, first: int, count: int) -> Iterator[Proposal]:
+        """Continue trials before their rung has ended, so that every rung gets its size all the same; then search on.
+
+        What is drawn beyond the brackets gets all of the resource.
+        """
+        for k in range(first, first + (0 if self._gave_up else count)):
+            brackets = map(self._brackets.get, self._brackets.begun())
+            found = next(((b, *place) for b in brackets if (place := b.early_promotion()) is not None), None)
+            last = self._brackets.get(len(self._plans) - 1)
+            yield self._begun(k, last) if found is None else self._promoted(k, *found)
+
     def prepare(self, trials: Sequence[PastTrial]) -> None:
         """Take in the history before configurations are drawn."""
 
@@ -188,7 +200,8 @@ class Hyperband(Algorithm):
     ) -> Proposal:
         bracket.rungs[rung].append(Member(f"/{k}", True, None, assignments, parent))  # no trial has such a name
         self._newest = bracket, rung
-        return Proposal(assignments, self.labels.of(bracket.number, rung, parent))
+        known = "" if parent.startswith("/") else parent
+        return Proposal(assignments, self.labels.of(bracket.number, rung, known))
 
     def _set_resource(self, assignments: dict[str, str], plan: BracketPlan, rung: int) -> None:
         value = plan.rungs[rung].resource
@@ -196,9 +209,9 @@ class Hyperband(Algorithm):
             assignments[self._parameter.name] = self._parameter.format(value)
 
     def _has_lost_too_many(self, lost: int) -> bool:
-        """Return whether more trials than planned ended without a word; controllers do not show those to services.
+        """Return whether more trials than planned ended without a word, none of which was shown.
 
-        Each is replaced, which has to have an end.
+        Katib's controllers do not show them, ours do. Each is replaced, which has to have an end.
         """
         rounds = 0 if self._most is None else self._most // len(self._plans)
         return self._most is not None and lost > rounds * sum(plan.size for plan in self._plans)

@@ -121,6 +121,21 @@ class Bracket:
                 return next(((i, member) for member in ranked if member.name not in continued), None)
         return None
 
+    def early_promotion(self) -> tuple[int, Member] | None:
+        """Return what to continue before the rung below has ended, and in which rung; None when all rungs are full.
+
+        The best of those that have ended come first, then those that were chosen first.
+        """
+        for i in range(1, len(self.rungs)):
+            if len(self.rungs[i]) < self.plan.rungs[i].size:
+                continued = {member.parent for member in self.rungs[i]}
+                free = [member for member in self.rungs[i - 1] if member.name not in continued]
+                ended = sorted((m for m in free if m.rank is not None), key=lambda m: (m.rank or (), m.name))
+                found = next(iter([*ended, *(m for m in free if m.is_pending)]), None)
+                if found is not None:
+                    return i, found
+        return None
+
 
 class Brackets:
     """All brackets of an experiment, made as they are needed.
@@ -142,6 +157,10 @@ class Brackets:
         if number not in self._known:
             self._known[number] = Bracket(number, self._plans[number % len(self._plans)])
         return self._known[number]
+
+    def begun(self) -> list[int]:
+        """Return the numbers of the brackets that have trials, in order."""
+        return sorted(number for number, bracket in self._known.items() if any(bracket.rungs))
 
     def add(self, number: int, rung: int, member: Member) -> None:
         """Put a trial in its rung."""
@@ -204,7 +223,7 @@ class Brackets:
                 continued = {m.parent for m in bracket.rungs[i]}
                 below = (m for m in bracket.rungs[i - 1] if m.name not in continued and self._others(m) == others)
                 parent = next(below, None)
-                if parent is not None and parent.rank is not None:
+                if parent is not None:  # in whatever state: it may have been continued before it ended
                     self.add(
                         number, i, Member(member.name, member.is_pending, member.rank, member.assignments, parent.name)
                     )

@@ -9,18 +9,27 @@ numbered from 0, and go away with the storage.
 from __future__ import annotations
 
 import copy
-from collections.abc import Container, Mapping, Sequence
+import math
+from collections.abc import Callable, Container, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from optuna.distributions import BaseDistribution
 from optuna.storages import InMemoryStorage
+from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 from typing_extensions import override
 
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
 _NO_CONSTRAINTS: Mapping[str, float] = MappingProxyType({})
 _STATES = tuple(TrialState)  # going through an enumeration's members takes Python longer than what is done with them
+_COSTS = {TrialState.PRUNED: math.inf, TrialState.RUNNING: math.nan}  # in the order in which sorting puts them
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # Optuna's times carry no zone, and its samplers do not look at them
 
 
@@ -60,12 +69,23 @@ class KnownTrial(FrozenTrial):
 
 
 class History(InMemoryStorage):
-    """A storage that begins with these trials. It does not change them, except for their numbers."""
+    """A storage of one study that begins with these trials. It does not change them, except for their numbers.
 
-    def __init__(self, trials: Sequence[KnownTrial]) -> None:
+    Args:
+        name: Of the study.
+        trials: The history.
+        maximize: Whether the largest value is the best.
+    """
+
+    def __init__(self, name: str, trials: Sequence[KnownTrial], *, maximize: bool) -> None:
         super().__init__()
+        direction = StudyDirection.MAXIMIZE if maximize else StudyDirection.MINIMIZE
+        self._study_id = self.create_new_study([direction], name)
         self._history = trials
+        self._maximize = maximize
         self._by_states: dict[frozenset[TrialState], list[FrozenTrial]] = {}
+        self._columns: dict[str, FloatArray] = {}
+        self._split: tuple[int, IntArray, IntArray] | None = None
         for i, trial in enumerate(trials):
             trial.number = i - len(trials)
 
@@ -79,3 +99,38 @@ class History(InMemoryStorage):
         known = self._by_states[wanted]
         asked = super().get_all_trials(study_id, deepcopy=deepcopy, states=states)
         return (copy.deepcopy(known) if deepcopy else known) + asked
+
+    def live_trials(self) -> list[FrozenTrial]:
+        """Return the trials that Optuna asked for."""
+        return super().get_all_trials(self._study_id, deepcopy=False)
+
+    def column(self, name: str) -> FloatArray:
+        """Return the numbers (n,) of one parameter in the history; NaN where it is absent."""
+        column = self._columns.get(name)
+        if column is None:
+            column = np.array([trial.numbers.get(name, math.nan) for trial in self._history], dtype=float)
+            self._columns[name] = column
+        return column
+
+    def split(self, gamma: Callable[[int], int]) -> tuple[IntArray, IntArray]:
+        """Return which trials of the history count as good, and which do not, each in the order of the history.
+
+        Args:
+            gamma: How many of so many ended trials are good. Without so many values, failed trials fill up.
+        """
+        if self._split is None or self._split[0] != gamma(self._n_ended):
+            n_good = gamma(self._n_ended)
+            good = np.zeros(len(self._history), dtype=bool)
+            good[np.argsort(self._costs, kind="stable")[: min(n_good, self._n_ended)]] = True
+            self._split = n_good, np.flatnonzero(good), np.flatnonzero(~good)
+        return self._split[1:]
+
+    @cached_property
+    def _costs(self) -> FloatArray:
+        """What trials are ranked by (n,): lower is better, failed ones behind all values, running ones at the end."""
+        sign = -1.0 if self._maximize else 1.0
+        return np.array([_COSTS[t.state] if t.value is None else sign * t.value for t in self._history], dtype=float)
+
+    @cached_property
+    def _n_ended(self) -> int:
+        return int(np.count_nonzero(~np.isnan(self._costs)))

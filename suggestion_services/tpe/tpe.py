@@ -19,7 +19,7 @@ import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution
 from optuna.samplers import TPESampler
-from optuna.study import Study, StudyDirection
+from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 from typing_extensions import override
 
@@ -30,7 +30,7 @@ from suggestion_services.base.settings import Settings
 from suggestion_services.base.shared_context import quiet
 from suggestion_services.tpe.branches import Branches
 from suggestion_services.tpe.dimensions import dimension_of, suggested
-from suggestion_services.tpe.history import History, KnownTrial
+from suggestion_services.tpe.history import FloatArray, History, IntArray, KnownTrial
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)  # it announces every study, and a request makes one
 
@@ -39,6 +39,7 @@ _STATES = {
     Outcome.MEASURED: TrialState.COMPLETE,
     Outcome.BAD: TrialState.PRUNED,
 }
+_GOOD_SHARE = 0.1
 _MOST_GOOD = 25  # Optuna's and hyperopt's limit of trials that count as good
 _CANDIDATES = 24
 _DRAWS = 20  # the second half of them without the model: in a nearly used up space only chance finds the rest
@@ -55,7 +56,6 @@ class Tpe(Algorithm):
         self._distributions = {name: dimension.distribution for name, dimension in self._dimensions.items()}
         self._branches = Branches(problem.space, self._dimensions)
         self._options = sampler_options(problem.settings, multivariate=self.multivariate)
-        self._direction = StudyDirection.MAXIMIZE if problem.maximize else StudyDirection.MINIMIZE
         self._known: dict[str, tuple[PastTrial, KnownTrial | None]] = {}
 
     @classmethod
@@ -70,16 +70,15 @@ class Tpe(Algorithm):
     @override
     def suggest(self, trials: Sequence[PastTrial], *, first: int, count: int) -> Iterator[Point]:
         known = self._frozen(trials)
-        storage = History(known)
-        study_id = storage.create_new_study([self._direction], self.problem.experiment)
-        study = Study(storage.get_study_name_from_id(study_id), storage)
+        history = History(self.problem.experiment, known, maximize=self.problem.maximize)
+        study = Study(self.problem.experiment, history)
         taken = [trial.params for trial in known if trial.state is TrialState.RUNNING]
         for k in range(first, first + count):
-            params = self._draw(study, k, taken)
+            params = self._draw(study, history, k, taken)
             taken.append(params)
             yield {name: self._dimensions[name].decode(param) for name, param in params.items()}
 
-    def _draw(self, study: Study, k: int, taken: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    def _draw(self, study: Study, history: History, k: int, taken: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Return a draw that no running trial has, unless luck is very bad or there are no others.
 
         In a small space the model alone may choose a running point again. Each draw in vain stays in the study as one
@@ -89,7 +88,7 @@ class Tpe(Algorithm):
         for attempt in range(_DRAWS):
             seed = random.getrandbits(32)
             options = self._options if attempt < _DRAWS // 2 else {**self._options, "n_startup_trials": sys.maxsize}
-            study.sampler = _Sampler(self._branches, options, seed)
+            study.sampler = _Sampler(self._branches, history, options, seed)
             params = self._ask(study)
             if params not in taken:
                 break
@@ -133,10 +132,12 @@ class MultivariateTpe(Tpe):
 class _Sampler(TPESampler):
     """Optuna's sampler for one suggestion, told the search space instead of inferring it from all trials each time."""
 
-    def __init__(self, branches: Branches, options: dict[str, Any], seed: int) -> None:
+    def __init__(self, branches: Branches, history: History, options: dict[str, Any], seed: int) -> None:
         with quiet:  # gamma and prior_weight leave Optuna in version 6
             super().__init__(**options, seed=seed)
         self._branches = branches
+        self._history = history
+        self._good_count = options.get("gamma", usual_good_count)
         self._joint_space = branches.joint_space if options["multivariate"] else {}
 
     @override
@@ -154,18 +155,35 @@ class _Sampler(TPESampler):
         return params
 
     @override
-    def _get_internal_repr(
-        self, trials: list[FrozenTrial], search_space: dict[str, BaseDistribution], study: Study
-    ) -> dict[str, np.ndarray]:
-        """Return the numbers of the trials per parameter, those of the history from what is kept of them.
+    def _sample(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> dict[str, Any]:
+        """Return what the models of good trials and of the others suggest.
 
-        Not a public hook of Optuna: were it renamed, this would not be called any more, and only time be lost.
+        Optuna sorts all trials anew for each parameter; here that is done once. Not a public hook of Optuna: were it
+        renamed, this would not be called any more, and only time be lost.
         """
-        known = [trial.numbers for trial in trials if isinstance(trial, KnownTrial)]
-        live = super()._get_internal_repr(trials[len(known) :], search_space, study)  # numbered after the history
-        one = next(iter(search_space), "")  # parameters that are sampled together are present together
-        rows = [numbers for numbers in known if one in numbers]
-        return {name: np.array([row[name] for row in rows] + live[name].tolist(), dtype=float) for name in search_space}
+        good, others = self._history.split(self._good_count)
+        live = [other for other in self._history.live_trials() if other.number != trial.number]
+        asked = self._get_internal_repr(live, search_space, study)
+        below = self._model({name: self._numbers(name, good) for name in search_space}, search_space)
+        above = self._model(
+            {name: np.concatenate([self._numbers(name, others), asked[name]]) for name in search_space}, search_space
+        )
+        samples = below.sample(self._rng.rng, self._n_ei_candidates)
+        best = np.argmax(below.log_pdf(samples) - above.log_pdf(samples))
+        return {name: space.to_external_repr(samples[name][best].item()) for name, space in search_space.items()}
+
+    def _model(self, numbers: dict[str, FloatArray], search_space: dict[str, BaseDistribution]) -> Any:
+        return self._parzen_estimator_cls(numbers, search_space, self._parzen_estimator_parameters)
+
+    def _numbers(self, name: str, rows: IntArray) -> FloatArray:
+        """Return the numbers of one parameter in these trials; those that are sampled together are present together."""
+        numbers = self._history.column(name)[rows]
+        return numbers[~np.isnan(numbers)]
+
+
+def usual_good_count(n: int) -> int:
+    """Return how many of n ended trials count as good where nobody said: as in Optuna."""
+    return min(math.ceil(_GOOD_SHARE * n), _MOST_GOOD)
 
 
 def sampler_options(settings: Settings, *, multivariate: bool) -> dict[str, Any]:

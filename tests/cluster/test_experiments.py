@@ -90,7 +90,7 @@ def test_a_file_of_json_lines_is_read(room: Room) -> None:
 
 def test_a_trial_that_does_worse_than_the_others_is_stopped_early(room: Room) -> None:
     """Every reading is worse than all earlier ones, so every trial but the first one is hopeless."""
-    script = "import time\nfor step in range(3):\n    print(f'loss={time.time()}')\n    time.sleep(0.3)\ntime.sleep(8)"
+    script = "import time\nfor step in range(3):\n    print(f'loss={time.time()}')\n    time.sleep(0.3)\ntime.sleep(20)"
     settings = [{"name": "min_trials_required", "value": "1"}, {"name": "start_step", "value": "2"}]
     stopping = {"algorithmName": "medianstop", "algorithmSettings": settings}
     room.apply(experiment("hopeless", python_job(script), trials=3, parallel=1, earlyStopping=stopping))

@@ -146,7 +146,7 @@ PROXY = {
 
 
 def test_another_native_sidecar_holds_up_no_trial(room: Room) -> None:
-    grace_seconds = 30
+    grace_seconds = 90
     if not native_sidecars_work(ClusterVersion.of(room.cluster.connection).number, oldest(room)):
         pytest.skip("no native sidecars before Kubernetes 1.29")
     job = python_job("print('loss=1')")

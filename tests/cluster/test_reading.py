@@ -94,7 +94,7 @@ def test_metrics_of_a_pod_come_through_the_api_server(room: Room) -> None:
 
     def answer(address: str) -> bytes:
         with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(10)
+            client.settimeout(60)
             client.connect(address.removeprefix("unix:"))
             client.sendall(b"GET / HTTP/1.0\r\n\r\n")
             return b"".join(iter(lambda: client.recv(4096), b""))

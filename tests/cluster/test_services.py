@@ -38,8 +38,8 @@ def test_a_real_service_suggests_through_its_address(node: ServiceCluster) -> No
     services = node.services()
     experiment = node.submit("tpe")
     client = await_client(services, experiment)
-    client.validate(experiment).result(20)
-    reply = client.get_suggestions(experiment, (), current_request=2, total_request=2).result(20)
+    client.validate(experiment).result(60)
+    reply = client.get_suggestions(experiment, (), current_request=2, total_request=2).result(60)
 
     assert len(reply.assignments) == 2
     assert services.states_of(node.namespace, "demo")[0].state == "ready"
@@ -51,13 +51,13 @@ def test_the_early_stopping_service_of_a_pod_writes_the_status(node: ServiceClus
     services = node.services()
     experiment = node.submit(earlyStopping=EARLY)
     client = await_client(services, experiment)
-    client.validate(experiment).result(20)
-    assert client.get_early_stopping_rules(experiment, ()).result(20) == ()
+    client.validate(experiment).result(60)
+    assert client.get_early_stopping_rules(experiment, ()).result(60) == ()
     node.trial("demo-1")
     address = node.store.get(SERVICE, Key(node.namespace, "demo-random"))["spec"]["clusterIP"]
     with grpc.insecure_channel(f"{address}:6788") as channel:
         stub = api_pb2_grpc.EarlyStoppingStub(channel)
-        stub.SetTrialStatus(pb.SetTrialStatusRequest(trial_name="demo-1"), timeout=20)
+        stub.SetTrialStatus(pb.SetTrialStatusRequest(trial_name="demo-1"), timeout=60)
 
     assert {"Running", "EarlyStopped"} <= node.conditions_of("demo-1")
 
@@ -115,7 +115,7 @@ def test_a_pod_that_dies_is_replaced_and_found_again(node: ServiceCluster) -> No
         if client is None:
             return False
         try:
-            reply = client.get_suggestions(experiment, (), current_request=1, total_request=1).result(20)
+            reply = client.get_suggestions(experiment, (), current_request=1, total_request=1).result(60)
         except KatibError:
             return False
         return len(reply.assignments) == 1

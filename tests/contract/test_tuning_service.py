@@ -329,7 +329,7 @@ def test_changes_open_with_everything_as_it_is(finished: TuningService) -> None:
 
 def test_changes_show_every_step_of_a_run(world: World) -> None:
     world.service.submit(document("demo"), source="demo.yaml")
-    changes = world.service.changes(NS, "demo", timeout_seconds=20)
+    changes = world.service.changes(NS, "demo", timeout_seconds=120)
     next(changes)
     world.finish("demo")
     states = {}
@@ -350,7 +350,7 @@ def test_changes_go_on_behind_a_cursor_without_a_new_listing(finished: TuningSer
 
 
 def test_changes_end_with_the_deletion(finished: TuningService) -> None:
-    changes = finished.changes(NS, "demo", timeout_seconds=20)
+    changes = finished.changes(NS, "demo", timeout_seconds=120)
     next(changes)
     finished.delete(NS, "demo")
     last = list(changes)[-1]

@@ -61,7 +61,7 @@ def test_momentum_is_tuned_for_sgd_and_absent_for_adam(tmp_path: Path, algorithm
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "x.yaml").write_text(yaml.safe_dump(optimizers(algorithm)))
 
-    done = katib("run", "x.yaml", cwd=tmp_path, timeout=120)
+    done = katib("run", "x.yaml", cwd=tmp_path, timeout=240)
     trials = katib_json("trials", "demo", cwd=tmp_path)["items"]
     table = katib("trials", "demo", cwd=tmp_path).stdout
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.cli import katib, katib_json
+from tests.support.cli import environment, katib, katib_json
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -120,6 +120,25 @@ def test_the_example_of_darts_finds_a_genotype(tmp_path: Path) -> None:
     assert experiment["status"]["trialsSucceeded"] == 1
     assert re.fullmatch(r"Genotype\(layers=\[\('convolution_5x5', 0\.\d+\), \('\w+', 0\.\d+\)\]\)", genotype)
     assert genotype in done
+
+
+@pytest.mark.slow
+def test_the_example_of_a_jobset_fits_a_line(tmp_path: Path) -> None:
+    _, experiment = run_example(tmp_path, "jobs/jobset", trials=6)
+    status = experiment["status"]
+
+    assert status["trials"] == status["trialsSucceeded"] == 6
+    assert float(status["currentOptimalTrial"]["observation"]["metrics"][0]["min"]) < 0.2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("torchrun", path=environment()["PATH"]), reason="PyTorch is not installed")
+def test_the_example_of_a_train_job_trains_on_two_nodes(tmp_path: Path) -> None:
+    _, experiment = run_example(tmp_path, "jobs/trainjob", trials=2)
+    status = experiment["status"]
+
+    assert status["trials"] == status["trialsSucceeded"] == 2
+    assert float(status["currentOptimalTrial"]["observation"]["metrics"][0]["min"]) < 0.5
 
 
 def run_example(

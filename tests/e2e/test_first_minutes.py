@@ -84,7 +84,7 @@ def test_why_of_an_interrupted_run_tells_how_its_trials_failed(tmp_path: Path, l
     while started < 2:  # the second trial runs, so the first has failed
         started += " started: " in process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=180)
 
     why = katib_here("why", "demo", cwd=tmp_path).stdout
 

@@ -72,7 +72,7 @@ def test_a_database_locked_while_trials_end_loses_nothing(tmp_path: Path, launch
         intruder.execute("BEGIN IMMEDIATE")
         eventually(lambda: all(log.read_text().count("\n") == 4 for log in logs.rglob("*.log")), "the programs' end")
         intruder.execute("ROLLBACK")
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=180)
 
     assert process.returncode == 0, output + errors
     assert "Traceback" not in output + errors
@@ -110,7 +110,7 @@ def test_a_full_disk_is_named_and_the_run_goes_on_when_there_is_space_again(smal
         assert next((line for line in process.stderr if "full" in line), ""), process.communicate()
     finally:
         ballast.unlink(missing_ok=True)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=180)
 
     assert process.returncode == 0, output + errors
     assert "Traceback" not in output + errors

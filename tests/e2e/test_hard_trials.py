@@ -357,7 +357,7 @@ def test_ctrl_c_ends_a_trial_that_ignores_sigterm(tmp_path: Path, launch: Launch
         process.send_signal(signal.SIGINT)
         time.sleep(0.3)
 
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=180)
 
     assert process.returncode == 130, errors
     if presses == 1:

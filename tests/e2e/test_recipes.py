@@ -52,7 +52,7 @@ def python(tree: Path, program: str, *arguments: str, cwd: Path) -> str:
         env=environment(PYTHONPATH=str(tree)),
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

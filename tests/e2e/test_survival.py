@@ -52,11 +52,10 @@ def items(listing: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_server_killed_again_and_again_runs_every_trial_once(tmp_path: Path) -> None:
     undisturbed = tmp_path / "undisturbed"
     undisturbed.mkdir()
-    done = katib("run", experiment_file(undisturbed), "-q", cwd=undisturbed, timeout=120)
+    done = katib("run", experiment_file(undisturbed), "-q", cwd=undisturbed, timeout=240)
     assert done.returncode == 0, done.stderr
 
     disturbed = tmp_path / "disturbed"
@@ -75,7 +74,7 @@ def test_a_server_killed_again_and_again_runs_every_trial_once(tmp_path: Path) -
                 server.wait_until_ready()
         server.wait_until_ready()
         with HttpTuningService(server.url, server.token) as service:
-            eventually(lambda: _is_over(service.get("Experiment", "default", "demo")), seconds=120, every=0.1)
+            eventually(lambda: _is_over(service.get("Experiment", "default", "demo")), seconds=240, every=0.1)
         experiment = katib_json("get", "experiment", "demo", "--server", server.url, cwd=disturbed)
         assert server.stop() in (0, 130)
         eventually(lambda: not server.descendants())
@@ -106,7 +105,6 @@ BOUND = {"algorithmName": "threshold", "algorithmSettings": [{"name": "bound", "
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_server_killed_while_it_stops_trials_stops_each_of_them_once(tmp_path: Path) -> None:
     raw = an_experiment(command=HOPELESS, earlyStopping=BOUND, maxTrialCount=8, parallelTrialCount=2)
     raw["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 1
@@ -123,7 +121,7 @@ def test_a_server_killed_while_it_stops_trials_stops_each_of_them_once(tmp_path:
             server.start()
             server.wait_until_ready()
         with HttpTuningService(server.url, server.token) as service:
-            eventually(lambda: _is_over(service.get("Experiment", "default", "demo")), seconds=120, every=0.1)
+            eventually(lambda: _is_over(service.get("Experiment", "default", "demo")), seconds=240, every=0.1)
         assert server.stop() in (0, 130)
         eventually(lambda: not server.descendants())
 

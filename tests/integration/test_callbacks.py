@@ -17,7 +17,6 @@ import pytest
 from metrics_collector.parsers import TextParser
 
 pytestmark = [
-    pytest.mark.timeout(300),
     pytest.mark.filterwarnings("default"),  # those of the libraries are theirs
 ]
 

@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def a_training(command: str = REMEMBER, place: str = "/checkpoints/", **spec: An
 def run(directory: Path, raw: dict[str, Any], service: TuningService) -> dict[str, dict[str, Any]]:
     """Run an experiment to its end and return its trials by name."""
     service.submit(yaml.safe_dump(raw), source=str(directory / "demo.yaml"))
-    for change in service.changes(NS, "demo", timeout_seconds=60):
+    for change in service.changes(NS, "demo", timeout_seconds=180):
         if change.object["kind"] == "Experiment" and is_completed(change.object):
             return {name_of(trial): trial for trial in service.trials(NS, "demo").items}
     raise AssertionError(service.why(NS, "demo"))
@@ -177,7 +178,6 @@ MANY = (
 )
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.slow
 def test_a_server_killed_in_mid_copy_leaves_no_half_checkpoint(tmp_path: Path) -> None:
     raw = a_training(MANY, parallelTrialCount=1, maxTrialCount=7)
@@ -280,6 +280,27 @@ def test_a_disk_that_takes_no_more_is_named_and_leaves_nothing(origin: Path) -> 
         f"checkpoint folder {own} cannot be copied from {origin}: file too large; free space or change its rights\n"
     )
     assert sorted(path.name for path in origin.parent.iterdir()) == ["note.lock", "parent"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another account")
+def test_a_file_that_only_its_owner_may_read_is_named() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        (folder / "parent").mkdir()
+        (folder / "parent" / "model").touch(mode=0o600)
+        try:
+            os.seteuid(65534)
+            with pytest.raises(CheckpointError) as caught:
+                provide_checkpoint(folder / "own", folder / "note", folder / "parent")
+        finally:
+            os.seteuid(0)
+
+        assert str(caught.value) == (
+            f"checkpoint folder {folder}/own cannot be copied from {folder}/parent: permission denied to user 65534: "
+            f"{folder}/parent/model; change its rights or run as its owner"
+        )
+        assert sorted(path.name for path in folder.iterdir()) == ["parent"]
 
 
 @pytest.mark.parametrize("step", range(6))

@@ -98,7 +98,7 @@ def test_all_goes_with_the_experiment(cluster: ServiceCluster) -> None:
     services.service_for(cluster.submit(earlyStopping=EARLY))
     cluster.store.delete(CONFIG_MAP, Key(cluster.namespace, "demo"))
 
-    eventually(lambda: not cluster.left(), "the collection of garbage", seconds=90)
+    eventually(lambda: not cluster.left(), "the collection of garbage", seconds=180)
 
 
 def test_a_missing_right_is_named(cluster: ServiceCluster) -> None:

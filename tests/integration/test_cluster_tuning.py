@@ -41,7 +41,6 @@ from tests.support.waiting import eventually
 
 pytestmark = [
     pytest.mark.cluster,
-    pytest.mark.timeout(240),
     # When the server goes away, the client library drops the socket instead of closing it.
     pytest.mark.filterwarnings("ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"),
 ]

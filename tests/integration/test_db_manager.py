@@ -65,7 +65,7 @@ def serves(address: str) -> bool:
     with grpc.insecure_channel(address) as channel:
         stub: Any = HealthStub(channel)
         try:
-            reply = stub.Check(health_pb2.HealthCheckRequest(), timeout=5)
+            reply = stub.Check(health_pb2.HealthCheckRequest(), timeout=60)
         except grpc.RpcError:
             return False
     return bool(reply.status == health_pb2.HealthCheckResponse.SERVING)

@@ -17,7 +17,7 @@ from tests.support.api_server import ApiServer
 from tests.support.control_plane import STAND_IN, ControlPlane, ended
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 NS = "hopeless"
 BOUND = {"algorithmName": "threshold", "algorithmSettings": [{"name": "bound", "value": "0.5"}]}
@@ -68,8 +68,8 @@ def test_hopeless_jobs_are_deleted_and_a_killed_controller_stops_nothing_twice(p
             break
     last = plane.controller("survivor").start()
     try:
-        plane.wait_for_end("demo", NS, 100)
-        eventually(lambda: not plane.store.list(STAND_IN, NS).items, seconds=60)
+        plane.wait_for_end("demo", NS)
+        eventually(lambda: not plane.store.list(STAND_IN, NS).items)
         status = plane.experiment("demo", NS)["status"]
     finally:
         last.stop()

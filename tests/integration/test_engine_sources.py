@@ -35,7 +35,7 @@ PUSHES = (
 def run(directory: Path, raw: dict[str, Any], service: TuningService) -> list[dict[str, Any]]:
     """Run an experiment to its end and return its trials."""
     service.submit(yaml.safe_dump(raw), source=str(directory / "demo.yaml"))
-    for change in service.changes(NS, "demo", timeout_seconds=60):
+    for change in service.changes(NS, "demo", timeout_seconds=180):
         if change.object["kind"] == "Experiment" and is_completed(change.object):
             return list(service.trials(NS, "demo").items)
     raise AssertionError(service.why(NS, "demo"))

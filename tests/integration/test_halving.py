@@ -53,7 +53,7 @@ def submit(service: TuningService, document: dict[str, Any]) -> None:
 
 
 def ended(service: TuningService, name: str = "demo") -> dict[str, Any]:
-    for change in service.changes(NS, name, timeout_seconds=60):
+    for change in service.changes(NS, name, timeout_seconds=180):
         if change.object["kind"] == "Experiment" and is_completed(change.object):
             return change.object
     raise AssertionError(service.why(NS, name))
@@ -78,6 +78,23 @@ def test_all_brackets_run_and_the_experiment_ends_by_itself(tmp_path: Path, algo
         assert best is not None
         assert assignments_of(best)["epochs"] == "9"
         assert service.why(NS, "demo").verdict == f"demo succeeded: {algorithm} has nothing more to try."
+
+
+@pytest.mark.parametrize("algorithm", ["hyperband", "bohb"])
+def test_a_trial_that_prints_no_metric_keeps_its_place_and_its_values_are_not_tried_again(
+    tmp_path: Path, algorithm: str
+) -> None:
+    """Here whatever trains for three epochs prints nothing, and ends well."""
+    silent = f'if [ "${{trialParameters.epochs}}" != 3 ]; then {COMMAND}; fi'
+    with working(tmp_path) as service:
+        submit(service, a_halving(algorithm=algorithm, command=silent))
+        ended(service)
+
+        assert rungs(service, algorithm=algorithm) == {("0", "0"): 9, ("0", "1"): 3, ("1", "0"): 5, ("2", "0"): 3}
+        kind = f"{algorithm}.suggestion.katib.kubeflow.org"
+        labels = [trial["metadata"]["labels"] for trial in service.trials(NS, "demo").items]
+        parents = Counter(found.get(f"{kind}/parent") for found in labels)
+        assert sorted(parents.values()) == [1, 1, 1, 17]
 
 
 def test_slow_trials_are_waited_for_which_is_told_also_after_a_restart_of_the_engine(tmp_path: Path) -> None:

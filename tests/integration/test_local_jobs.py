@@ -85,7 +85,7 @@ class TestOutcome:
                 writes.append(obj)
                 return super().update_status(obj)
 
-        with home(tmp_path, store=CountingStore({JOB}), settle_seconds=2.0) as h:
+        with home(tmp_path, store=CountingStore({JOB}), settle_seconds=60.0) as h:
             h.run(job(shell("echo loss=1")))
 
             assert len(writes) == 1
@@ -172,7 +172,10 @@ class TestOutcome:
 
     def test_the_deadline_ends_the_pods(self, tmp_path: Path) -> None:
         with home(tmp_path) as h:
-            end = h.run(job(shell(f"echo $$ >{tmp_path}/pid; exec {LONG}"), activeDeadlineSeconds=1))
+            h.submit(job(shell(f"echo $$ >{tmp_path}/pid; exec {LONG}")))
+            read_pid(tmp_path / "pid")
+            h.update(lambda obj: obj["spec"].update(activeDeadlineSeconds=1))
+            end = h.wait_for_end()
 
             assert (end["type"], end["reason"]) == ("Failed", "DeadlineExceeded")
             assert not is_running(read_pid(tmp_path / "pid"))
@@ -180,7 +183,10 @@ class TestOutcome:
     def test_a_pod_that_ignores_the_polite_end_is_killed_after_its_grace(self, tmp_path: Path) -> None:
         script = f"trap '' TERM; echo $$ >{tmp_path}/pid; while :; do sleep 0.05; done"
         with home(tmp_path) as h:
-            end = h.run(job(shell(script), activeDeadlineSeconds=1, pod={"terminationGracePeriodSeconds": 0.2}))
+            h.submit(job(shell(script), pod={"terminationGracePeriodSeconds": 0.2}))
+            read_pid(tmp_path / "pid")
+            h.update(lambda obj: obj["spec"].update(activeDeadlineSeconds=1))
+            end = h.wait_for_end()
 
             assert end["reason"] == "DeadlineExceeded"
             assert not is_running(read_pid(tmp_path / "pid"))

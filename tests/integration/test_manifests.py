@@ -50,7 +50,7 @@ def kubectl(api_server: ApiServer) -> Iterator[Kubectl]:
     eventually(lambda: "error" not in run("explain", "experiment.spec", check=False), "our kinds to be explained")
     yield run
     # The kinds stay: other tests need them, and what those leave behind may have finalizers that nobody removes.
-    run("delete", "experiments,suggestions,trials", "--all", f"--namespace={NAMESPACE}", "--timeout=60s")
+    run("delete", "experiments,suggestions,trials", "--all", f"--namespace={NAMESPACE}", "--timeout=180s")
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}/{path.stem}")

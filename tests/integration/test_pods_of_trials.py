@@ -37,7 +37,7 @@ from tests.support.planning import holding, trial
 from tests.support.stores import STAND_IN, WIDGET
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 QUOTA = Kind("v1", "ResourceQuota")
 _NUMBERS = itertools.count()

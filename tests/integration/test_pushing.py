@@ -65,7 +65,7 @@ class World:
 
     def run(self, code: str, **variables: str) -> tuple[int, str, str]:
         program = self.start(code, **variables)
-        output, errors = program.communicate(timeout=90)
+        output, errors = program.communicate(timeout=180)
         return program.returncode, output, errors
 
     def values(self, name: str = "loss") -> list[str]:
@@ -205,7 +205,7 @@ def test_a_ctrl_c_for_the_whole_group_does_not_end_what_sends(world: World) -> N
     assert program.stdout is not None
     assert program.stdout.readline() == "on\n"
     os.killpg(program.pid, signal.SIGINT)
-    program.communicate(timeout=90)
+    program.communicate(timeout=180)
 
     assert world.values() == ["1.0"]
 
@@ -218,7 +218,7 @@ def test_a_db_manager_that_is_away_loses_nothing() -> None:
         assert program.stdout.readline() == "done\n"  # the program was not held up
         assert "kept and sent again" in program.stderr.readline()
         world.begin()
-        _, errors = program.communicate(timeout=90)  # its end has waited
+        _, errors = program.communicate(timeout=180)  # its end has waited
 
         assert program.returncode == 0
         assert world.values() == [repr(float(n)) for n in range(300)]
@@ -279,6 +279,6 @@ def test_a_program_that_closes_all_descriptors_keeps_its_files(world: World) -> 
 
 def test_a_program_that_is_killed_loses_nothing_that_it_reported(world: World) -> None:
     program = world.start("import os\nkatib.report(loss=1)\nos.kill(os.getpid(), 9)")
-    program.wait(90)
+    program.wait(180)
 
     assert eventually(world.values) == ["1.0"]

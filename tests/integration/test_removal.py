@@ -24,7 +24,6 @@ from tests.support.waiting import eventually
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.slow,
-    pytest.mark.timeout(300),
     pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is missing"),
 ]
 
@@ -70,13 +69,13 @@ def running(plane: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Con
 
 def kubectl(plane: ControlPlane, *arguments: str) -> str:
     command = ["kubectl", f"--kubeconfig={plane.server.kubeconfig}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def remove_definitions(plane: ControlPlane, *, wait: bool) -> None:
-    kubectl(plane, "delete", "-k", str(CRDS), f"--wait={str(wait).lower()}", "--timeout=60s")
+    kubectl(plane, "delete", "-k", str(CRDS), f"--wait={str(wait).lower()}", "--timeout=180s")
 
 
 def definitions(plane: ControlPlane) -> dict[str, bool]:
@@ -117,7 +116,7 @@ def runs_an_experiment(plane: ControlPlane, name: str) -> bool:
 def test_when_all_experiments_are_deleted_nothing_is_left_that_needs_the_controller(
     plane: ControlPlane, running: ControllerProcess
 ) -> None:
-    kubectl(plane, "delete", "experiments", "--all", "--all-namespaces", "--timeout=60s")
+    kubectl(plane, "delete", "experiments", "--all", "--all-namespaces", "--timeout=180s")
     running.kill()
 
     assert plane.store.list(EXPERIMENT).items == ()
@@ -136,7 +135,7 @@ def test_what_a_controller_left_behind_is_released_by_a_command_and_definitions_
     assert definitions(plane)["experiments.kubeflow.org"]
 
     command = [*KATIB, "release-finalizers", "--kubeconfig", str(plane.server.kubeconfig)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=180)
 
     assert (done.returncode, done.stderr) == (0, "")
     assert f"experiment {NAMESPACE}/busy released\n" in done.stdout
@@ -156,14 +155,14 @@ def test_an_installation_over_definitions_that_are_being_deleted_ends_the_remova
     again = plane.controller("again").start()
     try:
         held = {"experiments.kubeflow.org", "trials.kubeflow.org"}  # nothing holds Suggestions: theirs is new already
-        eventually(lambda: not held & set(definitions(plane)), seconds=90)
+        eventually(lambda: not held & set(definitions(plane)), seconds=180)
         assert again.is_alive
         kubectl(plane, "apply", "-k", str(CRDS))
         install_our_kinds(plane.server)
 
         assert runs_an_experiment(plane, "next")
         assert again.is_alive
-        kubectl(plane, "delete", "experiments", "--all", "--all-namespaces", "--timeout=60s")
+        kubectl(plane, "delete", "experiments", "--all", "--all-namespaces", "--timeout=180s")
     finally:
         again.stop()
         sys.stdout.write(again.log.read_text()[-4000:])

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 SERVICE = ROOT / "tests" / "support" / "service_process.py"
-QUICK = Timing(call=20, start=20, stop=0.3, idle=60, restart=Backoff(0.01, 0.05))
+QUICK = Timing(call=60, start=60, stop=0.3, idle=60, restart=Backoff(0.01, 0.05))
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +162,7 @@ def test_a_prewarmed_service_is_the_one_that_is_used(hosts: Hosts) -> None:
 
 
 def test_an_idle_service_stops_and_comes_back_when_needed(hosts: Hosts) -> None:
-    timing = Timing(start=20, stop=0.3, idle=0.05)
+    timing = Timing(start=60, stop=0.3, idle=0.05)
     host, experiment = hosts.open(a_plan(), timing=timing), an_object()
     first = pid_behind(ready(host, experiment), experiment)
 
@@ -174,7 +175,7 @@ def test_an_idle_service_stops_and_comes_back_when_needed(hosts: Hosts) -> None:
 
 
 def test_a_service_is_not_idle_while_one_of_its_experiments_goes_on(hosts: Hosts) -> None:
-    host = hosts.open(a_plan(), timing=Timing(start=20, stop=0.3, idle=0.0))
+    host = hosts.open(a_plan(), timing=Timing(start=60, stop=0.3, idle=0.0))
     one, two = an_object(name="one"), an_object(name="two")
     host.service_for(one)
     host.service_for(two)
@@ -393,8 +394,7 @@ def test_a_missing_package_is_answered_with_the_command_that_installs_it(hosts: 
 
 
 def test_a_service_that_hangs_is_given_up_and_delays_nobody_else(hosts: Hosts) -> None:
-    timing = Timing(call=0.5, start=20, stop=0.3)
-    host = hosts.open(a_plan("hang", name="slow"), a_plan(name="quick"), timing=timing)
+    host = hosts.open(replace(a_plan("hang", name="slow"), call_seconds=0.5), a_plan(name="quick"))
     slow, quick = an_object("slow", name="a"), an_object("quick", name="b")
     host.service_for(slow)
     client = ready(host, quick)

@@ -450,19 +450,23 @@ def test_while_the_server_is_away_each_call_fails_at_once_and_later_goes_on(
     assert values(log) == ["1"]
 
 
-def test_a_server_that_hangs_is_given_up_and_later_goes_on(server: SqlServerProcess, name: str) -> None:
+def test_a_server_that_hangs_is_given_up_and_later_goes_on(
+    server: SqlServerProcess, name: str, log: SqlObservationLog
+) -> None:
+    log.report("a", [reading("1")])
     with opened(server, name, answer_seconds=0.5) as database:
-        log = SqlObservationLog(database)
-        log.report("a", [reading("1")])
+        impatient = SqlObservationLog(database)
+        retried(lambda: impatient.read("a"))
         with server.frozen():
             begin = time.monotonic()
             with pytest.raises(UnavailableError, match=r"no answer in time|timed out"):
-                log.report("a", [reading("2")])
+                impatient.report("a", [reading("2")])
             seconds = time.monotonic() - begin
-        retried(lambda: log.report("a", [reading("3")]))
+        retried(lambda: impatient.read("a"))
 
-        assert seconds < 30
-        assert values(log) == ["1", "3"]
+    assert seconds < 30
+    log.report("a", [reading("3")])
+    assert values(log) == ["1", "3"]
 
 
 def test_a_crowded_server_is_unavailable_and_later_goes_on(server: SqlServerProcess, name: str) -> None:
@@ -544,7 +548,7 @@ def test_reports_survive_a_server_that_is_killed_again_and_again_each_once(
 def lossy_log(server: SqlServerProcess, name: str) -> Iterator[tuple[SqlObservationLog, LossyProxy]]:
     with lossy(server.port) as proxy:
         address = replace(address_of(server.url(name, query="sslmode=disable")), port=proxy.port)
-        with open_sql_server(address, answer_seconds=5) as database:
+        with open_sql_server(address, answer_seconds=60) as database:
             yield SqlObservationLog(database), proxy
 
 

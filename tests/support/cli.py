@@ -30,7 +30,7 @@ def environment(**more: str) -> dict[str, str]:
     return kept | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", **more}
 
 
-def katib(*arguments: str | Path, cwd: Path, timeout: float = 60.0, **env: str) -> subprocess.CompletedProcess[str]:
+def katib(*arguments: str | Path, cwd: Path, timeout: float = 180.0, **env: str) -> subprocess.CompletedProcess[str]:
     """Run one command to its end."""
     return subprocess.run(
         [*KATIB, *map(str, arguments)],

@@ -323,7 +323,7 @@ class ControlPlane:
     def trials(self, namespace: str) -> tuple[Object, ...]:
         return self.store.list(TRIAL, namespace).items
 
-    def wait_for_end(self, name: str, namespace: str, within_seconds: float = 120.0) -> Object:
+    def wait_for_end(self, name: str, namespace: str, within_seconds: float = 180.0) -> Object:
         """Return the experiment once it is over."""
         found: Object = {}
 

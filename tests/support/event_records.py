@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 from struct import pack
 
@@ -64,8 +65,22 @@ def values(readings: list[MetricLog]) -> list[tuple[str, str, int | None]]:
 def write(directory: str, losses: Sequence[float]) -> None:
     """Write `loss` as a training program does: now and then, into two files, each value at a time of its own."""
     for i, loss in enumerate(losses):
-        path = Path(directory) / f"part{i % 2}" / f"events.out.tfevents.{i % 2}"
-        path.parent.mkdir(exist_ok=True)
-        with path.open("ab") as file:
-            file.write((b"" if file.tell() else VERSION) + scalar("loss", loss, i + 1, WALL_TIME + i))
+        _write(Path(directory), i, loss)
         time.sleep(0.02)
+
+
+def write_until(directory: str, gate: str) -> None:
+    """Write 0, 1, 2 and so on as `write` does until somebody makes a file, then leave in it how many there are."""
+    for i in count():
+        if Path(gate).exists():
+            Path(gate).write_text(str(i))
+            return
+        _write(Path(directory), i, i)
+        time.sleep(0.02)
+
+
+def _write(directory: Path, i: int, loss: float) -> None:
+    path = directory / f"part{i % 2}" / f"events.out.tfevents.{i % 2}"
+    path.parent.mkdir(exist_ok=True)
+    with path.open("ab") as file:
+        file.write((b"" if file.tell() else VERSION) + scalar("loss", loss, i + 1, WALL_TIME + i))

@@ -2,7 +2,7 @@
 
 It differs from the real engine in that it keeps nothing on disk and that its trials are played, not run. Run as a
 program, it is the `katib` command over itself, for tests that need a real process; FAKE_PAUSE is how long each of its
-trials takes, FAKE_STOP how long it takes to stop.
+trials takes, FAKE_GATE a file that has to be there before any of them ends, FAKE_STOP how long it takes to stop.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from katib.errors import FieldError, InvalidError
 from katib.tuning.reading import is_completed, name_of, namespace_of
 from katib.tuning.service import Submission, TuningService
 from tests.support.tuning import ALGORITHMS, MemoryTuningService, condition
+from tests.support.waiting import eventually
 
 
 class FakeEngine:
@@ -63,7 +64,9 @@ def make_module(service: MemoryTuningService, pause_seconds: float = 0) -> Modul
     engines: list[FakeEngine] = []
 
     @contextmanager
-    def open_engine(*, data_dir: Path, config: Path | None = None, metrics: object = None) -> Iterator[FakeEngine]:
+    def open_engine(
+        *, data_dir: Path, config: Path | None = None, metrics: object = None, containers: str | None = None
+    ) -> Iterator[FakeEngine]:
         data_dir.mkdir(parents=True, exist_ok=True)
         engine = FakeEngine(service, pause_seconds)
         engines.append(engine)
@@ -73,7 +76,12 @@ def make_module(service: MemoryTuningService, pause_seconds: float = 0) -> Modul
         return service
 
     def validate_document(
-        text: str, *, source: str, namespace: str | None = None, config: Path | None = None
+        text: str,
+        *,
+        source: str,
+        namespace: str | None = None,
+        config: Path | None = None,
+        containers: str | None = None,
     ) -> Sequence[str]:
         return service.validate(text, source=source, namespace=namespace)
 
@@ -137,6 +145,8 @@ if __name__ == "__main__":
     from katib.cli import main
 
     made, pause = MemoryTuningService(), float(os.environ.get("FAKE_PAUSE", "0"))
+    if gate := os.environ.get("FAKE_GATE"):
+        made.gate = lambda: eventually(Path(gate).exists)
     sys.modules["katib.local"] = make_module(made, pause)
     sys.modules["katib.cluster.access.tuning_service"] = make_cluster_module(made, pause)
     sys.exit(main())

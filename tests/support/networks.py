@@ -1,4 +1,4 @@
-"""What stands between a client and a server: a proxy that loses answers, a gateway that knows no route."""
+"""What stands between client and server: a proxy that loses answers, one that is slow, a gateway without routes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
 
 _EXECUTE = b"E\x00\x00\x00\x09"  # PostgreSQL runs with this message what it has read before
@@ -108,6 +108,36 @@ def lossy(port: int) -> Iterator[LossyProxy]:
         yield proxy
     finally:
         proxy.close()
+
+
+@contextmanager
+def held_up(path: str, until: threading.Event) -> Iterator[str]:
+    """Open a way to a server on a Unix socket, on which nothing passes until an event; give its address."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=_hold_up, args=(listening, path, until), daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+        until.set()
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join(60)
+
+
+def _hold_up(listening: socket.socket, path: str, until: threading.Event) -> None:
+    with suppress(OSError), ExitStack() as stack:
+        while True:
+            client = stack.enter_context(listening.accept()[0])
+            until.wait(60)
+            server = stack.enter_context(socket.socket(socket.AF_UNIX))
+            server.connect(path)
+            for source, target in ((client, server), (server, client)):
+                threading.Thread(target=_pass_on, args=(source, target), daemon=True).start()
+
+
+def _pass_on(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
 
 
 _PREFACE_BYTES = 24

@@ -66,7 +66,7 @@ def run_and_resume(client: katib.KatibClient, db_manager: str) -> dict[str, Any]
     """Run an experiment, read all about it, go on with a larger budget, and delete it."""
     budget = {"max_trial_count": 2, "parallel_trial_count": 1, "max_failed_trial_count": 1}
     client.create_experiment(an_experiment("sdk", resume_policy="LongRunning", **budget))
-    client.wait_for_experiment_condition("sdk", timeout=60, polling_interval=1)
+    client.wait_for_experiment_condition("sdk", timeout=150, polling_interval=1)
     told: dict[str, Any] = {
         "created": client.is_experiment_created("sdk"),
         "succeeded": client.is_experiment_succeeded("sdk"),
@@ -83,7 +83,7 @@ def run_and_resume(client: katib.KatibClient, db_manager: str) -> dict[str, Any]
     readings = client.get_trial_metrics(best.best_trial_name, db_manager_address=db_manager)
     told["readings"] = [reading.metric.value for reading in readings]
     client.edit_experiment_budget("sdk", max_trial_count=3)
-    deadline = time.monotonic() + 60  # jobs end at once, so that Restarting may be over before anybody looks
+    deadline = time.monotonic() + 150  # jobs end at once, so that Restarting may be over before anybody looks
     while (resumed := client.get_experiment("sdk")).status.trials_succeeded != 3 and time.monotonic() < deadline:
         time.sleep(0.5)
     told["resumed"] = resumed.status.trials_succeeded

@@ -27,7 +27,7 @@ from tools.cluster_tests import INSTALLED
 Json = dict[str, Any]
 T = TypeVar("T")
 
-PATIENCE = 2
+PATIENCE = 3
 """How many times longer everything may take on a busy machine, above all on its only kubelet."""
 
 GONE_SECONDS = 90
@@ -55,6 +55,7 @@ API_VERSIONS = {
     "deployments": "apps/v1",
     "jobs": "batch/v1",
     "namespaces": "v1",
+    "nodes": "v1",
     "persistentvolumeclaims": "v1",
     "persistentvolumes": "v1",
     "pods": "v1",

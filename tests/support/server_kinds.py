@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.support.api_server import ApiServer
 
 CRDS = Path(__file__).resolve().parents[2] / "manifests" / "components" / "crds"
-GARBAGE_SECONDS = 90.0
+GARBAGE_SECONDS = 180.0
 """The garbage collector looks for new kinds every 30 s."""
 
 

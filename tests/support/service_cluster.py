@@ -41,7 +41,7 @@ RESTRICTED = {
     "seccompProfile": {"type": "RuntimeDefault"},
 }
 PARAMETER = {"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0.1", "max": "0.9"}}
-POD_SECONDS = 90.0
+POD_SECONDS = 180.0
 
 
 def config_text() -> str:

@@ -103,6 +103,7 @@ class Service:
             trials=trials,
             current_request_number=count,
             total_request_number=given + count,
+            takes_fewer=True,
         )
         return self.send(request)
 

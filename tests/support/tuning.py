@@ -236,9 +236,14 @@ class _Kept:
 
 
 class MemoryTuningService(ObjectTuningService):
-    """The tuning service over a store in memory, with a back door for what controllers and trials would do."""
+    """The tuning service over a store in memory, with a back door for what controllers and trials would do.
+
+    Attributes:
+        gate: Returns when a trial that is played may end.
+    """
 
     def __init__(self) -> None:
+        self.gate: Callable[[], object] = lambda: None
         self.store = memory_store(VirtualClock(START), kept_changes=KEPT_CHANGES)
         self._log = MemoryObservationLog()
         self._kept = _Kept(self.store)
@@ -320,6 +325,7 @@ class MemoryTuningService(ObjectTuningService):
         parts: Json = {"experiment": name, "namespace": namespace, "index": index, "x": value}
         self.put(make_trial(trial, running, **parts))
         time.sleep(pause_seconds)
+        self.gate()
         self.write_log(namespace, trial, f"loss={value}\n".encode())
         moment = START + timedelta(seconds=10 * index)
         self.report(trial, MetricLog(moment, "loss", value))

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 """Far more than anything needs on a quiet machine: a test that waits in vain fails anyway, a busy machine must not."""
 
 

@@ -31,6 +31,7 @@ from katib.tuning.service import DEFAULT_NAMESPACE, Submission, TuningService
 @options.data_dir
 @options.namespace
 @options.config
+@options.containers
 @options.cluster
 @options.output("json", "yaml")
 @options.quiet
@@ -41,6 +42,7 @@ def run(
     data_dir: Path | None,
     namespace: str | None,
     config: Path | None,
+    containers: str | None,
     cluster: options.Cluster,
     form: str | None,
     quiet: bool,
@@ -58,9 +60,9 @@ def run(
     """
     options.set_up_logging(verbose, quiet=quiet)
     if cluster:
-        options.refuse_beside("a cluster", "data_dir", "config")
+        options.refuse_beside("a cluster", "data_dir", "config", "containers")
         return _run_in_cluster(file, warm_start, namespace, cluster, form=form, quiet=quiet)
-    return _run_here(file, warm_start, data_dir, namespace, config, form=form, quiet=quiet)
+    return _run_here(file, warm_start, data_dir, namespace, config, containers, form=form, quiet=quiet)
 
 
 def _read(file: str, warm_start: str | None) -> tuple[str, str]:
@@ -79,6 +81,7 @@ def _run_here(
     data_dir: Path | None,
     namespace: str | None,
     config: Path | None,
+    containers: str | None,
     *,
     form: str | None,
     quiet: bool,
@@ -91,10 +94,10 @@ def _run_here(
     directory = data_dir or options.default_data_dir()
     if not directory.exists():  # what cannot be run leaves no data directory behind
         try:
-            validate_document(text, source=source, namespace=namespace, config=config)
+            validate_document(text, source=source, namespace=namespace, config=config, containers=containers)
         except InvalidError as error:
             return _wrong(error, source)
-    with open_engine(data_dir=directory, config=config) as engine:
+    with open_engine(data_dir=directory, config=config, containers=containers) as engine:
         submission = _submit(engine.service, text, source, namespace)
         if submission is None:
             return failures.BAD_INPUT

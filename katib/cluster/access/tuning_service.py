@@ -46,7 +46,7 @@ from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.ports import EventReader, Observations
 from katib.tuning.service import TuningService
 from katib.tuning.stored_service import ObjectTuningService
-from katib.tuning.submission import ConfigMaps, Gate
+from katib.tuning.submission import ConfigMaps, FindObject, Gate
 
 _LOOK_SECONDS = 1.0
 
@@ -168,7 +168,7 @@ def make_tuning_service(
             ConfigMaps(store).find,
             check_object=partial(_check_object, serves),
             warn_of=template_warnings,
-            errors_of=template_errors,
+            errors_of=lambda source, path, spec, _find: template_errors(source, path, spec),
             notes_workspace=False,
         ),
         output=output,
@@ -266,7 +266,7 @@ def _try_create(cluster: Cluster, obj: Object) -> None:
 
 
 def _check_object(
-    serves: Callable[[Kind], bool], source: Mapping[str, Any], _path: str, _workspace: Path | None
+    serves: Callable[[Kind], bool], source: Mapping[str, Any], _path: str, _workspace: Path | None, _find: FindObject
 ) -> tuple[list[FieldError], list[str]]:
     """Tell when the cluster has no such kind of job yet; it may be installed later, so that is no error."""
     kind = Kind.of(source)

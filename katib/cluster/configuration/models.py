@@ -205,6 +205,7 @@ class SuggestionConfig(_Service):
         persistent_volume_claim_spec: Of that volume; Katib's defaults where it says nothing.
         persistent_volume_spec: A volume to create for the claim; none by default.
         persistent_volume_labels: Labels of that volume.
+        pod_security_context: *Ours*: the security context of its pod, above all the group that a volume belongs to.
         model_extra: All other fields of a core/v1 Container, as they are.
     """
 
@@ -215,6 +216,7 @@ class SuggestionConfig(_Service):
     persistent_volume_claim_spec: Opaque = Field(default_factory=dict)
     persistent_volume_spec: Opaque = Field(default_factory=dict)
     persistent_volume_labels: dict[str, str] = Field(default_factory=dict)
+    pod_security_context: Opaque = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _port_is_ours(self) -> SuggestionConfig:

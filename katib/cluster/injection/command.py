@@ -9,6 +9,7 @@ What the shell does beside running the program:
   process by the text `echo completed > <directory>` in its command line.
 - It ends as the program does. A program that the collector stopped early ends well.
 - It passes signals on: a container asks its first process to end, which is the shell.
+- Where asked to, it lets everybody read what the program left in a directory: the checkpoints that another user copies.
 - Where asked to (`Patience`), it stays after a program that ended well until `<its own process id>.collected` says that
   the collector is done. A native sidecar is ended as soon as no program runs any more, and it needs time to store.
 
@@ -68,6 +69,11 @@ while [ -n "$katib_signalled" ]; do
 done
 """
 
+# Many libraries store a file under another name first, for nobody but its owner, and keep it so.
+_SHARE = """\
+chmod -R a+rX {shared} 2>/dev/null
+"""
+
 _STOPPED = """\
 katib_word=
 [ "$katib_status" -eq 0 ] || ! [ -f {marker} ] || read -r katib_word < {marker}
@@ -122,7 +128,13 @@ exit "$katib_status"
 
 
 def wrapped(
-    program: Sequence[str], path: MetricsPath, *, to_file: bool, may_stop: bool, patience: Patience | None = None
+    program: Sequence[str],
+    path: MetricsPath,
+    *,
+    to_file: bool,
+    may_stop: bool,
+    patience: Patience | None = None,
+    shared: str = "",
 ) -> tuple[list[str], list[str]]:
     """Return the command and the arguments of a container that runs the program in the wrapping shell.
 
@@ -132,12 +144,13 @@ def wrapped(
         to_file: Whether output is written to the path, for the collector to read and print.
         may_stop: Whether the collector may stop the program early.
         patience: How long to wait for the collector after the program; None where it keeps the pod by itself.
+        shared: Directory that everybody may read when the program has ended; empty: none.
     """
     files = f"{_for_shell(path.directory)}/$$$$"
-    names = {"marker": f"{files}.pid", "collected": f"{files}.collected"}
+    names = {"marker": f"{files}.pid", "collected": f"{files}.collected", "shared": _for_shell(shared)}
     # Appended: what a restarted container prints must not replace what the collector has not read yet.
     redirection = f" 1>>{_for_shell(path.path)} 2>&1" if to_file else ""
-    script = _START + (_STOPPED if may_stop else "")
+    script = _START + (_SHARE if shared else "") + (_STOPPED if may_stop else "")
     if patience is None:
         text = (script + _END).format(**names, redirection=redirection)
     else:

@@ -49,10 +49,9 @@ def inject(admitted: Mapping[str, Any], trial: Trial, settings: InjectionSetting
         return pod
     primary = pod["spec"]["containers"][index]
     _introduce(primary, trial, settings)
-    if settings.suggestion_volume is not None:
-        _mount_claim(pod, primary, settings.suggestion_volume)
+    shared = "" if settings.suggestion_volume is None else _mount_claim(pod, primary, settings.suggestion_volume)
     if collector_kind(trial) not in _UNACCOMPANIED:
-        _collect(pod, primary, f"spec.containers[{index}]", trial, settings)
+        _collect(pod, primary, f"spec.containers[{index}]", trial, settings, shared)
     return pod
 
 
@@ -101,8 +100,17 @@ def _entrust(container: Pod, settings: InjectionSettings) -> None:
         container["env"] = [*others, *handed]
 
 
-def _collect(pod: Pod, primary: Pod, where: str, trial: Trial, settings: InjectionSettings) -> None:
-    """Add the collector, unless it is there already."""
+def _collect(pod: Pod, primary: Pod, where: str, trial: Trial, settings: InjectionSettings, shared: str) -> None:
+    """Add the collector, unless it is there already.
+
+    Args:
+        pod: Of the trial.
+        primary: Its container with the program.
+        where: Path of that container.
+        trial: The trial.
+        settings: How its pods are to be changed.
+        shared: Directory that everybody may read when the program has ended; empty: none.
+    """
     path = metrics_path(trial)
     markers = marker_path(trial, primary)
     collector = _collector(pod, primary, trial, path, settings)
@@ -115,7 +123,7 @@ def _collect(pod: Pod, primary: Pod, where: str, trial: Trial, settings: Injecti
     if markers is not None and markers != path:
         _share_directory(pod, primary, collector, markers)
     if markers is not None:
-        _wrap(primary, where, trial, markers, _patience(pod, trial, settings))
+        _wrap(primary, where, trial, markers, _patience(pod, trial, settings), shared)
     if collector.get("restartPolicy") == "Always":
         pod["spec"]["initContainers"] = [*(pod["spec"].get("initContainers") or ()), collector]
     else:
@@ -204,15 +212,16 @@ def _know_variables(primary: Pod, collector: Pod, expression: str) -> None:
         collector["env"] = [*(collector.get("env") or ()), *found]
 
 
-def _mount_claim(pod: Pod, primary: Pod, claim: VolumeClaim) -> None:
-    """Mount the checkpoint of a trial. A template that mounts a volume of its own at that place keeps that one."""
+def _mount_claim(pod: Pod, primary: Pod, claim: VolumeClaim) -> str:
+    """Mount the checkpoint of a trial and return where; empty where the template mounts a volume of its own there."""
     mounts = primary.get("volumeMounts") or ()
     _tell(primary, [{"name": DIRECTORY_VARIABLE, "value": claim.mount_path}])
     if any(_same_place(mount.get("mountPath"), claim.mount_path) for mount in mounts):
-        return
+        return ""
     mount = {"name": SUGGESTION_VOLUME, "mountPath": claim.mount_path, "subPath": claim.sub_path}
     primary["volumeMounts"] = [*mounts, mount]
     _add_volume(pod, {"name": SUGGESTION_VOLUME, "persistentVolumeClaim": {"claimName": claim.claim_name}})
+    return claim.mount_path
 
 
 def _add_volume(pod: Pod, volume: Pod) -> None:
@@ -233,7 +242,7 @@ def _patience(pod: Pod, trial: Trial, settings: InjectionSettings) -> Patience |
     return Patience(settings.collectors[collector_kind(trial)].patience_seconds, grace_seconds(pod))
 
 
-def _wrap(primary: Pod, where: str, trial: Trial, path: MetricsPath, patience: Patience | None) -> None:
+def _wrap(primary: Pod, where: str, trial: Trial, path: MetricsPath, patience: Patience | None, shared: str) -> None:
     if not primary.get("command"):
         cause = f"it is missing, and what {primary.get('image', 'the image')!r} runs by itself is not known here"
         remedy = "write the image's entrypoint as command in the trial template"
@@ -244,6 +253,7 @@ def _wrap(primary: Pod, where: str, trial: Trial, path: MetricsPath, patience: P
         to_file=collector_kind(trial) == CollectorKind.STDOUT,
         may_stop=bool(trial.spec.early_stopping_rules),
         patience=patience,
+        shared=shared,
     )
 
 

@@ -122,6 +122,8 @@ def _pod(suggestion: Suggestion, plan: ClusterPlan, *, grpc_probes: bool, reader
             _talkative({**plan.early_stopping.container(), "ports": [port], **(env if reader_variables else {})})
         )
     pod: Json = {"containers": containers}
+    if plan.suggestion is not None and plan.suggestion.pod_security_context:
+        pod["securityContext"] = plan.suggestion.pod_security_context
     account = plan.suggestion.service_account_name if plan.suggestion else ""
     if account or needs_rights(plan):
         pod["serviceAccountName"] = account or plan.name

@@ -137,7 +137,7 @@ class ExperimentAdmission:
             config_maps,
             collectors=collectors,
             warn_of=template_warnings,
-            errors_of=template_errors,
+            errors_of=lambda source, path, spec, _find: template_errors(source, path, spec),
             has_experiment=has_experiment(self._store),
         )
 

@@ -46,6 +46,7 @@ class ParetoSet:
         self._members: dict[str, Point] = {}
         self._lost: dict[str, Point] = {}
         self._summary: ParetoSummary | None = None
+        self._summarized_of: _Basis | None = None
 
     def add(self, name: str, order: int, point: Point) -> None:
         """Take a trial that was measured and satisfies the constraints.
@@ -57,15 +58,12 @@ class ParetoSet:
         """
         self._trials[name] = (order, point)
         insort(self._by_order, (order, name))
-        if (order, name) in self._by_order[:REFERENCE_TRIALS]:
-            self._summary = None
         if self._lost.get(name) == point:
             del self._lost[name]
         if any(dominates(member, point) for member in self._members.values()):
             return
         self._members = {other: member for other, member in self._members.items() if not dominates(point, member)}
         self._members[name] = point
-        self._summary = None
 
     def remove(self, name: str) -> None:
         """Forget a trial; one that is not known is fine."""
@@ -73,7 +71,6 @@ class ParetoSet:
             return
         order, _ = self._trials.pop(name)
         del self._by_order[bisect_left(self._by_order, (order, name))]
-        self._summary = None
         if name in self._members:
             self._lost[name] = self._members.pop(name)
 
@@ -86,14 +83,21 @@ class ParetoSet:
             points = [self._trials[name][1] for name in names]
             self._members = {names[i]: points[i] for i in front(points)}
             self._lost = {}
-        if self._summary is None:
-            self._summary = self._summarized()
+        first = [self._trials[name][1] for _, name in self._by_order[:REFERENCE_TRIALS]]
+        basis = first, {name: (self._trials[name][0], point) for name, point in self._members.items()}
+        if self._summary is None or self._summarized_of != basis:
+            self._summary, self._summarized_of = _summarized(*basis), basis
         return self._summary
 
-    def _summarized(self) -> ParetoSummary:
-        names = sorted(self._members, key=lambda name: (self._members[name], self._trials[name][0], name))
-        points = [self._members[name] for name in names]
-        reference = reference_point([self._trials[name][1] for _, name in self._by_order[:REFERENCE_TRIALS]])
-        volume = float(f"{hypervolume(points, reference):.{_DIGITS}g}")
-        shown = tuple(names[i] for i in spread(points, SHOWN_TRIALS))
-        return ParetoSummary(shown, len(names), volume, reference, tuple(points))
+
+_Basis = tuple[list[Point], dict[str, tuple[int, Point]]]
+"""What a summary follows from: the costs of the first trials; order and costs of the members."""
+
+
+def _summarized(first: list[Point], members: dict[str, tuple[int, Point]]) -> ParetoSummary:
+    names = sorted(members, key=lambda name: (members[name][1], members[name][0], name))
+    points = [members[name][1] for name in names]
+    reference = reference_point(first)
+    volume = float(f"{hypervolume(points, reference):.{_DIGITS}g}")
+    shown = tuple(names[i] for i in spread(points, SHOWN_TRIALS))
+    return ParetoSummary(shown, len(names), volume, reference, tuple(points))

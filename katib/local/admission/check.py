@@ -9,8 +9,9 @@ from typing import Any
 
 from katib.api.wording import path_to, shown
 from katib.errors import FieldError
-from katib.local.admission.fields import FIELDS, Effect
+from katib.local.admission.fields import Effect, Fields
 from katib.local.admission.host import HostCapacity, Machine
+from katib.local.admission.image_fields import fields_of
 from katib.local.admission.pod_rules import check_pod_rules, check_requests_together
 from katib.local.findings import Findings, is_given, mapping, text
 from katib.local.jobs.batch.job import JOB
@@ -47,13 +48,13 @@ def check_job(
         _refuse_kind(template, path, known, findings)
         return findings.errors, findings.notices
     if kind.kind == JOB:
-        _check_fields(template, job_schema().root, path, findings)
+        _check_fields(template, job_schema().root, path, fields_of(host), findings)
     kind.check(template, path, findings)
     templates = kind.templates(template)
     for place, (pod_template, _) in templates.items():
         if kind.kind != JOB:
             findings.errors += check_pod_template_schema(pod_template, f"{path}.{place}")
-            _check_fields(pod_template, POD_TEMPLATE, f"{path}.{place}", findings)
+            _check_fields(pod_template, POD_TEMPLATE, f"{path}.{place}", fields_of(host), findings)
         pod = mapping(pod_template.get("spec"))
         check_pod_rules(pod, f"{path}.{place}.spec", Machine(host, workspace), findings)
     check_requests_together(list(templates.values()), f"{path}.spec", host, findings)
@@ -84,21 +85,21 @@ def _refuse_kind(template: Mapping[str, Any], path: str, known: Mapping[Kind, Jo
     findings.error(f"{path}.kind", f"kind {text(kind) or shown(kind)} needs a cluster", remedy, "job-kind-unsupported")
 
 
-def _check_fields(value: Any, model: str, path: str, findings: Findings) -> None:
+def _check_fields(value: Any, model: str, path: str, fields: Fields, findings: Findings) -> None:
     """Look up every field that is given, in the table, and go on into those that are supported."""
     if isinstance(value, list):
         for i, item in enumerate(value):
-            _check_fields(item, model, f"{path}[{i}]", findings)
+            _check_fields(item, model, f"{path}[{i}]", fields, findings)
         return
     types = job_schema().models[model].fields
     for key, child in mapping(value).items():
         if key not in types or not is_given(child):
             continue
         child_path = path_to(path, key)
-        verdict = FIELDS[model][key] if model in FIELDS else None
+        verdict = fields[model][key] if model in fields else None
         if verdict is not None and verdict.effect is Effect.IGNORED:
             findings.notice(child_path, verdict.why)
         elif verdict is not None and verdict.effect is Effect.REFUSED:
             findings.error(child_path, verdict.why, verdict.remedy, "job-field-unsupported")
         elif types[key].removeprefix("[]") in job_schema().models:
-            _check_fields(child, types[key].removeprefix("[]"), child_path, findings)
+            _check_fields(child, types[key].removeprefix("[]"), child_path, fields, findings)

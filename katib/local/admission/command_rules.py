@@ -14,6 +14,9 @@ from katib.local.admission.host import HostCapacity, Machine
 from katib.local.findings import Findings, exists, is_directory, is_file, is_given, mappings, text, texts
 from katib.templates import has_placeholder
 
+OFFER: Final = "run the image with --containers auto where podman or docker is installed"
+"""What helps where something is not on this machine."""
+
 _PYTHON = re.compile(r"python[0-9.]*")
 _SHELL = re.compile(r"(?:ba|da|z)?sh")
 _OPTIONS: Final = {_PYTHON: re.compile(r"-[uBOEIqsSv]+"), _SHELL: re.compile(r"-[eux]+")}
@@ -35,10 +38,16 @@ def check_command(
         findings: Takes what is found.
     """
     _check_names_of_services(container, path, findings)
+    if machine.capacity.runs_images:
+        if not text(container.get("image")):
+            remedy = "name an image: containers run in their images here"
+            findings.error(f"{path}.image", "it is missing", remedy, "image-missing")
+        return
     directory = _check_working_directory(container, path, mounts, machine, findings)
     if not is_given(container.get("command")):
         cause = "it is missing, and the entry point of the image is unknown because images are not run here"
-        findings.error(f"{path}.command", cause, "give the command with its full path or name", "command-missing")
+        remedy = f"give the command with its full path or name, or {OFFER}"
+        findings.error(f"{path}.command", cause, remedy, "command-missing")
         return
     words = texts(container.get("command")) + texts(container.get("args"))
     if not words or _is_unknown(words[0], mounts):
@@ -64,9 +73,7 @@ def _check_working_directory(
     if not Path(str(directory)).is_absolute() and machine.workspace is None:
         return None
     if machine.is_settled and not is_directory(whole):
-        remedy = (
-            "create it or give another (images are not run here), or leave it out to work beside the experiment's file"
-        )
+        remedy = f"create it, give another, leave it out to work beside the experiment's file, or {OFFER}"
         findings.error(
             f"{path}.workingDir", f"{shown(directory)} is not a directory here", remedy, "working-directory-missing"
         )
@@ -83,7 +90,7 @@ def _check_program(program: str, path: str, directory: Path | None, search_path:
         cause = f"{shown(program)} is not executable"
         findings.error(path, cause, f"chmod +x {program}, or start it with its interpreter", "command-not-executable")
     elif not is_file(file) if is_path else shutil.which(program, path=search_path) is None:
-        remedy = "install it or use a full path (images are not run here)"
+        remedy = f"install it, use a full path, or {OFFER}"
         findings.error(path, f"{shown(program)} is not on this machine", remedy, "command-not-found")
 
 
@@ -103,7 +110,7 @@ def _check_script(
     script = Path(directory or "/", words[i])
     if (Path(words[i]).is_absolute() or directory is not None) and not exists(script):
         place = f"command[{i}]" if i < command_length else f"args[{i - command_length}]"
-        remedy = "copy it here or use the path it has on this machine (images are not run here)"
+        remedy = f"copy it here, use the path it has on this machine, or {OFFER}"
         findings.error(f"{path}.{place}", f"{shown(words[i])} is not on this machine", remedy, "command-not-found")
 
 

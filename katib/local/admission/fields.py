@@ -7,6 +7,7 @@ Fields that depend on their value are supported here and judged by a rule in thi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
@@ -46,15 +47,18 @@ _NO_MODES = "files of a volume get the usual mode here, so start a script with i
 _NOT_SANDBOXED = "processes are not sandboxed here, so it has no effect"
 
 
-def _supported(names: str) -> dict[str, Verdict]:
+def supported(names: str) -> dict[str, Verdict]:
+    """Return the lines of fields that work, for names with spaces between them."""
     return dict.fromkeys(names.split(), Verdict(Effect.SUPPORTED))
 
 
-def _ignored(names: str, why: str) -> dict[str, Verdict]:
+def ignored(names: str, why: str) -> dict[str, Verdict]:
+    """Return the lines of fields that get a notice."""
     return dict.fromkeys(names.split(), Verdict(Effect.IGNORED, why))
 
 
-def _refused(names: str, why: str, remedy: str) -> dict[str, Verdict]:
+def refused(names: str, why: str, remedy: str) -> dict[str, Verdict]:
+    """Return the lines of fields that get an error."""
     return dict.fromkeys(names.split(), Verdict(Effect.REFUSED, why, remedy))
 
 
@@ -68,103 +72,103 @@ WHOLLY_SUPPORTED: Final = frozenset(
 )
 """Parts of which every field works."""
 
-FIELDS: Final[dict[str, dict[str, Verdict]]] = {
+Fields = Mapping[str, Mapping[str, Verdict]]
+
+FIELDS: Final[Fields] = {
     "V1Job": {
-        **_supported("apiVersion kind metadata spec"),
-        **_ignored("status", _SET_BY_KATIB),
+        **supported("apiVersion kind metadata spec"),
+        **ignored("status", _SET_BY_KATIB),
     },
     "V1ObjectMeta": {
-        **_supported("annotations labels"),
-        **_ignored(
+        **supported("annotations labels"),
+        **ignored(
             "creationTimestamp deletionGracePeriodSeconds deletionTimestamp finalizers generateName generation "
             "managedFields name namespace ownerReferences resourceVersion selfLink uid",
             _SET_BY_KATIB,
         ),
     },
     "V1JobSpec": {
-        **_supported(
+        **supported(
             "activeDeadlineSeconds backoffLimit backoffLimitPerIndex completionMode completions managedBy "
             "maxFailedIndexes parallelism podFailurePolicy podReplacementPolicy successPolicy suspend template "
             "ttlSecondsAfterFinished"
         ),
-        **_ignored("manualSelector selector", "pods of a job are known without a selector here"),
-        **_ignored("scheduling", _NOT_PLACED),
+        **ignored("manualSelector selector", "pods of a job are known without a selector here"),
+        **ignored("scheduling", _NOT_PLACED),
     },
     "V1PodSpec": {
-        **_supported(
+        **supported(
             "containers initContainers os restartPolicy securityContext serviceAccountName "
             "terminationGracePeriodSeconds volumes"
         ),
-        **_ignored(
+        **ignored(
             "affinity nodeName nodeSelector overhead preemptionPolicy priority priorityClassName runtimeClassName "
             "schedulerName schedulingGroup tolerations topologySpreadConstraints",
             _NOT_PLACED,
         ),
-        **_ignored("imagePullSecrets", _NO_IMAGE),
-        **_ignored("automountServiceAccountToken serviceAccount", "there is no cluster to have an account at"),
-        **_ignored(
+        **ignored("imagePullSecrets", _NO_IMAGE),
+        **ignored("automountServiceAccountToken serviceAccount", "there is no cluster to have an account at"),
+        **ignored(
             "dnsConfig dnsPolicy enableServiceLinks hostname hostnameOverride setHostnameAsFQDN subdomain", _NO_NAMES
         ),
-        **_ignored("evictionResponders readinessGates", "nothing evicts pods or sends traffic to them here"),
-        **_ignored("hostUsers shareProcessNamespace", _NO_CONTAINER),
-        **_refused("hostIPC hostNetwork hostPID", "sharing a namespace of the host is not allowed here", "remove it"),
-        **_refused("hostAliases", "host names cannot be changed here", "remove it, or add them to /etc/hosts"),
-        **_refused(
-            "activeDeadlineSeconds", "a deadline for one pod is not kept here", "move it to the spec of the Job"
-        ),
-        **_refused("resources", "resources of a whole pod are not counted here", "give them in its containers"),
-        **_refused("resourceClaims", "claimed devices are not known here", f"request nvidia.com/gpu, or {_CLUSTER}"),
-        **_refused("ephemeralContainers schedulingGates", "a new pod cannot have it", "remove it"),
+        **ignored("evictionResponders readinessGates", "nothing evicts pods or sends traffic to them here"),
+        **ignored("hostUsers shareProcessNamespace", _NO_CONTAINER),
+        **refused("hostIPC hostNetwork hostPID", "sharing a namespace of the host is not allowed here", "remove it"),
+        **refused("hostAliases", "host names cannot be changed here", "remove it, or add them to /etc/hosts"),
+        **refused("activeDeadlineSeconds", "a deadline for one pod is not kept here", "move it to the spec of the Job"),
+        **refused("resources", "resources of a whole pod are not counted here", "give them in its containers"),
+        **refused("resourceClaims", "claimed devices are not known here", f"request nvidia.com/gpu, or {_CLUSTER}"),
+        **refused("ephemeralContainers schedulingGates", "a new pod cannot have it", "remove it"),
     },
     "V1Container": {
-        **_supported("args command env envFrom name resources restartPolicy securityContext volumeMounts workingDir"),
-        **_ignored("image imagePullPolicy", _NO_IMAGE),
-        **_ignored("livenessProbe readinessProbe startupProbe", _NO_PROBE),
-        **_ignored("ports", "no port is mapped here, and trials that listen on the same number at once collide"),
-        **_ignored("stdin stdinOnce tty", "a trial has no terminal and reads an empty input"),
-        **_ignored("terminationMessagePath terminationMessagePolicy", "the log is what is kept of a process"),
-        **_ignored("resizePolicy", "resources of a running process do not change"),
-        **_refused("lifecycle", "hooks are not run here", "call them in the command itself"),
-        **_refused("restartPolicyRules", "rules for a single container are not kept here", "use the podFailurePolicy"),
-        **_refused("volumeDevices", "block devices are not provided here", f"remove it, or {_CLUSTER}"),
+        **supported("args command env envFrom name resources restartPolicy securityContext volumeMounts workingDir"),
+        **ignored("image imagePullPolicy", _NO_IMAGE),
+        **ignored("livenessProbe readinessProbe startupProbe", _NO_PROBE),
+        **ignored("ports", "no port is mapped here, and trials that listen on the same number at once collide"),
+        **ignored("stdin stdinOnce tty", "a trial has no terminal and reads an empty input"),
+        **ignored("terminationMessagePath terminationMessagePolicy", "the log is what is kept of a process"),
+        **ignored("resizePolicy", "resources of a running process do not change"),
+        **refused("lifecycle", "hooks are not run here", "call them in the command itself"),
+        **refused("restartPolicyRules", "rules for a single container are not kept here", "use the podFailurePolicy"),
+        **refused("volumeDevices", "block devices are not provided here", f"remove it, or {_CLUSTER}"),
     },
     "V1EnvVarSource": {
-        **_supported("configMapKeyRef fieldRef resourceFieldRef secretKeyRef"),
-        **_refused("fileKeyRef", "values from files of a volume are not read here", "use configMapKeyRef"),
+        **supported("configMapKeyRef fieldRef resourceFieldRef secretKeyRef"),
+        **refused("fileKeyRef", "values from files of a volume are not read here", "use configMapKeyRef"),
     },
     "V1ResourceRequirements": {
-        **_supported("limits requests"),
-        **_refused("claims", "claimed devices are not known here", f"request nvidia.com/gpu, or {_CLUSTER}"),
+        **supported("limits requests"),
+        **refused("claims", "claimed devices are not known here", f"request nvidia.com/gpu, or {_CLUSTER}"),
     },
     "V1PodOS": {
-        **_supported("name"),
+        **supported("name"),
     },
     "V1PodSecurityContext": {
-        **_supported("runAsGroup runAsNonRoot runAsUser"),
-        **_ignored(
+        **supported("runAsGroup runAsNonRoot runAsUser"),
+        **ignored(
             "appArmorProfile fsGroup fsGroupChangePolicy seLinuxChangePolicy seLinuxOptions seccompProfile "
             "supplementalGroups supplementalGroupsPolicy",
             _NOT_SANDBOXED,
         ),
-        **_refused("sysctls", "kernel settings are not changed here", "remove it, or set them on this machine"),
-        **_refused("windowsOptions", "Windows containers are not run here", f"remove it, or {_CLUSTER}"),
+        **refused("sysctls", "kernel settings are not changed here", "remove it, or set them on this machine"),
+        **refused("windowsOptions", "Windows containers are not run here", f"remove it, or {_CLUSTER}"),
     },
     "V1SecurityContext": {
-        **_supported("capabilities runAsGroup runAsNonRoot runAsUser"),
-        **_ignored(
+        **supported("capabilities runAsGroup runAsNonRoot runAsUser"),
+        **ignored(
             "allowPrivilegeEscalation appArmorProfile procMount readOnlyRootFilesystem seLinuxOptions seccompProfile",
             _NOT_SANDBOXED,
         ),
-        **_refused("privileged", "a process gets no more rights than the engine has", f"remove it, or {_CLUSTER}"),
-        **_refused("windowsOptions", "Windows containers are not run here", f"remove it, or {_CLUSTER}"),
+        **refused("privileged", "a process gets no more rights than the engine has", f"remove it, or {_CLUSTER}"),
+        **refused("windowsOptions", "Windows containers are not run here", f"remove it, or {_CLUSTER}"),
     },
     "V1Capabilities": {
-        **_ignored("drop", _NOT_SANDBOXED),
-        **_refused("add", "a process gets no more rights than the engine has", f"remove it, or {_CLUSTER}"),
+        **ignored("drop", _NOT_SANDBOXED),
+        **refused("add", "a process gets no more rights than the engine has", f"remove it, or {_CLUSTER}"),
     },
     "V1Volume": {
-        **_supported("configMap downwardAPI emptyDir hostPath name projected secret"),
-        **_refused(
+        **supported("configMap downwardAPI emptyDir hostPath name projected secret"),
+        **refused(
             "awsElasticBlockStore azureDisk azureFile cephfs cinder csi ephemeral fc flexVolume flocker "
             "gcePersistentDisk gitRepo glusterfs image iscsi nfs persistentVolumeClaim photonPersistentDisk "
             "portworxVolume quobyte rbd scaleIO storageos vsphereVolume",
@@ -173,50 +177,50 @@ FIELDS: Final[dict[str, dict[str, Verdict]]] = {
         ),
     },
     "V1EmptyDirVolumeSource": {
-        **_ignored("medium mode sizeLimit", "it is a plain directory of the trial, on its disk and without limit"),
+        **ignored("medium mode sizeLimit", "it is a plain directory of the trial, on its disk and without limit"),
     },
     "V1ConfigMapVolumeSource": {
-        **_supported("items name optional"),
-        **_ignored("defaultMode defaultUser", _NO_MODES),
+        **supported("items name optional"),
+        **ignored("defaultMode defaultUser", _NO_MODES),
     },
     "V1SecretVolumeSource": {
-        **_supported("items optional secretName"),
-        **_ignored("defaultMode defaultUser", _NO_MODES),
+        **supported("items optional secretName"),
+        **ignored("defaultMode defaultUser", _NO_MODES),
     },
     "V1DownwardAPIVolumeSource": {
-        **_supported("items"),
-        **_ignored("defaultMode defaultUser", _NO_MODES),
+        **supported("items"),
+        **ignored("defaultMode defaultUser", _NO_MODES),
     },
     "V1ProjectedVolumeSource": {
-        **_supported("sources"),
-        **_ignored("defaultMode defaultUser", _NO_MODES),
+        **supported("sources"),
+        **ignored("defaultMode defaultUser", _NO_MODES),
     },
     "V1VolumeProjection": {
-        **_supported("configMap downwardAPI secret"),
-        **_refused(
+        **supported("configMap downwardAPI secret"),
+        **refused(
             "clusterTrustBundle podCertificate serviceAccountToken",
             "there is no cluster that could give it out",
             f"remove it, or {_CLUSTER}",
         ),
     },
-    "V1ConfigMapProjection": _supported("items name optional"),
-    "V1SecretProjection": _supported("items name optional"),
-    "V1DownwardAPIProjection": _supported("items"),
+    "V1ConfigMapProjection": supported("items name optional"),
+    "V1SecretProjection": supported("items name optional"),
+    "V1DownwardAPIProjection": supported("items"),
     "V1DownwardAPIVolumeFile": {
-        **_supported("fieldRef path"),
-        **_ignored("mode user", _NO_MODES),
-        **_refused("resourceFieldRef", "amounts are not written to files here", "give it in env instead"),
+        **supported("fieldRef path"),
+        **ignored("mode user", _NO_MODES),
+        **refused("resourceFieldRef", "amounts are not written to files here", "give it in env instead"),
     },
     "V1KeyToPath": {
-        **_supported("key path"),
-        **_ignored("mode user", _NO_MODES),
+        **supported("key path"),
+        **ignored("mode user", _NO_MODES),
     },
     "V1VolumeMount": {
-        **_supported("mountPath name subPath"),
-        **_ignored(
+        **supported("mountPath name subPath"),
+        **ignored(
             "bindMountOptions mountPropagation readOnly recursiveReadOnly",
             "the files are copies that belong to the trial",
         ),
-        **_refused("subPathExpr", "its variables are not expanded here", "write subPath without variables"),
+        **refused("subPathExpr", "its variables are not expanded here", "write subPath without variables"),
     },
 }

@@ -29,6 +29,8 @@ class HostCapacity:
         group_id: Their group.
         search_path: Where commands without a slash are looked for, as in `PATH`.
         provided: Commands that are there in any case.
+        runs_images: Whether containers run in their images.
+        limits: Which of `cpu` and `memory` are limited then.
     """
 
     cpus: float
@@ -38,6 +40,8 @@ class HostCapacity:
     group_id: int = 0
     search_path: str = os.defpath
     provided: frozenset[str] = frozenset()
+    runs_images: bool = False
+    limits: frozenset[str] = frozenset()
 
     @classmethod
     def detect(cls) -> HostCapacity:

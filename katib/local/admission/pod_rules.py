@@ -55,12 +55,16 @@ def check_pod_rules(pod: Mapping[str, Any], path: str, machine: Machine, finding
     if pod.get("containers") == []:
         findings.error(f"{path}.containers", "it is empty", "give a container with a command", "pod-containers")
     _check_names(main + first, findings)
-    _check_rights(mapping(pod.get("securityContext")), f"{path}.securityContext", host, findings)
-    mounts = check_volumes(pod, path, main + first, findings)
+    pod_rights = mapping(pod.get("securityContext"))
+    _check_rights(pod_rights, f"{path}.securityContext", host, findings)
+    mounts = check_volumes(pod, path, main + first, findings, are_mounted=host.runs_images)
     for container_path, container in main + first:
         is_first = container_path.startswith(f"{path}.initContainers")
         _check_restart_policy(container, container_path, findings, is_first=is_first)
-        _check_rights(mapping(container.get("securityContext")), f"{container_path}.securityContext", host, findings)
+        rights = mapping(container.get("securityContext"))
+        _check_rights(rights, f"{container_path}.securityContext", host, findings)
+        if host.runs_images:
+            _check_user({**pod_rights, **rights}, container_path, findings)
         _check_environment(container, container_path, findings)
         settled = replace(machine, is_settled=(first or main)[0][0] == container_path or not first)
         check_command(container, container_path, mounts.get(container_path, ()), settled, findings)
@@ -112,7 +116,19 @@ def _check_restart_policy(container: Mapping[str, Any], path: str, findings: Fin
         findings.error(f"{path}.restartPolicy", cause, remedy, "pod-container-restart")
 
 
+def _check_user(rights: Mapping[str, Any], path: str, findings: Findings) -> None:
+    """Check as whom a container runs in its image; what its image says of that is not known before it runs."""
+    user, place = integer(rights.get("runAsUser")), f"{path}.securityContext"
+    if rights.get("runAsNonRoot") is True and not user:
+        cause = "the user of the image is not known here" if user is None else "runAsUser is root"
+        findings.error(f"{place}.runAsNonRoot", cause, "give runAsUser a number above 0", "pod-rights")
+    if is_given(rights.get("runAsGroup")) and not is_given(rights.get("runAsUser")):
+        findings.error(f"{place}.runAsGroup", "it needs runAsUser", "give runAsUser as well", "pod-rights")
+
+
 def _check_rights(context: Mapping[str, Any], path: str, host: HostCapacity, findings: Findings) -> None:
+    if host.runs_images:
+        return
     for field, word, own in (("runAsUser", "user", host.user_id), ("runAsGroup", "group", host.group_id)):
         number = integer(context.get(field))
         if number is not None and number != own:
@@ -146,7 +162,7 @@ def _check_environment(container: Mapping[str, Any], path: str, findings: Findin
 def _check_resources(main: _Places, first: _Places, path: str, host: HostCapacity, findings: Findings) -> None:
     """Compare what one pod asks for with the machine: containers run together, init containers one by one."""
     for place, container in main + first:
-        _check_quantities(mapping(container.get("resources")), f"{place}.resources", findings)
+        _check_quantities(mapping(container.get("resources")), f"{place}.resources", host, findings)
     sidecars = [container for _, container in first if container.get("restartPolicy") == "Always"]
     together = [_requests(container) for container in [*(c for _, c in main), *sidecars]]
     alone = [_requests(container) for _, container in first if container not in sidecars]
@@ -174,7 +190,7 @@ def _compare(name: str, needed: Decimal, path: str, host: HostCapacity, findings
         findings.error(path if of_what else f"{path}.resources", cause, remedy, "pod-resources")
 
 
-def _check_quantities(resources: Mapping[str, Any], path: str, findings: Findings) -> None:
+def _check_quantities(resources: Mapping[str, Any], path: str, host: HostCapacity, findings: Findings) -> None:
     for field in ("requests", "limits"):
         for name, value in mapping(resources.get(field)).items():
             place = path_to(f"{path}.{field}", name)
@@ -183,8 +199,11 @@ def _check_quantities(resources: Mapping[str, Any], path: str, findings: Finding
             if is_literal and (quantity is None or quantity < 0):
                 cause = f"{shown(value)} is not a quantity"
                 findings.error(place, cause, 'write it as 2, "500m" or "1Gi"', "pod-quantity")
-            elif field == "limits" and name in {"cpu", "memory"}:
-                findings.notice(place, "limits are not enforced on processes here")
+            elif field == "limits" and name in {"cpu", "memory"} - host.limits:
+                of_what = "containers by this account" if host.runs_images else "processes here"
+                findings.notice(place, f"limits are not enforced on {of_what}")
+            elif name in host.limits:
+                continue
             elif name not in {"cpu", "memory"} and "/" not in name:
                 findings.notice(place, "only cpu, memory and devices are counted here")
 

@@ -18,7 +18,12 @@ SOURCES = ("configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "sec
 
 
 def check_volumes(
-    pod: Mapping[str, Any], path: str, containers: list[tuple[str, Mapping[str, Any]]], findings: Findings
+    pod: Mapping[str, Any],
+    path: str,
+    containers: list[tuple[str, Mapping[str, Any]]],
+    findings: Findings,
+    *,
+    are_mounted: bool = False,
 ) -> dict[str, list[str]]:
     """Check volumes and mounts.
 
@@ -27,6 +32,7 @@ def check_volumes(
         path: Where it stands.
         containers: Every container with its path.
         findings: Takes what is found.
+        are_mounted: Whether containers run in their images, where a mount is one.
 
     Returns:
         The mount paths of each container, by the container's path.
@@ -40,11 +46,19 @@ def check_volumes(
         if host_path and not exists(Path(host_path)):
             cause, remedy = f"{shown(host_path)} is not on this machine", "create it, or name another path"
             findings.error(f"{path}.volumes[{i}].hostPath.path", cause, remedy, "volume-host-path-missing")
-    return {place: _check_mounts(container, place, volumes, findings) for place, container in containers}
+    return {
+        place: _check_mounts(container, place, volumes, findings, are_mounted=are_mounted)
+        for place, container in containers
+    }
 
 
 def _check_mounts(
-    container: Mapping[str, Any], path: str, volumes: Mapping[str, Mapping[str, Any]], findings: Findings
+    container: Mapping[str, Any],
+    path: str,
+    volumes: Mapping[str, Mapping[str, Any]],
+    findings: Findings,
+    *,
+    are_mounted: bool,
 ) -> list[str]:
     mount_paths = []
     for i, mount in mappings(container.get("volumeMounts")):
@@ -55,7 +69,8 @@ def _check_mounts(
         elif mount_path:
             mount_path = mount_path.rstrip("/") or "/"
             mount_paths.append(mount_path)
-            _check_reach(container, mount_path, volumes.get(name, {}), f"{place}.mountPath", findings)
+            if not are_mounted:
+                _check_reach(container, mount_path, volumes.get(name, {}), f"{place}.mountPath", findings)
     return mount_paths
 
 

@@ -28,6 +28,7 @@ from katib.api.types import format_time
 from katib.errors import ConflictError, InvalidError, KatibError, NotFoundError, UnavailableError
 from katib.local.jobs.conditions import end_of
 from katib.local.jobs.kind import JobKind, Moment, Observed, Plan, PodStart
+from katib.local.jobs.networks import NamedWiring, network_of
 from katib.local.jobs.prepare import (
     Preparation,
     begin_directory,
@@ -38,6 +39,8 @@ from katib.local.jobs.prepare import (
 from katib.local.jobs.run import JobRun
 from katib.local.jobs.wiring import LocalWiring, PortTable
 from katib.local.pods.gang import start_together
+from katib.local.pods.image_process import execute
+from katib.local.pods.images import HOST_NETWORK
 from katib.local.pods.monitor import Monitor
 from katib.local.pods.pod import Pod, PodPlan, PodTools
 from katib.runtime.controller import DONE, Controller, Result
@@ -244,7 +247,7 @@ class JobController:
 
     def _take_up(self, job: Object) -> JobRun:
         """Begin to run a job, from scratch when an earlier engine had begun."""
-        run = JobRun.of(job, LocalWiring(self._tools.ports))
+        run = self._begin_run(job)
         if run.is_over:
             return run
         earlier = begun_by(self._tools.preparation.root, job)
@@ -258,6 +261,24 @@ class JobController:
             run.status = {}
         return run
 
+    def _begin_run(self, job: Object) -> JobRun:
+        tools = self._tools.preparation
+        network = network_of(
+            job,
+            self._kind.kind,
+            [template for template, _ in self._kind.templates(job).values()],
+            self._tools.pods.images,
+            needs_machine=tools.needs_machine(job),
+        )
+        wiring = LocalWiring(self._tools.ports) if network == HOST_NETWORK else NamedWiring()
+        return JobRun.of(job, wiring, network)
+
+    def _release(self, run: JobRun) -> None:
+        """Give back what the pods of a job shared; none of them is left."""
+        run.wiring.release()
+        if run.network != HOST_NETWORK and self._tools.pods.images is not None:
+            execute(self._tools.pods.images.remove_network(run.network), self._tools.pods.processes)
+
     def _let_go(self, key: Key, run: JobRun) -> Result:
         """End the pods of a job that was deleted; forget it when they are gone."""
         unfinished = run.unfinished_pods()
@@ -265,7 +286,7 @@ class JobController:
             self._loop.call_soon(pod.stop)
         if not unfinished:
             self._tools.gone(run.job)
-            run.wiring.release()
+            self._release(run)
             del self._runs[key]
             self._announce_end()
             self._queue.add(key)  # another job may have the name by now
@@ -291,8 +312,9 @@ class JobController:
             self._start_pods(key, run, decision.start)
         wait = self._write(run, decision)
         if run.is_over and run.unwritten_since is None:
+            if run.pods:
+                self._release(run)
             run.pods.clear()
-            run.wiring.release()
         return Result(_earliest(wait, self._seconds_until(decision)))
 
     def _stop_pods(self, run: JobRun, decision: Plan) -> None:
@@ -324,7 +346,7 @@ class JobController:
     def _prepare(self, run: JobRun, start: PodStart) -> PodPlan:
         tools = self._tools.preparation
         try:
-            return prepare_pod(run.job, self._kind.pod(run.job, start, run.wiring), start, tools)
+            return prepare_pod(run.job, self._kind.pod(run.job, start, run.wiring), start, tools, run.network)
         except InvalidError as error:
             return impossible_pod(run.job, start, "; ".join(map(str, error.errors)), tools)
 

@@ -197,6 +197,21 @@ class Composed(Protocol):
         """
 
 
+@runtime_checkable
+class LabelsPods(Protocol):
+    """An ability of a kind: its pods differ in labels that are known before they start."""
+
+    def check_labels(self, job: Object, labels: Mapping[str, str], path: str, findings: Findings) -> None:
+        """Find that labels select none of its pods.
+
+        Args:
+            job: The object; may be malformed or hold placeholders.
+            labels: What is to select pods.
+            path: Where they stand.
+            findings: Takes what is found.
+        """
+
+
 def container_names(template: Mapping[str, Any], *, init: bool = False) -> tuple[str, ...]:
     """Return the names of the containers of a pod template, those of its init containers first where asked for."""
     spec = template.get("spec") or {}

@@ -21,9 +21,11 @@ from katib.api.checkpoints import DIRECTORY_VARIABLE
 from katib.api.names import SUFFIX_ALPHABET
 from katib.errors import FieldError, InvalidError, UnavailableError, invalid
 from katib.local.jobs.checkpoint import TrialCheckpoint, checkpoint_container, no_checkpoint
+from katib.local.jobs.images import PodInImages, image_container
 from katib.local.jobs.kind import NewPod, PodStart
 from katib.local.pods.container import ContainerPlan, Role
 from katib.local.pods.environment import PodContext, container_command
+from katib.local.pods.images import HOST_NETWORK, ImageRuntime
 from katib.local.pods.pod import PodPlan
 from katib.local.pods.references import LocalObjects, PodIdentity
 from katib.local.pods.texts import Rewriter
@@ -39,6 +41,10 @@ _SUFFIX_LENGTH = 5
 
 Rewrites = Callable[[Object], Mapping[str, str]]
 """For a job: absolute path prefixes as its containers know them, and the directory of the pod that stands for each."""
+
+
+def _never(_job: Object) -> bool:
+    return False
 
 
 def no_rewrites(_job: Object) -> Mapping[str, str]:
@@ -76,6 +82,9 @@ class Preparation:
         inherited: What that environment starts from.
         companions: Containers that start before those of the template and are ended after them.
         checkpoint: For a job: where its trial keeps its checkpoint; None where it keeps none.
+        images: What runs containers in their images; None: they are processes.
+        visible: Files of ours that a variable of a container may name.
+        needs_machine: For a job: whether its pods call the engine, or it calls them, at an address of this machine.
     """
 
     store: ObjectStore
@@ -87,6 +96,9 @@ class Preparation:
     inherited: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     companions: Companions = no_companions
     checkpoint: Callable[[Object], TrialCheckpoint | None] = no_checkpoint
+    images: ImageRuntime | None = None
+    visible: tuple[Path, ...] = ()
+    needs_machine: Callable[[Object], bool] = _never
 
 
 def job_directory(root: Path, namespace: str, name: str) -> Path:
@@ -128,7 +140,9 @@ def trial_name(job: Object) -> str:
     return str(next(found, metadata["name"]))
 
 
-def prepare_pod(job: Object, wanted: NewPod, start: PodStart, tools: Preparation) -> PodPlan:
+def prepare_pod(
+    job: Object, wanted: NewPod, start: PodStart, tools: Preparation, network: str = HOST_NETWORK
+) -> PodPlan:
     """Create the directory of a new pod and resolve its commands. Reads ConfigMaps and Secrets from the store.
 
     A template that cannot run on this machine gives a plan whose `cannot_start` says why.
@@ -145,7 +159,7 @@ def prepare_pod(job: Object, wanted: NewPod, start: PodStart, tools: Preparation
         directory.mkdir(parents=True, exist_ok=True)
         _write_files(wanted.files, directory)
         request = _granted_request(wanted, tools.capacity)
-        containers = _containers(job, wanted, identity, directory, tools)
+        containers = _containers(job, wanted, identity, directory, tools, network)
     except OSError as error:
         raise UnavailableError(
             f"cannot create {directory}: {error.strerror}; free space or choose another directory"
@@ -220,14 +234,17 @@ def _granted_request(wanted: NewPod, capacity: Capacity) -> Request:
 
 
 def _containers(
-    job: Object, wanted: NewPod, identity: PodIdentity, directory: Path, tools: Preparation
+    job: Object, wanted: NewPod, identity: PodIdentity, directory: Path, tools: Preparation, network: str
 ) -> tuple[ContainerPlan, ...]:
     objects = LocalObjects(tools.store, identity.namespace)
+    in_images = tools.images is not None
     spec, spec_path = wanted.template.get("spec") or {}, f"{wanted.path}.spec"
-    volumes = Volumes(spec, spec_path, directory, objects, identity)
+    volumes = Volumes(spec, spec_path, directory, objects, identity, any_user=in_images)
     further = {prefix: directory / name for prefix, name in {**tools.rewrites(job), **wanted.rewrites}.items()}
     for target in further.values():
         target.mkdir(parents=True, exist_ok=True)
+    for target in (directory, *further.values()) if in_images else ():
+        target.chmod(0o777)  # a program of another user writes there; the directories above are the engine's own
     ours = {
         **wanted.defaults,
         **tools.variables(job),
@@ -237,7 +254,7 @@ def _containers(
     checkpoint = tools.checkpoint(job)
     if checkpoint is not None:
         further[checkpoint.mount_path] = checkpoint.directory
-        ours[DIRECTORY_VARIABLE] = str(checkpoint.directory)
+        ours[DIRECTORY_VARIABLE] = checkpoint.mount_path if in_images else str(checkpoint.directory)
     init, mains = spec.get("initContainers") or (), spec.get("containers") or ()
     context = PodContext(
         identity=identity,
@@ -253,13 +270,25 @@ def _containers(
     companions = tools.companions(job, identity.labels)
     placed += [(c, path, Role.SIDECAR) for path, c in companions]
     placed += [(c, f"{spec_path}.containers[{i}]", Role.MAIN) for i, c in enumerate(mains)]
+    images = PodInImages(
+        spec=spec,
+        uid=identity.uid,
+        directory=directory,
+        workspace=workspace,
+        paths=further,
+        visible=tools.visible,
+        network=network,
+        labels={"katib.namespace": identity.namespace, "katib.trial": trial_name(job), "katib.pod": identity.name},
+    )
     plans: list[ContainerPlan] = []
     errors: list[FieldError] = []
     for container, path, role in placed:
         try:
-            command = container_command(
-                container, path, context, Rewriter({**further, **volumes.mounted(container, path)})
-            )
+            mounted, image = volumes.mounted(container, path), None
+            if in_images:
+                command, image = image_container(container, path, context, images, mounted)
+            else:
+                command = container_command(container, path, context, Rewriter({**further, **mounted}))
             plans.append(
                 ContainerPlan(
                     role=role,
@@ -268,6 +297,7 @@ def _containers(
                     restart_on_failure=wanted.restarts_on_failure,
                     restart_always=role is Role.SIDECAR and container.get("restartPolicy") == "Always",
                     volumes=volumes.outside(container),
+                    image=image,
                 )
             )
         except InvalidError as error:
@@ -276,6 +306,9 @@ def _containers(
         raise InvalidError(errors)
     if checkpoint is not None:
         plans.insert(0, checkpoint_container(checkpoint, directory.parent))
+    if network != HOST_NETWORK and tools.images is not None:
+        made = tools.images.make_network(network)
+        plans.insert(0, ContainerPlan(Role.INIT, made, directory, restart_on_failure=False, restart_always=False))
     return tuple(plans)
 
 

@@ -9,7 +9,9 @@ from typing import Any
 
 from katib.api.json_values import without_nulls
 from katib.local.jobs.conditions import end_of
+from katib.local.jobs.networks import NamedWiring
 from katib.local.jobs.wiring import LocalWiring
+from katib.local.pods.images import HOST_NETWORK
 from katib.local.pods.pod import Pod
 from katib.local.pods.records import PodRecord
 from katib.runtime.objects import Object
@@ -30,11 +32,13 @@ class JobRun:
         explanation_written: Whether what the monitors say stands on the job.
         memory: What its kind asked us to remember.
         wiring: Addresses of its pods.
+        network: Of its pods where they run in their images.
         superseded: Revisions that our own writes replaced; the cache may still show one of them.
     """
 
     job: Object
-    wiring: LocalWiring
+    wiring: LocalWiring | NamedWiring
+    network: str = HOST_NETWORK
     pods: list[Pod] = field(default_factory=list)
     status: dict[str, Any] = field(default_factory=dict)
     started_at: datetime | None = None
@@ -45,10 +49,10 @@ class JobRun:
     superseded: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, job: Object, wiring: LocalWiring) -> JobRun:
+    def of(cls, job: Object, wiring: LocalWiring | NamedWiring, network: str = HOST_NETWORK) -> JobRun:
         """Return the run of a job at its first sight."""
         job = without_nulls(job)
-        return cls(job, wiring, status=dict(job.get("status") or {}))
+        return cls(job, wiring, network, status=dict(job.get("status") or {}))
 
     @property
     def uid(self) -> str:

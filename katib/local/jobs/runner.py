@@ -21,6 +21,7 @@ from katib.local.jobs.prepare import (
     no_variables,
 )
 from katib.local.jobs.wiring import PortTable
+from katib.local.pods.images import ImageRuntime
 from katib.local.pods.loop import Loop
 from katib.local.pods.pod import PodTools
 from katib.local.pods.records import Delays
@@ -35,6 +36,10 @@ from katib.runtime.shared_thread import SharedThread
 
 def _always(_job: Object) -> bool:
     return True
+
+
+def _never(_job: Object) -> bool:
+    return False
 
 
 def _nothing(_job: Object) -> None:
@@ -58,6 +63,9 @@ class LocalJobRunner:
         variables: Further variables of the containers' environment.
         companions: Further containers of a pod.
         checkpoint: Where the trial of a job keeps its checkpoint.
+        images: Runs containers in their images; None: they are processes of this machine.
+        visible: Files of ours that a variable of a container may name.
+        needs_machine: Whether the pods of a job call the engine, or it calls them, at an address of this machine.
         inherited: What that environment starts from; by default that of this process.
         may_start: Whether a job that was not seen before is to run; no when it is about to be deleted.
         may_delete: Whether a job that outlived its ttlSecondsAfterFinished may go; no while its trial needs it.
@@ -85,6 +93,9 @@ class LocalJobRunner:
         variables: Variables = no_variables,
         companions: Companions = no_companions,
         checkpoint: Callable[[Object], TrialCheckpoint | None] = no_checkpoint,
+        images: ImageRuntime | None = None,
+        visible: tuple[Path, ...] = (),
+        needs_machine: Callable[[Object], bool] = _never,
         inherited: Mapping[str, str] | None = None,
         may_start: Callable[[Object], bool] = _always,
         may_delete: Callable[[Object], bool] = _always,
@@ -97,13 +108,24 @@ class LocalJobRunner:
         clock, capacity = clock or SystemClock(), capacity or Capacity.of_machine()
         inherited = os.environ if inherited is None else inherited
         self._loop = Loop(clock)
-        pods = PodTools(self._loop, processes, Tokens(capacity), clock, SteadyTime(clock), delays or Delays())
+        pods = PodTools(self._loop, processes, Tokens(capacity), clock, SteadyTime(clock), delays or Delays(), images)
         tools = ControllerTools(
             store=store,
             pods=pods,
             monitors=monitors,
             preparation=Preparation(
-                store, root, workspace, capacity, rewrites, variables, dict(inherited), companions, checkpoint
+                store,
+                root,
+                workspace,
+                capacity,
+                rewrites,
+                variables,
+                dict(inherited),
+                companions,
+                checkpoint,
+                images=images,
+                visible=visible,
+                needs_machine=needs_machine,
             ),
             ports=PortTable(),
             may_start=may_start,

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from katib.errors import KatibError, UnavailableError
 from katib.local.pods.environment import ContainerCommand
+from katib.local.pods.image_process import ImageProcess
+from katib.local.pods.images import ImageRun, ImageRuntime
 from katib.local.pods.loop import Loop, Timer
 from katib.local.pods.monitor import Monitor
 from katib.local.pods.output import LogFile, Output
@@ -39,6 +41,7 @@ class ContainerPlan:
         restart_on_failure: Whether it is started again when it failed.
         restart_always: Whether it is started again whenever it ends.
         volumes: Directories outside of the pod's own that must exist.
+        image: What is run by a runtime in place of the command; None: the command is a process of this machine.
     """
 
     role: Role
@@ -47,6 +50,7 @@ class ContainerPlan:
     restart_on_failure: bool
     restart_always: bool
     volumes: tuple[Path, ...] = ()
+    image: ImageRun | None = None
 
 
 class Container:
@@ -58,6 +62,7 @@ class Container:
         monitor: Who reads its output; restarts continue the same stream.
         started: Called when a process runs; with a handle whose number is new to the pod.
         changed: Called after each start and end of a process and when nothing more comes.
+        images: Runs images; for a plan that has one.
     """
 
     def __init__(
@@ -73,6 +78,7 @@ class Container:
         started: Callable[[ProcessHandle], None],
         changed: Callable[[], None],
         after_feed: Callable[[], None],
+        images: ImageRuntime | None = None,
     ) -> None:
         self.plan = plan
         self.monitor = monitor
@@ -93,6 +99,10 @@ class Container:
         self._started = started
         self._changed = changed
         self._after_feed = after_feed
+        self._image: ImageProcess | None = None
+        if plan.image is not None and images is not None:
+            self._image = ImageProcess(plan.image, images, processes=processes, loop=loop)
+        self._log_start = 0
         self._handle: ProcessHandle | None = None
         self._remains: list[ProcessHandle] = []
         self._start: Start | None = None
@@ -135,9 +145,17 @@ class Container:
 
     def kill(self) -> None:
         """End the process and all it started, by force."""
+        if self._image is not None and self._handle is not None:
+            self._stopping = True
+            handle = self._handle
+            self._image.kill(lambda: self._kill_tree(handle))
+            return
         self.signal(signal.SIGKILL)
         if self._handle is not None:
             self._processes.kill_tree(self._handle)
+
+    def _kill_tree(self, handle: ProcessHandle) -> None:
+        self._processes.kill_tree(handle)
 
     def kill_remains(self) -> list[Future[None]]:
         """Kill what ended processes of this container left running; the futures are done when it is gone."""
@@ -147,6 +165,9 @@ class Container:
     def _run(self) -> None:
         self._timer = None
         plan = self.plan
+        command = plan.command if self._image is None else self._image.next_command()
+        directory = plan.directory if self._image is None else self.log.directory
+        self._log_start = self.log.size
         try:
             output = Output(self._loop, self.log, self.monitor, self._after_feed)
         except OSError as error:
@@ -155,9 +176,9 @@ class Container:
         self._output = output
         try:
             self._start = start = self._processes.launch(
-                plan.command.argv,
-                plan.command.env,
-                plan.directory,
+                command.argv,
+                command.env,
+                directory,
                 output.write_fd,
                 directories=plan.volumes,
                 on_exit=lambda _handle, exit_: self._loop.call_soon(lambda: self._exited(exit_)),
@@ -209,12 +230,21 @@ class Container:
         if exit_.remains and self._handle is not None:
             self._remains.append(self._handle)
         self._handle = None
-        self.exit = ContainerExit(self.name, exit_.code, str(exit_), exit_.lost)
+        text = str(exit_) if self._image is None or self._stopping else self._image.exit_text(exit_)
+        self.exit = ContainerExit(self.name, exit_.code, text, exit_.lost)
         if self._output is not None:
-            self._output.finish(self._drained)
+            self._output.finish(lambda: self._drained(exit_))
 
-    def _drained(self) -> None:
+    def _drained(self, exit_: Exit) -> None:
         self._output = None
+        if self._image is None:
+            self._conclude()
+            return
+        if not self._stopping:
+            self.failure = self._image.failure(exit_.code, self.log.text_from(self._log_start))
+        self._image.clear(exit_, self._conclude)
+
+    def _conclude(self) -> None:
         self.last_output = self.log.last_line() if self._has_failed() else ""
         self.address_in_use = self._has_failed() and self.log.names_address_in_use()
         if self._is_final():
@@ -229,7 +259,7 @@ class Container:
         self._changed()
 
     def _is_final(self) -> bool:
-        if self._stopping:
+        if self._stopping or self.failure is not None:
             return True
         return not (self.plan.restart_always or (self.plan.restart_on_failure and self._has_failed()))
 

@@ -66,18 +66,32 @@ class LogFile:
                 self._size += written
                 rest = rest[written:]
 
+    @property
+    def directory(self) -> Path:
+        """Where it lies."""
+        return self._path.parent
+
+    @property
+    def size(self) -> int:
+        """How many bytes were written."""
+        return self._size
+
     def last_line(self) -> str:
         """Return the last line in the file."""
-        return last_line(self._tail(LAST_OUTPUT_BYTES))
+        return last_line(self._tail())
+
+    def text_from(self, start: int) -> str:
+        """Return the end of what was written since the log had this size."""
+        return self._tail(start).decode(errors="replace")
 
     def names_address_in_use(self) -> bool:
         """Return whether the end of the file says that the program could not listen on its port."""
-        return _ADDRESS_IN_USE.search(self._tail(_TAIL_BYTES)) is not None
+        return _ADDRESS_IN_USE.search(self._tail(size=_TAIL_BYTES)) is not None
 
-    def _tail(self, size: int) -> bytes:
+    def _tail(self, start: int = 0, size: int = LAST_OUTPUT_BYTES) -> bytes:
         try:
             with self._path.open("rb") as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - size))
+                file.seek(max(start, file.seek(0, os.SEEK_END) - size))
                 return file.read()
         except OSError:
             return b""

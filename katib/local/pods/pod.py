@@ -18,6 +18,7 @@ from typing import Any
 
 from katib.errors import KatibError
 from katib.local.pods.container import Container, ContainerPlan, Role
+from katib.local.pods.images import ImageRuntime
 from katib.local.pods.loop import Loop, Timer
 from katib.local.pods.monitor import Monitor, MonitorReport, ShieldedMonitor
 from katib.local.pods.records import Delays, Phase, PodRecord
@@ -68,6 +69,7 @@ class PodTools:
     clock: Clock
     steady: SteadyTime
     delays: Delays
+    images: ImageRuntime | None = None
 
 
 class Pod:
@@ -155,7 +157,9 @@ class Pod:
         self._advance()
 
     def _container(self, plan: ContainerPlan) -> Container:
-        if self._lease is not None and self._lease.gpus:
+        if self._lease is not None and self._lease.gpus and plan.image is not None:
+            plan = replace(plan, image=replace(plan.image, gpus=self._lease.gpus))
+        elif self._lease is not None and self._lease.gpus:
             visible = {"CUDA_VISIBLE_DEVICES": ",".join(self._lease.gpus)}
             plan = replace(plan, command=replace(plan.command, env=plan.command.env | visible))
         name = plan.command.name
@@ -170,6 +174,7 @@ class Pod:
             started=partial(self._note_process, name),
             changed=self._advance,
             after_feed=self._judge,
+            images=self._tools.images,
         )
 
     def _open_monitor(self, container: str) -> Monitor | None:

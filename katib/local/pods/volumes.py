@@ -27,6 +27,8 @@ class Volumes:
         directory: Path,
         objects: LocalObjects,
         identity: PodIdentity,
+        *,
+        any_user: bool = False,
     ) -> None:
         """Create the directories and files.
 
@@ -36,6 +38,7 @@ class Volumes:
             directory: The pod's own.
             objects: Where ConfigMaps and Secrets are read.
             identity: For the downward API.
+            any_user: Whether programs of other users write to an emptyDir.
 
         Raises:
             InvalidError: A volume cannot exist here, or its source is missing.
@@ -43,6 +46,7 @@ class Volumes:
         """
         self._objects = objects
         self._identity = identity
+        self._any_user = any_user
         self._directories: dict[str, Path] = {}
         self._outside: set[str] = set()
         for position, volume in enumerate(pod_spec.get("volumes") or ()):
@@ -86,6 +90,8 @@ class Volumes:
             return Path(host["path"])
         target.mkdir(parents=True, exist_ok=True)
         if "emptyDir" in volume:
+            if self._any_user:
+                target.chmod(0o777)
             return target
         sources = volume["projected"].get("sources", []) if "projected" in volume else [volume]
         for source in sources:

@@ -32,7 +32,7 @@ _EXPLANATIONS = {
     "exec": ('cannot start command "{command}": {text}', "look at the file and its rights", "spawn-failed"),
     ("exec", errno.ENOENT): (
         'command "{command}" not found on this machine{where}',
-        "install it or give its path; a trial runs on the files of this machine, not in its image",
+        "install it or give its path, or run the image with --containers auto where podman or docker is installed",
         "command-not-found",
     ),
     ("exec", errno.EACCES): (

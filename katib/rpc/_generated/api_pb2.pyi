@@ -360,18 +360,22 @@ class DeleteObservationLogReply(_message.Message):
     def __init__(self) -> None: ...
 
 class GetSuggestionsRequest(_message.Message):
-    __slots__ = ("experiment", "trials", "current_request_number", "total_request_number", "earlier_trials")
+    __slots__ = ("experiment", "trials", "current_request_number", "total_request_number", "earlier_trials", "unmeasured_trials", "takes_fewer")
     EXPERIMENT_FIELD_NUMBER: _ClassVar[int]
     TRIALS_FIELD_NUMBER: _ClassVar[int]
     CURRENT_REQUEST_NUMBER_FIELD_NUMBER: _ClassVar[int]
     TOTAL_REQUEST_NUMBER_FIELD_NUMBER: _ClassVar[int]
     EARLIER_TRIALS_FIELD_NUMBER: _ClassVar[int]
+    UNMEASURED_TRIALS_FIELD_NUMBER: _ClassVar[int]
+    TAKES_FEWER_FIELD_NUMBER: _ClassVar[int]
     experiment: Experiment
     trials: _containers.RepeatedCompositeFieldContainer[Trial]
     current_request_number: int
     total_request_number: int
     earlier_trials: _containers.RepeatedCompositeFieldContainer[Trial]
-    def __init__(self, experiment: _Optional[_Union[Experiment, _Mapping]] = ..., trials: _Optional[_Iterable[_Union[Trial, _Mapping]]] = ..., current_request_number: _Optional[int] = ..., total_request_number: _Optional[int] = ..., earlier_trials: _Optional[_Iterable[_Union[Trial, _Mapping]]] = ...) -> None: ...
+    unmeasured_trials: _containers.RepeatedCompositeFieldContainer[Trial]
+    takes_fewer: bool
+    def __init__(self, experiment: _Optional[_Union[Experiment, _Mapping]] = ..., trials: _Optional[_Iterable[_Union[Trial, _Mapping]]] = ..., current_request_number: _Optional[int] = ..., total_request_number: _Optional[int] = ..., earlier_trials: _Optional[_Iterable[_Union[Trial, _Mapping]]] = ..., unmeasured_trials: _Optional[_Iterable[_Union[Trial, _Mapping]]] = ..., takes_fewer: bool = ...) -> None: ...
 
 class GetSuggestionsReply(_message.Message):
     __slots__ = ("parameter_assignments", "algorithm", "early_stopping_rules", "explanation")

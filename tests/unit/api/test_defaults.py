@@ -97,6 +97,23 @@ def test_d8_a_train_job_ends_with_complete_or_failed() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("reference", "replicated_job"),
+    [
+        ({"name": "deepspeed-distributed"}, "launcher"),
+        ({"name": "mlx-distributed", "kind": "ClusterTrainingRuntime"}, "launcher"),
+        ({"name": "deepspeed-distributed", "kind": "TrainingRuntime"}, "node"),
+        ({"name": "torch-distributed"}, "node"),
+        ({"name": ["deepspeed-distributed"]}, "node"),
+        ("deepspeed-distributed", "node"),
+    ],
+)
+def test_of_a_train_job_with_mpi_the_launcher_is_primary(reference: Any, replicated_job: str) -> None:
+    template = template_of({"kind": "TrainJob", "spec": {"runtimeRef": reference}})
+
+    assert template.primary_pod_labels["jobset.sigs.k8s.io/replicatedjob-name"] == replicated_job
+
+
 ROLE = "training.kubeflow.org/job-role"
 WORKER_0 = {"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": "0"}
 

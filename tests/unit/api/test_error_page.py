@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-DOCUMENTED_ROOMS = ("api", "templates", "local/jobs/replicated")
+DOCUMENTED_ROOMS = ("api", "templates", "local/jobs/replicated", "local/jobs/jobset")
 DOCUMENTED_FILES = (
     "katib/cluster/template_warnings.py",
     "katib/cluster/webhooks/experiments.py",

@@ -10,6 +10,8 @@ from katib.api.loading import decode_experiment, load_documents, load_experiment
 from katib.errors import InvalidError
 from tests.support.experiments import an_experiment
 
+GIVE = "give an Experiment, with ConfigMaps, Secrets and training runtimes if it needs them"
+
 EXPERIMENT = yaml.safe_dump(an_experiment())
 SECOND_LINE = EXPERIMENT.count("\n") + 2
 SECOND = yaml.safe_dump(an_experiment(name="second"))
@@ -88,11 +90,11 @@ UNREADABLE = {
     ),
     "kind is a list": (
         "kind: [Experiment]",
-        'kind: ["Experiment"] is not accepted; give an Experiment, with ConfigMaps and Secrets if it needs them',
+        'kind: ["Experiment"] is not accepted; ' + GIVE,
     ),
     "another kind": (
         "apiVersion: batch/v1\nkind: Job",
-        'kind: "Job" is not accepted; give an Experiment, with ConfigMaps and Secrets if it needs them',
+        'kind: "Job" is not accepted; ' + GIVE,
     ),
     "no apiVersion": ("kind: Experiment", "apiVersion: it is missing; write apiVersion: kubeflow.org/v1beta1"),
     "old apiVersion": (
@@ -112,7 +114,7 @@ UNREADABLE = {
     ),
     "a Service beside it": (
         documents("apiVersion: v1\nkind: Service\n", EXPERIMENT),
-        'exp.yaml:1: kind: "Service" is not accepted; give an Experiment, with ConfigMaps and Secrets if it needs them',
+        'exp.yaml:1: kind: "Service" is not accepted; ' + GIVE,
     ),
 }
 
@@ -162,6 +164,20 @@ def test_config_maps_and_secrets_of_the_file_come_along() -> None:
     assert found["data"] == {"job.yaml": "kind: Job"}
     assert submission.config_map("other", "templates") is None
     assert submission.config_map("other", "token") is None
+
+
+def test_training_runtimes_of_the_file_come_along_in_a_namespace_or_in_none() -> None:
+    head = "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: "
+    own = f"{head}TrainingRuntime\nmetadata: {{name: mine}}\nspec: {{}}\n"
+    for_all = f"{head}ClusterTrainingRuntime\nmetadata: {{name: ours, namespace: x}}\nspec: {{}}\n"
+
+    submission = load_experiment(documents(own, for_all, EXPERIMENT), "exp.yaml", "team")
+
+    assert submission.errors == ()
+    assert [c["metadata"] for c in submission.companions] == [{"name": "mine", "namespace": "team"}, {"name": "ours"}]
+    assert submission.companion("TrainingRuntime", "team", "mine") is not None
+    assert submission.companion("ClusterTrainingRuntime", "", "ours") is not None
+    assert submission.companion("TrainingRuntime", "team", "ours") is None
 
 
 COMPANIONS = {

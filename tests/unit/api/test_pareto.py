@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise, product
+from math import dist
 from random import Random
 
 import pytest
@@ -72,6 +73,30 @@ def test_a_spread_shows_both_ends_and_no_crowd() -> None:
     assert max(gaps) < 0.2
     assert spread(points[:5], 12) == [0, 1, 2, 3, 4]
     assert spread([(1.0, 1.0)] * 30, 3) == [0, 1, 2]
+
+
+def one_by_one(points: list[Point], size: int) -> list[int]:
+    """Return the spread as it is defined: the point that is farthest from those taken, again and again."""
+    order = sorted(range(len(points)), key=lambda i: (points[i], i))
+    columns = list(zip(*points, strict=True))
+    ranges = [max(costs) - min(costs) or 1.0 for costs in columns]
+    scaled = [tuple(cost * (1 / width) for cost, width in zip(point, ranges, strict=True)) for point in points]
+    taken = {min(order, key=lambda i: (costs[i], points[i])) for costs in columns}
+    while len(taken) < size:
+        left = [i for i in order if i not in taken]
+        taken.add(max(left, key=lambda i: min(dist(scaled[i], scaled[j]) for j in taken)))
+    return [i for i in order if i in taken]
+
+
+@pytest.mark.parametrize("objectives", [2, 3, 4])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_spread_takes_the_farthest_point_again_and_again(seed: int, objectives: int) -> None:
+    """On a lattice, where many are equally far, and with points that are equal."""
+    random = Random(seed)
+    points = [tuple(float(random.randrange(6)) for _ in range(objectives)) for _ in range(60)]
+    points = [points[i] for i in front(points)] + points[:20]
+
+    assert spread(points, 12) == one_by_one(points, 12)
 
 
 def test_the_reference_is_a_tenth_of_the_range_beyond_the_worst() -> None:

@@ -48,6 +48,35 @@ def test_get_lists_experiments_in_aligned_columns(katib: Katib, played: MemoryTu
     assert first.index("Succeeded") == head.index("STATE")
 
 
+@pytest.mark.parametrize(
+    ("command", "before"),
+    [(("get", "trials"), []), (("get", "trials", "-A"), ["NAMESPACE"]), (("trials", "demo"), [])],
+    ids=["get", "all-namespaces", "trials"],
+)
+def test_trials_of_a_population_show_their_generation_and_parent(
+    katib: Katib, service: MemoryTuningService, command: tuple[str, ...], before: list[str]
+) -> None:
+    kind = "pbt.suggestion.katib.kubeflow.org"
+    child = make_trial("b", condition("Succeeded"), loss="0.25", lr="0.5", index=1)
+    child["metadata"]["labels"] |= {f"{kind}/generation": "1", f"{kind}/parent": "a"}
+    first = make_trial("a", condition("Succeeded"), loss="0.5", lr="0.5")
+    first["metadata"]["labels"] |= {f"{kind}/generation": "0"}
+    for obj in (make_experiment(), first, child, make_trial("by-hand", condition("Succeeded"), loss="1", index=2)):
+        service.put(obj)
+
+    head, *rows = (line.split()[len(before) :] for line in katib(*command).out.splitlines())
+
+    assert head == ["NAME", "STATE", "OBJECTIVE", "DURATION", "AGE", "GENERATION", "PARENT", "PARAMETERS"]
+    assert [(row[0], row[5], row[6]) for row in rows] == [("a", "0", "-"), ("b", "1", "a"), ("by-hand", "-", "-")]
+    wide = katib(*command, "-o", "wide").out.splitlines()[0].split()
+    assert wide == [*before, *head, "METRICS", "MESSAGE"]
+
+
+def test_other_trials_show_no_lineage(katib: Katib, played: MemoryTuningService) -> None:
+    for command in (("get", "trials"), ("trials", "demo"), ("get", "trial", "demo-0")):
+        assert "GENERATION" not in katib(*command).out
+
+
 def test_long_numbers_are_shortened_in_tables_and_whole_everywhere_else(
     katib: Katib, service: MemoryTuningService
 ) -> None:

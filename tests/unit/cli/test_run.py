@@ -199,7 +199,7 @@ def test_the_engine_is_stopped_at_the_end(katib: Katib, file: Path, engine: Modu
 
 
 def test_a_terminal_gets_a_table_that_ends_with_the_summary(file: Path, launch: Launch) -> None:
-    text, code = _run_on_a_terminal(launch, ["run", str(file)], cwd=file.parent, pause=1.5)
+    text, code = _run_on_a_terminal(launch, ["run", str(file)], cwd=file.parent, until="demo-0000")
 
     assert code == 0
     assert "\x1b[" in text
@@ -266,15 +266,19 @@ def _read_until(process: subprocess.Popen[str], words: str) -> None:
     raise AssertionError(f"the program ended without saying {words!r}")
 
 
-def _run_on_a_terminal(launch: Launch, args: list[str], *, cwd: Path, pause: float) -> tuple[str, int]:
+def _run_on_a_terminal(launch: Launch, args: list[str], *, cwd: Path, until: str) -> tuple[str, int]:
+    """Return what is shown there, and the exit code; no trial ends before these words are shown."""
     controller, terminal = pty.openpty()
+    gate, shown = cwd / "gate", b""
+    variables = {**_environment(), "FAKE_GATE": str(gate)}
     try:
-        process = launch(
-            [*PROGRAM, *args], cwd=cwd, env=_environment(pause), stdout=terminal, stderr=terminal, close_fds=True
-        )
+        process = launch([*PROGRAM, *args], cwd=cwd, env=variables, stdout=terminal, stderr=terminal, close_fds=True)
         os.close(terminal)
-        text = b"".join(_chunks(controller)).decode()
-        return text, process.wait(DEADLINE_SECONDS)
+        for chunk in _chunks(controller):
+            shown += chunk
+            if until.encode() in shown:
+                gate.touch()
+        return shown.decode(), process.wait(DEADLINE_SECONDS)
     finally:
         os.close(controller)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from queue import Queue
 from typing import Any, cast
 
 import pytest
@@ -27,6 +29,7 @@ from tests.support.controllers import RecordedEvents
 from tests.support.event_records import scalar, write
 from tests.support.observations import MemoryObservationLog
 from tests.support.planning import trial
+from tests.support.scrapes import exporter
 
 OBJECTIVE = ObjectiveSpec(type="minimize", objective_metric_name="loss", additional_metric_names=("acc",))
 PATH = "/var/log/katib/metrics.log"
@@ -270,6 +273,30 @@ def test_every_trial_with_an_endpoint_has_a_port_of_its_own(bench: Bench) -> Non
 
     assert bench.monitors.variables(job)["KATIB_METRICS_PORT"].isdecimal()
     assert "KATIB_METRICS_PORT" not in bench.monitors.variables(bench.job())
+
+
+def test_an_answer_that_is_under_way_when_the_program_ends_is_stored(bench: Bench, tmp_path: Path) -> None:
+    asked, answers = threading.Event(), threading.Event()
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        asked.set()
+        answers.wait(60)
+        request.wfile.write(b"HTTP/1.0 200 OK\r\n\r\nloss 0.5\n")
+
+    with exporter() as program:
+        program.respond = answer
+        metrics = collector("PrometheusMetric")
+        http_get = {"host": "127.0.0.1", "port": program.port}
+        metrics = metrics.model_copy(update={"source": SourceSpec(http_get=http_get)})
+        monitor = opened(bench, tmp_path, metrics)
+        monitor.poll()
+        assert asked.wait(60)
+        reports: Queue[MonitorReport] = Queue()
+        monitor.close(reports.put)
+        answers.set()
+
+        reports.get(timeout=60)
+    assert bench.values() == ["0.5"]
 
 
 def test_events_are_read_as_the_directory_of_the_template(bench: Bench, tmp_path: Path) -> None:

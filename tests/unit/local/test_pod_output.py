@@ -10,8 +10,6 @@ from katib.local.pods.output import LogFile
 
 FRAME = "  [bt] ({}) /usr/lib/python3.11/lib-dynload/_ctypes.so(+0xbd9e) [0x7faad10e7d9e]\n"
 TRACE = "".join(map(FRAME.format, range(9)))
-    f"  [bt] ({i}) /usr/lib/python3.11/lib-dynload/_ctypes.so(+0xbd9e) [0x7faad10e7d9e]\n" for i in range(9)
-)
 
 
 def log_of(path: Path, text: str) -> LogFile:

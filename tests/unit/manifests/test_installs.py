@@ -86,6 +86,20 @@ def test_our_pods_fit_the_restricted_level_of_pod_security(install: str) -> None
             assert "memory" in container["resources"]["limits"]
 
 
+@pytest.mark.parametrize("section", ["suggestions", "earlyStoppings"])
+def test_every_service_of_an_algorithm_fits_the_restricted_level_of_pod_security(section: str) -> None:
+    (found,) = [obj for obj in of_kind("standalone", "ConfigMap") if obj["metadata"]["name"] == "katib-config"]
+    for entry in yaml.safe_load(found["data"]["katib-config.yaml"])["runtime"][section]:
+        assert entry["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+        assert set(entry.get("podSecurityContext", {})) <= {"fsGroup", "fsGroupChangePolicy"}
+
+
 @pytest.mark.parametrize("install", INSTALLS)
 def test_a_dead_controller_keeps_nobody_from_starting_pods_or_editing_experiments(install: str) -> None:
     found = webhooks(install)

@@ -142,6 +142,33 @@ def test_a_scrape_that_hangs_delays_no_poll() -> None:
     eventually(lambda: source.is_over)
 
 
+def test_the_scrape_that_is_under_way_is_the_last_one() -> None:
+    answers, asked, settled = threading.Event(), threading.Semaphore(0), threading.Event()
+
+    def answer(_endpoint: Endpoint) -> Answer:
+        asked.release()
+        answers.wait(60)
+        return Answer(b"loss 0.5\n", "")
+
+    source = PrometheusEndpoint([Endpoint()], ["loss"], scrape=answer, interval_seconds=0.0)
+    assert polled(source) == []
+    assert asked.acquire(timeout=60)
+    source.settle(settled.set)
+    assert not settled.is_set()
+    answers.set()
+
+    assert settled.wait(60)
+    assert [log.value for log in source.finish()] == ["0.5"]
+    assert not asked.acquire(blocking=False)
+
+
+def test_a_source_that_never_began_settles_at_once() -> None:
+    settled = threading.Event()
+    PrometheusEndpoint([Endpoint()], ["loss"]).settle(settled.set)
+
+    assert settled.is_set()
+
+
 def test_headers_and_scheme_of_the_source_are_used(program: Exporter) -> None:
     program.says("loss 0.5\n")
     headers = [{"name": "Authorization", "value": "Bearer x"}, {"name": ""}, "none"]

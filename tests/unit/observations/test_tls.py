@@ -47,7 +47,7 @@ def server(tmp_path: Path, issued: Issued) -> Iterator[DbManagerServer]:
 
 def exchange(address: str, authority: bytes = b"") -> list[str]:
     """Report over one new connection and read it again."""
-    client = DbManagerClient(address, timeout_seconds=5, credentials=Credentials(authority=authority.decode()))
+    client = DbManagerClient(address, timeout_seconds=60, credentials=Credentials(authority=authority.decode()))
     try:
         client.begin("a")
         client.report("a", [reading("0.5")])

@@ -19,9 +19,9 @@ from katib.rpc.connection import Connection
 from katib.rpc.errors import status_of
 from katib.services.readiness import ask_health
 from tests.support.experiments import an_experiment
-from tests.support.networks import gateway_without_routes
+from tests.support.networks import gateway_without_routes, held_up
 from tests.support.services import ScriptedEarlyStopping, ScriptedJudge, ScriptedSuggestion, serving, some_suggestions
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, never
 
 PEER = 'suggestion service "tpe"'
 EXPERIMENT = Experiment.decode(an_experiment())
@@ -33,7 +33,7 @@ def a_client(
     suggestion: ScriptedSuggestion | None = None,
     early_stopping: ScriptedEarlyStopping | None = None,
     *,
-    seconds: float = 10,
+    seconds: float = 60,
     **options: Any,
 ) -> Iterator[ServiceClient]:
     with ExitStack() as stack:
@@ -49,7 +49,7 @@ def aborting(code: grpc.StatusCode, details: str = "why") -> Callable[[Any, grpc
 
 def ask(client: ServiceClient, trials: tuple[Trial, ...] = (), count: int = 2) -> Any:
     return client.get_suggestions(EXPERIMENT, trials, current_request=count, total_request=count + len(trials)).result(
-        20
+        60
     )
 
 
@@ -152,6 +152,19 @@ def test_a_service_that_hangs_is_given_up_at_the_deadline() -> None:
 
     assert isinstance(error, UnavailableError)
     assert str(error) == f"{PEER} did not answer within 0.2 s"
+
+
+def test_a_service_that_is_slow_to_accept_a_connection_is_reached() -> None:
+    """As one on a busy machine, which takes the connection long before it says a word."""
+    awake = threading.Event()
+    with serving(ScriptedSuggestion()) as address, held_up(address.removeprefix("unix:"), awake) as slow:
+        connection = Connection(slow, peer=PEER)
+        future = ServiceClient(connection).get_suggestions(EXPERIMENT, (), current_request=2, total_request=2)
+        never(future.done, seconds=1.0)
+        awake.set()
+
+        assert len(future.result(60).assignments) == 2
+        connection.close()
 
 
 def test_one_slow_service_does_not_delay_another() -> None:
@@ -418,7 +431,7 @@ def test_a_service_that_does_not_name_a_feature_is_refused_what_needs_it(
     }
     experiment = Experiment.decode(document)
     with a_client(ScriptedSuggestion(validate=handlers[answers])) as client, pytest.raises(InvalidError) as refused:
-        client.validate(experiment).result(20)
+        client.validate(experiment).result(60)
 
     name = document["spec"]["algorithm"]["algorithmName"]
     assert str(refused.value.errors[0]).startswith(f"spec.algorithm.algorithmName: {name} {cause}")
@@ -427,7 +440,7 @@ def test_a_service_that_does_not_name_a_feature_is_refused_what_needs_it(
 @pytest.mark.parametrize("document", [SEVERAL, CONDITIONAL, WARM], ids=["objectives", "conditions", "warm-start"])
 def test_a_service_that_names_the_features_is_accepted(document: dict[str, Any]) -> None:
     with a_client(ScriptedSuggestion(validate=lambda *_: Features(features=[1, 2, 3, 4]))) as client:
-        client.validate(Experiment.decode(document)).result(20)
+        client.validate(Experiment.decode(document)).result(60)
 
 
 def test_constraints_are_asked_of_no_service() -> None:
@@ -439,4 +452,4 @@ def test_constraints_are_asked_of_no_service() -> None:
         }
     )
     with a_client() as client:
-        client.validate(Experiment.decode(document)).result(20)
+        client.validate(Experiment.decode(document)).result(60)

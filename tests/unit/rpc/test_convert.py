@@ -322,6 +322,26 @@ def test_earlier_trials_are_a_field_of_their_own() -> None:
     assert [trial.name for trial in request.earlier_trials] == ["b", "c"]
 
 
+def test_trials_without_a_value_that_katib_leaves_out_are_a_field_of_their_own() -> None:
+    encoder = convert.TrialEncoder(unmeasured_tag=convert.UNMEASURED_TRIALS_TAG)
+
+    request = pb.GetSuggestionsRequest.FromString(
+        encoder.encode(
+            [
+                a_trial("MetricsUnavailable", "unavailable", name="a"),
+                a_trial(name="b"),
+                a_trial("EarlyStopped", None, name="c"),
+            ]
+        )
+    )
+
+    assert [trial.name for trial in request.trials] == ["b"]
+    assert [(trial.name, trial.status.condition) for trial in request.unmeasured_trials] == [
+        ("a", pb.TrialStatus.METRICSUNAVAILABLE),
+        ("c", pb.TrialStatus.METRICSUNAVAILABLE),
+    ]
+
+
 @given(st.lists(st.integers(min_value=0, max_value=40_000), max_size=5))
 def test_trials_of_any_size_are_framed_as_protobuf_does(sizes: list[int]) -> None:
     trials = [a_trial(name=f"{i}-{'x' * size}") for i, size in enumerate(sizes)]

@@ -9,6 +9,7 @@ import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from katib.rpc._generated import POOL, api_pb2, health_pb2
+from katib.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
 
 PACKAGE = "api.v1.beta1"
 
@@ -72,7 +73,7 @@ FIRST_OF_OURS = 1001
 OUR_FIELDS = {
     "ParameterSpec": "when=1001:ParameterCondition",
     "ObjectiveSpec": "objectives=1001:ObjectiveTerm* constraints=1002:MetricConstraint*",
-    "GetSuggestionsRequest": "earlier_trials=1001:Trial*",
+    "GetSuggestionsRequest": "earlier_trials=1001:Trial* unmeasured_trials=1002:Trial* takes_fewer=1003:bool",
     "GetSuggestionsReply": "explanation=1001:string",
     "ValidateAlgorithmSettingsReply": "features=1001:ValidateAlgorithmSettingsReply.Feature*",
 }
@@ -109,6 +110,7 @@ _TYPES = {
     FieldDescriptor.TYPE_STRING: "string",
     FieldDescriptor.TYPE_INT32: "int32",
     FieldDescriptor.TYPE_DOUBLE: "double",
+    FieldDescriptor.TYPE_BOOL: "bool",
 }
 
 
@@ -214,3 +216,10 @@ def test_our_stubs_live_beside_the_official_ones_and_speak_the_same_bytes(import
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stderr
+
+
+def test_the_request_that_services_read_has_every_field_of_the_one_that_is_sent() -> None:
+    sent = {(field.name, field.number) for field in api_pb2.GetSuggestionsRequest.DESCRIPTOR.fields}
+    read = {(field.name, field.number) for field in UndecodedSuggestionsRequest.DESCRIPTOR.fields}
+
+    assert read == sent

@@ -108,7 +108,7 @@ def test_reporting_imports_nothing_heavy_whether_it_prints_or_pushes() -> None:
         f"katib.report(loss=2); print([name for name in {HEAVY} if name in sys.modules])"
     )
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=90)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=180)
 
     assert done.stdout == "loss=1.0\n[]\n"
 

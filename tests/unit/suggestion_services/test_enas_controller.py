@@ -19,10 +19,12 @@ TRIED = ((2,), (0, 1), (1, 0, 1), (2, 1, 1, 0))
 def loss(training: Training, passed: Pass, advantage: float) -> float:
     """Return what a step minimizes, as the module says it."""
     target, total, divergences = training.skip_target, 0.0, []
-    for layer, scores, link_scores in zip(passed.layers, passed.scores, passed.link_scores, strict=True):
+    for (operation, *links), scores, link_scores in zip(
+        passed.architecture, passed.scores, passed.link_scores, strict=True
+    ):
         p, q = softmax(scores), link_probability(link_scores)
         entropy = -sum(x * math.log(x) for x in (*p, *q, *(1 - q)))
-        chosen = [p[layer.operation], *np.where(layer.links > 0, q, 1 - q)]
+        chosen = [p[operation], *np.where(np.array(links) > 0, q, 1 - q)]
         total -= advantage * sum(map(math.log, chosen)) + training.entropy_weight * entropy
         divergences += [x * math.log(x / target) + (1 - x) * math.log((1 - x) / (1 - target)) for x in q]
     return float(total + training.skip_weight * np.mean(divergences or [0.0]))
@@ -79,9 +81,11 @@ def test_architectures_are_drawn_as_often_as_their_probability_says() -> None:
     for architecture, count in counts.items():
         passed = replay(shape, theta, architecture)
         expected = 1.0
-        for layer, scores, link_scores in zip(passed.layers, passed.scores, passed.link_scores, strict=True):
+        for (operation, *links), scores, link_scores in zip(
+            passed.architecture, passed.scores, passed.link_scores, strict=True
+        ):
             q = link_probability(link_scores)
-            expected *= softmax(scores)[layer.operation] * np.prod(np.where(layer.links > 0, q, 1 - q))
+            expected *= softmax(scores)[operation] * np.prod(np.where(np.array(links) > 0, q, 1 - q))
         assert abs(count / n - expected) < 5 * math.sqrt(expected * (1 - expected) / n)
 
 

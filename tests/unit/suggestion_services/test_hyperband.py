@@ -168,7 +168,7 @@ def test_when_no_trial_has_a_value_the_first_rungs_are_all_there_is(outcome: Out
 
 
 def test_trials_that_are_never_shown_again_are_replaced_but_not_forever() -> None:
-    """Controllers do not show services a trial whose metrics are unavailable."""
+    """Katib's controllers do not show services a trial whose metrics are unavailable."""
     run = Run(
         halving_problem(), parallel=2, end=ends_as(Outcome.SILENT), shows=lambda t: t.outcome is not Outcome.SILENT
     ).to_the_end()
@@ -311,6 +311,7 @@ def exchange(
         trials=trials,
         current_request_number=count,
         total_request_number=len(trials) + count,
+        takes_fewer=True,
     )
     reply, call = api_pb2_grpc.SuggestionStub(service.channel).GetSuggestions.with_call(request, timeout=60)
     return reply, WAITING_METADATA in [tuple(pair) for pair in call.trailing_metadata()]

@@ -17,9 +17,10 @@ from katib.api.types import ObjectiveSpec
 from katib.errors import UnavailableError
 from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated import api_pb2_grpc
+from katib.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
 from katib.space import Point
 from suggestion_services.base import Algorithm, StatelessAlgorithm
-from suggestion_services.base.servicer import SuggestionServicer
+from suggestion_services.base.servicer import SuggestionServicer, add_to_server
 from suggestion_services.base.sessions import Session, Sessions
 from tests.support.searches import algorithm_for
 from tests.support.suggestion import Service, a_trial, an_experiment
@@ -55,7 +56,7 @@ class Broken(StatelessAlgorithm):
 @contextmanager
 def served(cls: type[Algorithm]) -> Iterator[Service]:
     server = grpc.server(ThreadPoolExecutor(4))
-    api_pb2_grpc.add_SuggestionServicer_to_server(SuggestionServicer(INFO, lambda: cls), server)
+    add_to_server(SuggestionServicer(INFO, lambda: cls), server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:
@@ -123,8 +124,9 @@ def a_session() -> Session:
     return Session(algorithm_for("random"), ObjectiveSpec(objective_metric_name="loss"))
 
 
-def a_request(trials: Sequence[pb.Trial]) -> pb.GetSuggestionsRequest:
-    return pb.GetSuggestionsRequest(trials=trials)
+def a_request(trials: Sequence[pb.Trial], earlier: Sequence[pb.Trial] = ()) -> UndecodedSuggestionsRequest:
+    request = pb.GetSuggestionsRequest(trials=trials, earlier_trials=earlier)
+    return UndecodedSuggestionsRequest.FromString(request.SerializeToString())
 
 
 def test_a_trial_seen_before_is_the_same_object_again() -> None:
@@ -145,6 +147,26 @@ def test_a_trial_that_changed_is_read_anew() -> None:
     (trial,) = session.history(a_request([a_trial("a", {"x": "1"}, 3)]))
 
     assert trial.objective == 3.0
+
+
+def test_equally_named_trials_count_by_the_last_of_them_and_apart_from_earlier_ones() -> None:
+    one, other = a_trial("a", {"x": "1"}, 1), a_trial("a", {"x": "2"}, 2)
+    session = a_session()
+
+    history = session.history(a_request([one, other, one], earlier=[other]))
+
+    assert [(trial.is_earlier, trial.objective) for trial in history] == [(True, 2.0), (False, 1.0)]
+
+
+def test_bytes_that_are_not_a_trial_are_refused_with_their_place() -> None:
+    request = UndecodedSuggestionsRequest(
+        experiment=an_experiment("odd"), trials=[a_trial("a", {"x": "1"}, 1).SerializeToString(), b"\xff"]
+    )
+    with served(Slow) as service, pytest.raises(grpc.RpcError) as caught:
+        service.send(request)  # type: ignore[arg-type]  # the same on the wire
+
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert str(caught.value.details()).startswith("trials[1]: these 1 bytes are not a Trial of api.v1.beta1")
 
 
 def test_the_least_recently_used_experiment_is_forgotten() -> None:

@@ -11,7 +11,7 @@ from katib.api.names import WORKSPACE_ANNOTATION
 from katib.controllers.kinds import EXPERIMENT
 from katib.errors import FieldError, InvalidError
 from katib.stores.memory import MemoryStore
-from katib.tuning.submission import Admitted, ConfigMaps, Gate
+from katib.tuning.submission import Admitted, ConfigMaps, FindObject, Gate
 from tests.support.experiments import a_choice, a_double, a_template, an_experiment
 from tests.support.gate import CATALOG
 
@@ -35,7 +35,7 @@ class World:
         )
 
     def _check(
-        self, source: Mapping[str, Any], path: str, workspace: Path | None
+        self, source: Mapping[str, Any], path: str, workspace: Path | None, _find: FindObject
     ) -> tuple[list[FieldError], list[str]]:
         self.seen.append((source["kind"], path, workspace))
         return self.found, ["it will be slow"]
@@ -178,7 +178,7 @@ def test_the_object_is_looked_at_with_and_without_the_elements_that_may_be_left_
 
     class Strict(World):
         def _check(
-            self, source: Mapping[str, Any], path: str, workspace: Path | None
+            self, source: Mapping[str, Any], path: str, workspace: Path | None, _find: FindObject
         ) -> tuple[list[FieldError], list[str]]:
             [one] = source["spec"]["template"]["spec"]["containers"]
             seen.append(one["args"])

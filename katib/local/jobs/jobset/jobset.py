@@ -9,7 +9,8 @@ from typing import Any
 from katib.local.findings import Findings, integer, mapping, mappings
 from katib.local.jobs.batch.job import batch_pod
 from katib.local.jobs.jobset.plan import plan
-from katib.local.jobs.jobset.rules import check_jobset_rules
+from katib.local.jobs.jobset.rules import check_jobset_rules, check_peers
+from katib.local.jobs.jobset.selection import check_pod_labels
 from katib.local.jobs.jobset.spec import API_VERSION, JobSetSpec, child_job, job_labels
 from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring
 from katib.runtime.objects import Kind, Object
@@ -33,10 +34,15 @@ class JobSet:
     def check(self, job: Object, path: str, findings: Findings) -> None:
         """Find what keeps a JobSet from running here, but for its pod templates."""
         check_jobset_rules(mapping(job.get("spec")), f"{path}.spec", findings)
+        check_peers(mapping(job.get("spec")), f"{path}.spec", findings)
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the pod templates of its replicated jobs with the pods that run together."""
         return jobset_templates(job)
+
+    def check_labels(self, job: Object, labels: Mapping[str, str], path: str, findings: Findings) -> None:
+        """Find that labels select none of its pods."""
+        check_pod_labels(job, labels, path, findings)
 
 
 def jobset_pod(jobset: Object, start: PodStart) -> NewPod:

@@ -52,11 +52,23 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Child:
-    """A Job of the JobSet that was created: what its last plan returned."""
+    """A Job of the JobSet that was created: what its last plan returned.
+
+    Attributes:
+        status: Its status.
+        started_at: From when its deadline counts.
+        memory: What its plan remembers.
+        wake_at: When it is to be planned again even if nothing happens.
+        waiting: Why nothing more of it is started.
+        settled_for: What its last plan looked at if it wanted nothing: as long as that is so, it wants nothing again.
+    """
 
     status: Mapping[str, Any] = field(default_factory=dict)
     started_at: datetime | None = None
     memory: Mapping[str, Any] = field(default_factory=dict)
+    wake_at: datetime | None = None
+    waiting: str = ""
+    settled_for: tuple[ReplicatedJob, bool, tuple[PodRecord, ...]] | None = None
 
     @property
     def end(self) -> Mapping[str, Any] | None:
@@ -126,8 +138,7 @@ def _plan_open(observed: Observed, spec: JobSetSpec, ending: Outcome | None, *, 
     outcome = state.outcome or _early_end(observed.pods, state) or ending
     if outcome is not None:
         return _finish(observed, spec, replace(state, outcome=outcome))
-    turn = _turn(observed, spec, state)
-    state = replace(state, children=turn.children)
+    state, turn = _turned(observed, spec, state)
     failed = {role: child for role, child in turn.children.items() if child.end and not child.is_complete}
     if failed:
         taken = _port_taken(observed.pods, state) if moves and not state.has_moved else None
@@ -142,10 +153,19 @@ def _plan_open(observed: Observed, spec: JobSetSpec, ending: Outcome | None, *, 
 # --- the Jobs ---------------------------------------------------------------------------------------------------------
 
 
-def _turn(observed: Observed, spec: JobSetSpec, state: _State) -> _Turn:
+def _turned(observed: Observed, spec: JobSetSpec, state: _State) -> tuple[_State, _Turn]:
     """Plan every Job that exists, and create those whose time has come."""
+    turn = _turn(observed, spec, state)
+    return replace(state, children=turn.children), turn
+
+
+def _turn(observed: Observed, spec: JobSetSpec, state: _State) -> _Turn:
     children = dict(state.children)
     ending = {pod.role for pod in observed.pods if pod.name in state.retired and not pod.is_finished}
+    pods: dict[str, list[PodRecord]] = {}
+    for pod in observed.pods:
+        if pod.name not in state.retired:
+            pods.setdefault(pod.role, []).append(pod)
     start: list[PodStart] = []
     stop: list[str] = []
     moments: list[datetime] = []
@@ -164,23 +184,32 @@ def _turn(observed: Observed, spec: JobSetSpec, state: _State) -> _Turn:
                 if held or missing is not None or role in ending or whole_set_ends:
                     continue
                 children[role] = _Child()
-            decision = _plan_child(observed, spec, state, replicated, index, children[role])
-            children[role] = _Child(decision.status, decision.started_at, decision.memory)
-            attempt = state.restarts + state.attempts.get(role, 0)
-            start += [PodStart(s.index, role, details={"attempt": attempt}) for s in decision.start]
-            stop += decision.stop
-            moments += [] if decision.wake_at is None else [decision.wake_at]
-            waiting += [decision.waiting] if decision.waiting else []
+            child, looked_at = children[role], (replicated, spec.suspend, tuple(pods.get(role, ())))
+            is_due = child.wake_at is not None and child.wake_at <= observed.moment.steady
+            if child.settled_for != looked_at or is_due:
+                decision = _plan_child(observed, looked_at, index, child)
+                child = children[role] = _Child(
+                    decision.status,
+                    decision.started_at,
+                    decision.memory,
+                    decision.wake_at,
+                    decision.waiting,
+                    None if decision.start or decision.stop else looked_at,
+                )
+                attempt = state.restarts + state.attempts.get(role, 0)
+                start += [PodStart(s.index, role, details={"attempt": attempt}) for s in decision.start]
+                stop += decision.stop
+            moments += [] if child.wake_at is None else [child.wake_at]
+            waiting += [child.waiting] if child.waiting else []
     return _Turn(children, tuple(start), tuple(stop), min(moments, default=None), next(iter(waiting), ""))
 
 
 def _plan_child(
-    observed: Observed, spec: JobSetSpec, state: _State, replicated: ReplicatedJob, index: int, child: _Child
+    observed: Observed, looked_at: tuple[ReplicatedJob, bool, tuple[PodRecord, ...]], index: int, child: _Child
 ) -> Plan:
-    role = f"{replicated.name}-{index}"
-    job = child_job(observed.job, replicated, index, suspend=spec.suspend) | {"status": child.status}
-    pods = tuple(p for p in observed.pods if p.role == role and p.name not in state.retired)
-    return plan_job(Observed(job, pods, observed.moment, observed.delays, child.started_at, child.memory))
+    replicated, suspend, pods = looked_at
+    job = child_job(observed.job, replicated, index, suspend=suspend) | {"status": child.status}
+    return plan_job(replace(observed, job=job, pods=pods, started_at=child.started_at, memory=child.memory))
 
 
 def _is_reached(dependency: Dependency, spec: JobSetSpec, children: Mapping[str, _Child]) -> bool:
@@ -271,16 +300,17 @@ def _move(observed: Observed, spec: JobSetSpec, state: _State, pod: PodRecord) -
 
 
 def _anew(observed: Observed, spec: JobSetSpec, state: _State, role: str) -> Plan:
-    """Retire the pods of a Job, or of all Jobs, and stop those that still run."""
+    """Retire the pods of a Job, or of all Jobs, and stop those that still run; when none does, go on at once."""
     pods = [p for p in observed.pods if p.name not in state.retired and (not role or p.role == role)]
     state = replace(
         state,
         children={r: c for r, c in state.children.items() if role and r != role},
         retired=state.retired | {pod.name for pod in pods},
     )
+    if all(pod.is_finished for pod in pods):
+        return _go_on(observed, spec, *_turned(observed, spec, state))
     stop = tuple(pod.name for pod in pods if not pod.is_finished and not pod.stopping)
-    turn = _Turn(state.children, stop=stop, wake_at=state.not_before or observed.moment.steady, waiting=state.failure)
-    return _go_on(observed, spec, state, turn)
+    return _go_on(observed, spec, state, _Turn(state.children, stop=stop, waiting=state.failure))
 
 
 def _port_taken(pods: tuple[PodRecord, ...], state: _State) -> PodRecord | None:

@@ -24,6 +24,7 @@ NODE: Final = "node"
 """Name of the container that trains, and usually of its replicated job."""
 INITIALIZERS: Final = {"dataset": "dataset-initializer", "model": "model-initializer"}
 POLICIES: Final = ("torch", "mpi", "jax", "xgboost", "flux")
+PATCHES: Final = ("runtimePatches", "podTemplateOverrides", "podSpecOverrides")
 WORKSPACE_VOLUME: Final = "initializer"
 
 _IDLE: Final = frozenset({"sshd", "sleep"})

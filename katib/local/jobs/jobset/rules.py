@@ -52,6 +52,42 @@ def check_jobset_rules(spec: Mapping[str, Any], path: str, findings: Findings) -
     _check_surroundings(spec, path, findings)
 
 
+def check_peers(spec: Mapping[str, Any], path: str, findings: Findings) -> None:
+    """Find names of other pods that a JobSet's containers spell out: there are no such hosts here.
+
+    Args:
+        spec: The spec; may be malformed.
+        path: Where it stands.
+        findings: Takes what is found.
+    """
+    jobs = list(mappings(spec.get("replicatedJobs")))
+    names = [re.escape(name) for _, item in jobs if (name := text(item.get("name")))]
+    pattern = re.compile(rf"-((?:{'|'.join(names)})-\d+-\d+)\b")
+    for i, item in jobs if names else ():
+        pod = mapping(mapping(job_template(item).get("template")).get("spec"))
+        place = f"{path}.replicatedJobs[{i}].template.spec.template.spec"
+        for list_ in ("initContainers", "containers"):
+            for j, container in mappings(pod.get(list_)):
+                if found := spelled_out(container, pattern):
+                    field, name = found
+                    cause = f"the host name of a pod, as in {shown(name)}, leads nowhere on this machine"
+                    remedy = f"use 127.0.0.1, or {_CLUSTER}"
+                    findings.error(f"{place}.{list_}[{j}].{field}", cause, remedy, "jobset-peer-name")
+
+
+def spelled_out(container: Mapping[str, Any], pattern: re.Pattern[str]) -> tuple[str, str] | None:
+    """Return which field of a container holds what a pattern's group finds, and what; None when none does."""
+    values = [value for _, entry in mappings(container.get("env")) if isinstance(value := entry.get("value"), str)]
+    for field, words in (
+        ("command", texts(container.get("command"))),
+        ("args", texts(container.get("args"))),
+        ("env", values),
+    ):
+        if match := next(filter(None, map(pattern.search, words)), None):
+            return field, match.group(1)
+    return None
+
+
 def check_manager(manager: object, own: str, path: str, findings: Findings, kind: str) -> None:
     """Refuse an object that another controller is to run: nobody would."""
     if text(manager) and manager != own:

@@ -24,7 +24,8 @@ from katib.local.jobs.jobset.jobset import jobset_pod, jobset_templates
 from katib.local.jobs.jobset.plan import Outcome
 from katib.local.jobs.jobset.plan import plan as plan_jobset
 from katib.local.jobs.jobset.resolve import NODE, TrainingSet, training_set
-from katib.local.jobs.jobset.runtimes import API_VERSION, Find, runtime_of, unknown_runtime
+from katib.local.jobs.jobset.runtimes import API_VERSION, Find, runtime_of
+from katib.local.jobs.jobset.selection import check_pod_labels
 from katib.local.jobs.jobset.spec import JobSetSpec
 from katib.local.jobs.jobset.trainjob_rules import check_train_job, is_readable, written_at
 from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring, container_names
@@ -55,10 +56,15 @@ class TrainJob:
         status = dict(observed.job.get("status") or {})
         if observed.job["spec"].get("managedBy", MANAGER) != MANAGER or end_of(status):
             return Plan(status, memory=observed.memory)
-        training: TrainingSet | None = observed.memory.get("training") or self._resolve(observed.job)
+        training: TrainingSet | None = observed.memory.get("training")
         if training is None:
-            error = unknown_runtime(observed.job, "spec.runtimeRef")
-            return _cannot_run(observed, str(error or "spec.runtimeRef: it is missing; name a runtime"))
+            runtime, findings = runtime_of(observed.job, self._find), Findings()
+            check_train_job(
+                observed.job, observed.job["kind"], findings, runtime
+            )  # it may have changed since admission
+            if findings.errors or runtime is None:
+                return _cannot_run(observed, "; ".join(map(str, findings.errors)))
+            training = training_set(observed.job, runtime)
         return _plan(observed, training)
 
     def pod(self, job: Object, start: PodStart, wiring: Wiring) -> NewPod:
@@ -81,6 +87,12 @@ class TrainJob:
         """Return where its author wrote what stands at a place of a template; empty for what a runtime brings."""
         training = self._resolve(job) if is_readable(job) else None
         return place if training is None else written_at(job, training, place)
+
+    def check_labels(self, job: Object, labels: Mapping[str, str], path: str, findings: Findings) -> None:
+        """Find that labels select none of its pods."""
+        training = self._resolve(job) if is_readable(job) else None
+        if training is not None:
+            check_pod_labels(training.jobset, labels, path, findings)
 
     def _resolve(self, job: Object) -> TrainingSet | None:
         runtime = runtime_of(job, self._find)

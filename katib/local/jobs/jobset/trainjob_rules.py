@@ -12,13 +12,14 @@ from katib.local.jobs.jobset.environment import RESERVED
 from katib.local.jobs.jobset.resolve import (
     INITIALIZERS,
     NODE,
+    PATCHES,
     POLICIES,
     STEP_LABEL,
     container_of,
     training_set,
 )
 from katib.local.jobs.jobset.resolve import TrainingSet as _TrainingSet
-from katib.local.jobs.jobset.rules import check_jobset_rules, check_manager
+from katib.local.jobs.jobset.rules import check_jobset_rules, check_manager, spelled_out
 from katib.local.jobs.jobset.runtimes import Runtime, unknown_runtime
 from katib.local.jobs.jobset.structure import (
     RUNTIME_SPEC,
@@ -133,7 +134,8 @@ def _check_with_runtime(job: Object, path: str, findings: Findings, runtime: Run
     if not is_readable(job):
         return
     training = training_set(job, runtime)
-    check_jobset_rules(mapping(training.jobset.get("spec")), f"{place}.template.spec", findings)
+    jobset = {key: value for key, value in training.jobset["spec"].items() if key != "suspend"}
+    check_jobset_rules(jobset, f"{place}.template.spec", findings)
     _check_trainer(mapping(job.get("spec")), path, findings, training)
     _check_initializers(mapping(job.get("spec")), path, findings, training)
     if training.shared:
@@ -186,15 +188,13 @@ def _check_trainer(spec: Mapping[str, Any], path: str, findings: Findings, train
 
 def _check_peers(node: Mapping[str, Any], training: _TrainingSet, path: str, findings: Findings) -> None:
     """Find names of other nodes that the user wrote out: there is no such host here."""
-    pattern = re.compile(rf"\b{re.escape(training.trainer)}-0-\d+\b")
+    pattern = re.compile(rf"-({re.escape(training.trainer)}-0-\d+)\b")
     told = {"torch": "$(PET_MASTER_ADDR)", "jax": "$(JAX_COORDINATOR_ADDRESS)", "xgboost": "$(DMLC_TRACKER_URI)"}
     remedy = f"use {told[training.policy]}" if training.policy in told else "use 127.0.0.1"
-    values = [text(entry.get("value")) for _, entry in mappings(node.get("env"))]
-    for field, words in (("command", texts(node.get("command"))), ("args", texts(node.get("args"))), ("env", values)):
-        found = next((match.group() for word in words if (match := pattern.search(word))), "")
-        if found:
-            cause = f"the host name of a node, as in {shown(found)}, leads nowhere on this machine"
-            findings.error(f"{path}.trainer.{field}", cause, remedy, "train-job-peer")
+    if found := spelled_out(node, pattern):
+        field, name = found
+        cause = f"the host name of a node, as in {shown(name)}, leads nowhere on this machine"
+        findings.error(f"{path}.trainer.{field}", cause, remedy, "jobset-peer-name")
 
 
 def _check_initializers(spec: Mapping[str, Any], path: str, findings: Findings, training: _TrainingSet) -> None:
@@ -206,11 +206,6 @@ def _check_initializers(spec: Mapping[str, Any], path: str, findings: Findings, 
             cause = f"the runtime {training.runtime.name} has no replicated job with a container {name}"
             remedy = "use a runtime that has one, or fetch the data in the trainer"
             findings.error(f"{path}.initializer.{kind}", cause, remedy, "train-job-initializer")
-        elif containers and not is_given(containers[0].get("command")):
-            cause = f"the program of {name} is in its image, and images are not run here"
-            remedy = f"give the container {name} a command in a runtime of your own, or {_CLUSTER}"
-            where = f"{path}.initializer.{kind}" if given else f"{path}.runtimeRef"
-            findings.error(where, cause, remedy, "train-job-initializer")
 
 
 # --- places -----------------------------------------------------------------------------------------------------------
@@ -225,8 +220,7 @@ def written_at(job: Object, training: _TrainingSet, place: str) -> str:
         place: Below the JobSet, such as `spec.replicatedJobs[0].template.spec.template.spec.containers[0].command`.
 
     Returns:
-        A path in the TrainJob, or one behind the name of its runtime; empty for what nobody wrote who reads it: a
-        shipped runtime.
+        A path in the TrainJob, or one behind the name of its runtime; empty for what a shipped runtime says.
     """
     trainer = mapping(mapping(job.get("spec")).get("trainer"))
     match = _CONTAINER.match(place)
@@ -241,7 +235,11 @@ def written_at(job: Object, training: _TrainingSet, place: str) -> str:
                 return f"spec.trainer.resourcesPerNode{rest}"
             if field == "env" and (own := _own_variable(trainer, container, rest)):
                 return own
-    return "" if training.runtime.is_shipped else f"spec.runtimeRef({training.runtime.name}).spec.template.{place}"
+    if not training.runtime.is_shipped:
+        return f"spec.runtimeRef({training.runtime.name}).spec.template.{place}"
+    patched = next((field for field in PATCHES if mapping(job.get("spec")).get(field)), "")
+    is_image = match is not None and match["field"] == "image"
+    return f"spec.{patched}" if patched and not is_image else ""
 
 
 def _own_variable(trainer: Mapping[str, Any], container: Mapping[str, Any], rest: str) -> str:

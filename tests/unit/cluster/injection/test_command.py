@@ -38,11 +38,14 @@ def start(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Start]:
         patience: Patience | None = None,
         variables: Mapping[str, str] | None = None,
         path: str = os.environ["PATH"],
+        shared: str = "",
     ) -> subprocess.Popen[bytes]:
         directory = tmp_path / "metrics dir"
         directory.mkdir(exist_ok=True)
         place = MetricsPath(str(directory / "metrics.log"), str(directory))
-        command, arguments = wrapped(program, place, to_file=to_file, may_stop=may_stop, patience=patience)
+        command, arguments = wrapped(
+            program, place, to_file=to_file, may_stop=may_stop, patience=patience, shared=shared
+        )
         words = [expanded(word, variables or {}) for word in [*command, *arguments]]
         environment = {**os.environ, "PATH": f"{shell.parent}:{path}", "katib_signalled": "1", "katib_told": "1"}
         process = subprocess.Popen(
@@ -114,6 +117,29 @@ def test_the_marker_tells_how_the_program_ended(start: Start, directory: Path) -
 
     assert (good.wait(60), bad.wait(60), killed.wait(60)) == (0, 7, 137)
     assert [marker(directory, process) for process in (good, bad, killed)] == ["completed", "failed", "failed"]
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_what_a_program_leaves_in_a_shared_directory_can_be_read_by_everybody(
+    start: Start, directory: Path, tmp_path: Path, code: int
+) -> None:
+    shared = tmp_path / "check points"
+    shared.mkdir()
+    leave = f"umask 077; mkdir '{shared}/deep'; echo 1 > '{shared}/deep/model'; exit {code}"
+
+    process = start("sh", "-c", leave, shared=str(shared), may_stop=True)
+
+    assert process.wait(60) == code
+    assert marker(directory, process) == ("failed" if code else "completed")
+    modes = [path.stat().st_mode & 0o777 for path in (shared / "deep", shared / "deep" / "model")]
+    assert modes == [0o755, 0o644]
+
+
+def test_a_shared_directory_that_is_gone_changes_nothing(start: Start, directory: Path, tmp_path: Path) -> None:
+    process = start("true", shared=str(tmp_path / "gone"), to_file=False)
+
+    said, _ = process.communicate(timeout=60)
+    assert (process.returncode, said, marker(directory, process)) == (0, b"", "completed")
 
 
 def test_a_program_that_does_not_exist_fails_as_in_a_shell(start: Start, directory: Path) -> None:
@@ -290,5 +316,8 @@ def test_a_word_that_the_collector_wrote_in_the_last_moment_is_replaced(start: S
     eventually(lambda: marker(directory, process) == "completed")
 
 
-def test_an_image_without_sleep_does_not_wait_busily(start: Start, directory: Path) -> None:
+def test_an_image_without_sleep_does_not_wait_busily(start: Start, directory: Path, tmp_path: Path) -> None:
+    own = [tmp_path / "bin" / "sh", "-c", "sleep 0 2>/dev/null"]
+    if subprocess.run(own, env={"PATH": "/nowhere"}, check=False).returncode == 0:
+        pytest.skip("this shell sleeps without a program")
     assert start("/bin/true", patience=LONG, path="/nowhere").wait(60) == 0

@@ -451,6 +451,20 @@ def test_a_template_that_has_a_volume_at_the_place_of_checkpoints_keeps_it() -> 
     assert not injected["spec"].get("volumes")
 
 
+@pytest.mark.parametrize("own", [False, True], ids=["ours", "the-templates"])
+def test_everybody_may_read_a_checkpoint_on_our_volume_when_its_program_has_ended(*, own: bool) -> None:
+    """The service that copies it is another user."""
+    claim = VolumeClaim("/checkpoints", "test-pbt", "test/test-trial")
+    template = pod("x")
+    if own:
+        template["spec"]["containers"][0]["volumeMounts"] = [{"name": "mine", "mountPath": "/checkpoints"}]
+
+    injected = inject(template, injected_trial(), injection_settings(suggestion_volume=claim))
+
+    script = injected["spec"]["containers"][0]["command"][-1]
+    assert ("chmod -R a+rX /checkpoints" in script) is not own
+
+
 # --- refusals ---------------------------------------------------------------------------------------------------------
 
 

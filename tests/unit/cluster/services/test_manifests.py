@@ -197,6 +197,15 @@ def test_checkpoints_have_a_volume_whatever_the_resume_policy(policy: str) -> No
     ]
 
 
+def test_a_pod_has_the_security_context_of_the_configuration_and_else_none() -> None:
+    group = {"fsGroup": 1000, "fsGroupChangePolicy": "OnRootMismatch"}
+    plain, grouped = (pod_of(made(a_suggestion(), entry(**f))) for f in ({}, {"podSecurityContext": group}))
+
+    assert "securityContext" not in plain
+    assert grouped["securityContext"] == group
+    assert "podSecurityContext" not in grouped["containers"][0]
+
+
 def test_checkpoints_in_a_store_of_the_users_need_no_volume() -> None:
     objects = made(a_suggestion("pbt", settings_of("s3://bucket/pbt")))
 

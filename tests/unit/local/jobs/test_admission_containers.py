@@ -31,7 +31,8 @@ def test_a_container_without_command_is_refused() -> None:
     assert errors_of(a_job(command=None, args=["--lr=1"])) == [
         (
             f"{CONTAINER}.command: it is missing, and the entry point of the image is unknown because images "
-            "are not run here; give the command with its full path or name"
+            "are not run here; give the command with its full path or name, or run the image with --containers auto "
+            "where podman or docker is installed"
         )
     ]
 
@@ -41,7 +42,7 @@ def test_a_command_that_this_machine_lacks_is_refused(program: str) -> None:
     assert errors_of(a_job(command=[program])) == [
         (
             f'{CONTAINER}.command[0]: "{program}" is not on this machine; '
-            "install it or use a full path (images are not run here)"
+            "install it, use a full path, or run the image with --containers auto where podman or docker is installed"
         )
     ]
 
@@ -106,7 +107,8 @@ def test_a_script_that_only_the_image_has_is_refused(
     assert errors_of(a_job(command=command, args=args, workingDir=str(tmp_path))) == [
         (
             f'{CONTAINER}.{place}: "{script}" is not on this machine; '
-            "copy it here or use the path it has on this machine (images are not run here)"
+            "copy it here, use the path it has on this machine, or run the image with --containers auto "
+            "where podman or docker is installed"
         )
     ]
 

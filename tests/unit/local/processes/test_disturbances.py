@@ -21,12 +21,16 @@ from katib.local.processes.proc import is_running
 from tests.support.processes import DAEMON, hanging_program, marked, read_pid, start
 from tests.support.waiting import eventually
 
-LIMIT_SECONDS = 0.5
+
+@pytest.fixture(name="start_seconds")
+def _start_seconds() -> float:
+    """How long a start may take: here longer than it takes on a busy machine."""
+    return 600.0
 
 
 @pytest.fixture(name="processes")
-def _processes() -> Iterator[Processes]:
-    processes = Processes(start_seconds=LIMIT_SECONDS)
+def _processes(start_seconds: float) -> Iterator[Processes]:
+    processes = Processes(start_seconds=start_seconds)
     processes.start()
     yield processes
     processes.stop()
@@ -53,6 +57,7 @@ class TestAFileSystemThatDoesNotAnswer:
             assert [start(processes, "sh", "-c", f"exit {n}").wait().code for n in (3, 4)] == [3, 4]
             assert not hanging.answer.done()
 
+    @pytest.mark.parametrize("start_seconds", [0.5])
     def test_a_start_has_a_limit_and_names_the_file(self, processes: Processes, tmp_path: Path) -> None:
         with hanging_program(tmp_path / "program") as program:
             hanging = launch(processes, program)
@@ -134,7 +139,7 @@ class TestAShortageOfDescriptors:
         """Its limit leaves room for twelve starts at once; sixty programs hang."""
         with hanging_program(tmp_path / "program") as program:
             command = [sys.executable, "-c", SHORT_OF_DESCRIPTORS, str(program)]
-            output = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60).stdout
+            output = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=180).stdout
 
         assert output.split() == [b"48", b"True", b"False"]
 

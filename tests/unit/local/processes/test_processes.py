@@ -85,7 +85,7 @@ class TestStarting:
         assert caught.value.origin == "command-not-found"
         assert str(caught.value) == (
             'command "foo" not found on this machine (PATH is /bin); '
-            "install it or give its path; a trial runs on the files of this machine, not in its image"
+            "install it or give its path, or run the image with --containers auto where podman or docker is installed"
         )
 
     @pytest.mark.parametrize(

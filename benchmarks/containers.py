@@ -1,0 +1,70 @@
+"""What a container trial costs beyond `podman run` of the same, in turns, one after the other.
+
+Prints milliseconds per Job of one container that prints a metric, and of the bare command. Needs podman; the image is
+that of the tests.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.local_jobs import NoMonitors, by_job
+from katib.local.containers import Choice, choose
+from katib.local.jobs.batch.job import JOB
+from katib.local.jobs.runner import LocalJobRunner
+from katib.local.processes.client import Processes
+from katib.stores.memory import MemoryStore
+from tests.support import podman
+
+ROUNDS = 15
+COMMAND = ["/bin/echo", "loss=1"]
+
+
+def main() -> int:
+    try:
+        variables = podman.environment()
+    except LookupError as reason:
+        print(f"left out: {reason}")
+        return 0
+    environment = {**os.environ, **variables}
+    bare_times, job_times = [], []
+    with tempfile.TemporaryDirectory() as directory:
+        root = Path(directory)
+        processes = Processes()
+        processes.start()
+        images = choose(Choice.PODMAN, environment, root)
+        store = MemoryStore({JOB})
+        runner = LocalJobRunner(store, processes, NoMonitors(), root, workspace=lambda _job: root, images=images)
+        runner.start()
+        run = by_job(store, container)
+        for number in range(ROUNDS):
+            begin = time.perf_counter()
+            subprocess.run(BARE, env=environment, stdout=subprocess.PIPE, check=True)
+            middle = time.perf_counter()
+            run(number)
+            bare_times.append(1000 * (middle - begin))
+            job_times.append(1000 * (time.perf_counter() - middle))
+        runner.stop()
+        processes.stop()
+    bare, whole = statistics.median(bare_times), statistics.median(job_times)
+    more = statistics.median(job - alone for job, alone in zip(job_times, bare_times, strict=True))
+    print(f"podman run {bare:.0f} ms, a Job in its image {whole:.0f} ms, {more:.0f} ms more (medians of {ROUNDS})")
+    return 0
+
+
+BARE = ["podman", "run", "--rm", "--network", "host", "--log-driver", "none", "--init", podman.IMAGE, *COMMAND]
+
+
+def container() -> dict[str, Any]:
+    return {"name": "main", "image": podman.IMAGE, "command": COMMAND}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,12 @@
+"""Containers of pods in their images, by podman or docker: command lines, what went wrong, what is left behind.
+
+Belongs here: everything that knows how these programs are called and what they print. Does not belong here: the life of
+a container (`katib.local.pods`), which is the same for a process and an image.
+"""
+
+from __future__ import annotations
+
+from katib.local.containers.choice import Choice, choose, chosen, runs_images
+from katib.local.containers.remains import keep_clean
+
+__all__ = ["Choice", "choose", "chosen", "keep_clean", "runs_images"]

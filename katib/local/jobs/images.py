@@ -1,0 +1,152 @@
+"""A container of a template as it runs in its image: nothing is rewritten, all that it knows is mounted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from katib.api.quantities import parse_quantity
+from katib.errors import invalid
+from katib.local.pods.environment import ContainerCommand, PodContext, declared_variables
+from katib.local.pods.images import HOST_NETWORK, ImageRun, Mount, Pull
+from katib.local.pods.texts import expand
+
+_POLICIES = {"Always": Pull.ALWAYS, "IfNotPresent": Pull.MISSING, "Never": Pull.NEVER}
+_UID_DIGITS = 8
+_WRITABLE = ("emptyDir", "hostPath")
+
+_SYSTEM = frozenset(
+    {"/", "/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc", "/run", "/sbin", "/sys", "/usr", "/var"}
+)
+"""Directories that an image has of its own; one of this machine in their place would hide the image."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodInImages:
+    """What the containers of a pod have in common when they run in their images.
+
+    Attributes:
+        spec: Of the pod.
+        uid: Of the pod.
+        directory: Of the pod on disk, which they know by the same path.
+        workspace: Where the experiment was submitted from, likewise.
+        paths: By the path as a container knows it, the directory that stands for it, volumes apart.
+        visible: Files of ours that a variable may name; those that are named are mounted where they are.
+        network: `host`, or the name of a network of the runtime.
+        labels: Of the containers.
+    """
+
+    spec: Mapping[str, Any]
+    uid: str
+    directory: Path
+    workspace: Path
+    paths: Mapping[str, Path] = field(default_factory=dict)
+    visible: tuple[Path, ...] = ()
+    network: str = HOST_NETWORK
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def image_container(
+    container: Mapping[str, Any], path: str, context: PodContext, pod: PodInImages, volumes: Mapping[str, Path]
+) -> tuple[ContainerCommand, ImageRun]:
+    """Return what a container runs.
+
+    Args:
+        container: As in the template.
+        path: Where it stands in the job, for errors.
+        context: Its pod.
+        pod: What its containers have in common.
+        volumes: The directories of its volumes, by the paths that it knows them by.
+
+    Raises:
+        InvalidError: It has no image, or a value it needs is missing; all such errors at once.
+    """
+    image = str(container.get("image") or "")
+    if not image:
+        raise invalid(f"{path}.image", "it is missing", "name an image", "image-missing")
+    name = container.get("name", "")
+    declared = {**declared_variables(container, path, context), **context.forced.get(name, {})}
+    entrypoint = tuple(expand(str(word), declared) for word in container.get("command") or ())
+    arguments = tuple(expand(str(word), declared) for word in container.get("args") or ())
+    environment = {"PYTHONUNBUFFERED": "1", "HOSTNAME": context.identity.hostname, **context.ours, **declared}
+    directory = container.get("workingDir") or ""
+    rights = {**(pod.spec.get("securityContext") or {}), **(container.get("securityContext") or {})}
+    capabilities = rights.get("capabilities") or {}
+    limits = (container.get("resources") or {}).get("limits") or {}
+    run = ImageRun(
+        name=f"katib-{context.identity.name}-{name}-{pod.uid[:_UID_DIGITS]}",
+        image=image,
+        pull=_POLICIES.get(container.get("imagePullPolicy") or "", Pull.MISSING),
+        entrypoint=entrypoint,
+        arguments=arguments,
+        environment=environment,
+        working_directory=str(pod.workspace / directory) if directory else "",
+        hostname=context.identity.hostname,
+        mounts=_mounts(container, pod, volumes, environment),
+        labels={**pod.labels, "katib.container": name},
+        user=_user(rights),
+        groups=_groups(rights),
+        cpus=_quantity(limits, "cpu", path),
+        memory_bytes=None if (memory := _quantity(limits, "memory", path)) is None else int(memory),
+        network=pod.network,
+        read_only=rights.get("readOnlyRootFilesystem") is True,
+        privileged=rights.get("privileged") is True,
+        capabilities_added=tuple(capabilities.get("add") or ()),
+        capabilities_dropped=tuple(capabilities.get("drop") or ()),
+        no_new_privileges=rights.get("allowPrivilegeEscalation") is False,
+    )
+    return ContainerCommand(name, (*entrypoint, *arguments), environment, run.working_directory), run
+
+
+def _mounts(
+    container: Mapping[str, Any], pod: PodInImages, volumes: Mapping[str, Path], environment: Mapping[str, str]
+) -> tuple[Mount, ...]:
+    """Return the mounts, one for each target; the user's come last and win."""
+    named = {str(file): file for file in pod.visible if any(str(file) in value for value in environment.values())}
+    found = {target: Mount(source, target, read_only=True) for target, source in named.items()}
+    if str(pod.workspace) not in _SYSTEM:
+        found[str(pod.workspace)] = Mount(pod.workspace, str(pod.workspace))
+    found[str(pod.directory)] = Mount(pod.directory, str(pod.directory))
+    for target, source in pod.paths.items():
+        found[_normal(target)] = Mount(source, _normal(target))
+    sealed = _sealed(container, pod.spec.get("volumes") or ())
+    for target, source in volumes.items():
+        found[_normal(target)] = Mount(source, _normal(target), read_only=target in sealed)
+    return tuple(sorted(found.values(), key=lambda mount: (len(PurePosixPath(mount.target).parts), mount.target)))
+
+
+def _sealed(container: Mapping[str, Any], volumes: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """Return the targets of mounts that are read-only: by their kind, or because the template says so."""
+    writable = {volume["name"] for volume in volumes if any(kind in volume for kind in _WRITABLE)}
+    mounts: Iterable[Mapping[str, Any]] = container.get("volumeMounts") or ()
+    return frozenset(m["mountPath"] for m in mounts if m.get("readOnly") is True or m.get("name") not in writable)
+
+
+def _normal(target: str) -> str:
+    return target.rstrip("/") or "/"
+
+
+def _user(rights: Mapping[str, Any]) -> str:
+    user, group = rights.get("runAsUser"), rights.get("runAsGroup")
+    if user is None:
+        return ""
+    return f"{user}" if group is None else f"{user}:{group}"
+
+
+def _groups(rights: Mapping[str, Any]) -> tuple[int, ...]:
+    own = rights.get("fsGroup")
+    groups = [*(rights.get("supplementalGroups") or ()), *(() if own is None else (own,))]
+    return tuple(dict.fromkeys(groups))
+
+
+def _quantity(limits: Mapping[str, Any], name: str, path: str) -> Decimal | None:
+    if name not in limits:
+        return None
+    try:
+        return parse_quantity(limits[name])
+    except (ValueError, ArithmeticError) as error:
+        where = f"{path}.resources.limits.{name}"
+        raise invalid(where, str(error), "write quantities such as 500m or 2Gi", "quantity") from error

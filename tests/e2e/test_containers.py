@@ -1,0 +1,137 @@
+"""Experiments whose trials run in their images, by podman: as a user has them."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from katib.local.containers.choice import owner_of
+from katib.local.containers.runtime import OWNER_LABEL
+from katib.local.processes import proc
+from tests.support import podman
+from tests.support.cli import KATIB, environment, katib, katib_json
+from tests.support.runtimes import Installed, installed
+from tests.support.waiting import eventually
+
+EXAMPLES = Path(__file__).parents[1] / "support" / "katib_examples"
+
+
+@pytest.fixture(scope="module")
+def runtime() -> Installed:
+    try:
+        return installed("podman")
+    except LookupError as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(tmp_path: Path, runtime: Installed) -> Iterator[None]:
+    yield
+    assert runtime.containers(_mine(tmp_path)) == []
+
+
+def _mine(directory: Path) -> str:
+    return f"label={OWNER_LABEL}={owner_of(directory / '.katib')}"
+
+
+def example(name: str, directory: Path) -> Path:
+    """Write an example of Katib with another image and fewer trials."""
+    text = (EXAMPLES / name).read_text()
+    text = re.sub(r"example\.com/[\w.-]+:latest", podman.IMAGE, text)
+    path = directory / Path(name).name
+    path.write_text(text.replace("maxTrialCount: 12", "maxTrialCount: 3").replace('memory: "1Gi"', 'memory: "64Mi"'))
+    return path
+
+
+@pytest.mark.parametrize("name", ["hp-tuning/random.yaml", "metrics-collector/file-metrics-collector.yaml"])
+def test_an_example_of_katib_runs_with_another_image_and_nothing_else_changed(
+    tmp_path: Path, runtime: Installed, name: str
+) -> None:
+    if not podman.has_python():
+        pytest.skip("the image has no Python, since Debian's is not installed here")
+    file = example(name, tmp_path)
+
+    done = katib("run", file, "--containers", "podman", "-o", "json", cwd=tmp_path, timeout=120, **runtime.variables)
+
+    assert done.returncode == 0, done.stderr
+    assert '"trialsSucceeded": 3' in done.stdout
+
+
+def test_without_containers_the_same_file_is_refused_with_an_offer(tmp_path: Path) -> None:
+    done = katib("run", example("hp-tuning/random.yaml", tmp_path), cwd=tmp_path)
+
+    assert done.returncode == 2
+    assert "run the image with --containers auto where podman or docker is installed" in done.stderr
+
+
+SLEEPING = """
+apiVersion: kubeflow.org/v1beta1
+kind: Experiment
+metadata: {name: sleeping}
+spec:
+  objective: {type: minimize, objectiveMetricName: loss}
+  algorithm: {algorithmName: random}
+  maxTrialCount: 2
+  parallelTrialCount: 2
+  parameters:
+  - {name: x, parameterType: double, feasibleSpace: {min: "0", max: "1"}}
+  trialTemplate:
+    primaryContainerName: main
+    trialParameters: [{name: x, reference: x}]
+    trialSpec:
+      apiVersion: batch/v1
+      kind: Job
+      spec:
+        template:
+          spec:
+            restartPolicy: Never
+            containers:
+            - name: main
+              image: IMAGE
+              args: [/bin/sh, -c, 'echo loss=${trialParameters.x}; [ -e GATE ] || exec sleep 1000']
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("whole_group", [False, True], ids=["engine", "engine and guard"])
+def test_nothing_is_left_when_the_engine_is_killed_and_the_next_one_finishes_the_trials(
+    tmp_path: Path, runtime: Installed, whole_group: bool
+) -> None:
+    gate, file = tmp_path / "gate", tmp_path / "sleeping.yaml"
+    file.write_text(SLEEPING.replace("IMAGE", podman.IMAGE).replace("GATE", str(gate)))
+    command = ["run", file.name, "-q", "--containers", "podman"]
+    engine = subprocess.Popen([*KATIB, *command], cwd=tmp_path, env=environment(**runtime.variables))
+    eventually(lambda: len(runtime.running(_mine(tmp_path))) == 2, "two containers run", seconds=60)
+    guards = proc.children(engine.pid)
+
+    engine.send_signal(signal.SIGKILL)
+    for pid in guards if whole_group else ():
+        proc.kill(pid)
+    engine.wait()
+    gate.touch()
+    done = katib(*command, cwd=tmp_path, timeout=120, **runtime.variables)
+
+    assert done.returncode == 0, done.stderr
+    trials = katib_json("trials", "sleeping", "--data-dir", ".katib", cwd=tmp_path)
+    assert len(trials["items"] if isinstance(trials, dict) else trials) == 2
+
+
+def test_a_runtime_that_does_not_answer_is_said_in_one_line(tmp_path: Path, runtime: Installed) -> None:
+    file = example("hp-tuning/random.yaml", tmp_path)
+    said = "Cannot connect to the Docker daemon at unix:///x. Is it?"
+    (tmp_path / "docker").write_text(f"#!/bin/sh\necho '{said}' >&2; exit 1")
+    (tmp_path / "docker").chmod(0o755)
+
+    done = katib("run", file, "--containers", "docker", cwd=tmp_path, PATH=f"{tmp_path}:/usr/bin:/bin")
+
+    assert done.returncode != 0
+    assert done.stderr == (
+        "error: docker does not answer: Cannot connect to the Docker daemon at unix:///x. Is it?; "
+        "start it (systemctl start docker) and see that this account may use it\n"
+    )

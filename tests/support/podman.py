@@ -1,0 +1,189 @@
+"""podman for tests: found, made to work where that takes settings, and an image from files of Debian's packages.
+
+In sandboxes the limits that podman gives to containers are often above what is allowed, and its first runtime may not
+work with the control groups there. What works is tried, and written into a configuration of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+IMAGE = "localhost/katib-tests:1"
+ONLY_ENTRYPOINT = "localhost/katib-tests-entrypoint:1"
+
+_PYTHON_PACKAGES = ("python3.11-minimal", "libpython3.11-minimal")
+_LIMIT = 4096
+_APPLETS = (
+    "sh",
+    "cat",
+    "echo",
+    "env",
+    "false",
+    "hostname",
+    "id",
+    "ls",
+    "mkdir",
+    "nc",
+    "nslookup",
+    "sleep",
+    "touch",
+    "true",
+)
+
+_MNIST = '''#!/usr/bin/python3
+"""Stands for a training: the accuracy depends on the options."""
+import sys
+
+options = dict(word.lstrip("-").split("=", 1) for word in sys.argv[1:] if "=" in word)
+accuracy = 1.0 - abs(float(options.get("lr", 0.02)) - 0.03)
+lines = [
+    f"{{metricName: accuracy, metricValue: {accuracy:.4f}}}",
+    f"{{metricName: loss, metricValue: {1.0 - accuracy:.4f}}}",
+    f"accuracy={accuracy:.4f}",
+    f"loss={1.0 - accuracy:.4f}",
+]
+path = options.get("log-path")
+with open(path, "a") if path else sys.stdout as file:
+    for line in lines[:2] if path else lines[2:]:
+        file.write(line + chr(10))
+'''
+
+
+@functools.cache
+def environment() -> dict[str, str]:
+    """Return the variables with which podman works here.
+
+    Raises:
+        LookupError: It does not; with the reason.
+    """
+    if shutil.which("podman") is None:
+        raise LookupError("podman is not installed (apt-get install podman)")
+    make_images("podman")
+    problem = ""
+    for settings in ("", *_settings()):
+        variables = {"CONTAINERS_CONF": str(_written(settings))} if settings else {}
+        result = run("podman", "run", "--rm", "--network", "host", IMAGE, "/bin/true", variables=variables)
+        if result.returncode == 0:
+            return variables
+        problem = (result.stderr.strip().splitlines() or ["no word"])[-1]
+    raise LookupError(f"podman cannot run a container here: {problem}")
+
+
+def run(
+    program: str, *words: str, variables: Mapping[str, str] | None = None, data: bytes | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a client to its end."""
+    result = subprocess.run(
+        [program, *words],
+        env={**os.environ, **(variables or {})},
+        input=data,
+        stdin=None if data is not None else subprocess.DEVNULL,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    return subprocess.CompletedProcess(words, result.returncode, result.stdout.decode(), result.stderr.decode())
+
+
+def has_python() -> bool:
+    """Return whether the image has a Python, which it has where that of Debian is installed."""
+    return bool(_python_files())
+
+
+def _settings() -> list[str]:
+    limits = [f"{name}={_LIMIT}:{_LIMIT}" for name in ("nofile", "nproc")]
+    ulimits = f"[containers]\ndefault_ulimits = {limits!r}\n".replace("'", '"')
+    runtime = '[engine]\nruntime = "runc"\n'
+    return [ulimits, runtime, ulimits + runtime]
+
+
+def _written(settings: str) -> Path:
+    path = Path(tempfile.gettempdir()) / f"katib-tests-containers-{os.getuid()}.conf"
+    draft = path.with_suffix(f".{os.getpid()}")
+    draft.write_text(settings)
+    draft.replace(path)
+    return path
+
+
+def make_images(program: str) -> None:
+    """Make the images of the tests, unless they are there.
+
+    Raises:
+        LookupError: They cannot be made; with the reason.
+    """
+    if run(program, "image", "inspect", ONLY_ENTRYPOINT).returncode == 0:
+        return
+    busybox = shutil.which("busybox")
+    if busybox is None:
+        raise LookupError("busybox is not installed (apt-get install busybox-static)")
+    layer = _layer(Path(busybox))
+    changes = ('CMD ["/bin/echo", "loss=0.5"]', "WORKDIR /work", "ENV FROM_IMAGE=1", "ENV GREETING=hello")
+    _import(program, layer, IMAGE, *changes)
+    _import(program, layer, ONLY_ENTRYPOINT, 'ENTRYPOINT ["/bin/echo", "entry"]', 'CMD ["loss=0.25"]')
+
+
+def _import(program: str, layer: bytes, image: str, *changes: str) -> None:
+    words = [word for change in changes for word in ("--change", change)]
+    result = run(program, "import", *words, "-", image, data=layer)
+    if result.returncode:
+        raise LookupError(f"{program} cannot import an image: {result.stderr.strip()}")
+
+
+def _layer(busybox: Path) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", dereference=True) as tar:
+        tar.add(busybox, "bin/busybox", recursive=False)
+        for name in _APPLETS:
+            _link(tar, f"bin/{name}", "busybox")
+        for directory, mode in (("tmp", 0o1777), ("etc", 0o755), ("work", 0o777), ("opt", 0o755)):
+            _directory(tar, directory, mode)
+        _file(tar, "etc/passwd", "root:x:0:0:root:/:/bin/sh\nworker:x:1000:1000::/tmp:/bin/sh\n")
+        _file(tar, "opt/mnist/mnist.py", _MNIST)
+        for path in _python_files():
+            tar.add(path, path.lstrip("/"), recursive=False)
+        if has_python():
+            _link(tar, "usr/bin/python3", "python3.11")
+    return buffer.getvalue()
+
+
+@functools.cache
+def _python_files() -> tuple[str, ...]:
+    listed = [line for package in _PYTHON_PACKAGES for line in _lines("dpkg", "-L", package)]
+    files = [path for path in listed if Path(path).is_file() and "/doc/" not in path and "/man/" not in path]
+    if "/usr/bin/python3.11" not in files:
+        return ()
+    libraries = [word for line in _lines("ldd", "/usr/bin/python3.11") for word in line.split() if word.startswith("/")]
+    return (*files, *(str(Path(path)) for path in libraries))
+
+
+def _lines(*command: str) -> Sequence[str]:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.splitlines()
+    except OSError:
+        return ()
+
+
+def _link(tar: tarfile.TarFile, name: str, target: str) -> None:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = tarfile.SYMTYPE, target
+    tar.addfile(info)
+
+
+def _directory(tar: tarfile.TarFile, name: str, mode: int) -> None:
+    info = tarfile.TarInfo(name)
+    info.type, info.mode = tarfile.DIRTYPE, mode
+    tar.addfile(info)
+
+
+def _file(tar: tarfile.TarFile, name: str, text: str) -> None:
+    info, data = tarfile.TarInfo(name), text.encode()
+    info.size, info.mode = len(data), 0o755
+    tar.addfile(info, io.BytesIO(data))

@@ -1,0 +1,59 @@
+"""The runtimes that images run with, podman and docker, as far as they work here, with the images of the tests."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tests.support import podman
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A runtime that works here.
+
+    Attributes:
+        program: Its name, as `--containers` takes it.
+        variables: What its client needs in its environment.
+    """
+
+    program: str
+    variables: Mapping[str, str]
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return podman.run(self.program, *words, variables=self.variables)
+
+    def containers(self, chosen: str) -> list[str]:
+        """Return the names of containers, also of those that have ended."""
+        return self.run("ps", "--all", "--format", "{{.Names}}", "--filter", chosen).stdout.split()
+
+    def running(self, chosen: str) -> list[str]:
+        """Return the names of containers that run."""
+        return self.run("ps", "--format", "{{.Names}}", "--filter", chosen).stdout.split()
+
+    def networks(self, chosen: str) -> list[str]:
+        """Return the names of networks."""
+        return self.run("network", "ls", "--format", "{{.Name}}", "--filter", chosen).stdout.split()
+
+
+@functools.cache
+def installed(program: str) -> Installed:
+    """Return a runtime with the images of tests.
+
+    Raises:
+        LookupError: It does not work here; with the reason.
+    """
+    if program == "podman":
+        return Installed(program, podman.environment())
+    if shutil.which(program) is None:
+        raise LookupError(f"{program} is not installed (apt-get install docker.io)")
+    found = Installed(program, {name: os.environ[name] for name in ("DOCKER_HOST",) if name in os.environ})
+    answer = found.run("info", "--format", "{{.ServerVersion}}")
+    if answer.returncode or not answer.stdout.strip():
+        raise LookupError(f"the service of {program} does not run")
+    podman.make_images(program)
+    return found

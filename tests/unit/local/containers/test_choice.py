@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from katib.api.configuration import read_configuration
+from katib.errors import InvalidError, TerminalError
+from katib.local.containers import Choice, choose, chosen, runs_images
+from katib.local.containers.arguments import Program
+from katib.local.containers.choice import docker_abilities, podman_abilities
+from katib.services.config import ServicesConfig
+
+INFO = '{"host": {"cgroupControllers": ["cpu", "memory"], "cgroupVersion": "v2", "security": {"rootless": true}}}'
+
+
+def program(directory: Path, name: str, script: str) -> None:
+    (directory / name).write_text(f"#!/bin/sh\n{script}\n")
+    (directory / name).chmod(0o755)
+
+
+def environ(directory: Path) -> dict[str, str]:
+    return {"PATH": f"{directory}", "KATIB_TOKEN": "secret"}
+
+
+def test_the_command_line_wins_over_the_configuration_and_nothing_means_never() -> None:
+    config = ServicesConfig(containers="docker")
+
+    assert chosen("podman", config) is Choice.PODMAN
+    assert chosen(None, config) is Choice.DOCKER
+    assert chosen(None, ServicesConfig()) is Choice.NEVER
+
+
+def test_a_word_that_is_none_of_them_is_refused_in_the_configuration() -> None:
+    with pytest.raises(InvalidError) as caught:
+        read_configuration(ServicesConfig, "containers: lxc", "katib.yaml")
+
+    (error,) = caught.value.errors
+    assert error.origin == "config-containers"
+    assert str(error).endswith('"lxc" is not a way to run images; use auto, never, podman or docker')
+
+
+def test_never_asks_nobody(tmp_path: Path) -> None:
+    program(tmp_path, "podman", "exit 1")
+
+    assert choose(Choice.NEVER, environ(tmp_path), tmp_path) is None
+    assert not runs_images(Choice.NEVER, environ(tmp_path))
+
+
+def test_auto_takes_the_first_that_answers_and_none_where_none_does(tmp_path: Path) -> None:
+    program(tmp_path, "podman", "echo broken >&2; exit 125")
+    assert choose(Choice.AUTO, environ(tmp_path), tmp_path) is None
+
+    program(tmp_path, "docker", "echo '{}'")
+    found = choose(Choice.AUTO, environ(tmp_path), tmp_path)
+    assert found is not None
+    assert found.program is Program.DOCKER
+
+    program(tmp_path, "podman", f"echo '{INFO}'")
+    found = choose(Choice.AUTO, environ(tmp_path), tmp_path)
+    assert found is not None
+    assert (found.program, found.path) == (Program.PODMAN, f"{tmp_path}/podman")
+    assert found.abilities.limits == {"cpu", "memory"}
+    assert "KATIB_TOKEN" not in found.environment
+
+
+def test_one_that_is_not_installed_is_said_with_the_one_that_is(tmp_path: Path) -> None:
+    with pytest.raises(TerminalError, match=r"not installed; install it \(apt-get install podman\), or leave"):
+        choose(Choice.PODMAN, environ(tmp_path), tmp_path)
+
+    program(tmp_path, "docker", "exit 0")
+    with pytest.raises(TerminalError, match="podman is not installed; use --containers docker, or leave"):
+        choose(Choice.PODMAN, environ(tmp_path), tmp_path)
+
+
+def test_one_that_does_not_answer_is_said_with_its_own_words(tmp_path: Path) -> None:
+    program(tmp_path, "docker", """echo '{"ServerErrors": ["Cannot connect to the Docker daemon at x."]}'; exit 1""")
+    program(tmp_path, "podman", "echo 'Error: cannot set up namespace' >&2; exit 125")
+
+    with pytest.raises(TerminalError, match=r"docker does not answer: Cannot connect to .* at x\.; start"):
+        choose(Choice.DOCKER, environ(tmp_path), tmp_path)
+    with pytest.raises(TerminalError, match="podman does not answer: cannot set up namespace; see what"):
+        choose(Choice.PODMAN, environ(tmp_path), tmp_path)
+
+
+def test_limits_are_those_that_the_account_may_set() -> None:
+    def limits(rootless: bool, version: str, *controllers: str) -> set[str]:
+        host = {"security": {"rootless": rootless}, "cgroupVersion": version, "cgroupControllers": list(controllers)}
+        return set(podman_abilities({"host": host}, has_init=True, has_names=True).limits)
+
+    assert limits(False, "v1", "cpu", "memory", "pids") == {"cpu", "memory"}
+    assert limits(True, "v1", "cpu", "memory") == set()
+    assert limits(True, "v2", "memory", "pids") == {"memory"}
+    assert docker_abilities({"CpuCfsQuota": False, "MemoryLimit": True}).limits == {"memory"}

@@ -1,0 +1,188 @@
+"""The messages are those of podman 4.3 with crun and runc, of podman 5, and of docker 20 and 28."""
+
+from __future__ import annotations
+
+import pytest
+
+from katib.local.containers.arguments import Program
+from katib.local.containers.failures import start_failure
+from katib.local.pods.images import ImageRun, Pull
+
+PODMAN, DOCKER = Program.PODMAN, Program.DOCKER
+RUN = ImageRun("box", "train:1", entrypoint=("train",))
+
+PULL_DENIED = (
+    "docker: Error response from daemon: pull access denied for train, repository does not exist or may require "
+    "'docker login': denied: requested access to the resource is denied\n\n"
+    "Run 'docker run --help' for more information\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "output", "origin", "cause"),
+    [
+        pytest.param(
+            PODMAN,
+            127,
+            "Error: crun: executable file `train` not found in $PATH: No such file or directory: "
+            "OCI runtime attempted to invoke a command that was not found\n",
+            "container-command",
+            'command "train" is not in image "train:1"',
+            id="podman with crun, no such command",
+        ),
+        pytest.param(
+            PODMAN,
+            127,
+            'Error: runc: runc create failed: unable to start container process: exec: "train": executable file not '
+            "found in $PATH: OCI runtime attempted to invoke a command that was not found\n",
+            "container-command",
+            'command "train" is not in image "train:1"',
+            id="podman with runc, no such command",
+        ),
+        pytest.param(
+            PODMAN,
+            126,
+            "Error: crun: open executable: Permission denied: OCI permission denied\n",
+            "container-command",
+            'command "train" of image "train:1" may not be executed',
+            id="podman, no program",
+        ),
+        pytest.param(
+            PODMAN,
+            1,
+            "ERROR (catatonit:6): failed to exec pid1: Permission denied\n",
+            "container-command",
+            'command "train" of image "train:1" may not be executed',
+            id="catatonit, no program",
+        ),
+        pytest.param(
+            DOCKER,
+            127,
+            "[FATAL tini (7)] exec train failed: No such file or directory\n",
+            "container-command",
+            'command "train" is not in image "train:1"',
+            id="tini, no such command",
+        ),
+        pytest.param(
+            PODMAN,
+            1,
+            "ERROR (catatonit:2): failed to exec pid1: Exec format error\n",
+            "container-command",
+            'command "train" of image "train:1" is not a program of this machine',
+            id="another processor",
+        ),
+        pytest.param(
+            DOCKER,
+            127,
+            "docker: Error response from daemon: failed to create task for container: failed to create shim task: OCI "
+            'runtime create failed: runc create failed: unable to start container process: exec: "train": executable '
+            "file not found in $PATH: unknown.\n\nRun 'docker run --help' for more information\n",
+            "container-command",
+            'command "train" is not in image "train:1"',
+            id="docker, no such command",
+        ),
+        pytest.param(
+            PODMAN,
+            125,
+            "Error: initializing source docker://train:1: reading manifest 1 in train: manifest unknown\n",
+            "image-missing",
+            'image "train:1" cannot be pulled: initializing source',
+            id="podman, no such image in the registry",
+        ),
+        pytest.param(
+            PODMAN,
+            125,
+            'Error: short-name "train:1" did not resolve to an alias and no unqualified-search registries are defined '
+            'in "/etc/containers/registries.conf"\n',
+            "image-missing",
+            'image "train:1" cannot be pulled: short-name "train:1" did not resolve',
+            id="podman, no registry",
+        ),
+        pytest.param(
+            PODMAN,
+            125,
+            "Error: initializing source docker://x/train:1: pinging container registry x: Get dial tcp: i/o timeout\n",
+            "image-pull",
+            'image "train:1" cannot be pulled: initializing source',
+            id="podman, registry away",
+        ),
+        pytest.param(
+            DOCKER, 125, PULL_DENIED, "image-missing", 'image "train:1" cannot be pulled', id="docker, denied"
+        ),
+        pytest.param(
+            DOCKER,
+            125,
+            "docker: Cannot connect to the Docker daemon at unix:///x. Is the docker daemon running?\n"
+            "See 'docker run --help'.\n",
+            "container-runtime-down",
+            "docker does not answer: Cannot connect",
+            id="docker, no daemon",
+        ),
+        pytest.param(
+            PODMAN,
+            126,
+            "Error: crun: setrlimit `RLIMIT_NOFILE`: Operation not permitted: OCI permission denied\n",
+            "container-limits",
+            'podman cannot limit image "train:1"',
+            id="podman, limits of the process",
+        ),
+        pytest.param(
+            PODMAN,
+            126,
+            "Error: OCI runtime error: crun: the requested cgroup controller `cpu` is not available\n",
+            "container-limits",
+            'podman cannot limit image "train:1"',
+            id="podman, no controller",
+        ),
+        pytest.param(
+            PODMAN,
+            125,
+            "Error: copying system image from manifest list: writing blob: adding layer with blob: potentially "
+            "insufficient UIDs or GIDs available in user namespace\n",
+            "container-user-ids",
+            'podman has too few user ids for image "train:1"',
+            id="podman, rootless without ids",
+        ),
+        pytest.param(
+            PODMAN,
+            125,
+            "Error: something that nobody has seen\n",
+            "container-start",
+            'podman cannot start image "train:1": something that nobody has seen',
+            id="anything else",
+        ),
+    ],
+)
+def test_each_failure_has_its_cause_and_a_remedy(
+    program: Program, code: int, output: str, origin: str, cause: str
+) -> None:
+    error = start_failure(program, RUN, code, f"earlier line\n{output}")
+
+    assert error is not None
+    assert (error.origin, error.cause[: len(cause)]) == (origin, cause)
+    assert "\n" not in str(error)
+    assert error.remedy
+
+
+def test_an_image_that_must_not_be_pulled_is_named_with_the_command_that_pulls_it() -> None:
+    run = ImageRun("box", "train:1", pull=Pull.NEVER)
+
+    podman = start_failure(PODMAN, run, 125, "Error: train:1: image not known\n")
+    docker = start_failure(DOCKER, run, 125, "docker: Error response from daemon: No such image: train:1.\n")
+
+    cause = 'image "train:1" is not on this machine, and imagePullPolicy is Never; '
+    assert str(podman) == f"{cause}run podman pull train:1, or write IfNotPresent"
+    assert str(docker) == f"{cause}run docker pull train:1, or write IfNotPresent"
+
+
+@pytest.mark.parametrize(
+    ("code", "output"),
+    [
+        pytest.param(1, "Error: no data\n", id="a program that fails with the word of podman"),
+        pytest.param(127, "sh: train: not found\n", id="a shell that finds no command"),
+        pytest.param(125, "Error: early\nlast line\n", id="a program that says more"),
+        pytest.param(126, "", id="silence"),
+    ],
+)
+def test_a_program_that_fails_by_itself_has_run(code: int, output: str) -> None:
+    assert start_failure(PODMAN, RUN, code, output) is None

@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from katib.local.admission import check_job
+from katib.local.jobs.jobset.runtimes import RUNTIME
+from katib.local.jobs.kinds import job_kinds
+from katib.runtime.objects import Key
+from tests.support.admission import HOST
+from tests.unit.local.jobs.test_train_job_plan import Shelf, own_runtime
+
+SHELL = ["sh", "-c", "echo loss=1"]
+TORCH = {"name": "torch-distributed"}
+OWN = {"name": "mine", "kind": "TrainingRuntime"}
+
+
+def shelf_with(spec: dict[str, Any]) -> Shelf:
+    """Return a shelf as admission sees it: the namespace of a template is not known."""
+    shelf = Shelf()
+    shelf.objects[RUNTIME, Key("", "mine")] = {"spec": spec}
+    return shelf
+
+
+def check(job: dict[str, Any], shelf: Shelf | None = None) -> tuple[list[str], list[str]]:
+    """Return errors and notices, without the path of the template."""
+    errors, notices = check_job(job, "T", host=HOST, kinds=job_kinds((shelf or Shelf()).find))
+    return [str(error).removeprefix("T.spec.") for error in errors], [n.replace("T.spec.", "") for n in notices]
+
+
+def train_job(shelf: Shelf | None = None, **spec: Any) -> tuple[list[str], list[str]]:
+    whole = {"runtimeRef": TORCH, "trainer": {"command": SHELL}, **spec}
+    job = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "spec": whole}
+    return check(job, shelf)
+
+
+def jobset(*jobs: dict[str, Any], **spec: Any) -> tuple[list[str], list[str]]:
+    whole = {"replicatedJobs": list(jobs) or [replicated()], **spec}
+    return check({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "spec": whole})
+
+
+def replicated(name: str = "a", **fields: Any) -> dict[str, Any]:
+    template = {"spec": {"template": {"spec": {"containers": [{"name": "main", "command": SHELL}]}}}}
+    return {"name": name, "template": template, **fields}
+
+
+def test_a_plain_train_job_and_a_plain_jobset_run_without_a_word() -> None:
+    assert train_job() == ([], [])
+    assert train_job(trainer={"command": SHELL, "numNodes": "${trialParameters.n}", "numProcPerNode": 2}) == ([], [])
+    assert jobset() == ([], [])
+
+
+@pytest.mark.parametrize(
+    "name", ["torch-distributed", "jax-distributed", "xgboost-distributed", "deepspeed-distributed"]
+)
+def test_each_shipped_runtime_needs_only_a_command(name: str) -> None:
+    [error] = train_job(runtimeRef={"name": name}, trainer={})[0]
+
+    assert train_job(runtimeRef={"name": name}) == ([], [])
+    assert error.startswith("trainer.command: it is missing, and the entry point of the image is unknown")
+
+
+@pytest.mark.parametrize(
+    ("spec", "error"),
+    [
+        (
+            {"runtimeRef": {"name": "torch-distributd"}},
+            'runtimeRef.name: there is no ClusterTrainingRuntime "torch-distributd"; did you mean torch-distributed?',
+        ),
+        (
+            {"runtimeRef": {"name": "other"}},
+            ('runtimeRef.name: there is no ClusterTrainingRuntime "other"; use one of torch-distributed, '
+            "jax-distributed, xgboost-distributed, deepspeed-distributed, or add a ClusterTrainingRuntime of this name "
+            "to the file"),
+        ),
+        (
+            {"runtimeRef": {"name": "torch-distributed", "kind": "Runtime"}},
+            'runtimeRef.kind: "Runtime" is not known; write ClusterTrainingRuntime or TrainingRuntime',
+        ),
+        (
+            {"runtimeRef": {}},
+            "runtimeRef.name: it is missing; name a runtime, such as torch-distributed",
+        ),
+        (
+            {"managedBy": "kueue.x-k8s.io/multikueue"},
+            ('managedBy: "kueue.x-k8s.io/multikueue" does not run on this machine, so nobody would run the TrainJob; '
+            "remove it, or submit the experiment to Kubernetes"),
+        ),
+        (
+            {"trainer": {"command": SHELL, "env": [{"name": "PET_NNODES", "value": "2"}]}},
+            "trainer.env[0].name: PET_NNODES is set for each node by the policy torch; remove it",
+        ),
+        (
+            {"trainer": {"command": SHELL, "numNodes": 0}},
+            "trainer.numNodes: 0 is less than 1; give 1 or more",
+        ),
+        (
+            {"trainer": {"command": SHELL, "numProcPerNode": "many"}},
+            'trainer.numProcPerNode: "many" is not a number of processes; give a whole number, or auto',
+        ),
+        (
+            {"trainer": {"command": ["no-such-program"]}},
+            ('trainer.command[0]: "no-such-program" is not on this machine; install it or use a full path '
+            "(images are not run here)"),
+        ),
+        (
+            {"trainer": {"command": ["tune", "run"]}},
+            "trainer.command: the arguments of torchtune are not generated here; write the whole command out",
+        ),
+        (
+            {"trainer": {"command": SHELL, "args": ["--peer=${trialSpec.Name}-node-0-1:29500"]}},
+            ('trainer.args: the host name of a node, as in "node-0-1", leads nowhere on this machine; '
+            "use $(PET_MASTER_ADDR)"),
+        ),
+        (
+            {"trainer": {"command": SHELL, "resourcesPerNode": {"limits": {"nvidia.com/gpu": 1}}, "numNodes": 2}},
+            ("needs 2 GPU for all its pods together, this machine has 1; request less, or submit the experiment to "
+            "Kubernetes"),
+        ),
+        (
+            {"trainer": {"command": SHELL, "nodes": 2}},
+            "trainer.nodes: unknown field; did you mean numNodes",
+        ),
+        (
+            {"trainr": {}},
+            "trainr: unknown field; did you mean trainer",
+        ),
+        (
+            {"initializer": {"dataset": {"storageUri": "hf://x"}}},
+            ("initializer.dataset: the runtime torch-distributed has no replicated job with a container "
+            "dataset-initializer; use a runtime that has one, or fetch the data in the trainer"),
+        ),
+        (
+            {"podSpecOverrides": [{"containers": [{"name": "node", "env": [{"name": "A", "value": "1"}]}]}]},
+            ('podSpecOverrides[0].containers[0].env: variables of the container "node" cannot be patched; '
+            "give them in trainer.env"),
+        ),
+        (
+            {"activeDeadlineSeconds": 0},
+            "activeDeadlineSeconds: 0 is less than 1; give 1 or more",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_run_here_is_told_in_one_line(spec: dict[str, Any], error: str) -> None:
+    errors = [text.removeprefix("T.spec: ") for text in train_job(**spec)[0]]
+
+    assert errors[:1] == [error]
+    assert len(errors) == 1 or spec.get("trainer", {}).get("command") == ["tune", "run"]  # which is not here, either
+
+
+@pytest.mark.parametrize("name", ["mlx-distributed", "torchtune-llama3.2-1b"])
+def test_runtimes_that_need_their_images_say_so(name: str) -> None:
+    [error] = train_job(runtimeRef={"name": name})[0]
+
+    assert error.startswith(f'runtimeRef.name: the runtime "{name}" cannot run on this machine: it ')
+
+
+def test_without_a_trainer_it_is_said_that_nodes_are_told_nothing() -> None:
+    errors, notices = train_job(shelf_with(own_runtime(command=SHELL)), runtimeRef=OWN, trainer=None)
+
+    assert errors == [('runtimeRef(mine).spec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0]'
+                      '.command[0]: "fetch" is not on this machine; install it or use a full path '
+                      "(images are not run here)")]  # fmt: skip
+    assert notices[:1] == [
+        "trainer: without it the nodes are told nothing about each other, as on a cluster; `trainer: {}` is enough"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("policy", "error"),
+    [
+        ({"torch": {}, "jax": {}}, "mlPolicy: it has torch and jax; keep one of them"),
+        (
+            {"flux": {}},
+            "mlPolicy.flux: Flux does not run on this machine; use mpi, or submit the experiment to Kubernetes",
+        ),
+        (
+            {"mpi": {"mpiImplementation": "Intel"}},
+            ('mlPolicy.mpi.mpiImplementation: "Intel" is not started here; use OpenMPI, or submit the experiment to '
+            "Kubernetes"),
+        ),
+        ({"torch": {"nproc": 1}}, ("mlPolicy.torch.nproc: unknown field; remove it: a training runtime has no such "
+                                  "field there")),
+    ],
+)  # fmt: skip
+def test_a_runtime_of_a_users_own_is_checked_too(policy: dict[str, Any], error: str) -> None:
+    runtime = own_runtime(command=SHELL) | {"mlPolicy": policy}
+
+    errors, _ = train_job(shelf_with(runtime), runtimeRef=OWN)
+
+    assert errors[0] == f"runtimeRef(mine).spec.{error}"
+
+
+def test_what_a_patch_does_is_told_where_it_stands() -> None:
+    job = {"name": "node", "template": {"spec": {"template": {"spec": {"nodeSelector": {"a": "b"}}}}}}
+    patch = {"trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [job]}}}}
+
+    assert train_job(runtimePatches=[patch]) == (
+        [],
+        ["runtimePatches: everything runs on this machine, so it is not used for placing pods"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"replicatedJobs": []}, "replicatedJobs: it is missing or empty; give at least one"),
+        (
+            {"managedBy": "kueue"},
+            ('managedBy: "kueue" does not run on this machine, so nobody would run the JobSet; remove it, or submit '
+            "the experiment to Kubernetes"),
+        ),
+        ({"successPolicy": {"operator": "Some"}}, 'successPolicy.operator: "Some" is not known; use All or Any'),
+        (
+            {"successPolicy": {"targetReplicatedJobs": ["b"]}},
+            'successPolicy.targetReplicatedJobs[0]: there is no replicated job "b"; use a',
+        ),
+        (
+            {"failurePolicy": {"restartStrategy": "InPlaceRestart"}},
+            "failurePolicy.restartStrategy: pods are not restarted in place here; use Recreate",
+        ),
+        (
+            {"failurePolicy": {"rules": [{"action": "FailJobSet", "onJobFailureMessagePatterns": ["("]}]}},
+            ('failurePolicy.rules[0].onJobFailureMessagePatterns[0]: "(" is not a valid regular expression; write a '
+            "regular expression"),
+        ),
+        ({"failurePolicy": {"maxRestarts": -1}}, "failurePolicy.maxRestarts: -1 is negative; give 0 or more"),
+        (
+            {"volumeClaimPolicies": [{}]},
+            ("volumeClaimPolicies: volumes are not claimed on this machine; use an emptyDir or a path of this machine, "
+            "or submit the experiment to Kubernetes"),
+        ),
+        ({"successPolcy": {}}, "successPolcy: unknown field; did you mean successPolicy"),
+        ({"suspend": "yes"}, 'suspend: "yes" is not true or false; give true or false'),
+    ],
+)  # fmt: skip
+def test_a_jobset_that_cannot_run_here_is_told_in_one_line(fields: dict[str, Any], error: str) -> None:
+    assert jobset(**fields)[0] == [error]
+
+
+def test_names_of_other_pods_are_found_wherever_they_stand() -> None:
+    def peer(**fields: Any) -> list[str]:
+        job = replicated("b")
+        job["template"]["spec"]["template"]["spec"]["containers"][0] |= fields
+        return jobset(replicated(), job)[0]
+
+    where = "replicatedJobs[1].template.spec.template.spec.containers[0]"
+    why = 'the host name of a pod, as in "a-0-0", leads nowhere on this machine; '
+    remedy = "use 127.0.0.1, or submit the experiment to Kubernetes"
+    assert peer(args=["${trialSpec.Name}-a-0-0.${trialSpec.Name}"]) == [f"{where}.args: {why}{remedy}"]
+    assert peer(env=[{"name": "PEER", "value": "$(SET)-a-0-0:80"}]) == [f"{where}.env: {why}{remedy}"]
+    assert peer(args=["data-0-0", "a-0"]) == []
+
+
+@pytest.mark.parametrize(
+    ("job", "error"),
+    [
+        (replicated("a"), '.name: "a" is used twice; give it a name of its own'),
+        (
+            replicated("b", dependsOn=[{"name": "c", "status": "Ready"}]),
+            '.dependsOn[0].name: no replicated job before this one is named "c"; use a',
+        ),
+        (
+            replicated("b", dependsOn=[{"name": "a", "status": "Done"}]),
+            '.dependsOn[0].status: "Done" is not known; use Ready or Complete',
+        ),
+        ({"name": "b", "template": {}}, ".template.spec.template: it is missing; give the pod template"),
+        (
+            {"name": "b", "template": {"spec": {**replicated()["template"]["spec"], "paralelism": 2}}},
+            ".template.spec.paralelism: unknown field; did you mean parallelism",
+        ),
+    ],
+)  # fmt: skip
+def test_a_replicated_job_that_cannot_run_here_is_told_in_one_line(job: dict[str, Any], error: str) -> None:
+    assert jobset(replicated(), job)[0] == [f"replicatedJobs[1]{error}"]

@@ -1,0 +1,137 @@
+"""Tests that fail once and pass alone are named and forgiven; nothing else is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import cluster_tests
+from tools.second_chance import MOST, VARIABLE, Failures, is_worth_another_look
+
+ROOT = Path(__file__).resolve().parents[3]
+
+ONCE = """
+import os
+from pathlib import Path
+import pytest
+
+def is_first(name):
+    seen = Path(__file__).with_name(name)
+    return not seen.exists() and seen.touch() is None
+
+def test_fails():
+    assert not is_first("call")
+
+@pytest.fixture
+def world():
+    assert not is_first("world")
+
+def test_fails_before_its_call(world): pass
+
+def test_ends_its_process():
+    if is_first("process"):
+        os._exit(1)
+
+def test_passes():
+    assert not Path(__file__).with_name("passed").exists()
+    Path(__file__).with_name("passed").touch()
+"""
+ALWAYS = """
+import random
+from pathlib import Path
+
+def test_always_fails():
+    with Path(__file__).with_name("drawn").open("a") as drawn:
+        print(random.random(), file=drawn)
+    assert False
+"""
+BROKEN = "import nowhere\n"
+
+
+def run(directory: Path, *arguments: str, **files: str) -> subprocess.CompletedProcess[str]:
+    (directory / "pytest.ini").write_text("[pytest]\n")
+    for name, text in files.items():
+        (directory / f"test_{name}.py").write_text(text)
+    command = [sys.executable, "-m", "tools.second_chance", "-q", *arguments]
+    variables = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", VARIABLE: "1"}
+    plugins = {"PYTEST_ADDOPTS": "-p xdist -p pytest_randomly -p no:cacheprovider"}
+    environment = {**os.environ, **variables, **plugins}
+    return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_a_few_that_fail_once_are_named_and_forgiven(tmp_path: Path) -> None:
+    done = run(tmp_path, "-n", "2", once=ONCE)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    (told,) = [line for line in done.stdout.splitlines() if line.startswith("failed once, passed alone: ")]
+    assert sorted(told.partition(": ")[2].split(", ")) == [
+        "test_once.py::test_ends_its_process",
+        "test_once.py::test_fails",
+        "test_once.py::test_fails_before_its_call",
+    ]
+
+
+def test_one_that_fails_again_with_the_same_seed_fails_the_run(tmp_path: Path) -> None:
+    done = run(tmp_path, "-n", "0", always=ALWAYS)
+
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED
+    assert "passed alone" not in done.stdout
+    first, second = (tmp_path / "drawn").read_text().splitlines()
+    assert first == second
+
+
+def test_a_file_that_cannot_be_imported_has_no_second_chance(tmp_path: Path) -> None:
+    done = run(tmp_path, "-n", "1", always=ALWAYS, broken=BROKEN)
+
+    assert done.returncode != 0
+    assert "once more" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("code", "count", "outside", "worth"),
+    [
+        (pytest.ExitCode.TESTS_FAILED, 1, False, True),
+        (pytest.ExitCode.TESTS_FAILED, MOST, False, True),
+        (pytest.ExitCode.TESTS_FAILED, MOST + 1, False, False),
+        (pytest.ExitCode.TESTS_FAILED, 0, False, False),
+        (pytest.ExitCode.TESTS_FAILED, 1, True, False),
+        (pytest.ExitCode.INTERRUPTED, 1, False, False),
+        (pytest.ExitCode.INTERNAL_ERROR, 1, False, False),
+        (pytest.ExitCode.NO_TESTS_COLLECTED, 0, False, False),
+        (pytest.ExitCode.OK, 0, False, False),
+    ],
+)
+def test_only_a_few_failed_tests_are_worth_another_look(code: int, count: int, *, outside: bool, worth: bool) -> None:
+    failures = Failures()
+    failures.tests = [f"test_x.py::test_{n}" for n in range(count)]
+    failures.outside = outside
+
+    assert is_worth_another_look(code, failures) is worth
+
+
+def test_tests_on_a_cluster_have_a_second_chance_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    runners = []
+
+    def note(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        runners.append(command[2])
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(subprocess, "run", note)
+    for variable in ("", "1"):
+        monkeypatch.setenv(VARIABLE, variable)
+        assert cluster_tests._pytest(["tests/cluster"], {}) == 0
+
+    assert runners == ["pytest", "tools.second_chance"]
+
+
+@pytest.mark.parametrize(("variable", "runner"), [("", "pytest"), ("1", "tools.second_chance")])
+@pytest.mark.parametrize("target", ["test", "test-slow"])
+def test_make_runs_plain_pytest_unless_it_is_asked_for_a_second_chance(target: str, variable: str, runner: str) -> None:
+    command = ["make", "--dry-run", target, f"{VARIABLE}={variable}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert f".venv/bin/python -m {runner} -q -m " in done.stdout

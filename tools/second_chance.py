@@ -1,0 +1,81 @@
+"""Run pytest, and a few tests that fail once more, alone (used by `.ci/run`; nothing else sets `SECOND_CHANCE`).
+
+`python -m tools.second_chance ARGUMENT...` runs pytest with these arguments. When at most three tests fail, just these
+run again: in one process, when nothing else runs any more, with the same seed. What passes then is told on a line that
+begins with `failed once, passed alone:`, and fails nobody; it remains a fault of the test or of the product, for
+somebody to find. A test that fails again, more failures, and errors of collection are final.
+"""
+
+# ruff: noqa: S603  # the arguments are the developer's own
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+
+MOST = 3
+"""More tests than these do not fail because a machine was busy for a moment."""
+
+VARIABLE = "SECOND_CHANCE"
+"""When it is set, `make test`, `make test-slow` and `make test-cluster` run pytest through this module."""
+
+
+class Failures:
+    """A plugin of pytest that notes what fails, in whichever process.
+
+    Attributes:
+        tests: Ids of the tests that failed, in order.
+        outside: Whether something failed that is no test, such as the import of a file.
+        seed: Of everything random in the run; None when nobody sets it.
+    """
+
+    def __init__(self) -> None:
+        self.tests: list[str] = []
+        self.outside = False
+        self.seed: int | None = None
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note a test that failed, be it before, in or after its call."""
+        if report.failed and report.nodeid not in self.tests:
+            self.tests.append(report.nodeid)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Note what could not be collected."""
+        self.outside = self.outside or report.failed
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Note the seed."""
+        self.seed = session.config.getoption("randomly_seed", None)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the tests, and those that failed once more; return the exit code of pytest."""
+    os.environ.pop(VARIABLE, None)  # tests start programs, too
+    failures = Failures()
+    code = int(pytest.main([*arguments], plugins=[failures]))
+    if not is_worth_another_look(code, failures):
+        return code
+    print(f"failed, and run once more, alone: {', '.join(failures.tests)}", flush=True)
+    if _fail_again(failures):
+        return code
+    print(f"failed once, passed alone: {', '.join(failures.tests)}", flush=True)
+    return 0
+
+
+def is_worth_another_look(code: int, failures: Failures) -> bool:
+    """Return whether a run failed because of a few tests, and of nothing else."""
+    return code == pytest.ExitCode.TESTS_FAILED and not failures.outside and 0 < len(failures.tests) <= MOST
+
+
+def _fail_again(failures: Failures) -> bool:
+    seed = [] if failures.seed is None else [f"--randomly-seed={failures.seed}"]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", *seed, *failures.tests]
+    return subprocess.run(command, check=False).returncode != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
