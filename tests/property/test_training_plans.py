@@ -52,7 +52,7 @@ def happen(training: Training, what: str, which: int) -> None:
     elif what == "restart" and TrainingSpec.of(training.job, training.kind).restarts_in_place(pod.role):
         training.restart(pod.name)
     elif what == "in use":
-        training.end(pod.name, 1, output="bind: Address already in use")
+        training.end(pod.name, 1, in_use=True)
     else:
         training.end(pod.name, {"succeed": 0, "fail": 1}.get(what, 137), lost=what == "lose")
 

@@ -117,7 +117,16 @@ class Training:
         observed = Observed(job, tuple(self.pods), moment, Delays(), started_at=self._started_at, memory=self._memory)
         return plan(self.kind, observed)
 
-    def end(self, name: str, code: int = 0, *, output: str = "", lost: bool = False, steps: bool = True) -> None:
+    def end(
+        self,
+        name: str,
+        code: int = 0,
+        *,
+        output: str = "",
+        in_use: bool = False,
+        lost: bool = False,
+        steps: bool = True,
+    ) -> None:
         """End a pod, and step."""
         pod = self.newest(name)
         exit_ = ContainerExit(self.kind.container, code, f"exited with {code}", lost)
@@ -128,15 +137,23 @@ class Training:
             exits=(exit_,),
             message=f'container "{self.kind.container}" of pod {pod.name} {exit_.text}' if code else "",
             last_output=output,
+            address_in_use=in_use,
         )
         if steps:
             self.step()
 
-    def restart(self, name: str, *, output: str = "", code: int = 1) -> None:
+    def restart(self, name: str, *, output: str = "", in_use: bool = False, code: int = 1) -> None:
         """Let a program fail and start again in its pod."""
         pod = self.newest(name)
         message = f'container "{self.kind.container}" of pod {name} exited with {code}'
-        self._change(name, restarts=pod.restarts + 1, failures=pod.failures + 1, message=message, last_output=output)
+        self._change(
+            name,
+            restarts=pod.restarts + 1,
+            failures=pod.failures + 1,
+            message=message,
+            last_output=output,
+            address_in_use=in_use,
+        )
         self.step()
 
     def advance(self, seconds: float) -> None:

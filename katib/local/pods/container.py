@@ -92,6 +92,7 @@ class Container:
         self.failures = 0
         self.exit: ContainerExit | None = None
         self.last_output = ""
+        self.address_in_use = False
         self.failure: KatibError | None = None
         self.is_started = False
         self.has_run = False
@@ -260,6 +261,7 @@ class Container:
 
     def _conclude(self) -> None:
         self.last_output = self.log.last_line() if self._has_failed() else ""
+        self.address_in_use = self._has_failed() and self.log.names_address_in_use()
         if self._is_final():
             self._end()
             return

@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import re
 import termios
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,17 @@ _CHUNKS_PER_TURN = 4
 _PIPE_BYTES = 1 << 18
 _RETRY_SECONDS = 0.01
 """Pause before looking whether a monitor that was behind has caught up."""
+
+
+_TAIL_BYTES = 1 << 13
+"""A trace of the stack may follow the line that says what went wrong."""
+
+_ADDRESS_IN_USE = re.compile(
+    rb"address (is )?(already )?in use|eaddrinuse|errno:? 98\b"
+    rb"|failed to start rpc server|could not start grpc server|binding port \d+ failed",
+    re.IGNORECASE,
+)
+"""What programs print whose port somebody else has; the second line is all that JAX, TensorFlow and LightGBM say."""
 
 
 class LogFile:
@@ -66,16 +78,20 @@ class LogFile:
 
     def last_line(self) -> str:
         """Return the last line in the file."""
-        return last_line(self._tail(0))
+        return last_line(self._tail())
 
     def text_from(self, start: int) -> str:
         """Return the end of what was written since the log had this size."""
         return self._tail(start).decode(errors="replace")
 
-    def _tail(self, start: int) -> bytes:
+    def names_address_in_use(self) -> bool:
+        """Return whether the end of the file says that the program could not listen on its port."""
+        return _ADDRESS_IN_USE.search(self._tail(size=_TAIL_BYTES)) is not None
+
+    def _tail(self, start: int = 0, size: int = LAST_OUTPUT_BYTES) -> bytes:
         try:
             with self._path.open("rb") as file:
-                file.seek(max(start, file.seek(0, os.SEEK_END) - LAST_OUTPUT_BYTES))
+                file.seek(max(start, file.seek(0, os.SEEK_END) - size))
                 return file.read()
         except OSError:
             return b""

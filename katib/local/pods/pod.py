@@ -339,6 +339,7 @@ class Pod:
             last_output=_last_output(self._containers),
             containers=states,
             started_at=started_at,
+            address_in_use=any(c.address_in_use for c in self._containers),
         )
 
     def _message(self, containers: Sequence[Container]) -> str:

@@ -78,6 +78,7 @@ class PodRecord:
         exits: How its containers ended last, those that did.
         message: Which container ended how; the reason why a pod failed.
         last_output: The last line that the container printed which `message` speaks of first.
+        address_in_use: A container that failed said that somebody else has its port.
         cannot_start: Why no further pod of the job could start either, such as a missing command; empty otherwise.
         verdict: Why its trial is stopped early; empty otherwise.
         explanation: What the monitor says about missing metrics; empty when there are none missing.
@@ -96,6 +97,7 @@ class PodRecord:
     exits: tuple[ContainerExit, ...] = ()
     message: str = ""
     last_output: str = ""
+    address_in_use: bool = False
     cannot_start: str = ""
     verdict: str = ""
     explanation: str = ""

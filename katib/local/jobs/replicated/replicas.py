@@ -17,9 +17,6 @@ UNLIMITED_FAILURES = 6
 """After how many failures in a row a replica is given up whose restarts nobody limits. On a cluster it is restarted
 forever, and its trial never ends."""
 
-ADDRESS_IN_USE = ("address already in use", "address is already in use", "address in use", "eaddrinuse", "errno 98")
-"""What programs print when somebody else listens on their port, in lower case."""
-
 RESET_SECONDS = 600.0
 """A replica that went on for so long after a failure has it forgiven, as the kubelet does."""
 
@@ -121,7 +118,8 @@ class Replicas:
     @property
     def address_in_use(self) -> PodRecord | None:
         """A replica whose program failed because somebody else listens on its port; None when there is none."""
-        return next((p for p in self.newest.values() if _names_address(p)), None)
+        found = (p for p in self.newest.values() if p.address_in_use and not p.stopping)
+        return next((p for p in found if p.failures or p.phase is Phase.FAILED), None)
 
     @property
     def lost(self) -> PodRecord | None:
@@ -134,12 +132,6 @@ class Replicas:
             pod = self.newest.get(place)
             if pod is None or (pod.phase is Phase.FAILED and (pod.stopping or self.is_retried(pod))):
                 yield place
-
-
-def _names_address(pod: PodRecord) -> bool:
-    has_failed = pod.failures > 0 or (pod.phase is Phase.FAILED and not pod.stopping)
-    output = pod.last_output.lower()
-    return has_failed and any(text in output for text in ADDRESS_IN_USE)
 
 
 def _is_long(earlier: datetime, later: datetime | None) -> bool:

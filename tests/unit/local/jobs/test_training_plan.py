@@ -374,7 +374,7 @@ class TestDeadline:
     def test_it_counts_from_the_start_even_when_ports_change(self) -> None:
         t = pytorch(activeDeadlineSeconds=30)
         t.advance(20)
-        t.end("j-master-0", 1, output=IN_USE)
+        t.end("j-master-0", 1, in_use=True)
 
         t.advance(10)
 
@@ -442,18 +442,10 @@ class TestSuspension:
 
 
 class TestNewTries:
-    @pytest.mark.parametrize(
-        "output",
-        [
-            IN_USE,
-            "RuntimeError: The server socket has failed to listen. code: -98, name: EADDRINUSE, message: in use",
-            "error: bind: address already in use",
-        ],
-    )
-    def test_a_port_that_is_taken_gives_all_replicas_new_ports(self, output: str) -> None:
+    def test_a_port_that_is_taken_gives_all_replicas_new_ports(self) -> None:
         t = pytorch(backoffLimit=0)
 
-        t.end("j-master-0", 1, output=output)
+        t.end("j-master-0", 1, in_use=True)
 
         assert t.running == ["j-master-0", "j-worker-0", "j-worker-1"]
         assert t.rewired == [3]
@@ -463,14 +455,14 @@ class TestNewTries:
     def test_a_program_that_would_start_again_in_place_does_not_keep_its_port(self) -> None:
         t = pytorch("OnFailure")
 
-        t.restart("j-master-0", output=IN_USE)
+        t.restart("j-master-0", in_use=True)
 
         assert (t.rewired, len(t.running)) == ([3], 3)
 
     def test_the_new_ports_are_chosen_when_nothing_runs_any_more(self) -> None:
         t = pytorch()
         t.polite = False
-        t.end("j-master-0", 1, output=IN_USE)
+        t.end("j-master-0", 1, in_use=True)
         t.end("j-worker-0", 143)
         assert (t.rewired, t.running) == ([], [])
 
@@ -481,10 +473,10 @@ class TestNewTries:
     def test_that_happens_only_twice(self) -> None:
         t = pytorch()
         for _ in range(RENEWALS):
-            t.end("j-master-0", 1, output=IN_USE)
+            t.end("j-master-0", 1, in_use=True)
             assert not t.is_over
 
-        t.end("j-master-0", 1, output=IN_USE)
+        t.end("j-master-0", 1, output=IN_USE, in_use=True)
 
         assert "Address already in use" in t.message("Failed")
 
