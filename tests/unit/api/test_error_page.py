@@ -13,10 +13,12 @@ DOCUMENTED_FILES = (
     "katib/cluster/template_warnings.py",
     "katib/cluster/webhooks/experiments.py",
     "katib/controllers/trial/jobs.py",
+    "katib/local/containers/failures.py",
+    "katib/local/jobs/images.py",
     "katib/tuning/companions.py",
     "suggestion_services/enas/enas.py",
 )
-RAISERS = {"FieldError", "invalid", "error"}
+RAISERS = {"FieldError", "SpawnError", "error", "invalid"}
 
 
 def origins_in(path: Path) -> set[str]:
