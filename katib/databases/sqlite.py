@@ -20,10 +20,12 @@ Exceptions of both stop here: what is raised are errors of `katib.errors`.
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import sqlite3
 import tempfile
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -32,6 +34,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 from urllib.parse import quote
 
+from katib.backoff import Backoff
 from katib.errors import InternalError, TerminalError, UnavailableError
 
 if TYPE_CHECKING:
@@ -43,6 +46,9 @@ R = TypeVar("R")
 
 LOCK_TIMEOUT_SECONDS = 30.0
 """Longer than any backup of a small file takes; anyone who waits longer wants to know."""
+
+_TURNING = Backoff(0.001, 0.1, jitter=0.5)
+"""Pauses between attempts to set the journal mode of a file that others open for the first time, too."""
 
 _IDLE_READERS = 8
 """As many as read at the same time in a busy server; more are opened when they are needed."""
@@ -245,13 +251,30 @@ class Database:
         if self._writer is None:
             writer = self._connect()
             try:
-                # Only a writer turns the file to WAL: reading must leave a file that is to be refused as it was.
-                writer.execute("PRAGMA journal_mode=WAL")
+                self._turn_to_wal(writer)
             except BaseException:
                 writer.close()
                 raise
             self._writer = writer
         return self._writer
+
+    def _turn_to_wal(self, writer: sqlite3.Connection) -> None:
+        """Set the journal mode; only a writer does: reading must leave a file that is to be refused as it was.
+
+        Of several that turn a new file at once, SQLite refuses all but one without waiting, since they would wait for
+        each other.
+        """
+        deadline, refusals = time.monotonic() + self._lock_timeout_seconds, 0
+        while True:
+            try:
+                writer.execute("PRAGMA journal_mode=WAL")
+            except sqlite3.OperationalError as error:
+                if _primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() >= deadline:
+                    raise
+            else:
+                return
+            refusals += 1
+            time.sleep(_TURNING.pause_seconds(refusals, random.random()))
 
     def _drop_writer(self) -> None:
         """Close the writer: what a failed connection remembers is not worth trusting."""
@@ -269,11 +292,16 @@ class Database:
             raise self._translate(error) from error
 
     def _translate(self, error: BaseException) -> Exception:
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # the low byte: the primary code
+        code = _primary_code(error)
         if code in _REMEDIES:
             error_class, remedy = _REMEDIES[code]
             return error_class(f"{self.path}: {error}; {remedy}")
         return InternalError(f"{self.path}: {error}")
+
+
+def _primary_code(error: BaseException) -> int:
+    """Return what kind of error of SQLite it is: the low byte of its code."""
+    return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)) & 0xFF
 
 
 def open_database(

@@ -14,7 +14,7 @@ from katib.rest.app import create_app
 from katib.rest.server import Server
 from tests.support.tuning import MemoryTuningService, document
 
-FREE_TEXT = {"namespace", "metric", "source", "last-event-id"}
+FREE_TEXT = {"namespace", "metric", "source", "last-event-id", "replica", "container"}
 """Any text is right there, or no number is meant."""
 
 
