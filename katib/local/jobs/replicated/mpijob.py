@@ -64,6 +64,10 @@ class MPIJob(TrainingKind):
         """Return the launcher."""
         return ((LAUNCHER, 0),)
 
+    def listeners(self, _spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
+        """Return none: the processes find each other through the launcher."""
+        return ()
+
     def has_succeeded(self, replicas: Replicas) -> bool:
         """Return whether the launcher has succeeded."""
         return replicas.has_succeeded(LAUNCHER, 0)

@@ -89,6 +89,10 @@ class TrainingKind(Protocol):
     def primary(self, spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
         """Return role and index of the replicas that have the job role master."""
 
+    def listeners(self, spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
+        """Return role and index of the replicas whose addresses the others are told."""
+        return self.primary(spec)
+
     def has_succeeded(self, replicas: Replicas) -> bool:
         """Return whether enough replicas have succeeded for the job to have."""
 
