@@ -47,6 +47,7 @@ class MPIJob(TrainingKind):
     container_is_required = False
     port = Port("mpi-port", 9999)
     address_variables = "the host file, which mpirun reads by itself"
+    gives_ports = False
     endless = frozenset({WORKER})
     fields: ClassVar[Mapping[str, str]] = {
         "cleanPodPolicy": "text",

@@ -75,6 +75,8 @@ class TrainingKind(Protocol):
     port: ClassVar[Port]
     address_variables: ClassVar[str]
     """Which variables tell a program where its peers are, for errors."""
+    gives_ports: ClassVar[bool] = True
+    """Whether they are variables, in which replicas find ports of their own."""
     restart_policy: ClassVar[str] = "Never"
     """What a replica that says nothing does when its program fails."""
     fields: ClassVar[Mapping[str, str]] = {}
