@@ -93,6 +93,7 @@ def validate_document(
     from katib.tuning.service import DEFAULT_NAMESPACE
 
     settings = ServicesConfig() if config is None else read_config(config)
-    host = replace(HostCapacity.detect(), runs_images=runs_images(chosen(containers, settings), os.environ))
+    in_images = runs_images(chosen(containers, settings), os.environ)
+    host = replace(HostCapacity.detect(), runs_images=in_images, names_pods=in_images)
     gate = local_gate(Catalog(settings.infos()), host, lambda _namespace, _name: None)
     return gate.admit(gate.load(document, source=source, namespace=namespace or DEFAULT_NAMESPACE)).notices

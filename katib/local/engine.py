@@ -124,7 +124,12 @@ class Engine:
             stack.enter_context(claimed(self._layout.root))
             self._images = choose(self._containers, os.environ, self._layout.root)
             limits = self._images.abilities.limits if self._images is not None else frozenset()
-            self._host = replace(HostCapacity.detect(), runs_images=self._images is not None, limits=limits)
+            self._host = replace(
+                HostCapacity.detect(),
+                runs_images=self._images is not None,
+                names_pods=self._images is not None and self._images.has_names,
+                limits=limits,
+            )
             self._processes = Processes(self._layout.run, adopt_orphans=self._own_process)
             self._processes.start()
             stack.callback(self._processes.stop)

@@ -108,7 +108,8 @@ class Training:
                 self._change(name, stopping=True)
                 if self.polite:
                     self._change(name, phase=Phase.FAILED, finished_at=self.now)
-            if not decision.start and not decision.stop:
+            is_due = decision.wake_at is not None and decision.wake_at <= self.now
+            if not decision.start and not decision.stop and not is_due:
                 return decision
 
     def plan(self) -> Plan:

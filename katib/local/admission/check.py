@@ -15,8 +15,9 @@ from katib.local.admission.image_fields import fields_of
 from katib.local.admission.pod_rules import check_pod_rules, check_requests_together
 from katib.local.findings import Findings, is_given, mapping, text
 from katib.local.jobs.batch.job import JOB
-from katib.local.jobs.kind import Composed, JobKind
+from katib.local.jobs.kind import Composed, JobKind, KnowsPeers
 from katib.local.jobs.kinds import job_kinds, kinds_by_name
+from katib.local.jobs.networks import may_be_named
 from katib.runtime.objects import Kind
 from katib.templates.job_schema import POD_TEMPLATE, check_pod_template_schema, job_schema
 
@@ -47,14 +48,19 @@ def check_job(
     if kind is None:
         _refuse_kind(template, path, known, findings)
         return findings.errors, findings.notices
-    if kind.kind == JOB:
-        _check_fields(template, job_schema().root, path, fields_of(host), findings)
-    kind.check(template, path, findings)
     templates = kind.templates(template)
+    are_named = host.names_pods and may_be_named(kind.kind, [pod_template for pod_template, _ in templates.values()])
+    addresses = kind.addresses_told(template) if isinstance(kind, KnowsPeers) else ""
+    fields = fields_of(host, addresses=addresses, are_named=are_named)
+    if kind.kind == JOB:
+        _check_fields(template, job_schema().root, path, fields, findings)
+    kind.check(template, path, findings)
+    if isinstance(kind, KnowsPeers):
+        kind.check_peer_names(template, path, findings, are_named=are_named)
     for place, (pod_template, _) in templates.items():
         if kind.kind != JOB:
             findings.errors += check_pod_template_schema(pod_template, f"{path}.{place}")
-            _check_fields(pod_template, POD_TEMPLATE, f"{path}.{place}", fields_of(host), findings)
+            _check_fields(pod_template, POD_TEMPLATE, f"{path}.{place}", fields, findings)
         pod = mapping(pod_template.get("spec"))
         check_pod_rules(pod, f"{path}.{place}.spec", Machine(host, workspace), findings)
     check_requests_together(list(templates.values()), f"{path}.spec", host, findings)

@@ -30,6 +30,7 @@ class HostCapacity:
         search_path: Where commands without a slash are looked for, as in `PATH`.
         provided: Commands that are there in any case.
         runs_images: Whether containers run in their images.
+        names_pods: Whether pods of a job can have names in a network of their own then.
         limits: Which of `cpu` and `memory` are limited then.
     """
 
@@ -41,6 +42,7 @@ class HostCapacity:
     search_path: str = os.defpath
     provided: frozenset[str] = frozenset()
     runs_images: bool = False
+    names_pods: bool = False
     limits: frozenset[str] = frozenset()
 
     @classmethod

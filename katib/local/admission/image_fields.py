@@ -44,6 +44,20 @@ IMAGE_FIELDS: Final[Fields] = {
 _OF_IMAGES: Final[Fields] = {model: {**fields, **IMAGE_FIELDS.get(model, {})} for model, fields in FIELDS.items()}
 
 
-def fields_of(host: HostCapacity) -> Fields:
-    """Return what becomes of each field on a machine."""
-    return _OF_IMAGES if host.runs_images else FIELDS
+def fields_of(host: HostCapacity, *, addresses: str = "", are_named: bool = False) -> Fields:
+    """Return what becomes of each field on a machine.
+
+    Args:
+        host: The machine.
+        addresses: The variables that tell programs of a job where to listen; empty when none do.
+        are_named: Whether the pods of the job have a network of their own.
+    """
+    fields = _OF_IMAGES if host.runs_images else FIELDS
+    if are_named:
+        ports = supported("ports")
+    elif addresses:
+        why = f"each job has free ports of its own here, told in {addresses}; a port written into a command may collide"
+        ports = ignored("ports", why)
+    else:
+        return fields
+    return {**fields, "V1Container": {**fields["V1Container"], **ports}}

@@ -212,6 +212,29 @@ class LabelsPods(Protocol):
         """
 
 
+@runtime_checkable
+class KnowsPeers(Protocol):
+    """An ability of a kind: its pods find each other."""
+
+    def addresses_told(self, job: Object) -> str:
+        """Return which variables tell a program where its peers listen; empty when none do.
+
+        Args:
+            job: The object; may be malformed or hold placeholders.
+        """
+
+    def check_peer_names(self, job: Object, path: str, findings: Findings, *, are_named: bool) -> None:
+        """Find names of pods that are spelled out and lead nowhere.
+
+        Args:
+            job: The object; may be malformed or hold placeholders.
+            path: Where it stands.
+            findings: Takes what is found.
+            are_named: Whether its pods have a network of their own. The plain names lead somewhere there, and those
+                with the domain of a cluster do not.
+        """
+
+
 def container_names(template: Mapping[str, Any], *, init: bool = False) -> tuple[str, ...]:
     """Return the names of the containers of a pod template, those of its init containers first where asked for."""
     spec = template.get("spec") or {}

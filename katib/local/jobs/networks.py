@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from katib.local.findings import mapping, mappings
 from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.kind import Address
 from katib.local.pods.images import HOST_NETWORK, ImageRuntime
@@ -31,17 +32,27 @@ def network_of(
         images: What runs them; None: they are processes.
         needs_machine: Whether something in the pods calls the engine, or is called by it, at 127.0.0.1.
     """
-    if images is None or not images.has_names or needs_machine or kind == JOB or any(map(_is_on_host, templates)):
+    if images is None or not images.has_names or needs_machine or not may_be_named(kind, templates):
         return HOST_NETWORK
     return f"katib-{job['metadata']['name']}-{job['metadata']['uid'][:_UID_DIGITS]}"
 
 
+def may_be_named(kind: Kind, templates: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether pods of a job can have names in a network of their own, as far as the job says it.
+
+    Args:
+        kind: Of the job.
+        templates: Of its pods; may be malformed.
+    """
+    return kind != JOB and not any(map(_is_on_host, templates))
+
+
 def _is_on_host(template: Mapping[str, Any]) -> bool:
-    spec = template.get("spec") or {}
+    spec = mapping(template.get("spec"))
     if spec.get("hostNetwork"):
         return True
-    sidecars = [c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"]
-    return len(spec.get("containers") or ()) + len(sidecars) > 1
+    sidecars = [c for _, c in mappings(spec.get("initContainers")) if c.get("restartPolicy") == "Always"]
+    return len(list(mappings(spec.get("containers")))) + len(sidecars) > 1
 
 
 class NamedWiring:

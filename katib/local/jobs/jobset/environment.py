@@ -20,6 +20,13 @@ HOST_DIRECTORY: Final = "/etc/mpi"
 _MPI_ALIKE: Final = ("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile", "HYDRA_HOST_FILE")
 """The same for OpenMPI up to 4, for OpenMPI 5, and for what descends from MPICH."""
 
+ADDRESSES: Final[Mapping[str, str]] = {
+    "torch": "PET_MASTER_ADDR and PET_MASTER_PORT",
+    "jax": "JAX_COORDINATOR_ADDRESS",
+    "xgboost": "DMLC_TRACKER_URI and DMLC_TRACKER_PORT",
+}
+"""By policy, where a node finds the address of the first one."""
+
 RESERVED: Final[Mapping[str, tuple[str, ...]]] = {
     "torch": ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT"),
     "xgboost": ("DMLC_TRACKER_URI", "DMLC_TRACKER_PORT", "DMLC_TASK_ID", "DMLC_NUM_WORKER"),

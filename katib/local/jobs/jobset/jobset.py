@@ -34,7 +34,14 @@ class JobSet:
     def check(self, job: Object, path: str, findings: Findings) -> None:
         """Find what keeps a JobSet from running here, but for its pod templates."""
         check_jobset_rules(mapping(job.get("spec")), f"{path}.spec", findings)
-        check_peers(mapping(job.get("spec")), f"{path}.spec", findings)
+
+    def addresses_told(self, _job: Object) -> str:
+        """Return nothing: a JobSet tells its pods no addresses."""
+        return ""
+
+    def check_peer_names(self, job: Object, path: str, findings: Findings, *, are_named: bool) -> None:
+        """Find names of pods that are spelled out and lead nowhere."""
+        check_peers(mapping(job.get("spec")), f"{path}.spec", findings, are_named=are_named)
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the pod templates of its replicated jobs with the pods that run together."""

@@ -17,6 +17,7 @@ from katib.local.findings import integer, mapping, mappings, text, texts
 from katib.local.jobs.jobset.merge import merged, merged_list
 from katib.local.jobs.jobset.runtimes import Runtime
 from katib.local.jobs.jobset.spec import API_VERSION
+from katib.local.jobs.launcher import with_resources_of
 from katib.runtime.objects import Object
 
 STEP_LABEL: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
@@ -81,7 +82,8 @@ def training_set(train_job: Object, runtime: Runtime) -> TrainingSet:
     jobs = [_overridden(job, spec, nodes, policy, launcher_is_node=as_node) for job in jobs]
     resources = _node_resources(jobs, trains)
     idle = tuple(text(job.get("name")) for job in jobs if policy == "mpi" and _waits_for_launcher(job))
-    jobs, shared = _with_shared_directory([job for job in jobs if text(job.get("name")) not in idle])
+    jobs = _without_idle(jobs, idle, trains, mapping(trainer.get("resourcesPerNode")))
+    jobs, shared = _with_shared_directory(jobs)
     own = {**mapping(template.get("spec")), "replicatedJobs": _without_dependencies(jobs, idle)}
     if spec.get("suspend") is not None:
         own["suspend"] = spec["suspend"]
@@ -145,9 +147,10 @@ def container_of(job: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
     return next((c for _, c in mappings(pod_of(job).get("containers")) if c.get("name") == name), None)
 
 
-def _with_pod(job: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a replicated job with something laid over the spec of its pods."""
-    return merged(job, {"template": {"spec": {"template": {"spec": patch}}}})
+def _with_pod(job: Mapping[str, Any], pod: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a replicated job with another spec of its pods."""
+    template = {**mapping(_job_spec(job).get("template")), "spec": pod}
+    return {**job, "template": {**mapping(job.get("template")), "spec": {**_job_spec(job), "template": template}}}
 
 
 # --- patches ----------------------------------------------------------------------------------------------------------
@@ -229,10 +232,8 @@ def _with_initializer(job: Mapping[str, Any], name: str, given: Mapping[str, Any
 
 
 def _with_container(job: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
-    template = mapping(_job_spec(job).get("template"))
     containers = [changed if c.get("name") == changed["name"] else c for _, c in mappings(pod_of(job)["containers"])]
-    pod = {**template, "spec": {**pod_of(job), "containers": containers}}
-    return {**job, "template": {**mapping(job.get("template")), "spec": {**_job_spec(job), "template": pod}}}
+    return _with_pod(job, {**pod_of(job), "containers": containers})
 
 
 def _items(value: object) -> Sequence[Any]:
@@ -249,6 +250,23 @@ def _waits_for_launcher(job: Mapping[str, Any]) -> bool:
         return False
     command = texts(node.get("command"))
     return not command or PurePath(command[0]).name in _IDLE
+
+
+def _without_idle(
+    jobs: Sequence[Mapping[str, Any]], idle: Sequence[str], launcher: str, per_node: Mapping[str, Any]
+) -> list[Mapping[str, Any]]:
+    """Leave out the replicated jobs that only hold hosts; the launcher requests what all their nodes do."""
+    nodes = []
+    for job in jobs:
+        node = container_of(job, NODE)
+        if text(job.get("name")) in idle and node is not None:
+            told = {**node, "resources": merged(mapping(node.get("resources")), per_node)}
+            nodes.append((pod_of(_with_container(job, told)), _parallelism(job)))
+    kept = [job for job in jobs if text(job.get("name")) not in idle]
+    return [
+        _with_pod(job, with_resources_of(pod_of(job), nodes)) if nodes and text(job.get("name")) == launcher else job
+        for job in kept
+    ]
 
 
 def _without_dependencies(jobs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
@@ -280,10 +298,7 @@ def _with_shared_directory(jobs: Sequence[Mapping[str, Any]]) -> tuple[list[Mapp
             containers.append({**kept, **({"volumeMounts": others} if others else {})})
         volumes = [v for _, v in mappings(pod.pop("volumes", None)) if v.get("name") != WORKSPACE_VOLUME]
         pod |= {"containers": containers, **({"volumes": volumes} if volumes else {})}
-        template = {**mapping(_job_spec(job).get("template")), "spec": pod}
-        found.append(
-            {**job, "template": {**mapping(job.get("template")), "spec": {**_job_spec(job), "template": template}}}
-        )
+        found.append(_with_pod(job, pod))
     return found, shared
 
 

@@ -14,6 +14,7 @@ from katib.errors import invalid
 from katib.local.findings import Findings
 from katib.local.jobs.conditions import conditions_of, end_of, true_condition, with_condition
 from katib.local.jobs.jobset.environment import (
+    ADDRESSES,
     HOST_DIRECTORY,
     HOST_FILE,
     RESERVED,
@@ -27,7 +28,7 @@ from katib.local.jobs.jobset.resolve import NODE, TrainingSet, training_set
 from katib.local.jobs.jobset.runtimes import API_VERSION, Find, runtime_of
 from katib.local.jobs.jobset.selection import check_pod_labels
 from katib.local.jobs.jobset.spec import JobSetSpec
-from katib.local.jobs.jobset.trainjob_rules import check_train_job, is_readable, written_at
+from katib.local.jobs.jobset.trainjob_rules import check_node_names, check_train_job, is_readable, written_at
 from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring, container_names
 from katib.runtime.objects import Kind, Object
 
@@ -77,6 +78,17 @@ class TrainJob:
     def check(self, job: Object, path: str, findings: Findings) -> None:
         """Find what keeps a TrainJob from running here, but for its pod templates."""
         check_train_job(job, path, findings, runtime_of(job, self._find))
+
+    def addresses_told(self, job: Object) -> str:
+        """Return which variables tell a node where the first one listens; empty when none do."""
+        training = self._resolve(job) if is_readable(job) else None
+        return ADDRESSES.get(training.policy, "") if training is not None and training.is_told else ""
+
+    def check_peer_names(self, job: Object, path: str, findings: Findings, *, are_named: bool) -> None:
+        """Find names of nodes that are spelled out and lead nowhere."""
+        training = self._resolve(job) if is_readable(job) else None
+        if training is not None:
+            check_node_names(training, f"{path}.spec", findings, are_named=are_named)
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the pod templates that its runtime has once it is told what the TrainJob says."""

@@ -9,7 +9,7 @@ from katib.local.findings import Findings, integer, mapping
 from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring
 from katib.local.jobs.replicated.names import JOB_ROLE, MASTER, REPLICA_INDEX, role_labels
 from katib.local.jobs.replicated.plan import LATE_SECONDS, plan
-from katib.local.jobs.replicated.rules import check_pod_name, check_training_job
+from katib.local.jobs.replicated.rules import check_peer_names, check_pod_name, check_training_job
 from katib.local.jobs.replicated.spec import TrainingSpec, replicas_by_type
 from katib.local.jobs.replicated.training_kind import Peers, TrainingKind
 from katib.runtime.objects import Kind, Object
@@ -67,6 +67,14 @@ class ReplicatedJob:
     def check(self, job: Object, path: str, findings: Findings) -> None:
         """Find what keeps a job from running here, but for its pod templates."""
         check_training_job(self._training, job, path, findings)
+
+    def addresses_told(self, _job: Object) -> str:
+        """Return which variables tell a program where its peers listen; empty when none do."""
+        return self._training.address_variables if self._training.gives_ports else ""
+
+    def check_peer_names(self, job: Object, path: str, findings: Findings, *, are_named: bool) -> None:
+        """Find names of replicas that are spelled out and lead nowhere."""
+        check_peer_names(self._training, job, path, findings, are_named=are_named)
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the pod template of each type of replicas; all replicas run together."""

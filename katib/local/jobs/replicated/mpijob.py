@@ -11,20 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from decimal import Decimal
 from pathlib import PurePosixPath
 from typing import Any, ClassVar, Final
 
-from katib.api.quantities import parse_quantity
 from katib.api.wording import did_you_mean, shown
 from katib.local.findings import Findings, integer, is_given, mapping, mappings, text, texts
 from katib.local.jobs.kind import NewPod
+from katib.local.jobs.launcher import with_resources_of
 from katib.local.jobs.replicated.names import JOB_ROLE, OPERATOR_NAME
 from katib.local.jobs.replicated.replicas import Replicas
 from katib.local.jobs.replicated.spec import TrainingSpec
 from katib.local.jobs.replicated.training_kind import Peers, Port, Roles, TrainingKind, pod_name
 from katib.runtime.objects import Kind, Object
-from katib.templates import has_placeholder
 
 LAUNCHER: Final = "launcher"
 WORKER: Final = "worker"
@@ -49,6 +47,7 @@ class MPIJob(TrainingKind):
     container_is_required = False
     port = Port("mpi-port", 9999)
     address_variables = "the host file, which mpirun reads by itself"
+    gives_ports = False
     endless = frozenset({WORKER})
     fields: ClassVar[Mapping[str, str]] = {
         "cleanPodPolicy": "text",
@@ -64,6 +63,10 @@ class MPIJob(TrainingKind):
         """Return the launcher."""
         return ((LAUNCHER, 0),)
 
+    def listeners(self, _spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
+        """Return none: the processes find each other through the launcher."""
+        return ()
+
     def has_succeeded(self, replicas: Replicas) -> bool:
         """Return whether the launcher has succeeded."""
         return replicas.has_succeeded(LAUNCHER, 0)
@@ -74,7 +77,9 @@ class MPIJob(TrainingKind):
             return roles
         others = {role: pods for role, pods in roles.items() if role != WORKER}
         template, count = roles[LAUNCHER]
-        return {**others, LAUNCHER: (_with_resources(template, *roles[WORKER]), count)}
+        worker, workers = roles[WORKER]
+        pod = with_resources_of(mapping(template.get("spec")), [(mapping(worker.get("spec")), workers)])
+        return {**others, LAUNCHER: ({**template, "spec": pod}, count)}
 
     def pod_name(self, job: Object, role: str, index: int) -> str:
         """Return the name of a pod; that of the launcher has no number."""
@@ -177,31 +182,6 @@ def _only_waits(template: Mapping[str, Any]) -> bool:
     first = next(iter(_containers(template)), {})
     words = texts(first.get("command")) + texts(first.get("args"))
     return not texts(first.get("command")) or any(PurePosixPath(word).name in _WAITING_PROGRAMS for word in words[:1])
-
-
-def _with_resources(template: Mapping[str, Any], worker: Mapping[str, Any], count: int) -> Mapping[str, Any]:
-    """Return the template of the launcher whose first container requests what all workers do besides its own."""
-    containers = _containers(template)
-    needed: dict[str, Any] = {}
-    for times, group in ((1, containers[:1]), (count, _containers(worker))):
-        for container in group:
-            resources = mapping(container.get("resources"))
-            amounts = {**mapping(resources.get("limits")), **mapping(resources.get("requests"))}
-            for name, amount in amounts.items():
-                if not has_placeholder(amount):
-                    needed[name] = needed.get(name, 0) + times * _quantity(amount)
-    if not containers or not needed:
-        return template
-    requests = {name: f"{Decimal(amount).normalize():f}" for name, amount in needed.items()}
-    first = {**containers[0], "resources": {**mapping(containers[0].get("resources")), "requests": requests}}
-    return {**template, "spec": {**mapping(template.get("spec")), "containers": [first, *containers[1:]]}}
-
-
-def _quantity(amount: object) -> Any:
-    try:
-        return parse_quantity(amount)
-    except (ValueError, ArithmeticError):
-        return 0  # said where it stands
 
 
 def _has_cards(container: Mapping[str, Any]) -> bool:

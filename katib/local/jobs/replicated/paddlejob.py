@@ -36,6 +36,10 @@ class PaddleJob(TrainingKind):
         """Return the masters; workers alone have no role."""
         return tuple((MASTER, i) for i in range(spec.count(MASTER)))
 
+    def listeners(self, spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
+        """Return the first master, without one the first worker."""
+        return ((MASTER if spec.count(MASTER) else WORKER, 0),)
+
     def has_succeeded(self, replicas: Replicas) -> bool:
         """Return whether all masters have succeeded, without one all workers."""
         return replicas.all_succeeded(MASTER if replicas.spec.count(MASTER) else WORKER)

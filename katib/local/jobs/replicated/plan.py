@@ -11,6 +11,9 @@ failure: on a cluster they would stay until the job is deleted.
 
 All replicas begin again, with new ports and no failure counted, when one finds its port taken by somebody else, or when
 the guard of this machine's processes took them with it. A try is what happens between such beginnings.
+
+A replica often fails because another one could not listen, and may be seen to end first. So its failure becomes final
+only after a moment in which those that listen can say so by their own end.
 """
 
 from __future__ import annotations
@@ -32,6 +35,9 @@ from katib.local.pods.records import Phase, PodRecord
 LATE_SECONDS: Final = 5.0
 """How long replicas may go on after the job has succeeded: a worker often has a word to say after the master's end."""
 
+DOUBT_SECONDS: Final = 1.0
+"""How long a failure is held back while a replica that listens still runs: it may be about to end without its port."""
+
 RENEWALS: Final = 2
 """How often a job gets new ports. Somebody who takes them again and again is no accident."""
 
@@ -43,7 +49,10 @@ TOO_MANY_RESTARTS: Final = "TooManyRestarts"
 
 
 class _Outcome(NamedTuple):
-    """How the job ends, and until when replicas may go on by themselves, in steady time."""
+    """How the job ends, and until when replicas may go on by themselves, in steady time.
+
+    That is so after a success, and after a failure that is held back.
+    """
 
     success: bool
     reason: str
@@ -60,6 +69,7 @@ class _Memory(NamedTuple):
         losses: How often all replicas began again because some were lost.
         needs_addresses: The next replicas to start get new ports.
         outcome: How the job ends, once that is known.
+        doubted: How it ends unless the failure turns out to be that of a port, and until when that may happen.
     """
 
     first: int = 0
@@ -67,6 +77,7 @@ class _Memory(NamedTuple):
     losses: int = 0
     needs_addresses: bool = False
     outcome: _Outcome | None = None
+    doubted: _Outcome | None = None
 
 
 def plan(kind: TrainingKind, observed: Observed, late_seconds: float = LATE_SECONDS) -> Plan:
@@ -104,8 +115,10 @@ class _Planning:
             return self._suspend()
         if outcome is None and (renewal := self._renewal()):
             return renewal
-        outcome = outcome or self._decide()
-        return self._go_on() if outcome is None else self._finish(outcome)
+        outcome = outcome or self.memory.doubted or self._decide()
+        if outcome is None:
+            return self._go_on()
+        return self._hold_back(outcome) if self._is_in_doubt(outcome) else self._finish(outcome)
 
     # --- the ways a job can stand -------------------------------------------------------------------------------------
 
@@ -160,7 +173,7 @@ class _Planning:
             cause = f"{failure_cause(_explained(pod))}; all replicas start again with new ports"
         else:
             return None
-        memory = memory._replace(first=next_first, needs_addresses=True)
+        memory = memory._replace(first=next_first, needs_addresses=True, doubted=None)
         conditions = self._started_conditions()
         for type_ in (TrainingCondition.RESTARTING, TrainingCondition.RETRYING):
             conditions = with_condition(conditions, type_, reason=self._reason(type_), message=cause, now=self._wall)
@@ -168,9 +181,26 @@ class _Planning:
             self._status(conditions, replicas=self._no_replicas()),
             stop=tuple(p.name for p in self._going),
             started_at=self._started_at,
-            wake_at=self._deadline,
+            wake_at=self._deadline if self.replicas.unfinished else self._steady,
             waiting=cause,
             memory=memory._asdict(),
+        )
+
+    def _is_in_doubt(self, outcome: _Outcome) -> bool:
+        """Return whether a failure may turn out to be that of a port: a replica that listens has yet to end."""
+        if outcome.success or self._steady >= outcome.until or self.memory.renewals >= RENEWALS:
+            return False
+        listening = (self.replicas.newest.get(place) for place in self.kind.listeners(self.spec))
+        return any(pod is not None and pod in self.replicas.active and not pod.failures for pod in listening)
+
+    def _hold_back(self, failure: _Outcome) -> Plan:
+        """Let everything go on for a moment, but start nothing."""
+        return Plan(
+            self._status(self._going_conditions([])),
+            started_at=self._started_at,
+            wake_at=failure.until,
+            waiting=failure.message,
+            memory=self.memory._replace(doubted=failure)._asdict(),
         )
 
     def _go_on(self) -> Plan:
@@ -250,7 +280,8 @@ class _Planning:
         return self._failed(self._reason("Failed"), message)
 
     def _failed_by(self, pod: PodRecord, message: str, reason: str = "Failed") -> _Outcome:
-        return self._failed(self._reason(reason), with_last_output(message, pod.last_output))
+        failure = self._failed(self._reason(reason), with_last_output(message, pod.last_output))
+        return failure._replace(until=self._steady + timedelta(seconds=DOUBT_SECONDS))
 
     def _failed(self, reason: str, message: str) -> _Outcome:
         return _Outcome(success=False, reason=reason, message=message, until=self._steady)

@@ -188,7 +188,6 @@ def _check_replica(kind: TrainingKind, replica: Mapping[str, Any], path: str, fi
         if not is_given(container.get("image")):
             cause, remedy = "it is missing, and the operator of a cluster refuses such a job", "name any image"
             findings.error(f"{place}.containers[{i}].image", cause, remedy, "replica-image")
-        _check_peer_names(kind, container, f"{place}.containers[{i}]", findings)
     names = [container.get("name") for _, container in containers]
     if kind.container_is_required and kind.container not in names and not any(has_placeholder(name) for name in names):
         cause = f"no container is named {kind.container}"
@@ -207,20 +206,46 @@ def _note_unlimited(kind: TrainingKind, spec: Mapping[str, Any], path: str, find
             findings.notice(place, f"{why} of a replica end the job")
 
 
-def _check_peer_names(kind: TrainingKind, container: Mapping[str, Any], path: str, findings: Findings) -> None:
+def check_peer_names(kind: TrainingKind, job: Object, path: str, findings: Findings, *, are_named: bool) -> None:
+    """Find names of replicas in commands and variables that lead nowhere.
+
+    Args:
+        kind: The kind of the job.
+        job: The object; may be malformed or hold placeholders.
+        path: Where it stands.
+        findings: Takes what is found.
+        are_named: Whether its pods have a network of their own, where a name without a domain is one.
+    """
+    patterns = _peer_names(kind, are_named=are_named)
+    given = mapping(mapping(job.get("spec")).get(kind.replicas_field))
+    for key, replica in replicas_by_type(given, kind.types).values():
+        place = f"{path_to(f'{path}.spec.{kind.replicas_field}', str(key))}.template.spec"
+        pod = mapping(mapping(mapping(replica).get("template")).get("spec"))
+        for i, container in mappings(pod.get("containers")):
+            for field, word in _words(container):
+                found = next(filter(None, (pattern.search(word) for pattern in patterns)), None)
+                if found:
+                    cause = f"{shown(found.group())} is the name of a replica on a cluster, which leads nowhere here"
+                    remedy = f"read the address from {kind.address_variables}, which works in both places"
+                    findings.error(f"{place}.containers[{i}].{field}", cause, remedy, "replica-peer-name")
+
+
+def _peer_names(kind: TrainingKind, *, are_named: bool) -> tuple[re.Pattern[str], ...]:
     roles = "|".join(type_.lower() for type_ in kind.types)
     number = r"(?:\d+|\$[\w({]+[)}]?)"
+    if are_named:
+        return (re.compile(rf"(?:[a-z0-9}})]|\$\w+)-(?:{roles})-{number}\.[-\w.${{}}]*svc\b"),)
     built = re.compile(rf"(?:[}})]|\$\w+)-(?:{roles})-{number}(?=$|[\s:,;'\"]|\.[-\w.]*svc)")
-    written = re.compile(rf"[a-z0-9]-(?:{roles})-{number}(?::\d|\.[-\w.${{}}]*svc\b)")
-    words = [(f"command[{i}]", word) for i, word in enumerate(texts(container.get("command")))]
-    words += [(f"args[{i}]", word) for i, word in enumerate(texts(container.get("args")))]
-    words += [(f"env[{i}].value", str(entry.get("value") or "")) for i, entry in mappings(container.get("env"))]
-    for field, word in words:
-        found = built.search(word) or written.search(word)
-        if found:
-            cause = f"{shown(found.group())} is the name of a replica on a cluster, which leads nowhere here"
-            remedy = f"read the address from {kind.address_variables}, which works in both places"
-            findings.error(f"{path}.{field}", cause, remedy, "replica-peer-name")
+    return built, re.compile(rf"[a-z0-9]-(?:{roles})-{number}(?::\d|\.[-\w.${{}}]*svc\b)")
+
+
+def _words(container: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what a container's commands and variables say, by field."""
+    return [
+        *((f"command[{i}]", word) for i, word in enumerate(texts(container.get("command")))),
+        *((f"args[{i}]", word) for i, word in enumerate(texts(container.get("args")))),
+        *((f"env[{i}].value", str(entry.get("value") or "")) for i, entry in mappings(container.get("env"))),
+    ]
 
 
 def check_single(

@@ -37,6 +37,10 @@ class TFJob(TrainingKind):
         chief = _chief(spec)
         return tuple((chief, i) for i in range(spec.count(chief))) if chief else ((WORKER, 0),)
 
+    def listeners(self, spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
+        """Return all replicas."""
+        return spec.wanted
+
     def has_succeeded(self, replicas: Replicas) -> bool:
         """Return whether the chief has succeeded, without one the first worker or all, as the success policy says."""
         if chief := _chief(replicas.spec):

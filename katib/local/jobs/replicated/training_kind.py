@@ -75,6 +75,8 @@ class TrainingKind(Protocol):
     port: ClassVar[Port]
     address_variables: ClassVar[str]
     """Which variables tell a program where its peers are, for errors."""
+    gives_ports: ClassVar[bool] = True
+    """Whether they are variables, in which replicas find ports of their own."""
     restart_policy: ClassVar[str] = "Never"
     """What a replica that says nothing does when its program fails."""
     fields: ClassVar[Mapping[str, str]] = {}
@@ -88,6 +90,10 @@ class TrainingKind(Protocol):
 
     def primary(self, spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
         """Return role and index of the replicas that have the job role master."""
+
+    def listeners(self, spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
+        """Return role and index of the replicas whose addresses the others are told."""
+        return self.primary(spec)
 
     def has_succeeded(self, replicas: Replicas) -> bool:
         """Return whether enough replicas have succeeded for the job to have."""

@@ -34,6 +34,10 @@ class XGBoostJob(TrainingKind):
         """Return the master."""
         return ((MASTER, 0),)
 
+    def listeners(self, spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
+        """Return all replicas."""
+        return spec.wanted
+
     def has_succeeded(self, replicas: Replicas) -> bool:
         """Return whether the master has succeeded."""
         return replicas.has_succeeded(MASTER, 0)

@@ -92,6 +92,19 @@ def test_workers_that_only_wait_are_not_started_but_what_they_request_is_leased(
     assert any("workers that only wait are not started" in notice for notice in found(job)[1])
 
 
+def test_a_limit_of_the_launcher_leaves_room_for_the_workers_whose_work_it_does() -> None:
+    job = an_mpijob(worker={"name": "mpi", "image": "none", "resources": {"limits": {"cpu": "500m", "memory": "1Gi"}}})
+    launcher = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
+    launcher["resources"] = {"limits": {"cpu": 1}, "requests": {"cpu": "100m"}}
+
+    ((template, _),) = V1.templates(job).values()
+
+    assert template["spec"]["containers"][0]["resources"] == {
+        "limits": {"cpu": "2"},
+        "requests": {"cpu": "1.1", "memory": "2147483648"},
+    }
+
+
 def test_more_workers_than_the_machine_has_room_for_are_refused_at_submission() -> None:
     worker = {"name": "mpi", "image": "none", "resources": {"requests": {"cpu": 2}}}
 

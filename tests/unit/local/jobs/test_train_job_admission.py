@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -251,6 +252,32 @@ def test_names_of_other_pods_are_found_wherever_they_stand() -> None:
     assert peer(args=["${trialSpec.Name}-a-0-0.${trialSpec.Name}"]) == [f"{where}.args: {why}{remedy}"]
     assert peer(env=[{"name": "PEER", "value": "$(SET)-a-0-0:80"}]) == [f"{where}.env: {why}{remedy}"]
     assert peer(args=["data-0-0", "a-0"]) == []
+
+
+def test_in_a_network_of_its_own_only_the_domain_leads_nowhere() -> None:
+    def peer(word: str) -> list[str]:
+        job = replicated("b")
+        job["template"]["spec"]["template"]["spec"]["containers"][0]["args"] = [word]
+        spec = {"replicatedJobs": [replicated(), job]}
+        whole = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "spec": spec}
+        host = replace(HOST, runs_images=True, names_pods=True)
+        return [error.cause for error in check_job(whole, "T", host=host)[0] if error.origin == "jobset-peer-name"]
+
+    assert peer("${trialSpec.Name}-a-0-0:80") == []
+    assert peer("$(SET)-a-0-0.demo:80") == ['the host name of a pod, as in "a-0-0.demo", leads nowhere on this machine']
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"),
+    [("torch", "PET_MASTER_ADDR and PET_MASTER_PORT"), ("mpi", ""), ("jax", "JAX_COORDINATOR_ADDRESS")],
+)
+def test_ports_of_a_runtime_are_explained_by_its_policy(policy: str, told: str) -> None:
+    spec = own_runtime(command=SHELL, ports=[{"containerPort": 29500}])
+    spec["mlPolicy"] = {"numNodes": 2, policy: {}}
+    _, notices = train_job(shelf_with(spec), runtimeRef={"kind": "TrainingRuntime", "name": "mine"}, trainer={})
+
+    [notice] = [notice for notice in notices if ".ports" in notice]
+    assert f"told in {told};" in notice if told else "trials that listen on the same number" in notice
 
 
 @pytest.mark.parametrize(

@@ -194,6 +194,26 @@ class TestMpi:
         t.end("launcher-0")
         assert t.conditions() == [("Complete", "AllJobsCompleted")]
 
+    def test_the_launcher_is_leased_what_all_nodes_request(self) -> None:
+        resources = {"requests": {"cpu": "500m"}, "limits": {"memory": "1Gi"}}
+        t = training("deepspeed-distributed", trainer={**TRAIN, "numNodes": 3, "resourcesPerNode": resources})
+
+        ((template, count),) = t.kind.templates(t.job).values()
+
+        assert count == 1
+        assert t.pod().template["spec"]["containers"] == template["spec"]["containers"]
+        assert template["spec"]["containers"][0]["resources"] == {
+            "requests": {"cpu": "1.5", "memory": str(3 << 30)},
+            "limits": {"memory": str(3 << 30)},
+        }
+
+    def test_cards_of_a_node_are_counted_before_the_launcher_has_those_of_all(self) -> None:
+        resources = {"limits": {"nvidia.com/gpu": 2}}
+        t = training("deepspeed-distributed", trainer={**TRAIN, "numNodes": 2, "resourcesPerNode": resources})
+
+        assert t.pod().template["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "4"}
+        assert t.told()["OMPI_MCA_orte_set_default_slots"] == "2"
+
     def test_one_node_still_gives_two_hosts(self) -> None:
         assert training("deepspeed-distributed").pod().files == {"mpi/hostfile": "localhost slots=2\n"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -259,6 +260,48 @@ def test_names_of_peers_are_found_and_the_way_out_is_named(fields: dict[str, Any
     [error] = [error for error in errors if "name of a replica" in error]
     assert error.startswith(f"t.spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].{place}: ")
     assert error.endswith("read the address from MASTER_ADDR and MASTER_PORT, which works in both places")
+
+
+@pytest.mark.parametrize(
+    ("word", "taken"),
+    [
+        ("$JOB-worker-0:2222", True),
+        ("demo-worker-0:2222", True),
+        ("demo-worker-0.default.svc.cluster.local:2222", False),
+    ],
+)
+def test_in_a_network_of_its_own_plain_names_lead_somewhere(word: str, taken: bool) -> None:
+    host = replace(HostCapacity.detect(), runs_images=True, names_pods=True)
+    template = job(PYTORCH, Worker=replica(2, container(PYTORCH, args=[word])))
+
+    errors = [str(error) for error in check_job(template, "t", host=host)[0]]
+
+    assert [error for error in errors if "name of a replica" in error] == ([] if taken else errors)
+    assert (errors == []) == taken
+
+
+def test_pods_that_stay_on_the_network_of_the_machine_have_no_names() -> None:
+    host = replace(HostCapacity.detect(), runs_images=True, names_pods=True)
+    pod = replica(2, container(PYTORCH, args=["demo-worker-0:2222"]), hostNetwork=True)
+
+    errors, _ = check_job(job(PYTORCH, Worker=pod), "t", host=host)
+
+    assert [error.origin for error in errors] == ["replica-peer-name"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [(PYTORCH, "MASTER_ADDR and MASTER_PORT"), (TF, "TF_CONFIG")],
+    ids=["pytorch", "tensorflow"],
+)
+def test_ports_are_a_notice_that_says_where_a_job_listens(kind: TrainingKind, told: str) -> None:
+    template = job(kind, Worker=replica(1, container(kind, ports=[{"name": "x", "containerPort": 2222}])))
+    named = replace(HostCapacity.detect(), runs_images=True, names_pods=True)
+    place = f"t.spec.{kind.replicas_field}.Worker.template.spec.containers[0].ports"
+
+    why = f"each job has free ports of its own here, told in {told}; a port written into a command may collide"
+    assert f"{place}: {why}" in found_in(template)[1]
+    assert not [notice for notice in check_job(template, "t", host=named)[1] if ".ports" in notice]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from katib.local.jobs.conditions import end_of
 from katib.local.jobs.replicated.jaxjob import JAXJob
 from katib.local.jobs.replicated.paddlejob import PaddleJob
-from katib.local.jobs.replicated.plan import FORGIVEN_LOSSES, LATE_SECONDS, RENEWALS
+from katib.local.jobs.replicated.plan import DOUBT_SECONDS, FORGIVEN_LOSSES, LATE_SECONDS, RENEWALS
 from katib.local.jobs.replicated.pytorchjob import PyTorchJob
 from katib.local.jobs.replicated.replicas import UNLIMITED_FAILURES
 from katib.local.jobs.replicated.tfjob import TFJob
@@ -187,10 +188,11 @@ class TestSuccess:
 
 
 class TestFailure:
-    def test_never_fails_the_job_at_once_and_stops_the_others(self) -> None:
+    def test_never_fails_the_job_and_stops_the_others(self) -> None:
         t = pytorch()
 
         t.end("j-worker-1", 1, output="ValueError: boom")
+        t.advance(DOUBT_SECONDS)
 
         assert (t.running, t.holding()) == ([], {"Created": "PyTorchJobCreated", "Failed": "PyTorchJobFailed"})
         assert t.message("Failed") == (
@@ -213,6 +215,7 @@ class TestFailure:
         t = started(TF, training_job(TF, PS=1, Worker=1))
 
         t.end("j-ps-0", 1)
+        t.advance(DOUBT_SECONDS)
 
         assert t.holding()["Failed"] == "TFJobFailed"
 
@@ -252,6 +255,7 @@ class TestExitCode:
         t = pytorch("ExitCode")
 
         t.end("j-worker-0", code)
+        t.advance(DOUBT_SECONDS)
 
         assert t.holding()["Failed"] == "PyTorchJobFailed"
 
@@ -290,6 +294,7 @@ class TestExitCode:
         assert not t.is_over
 
         t.end("j-worker-1", 137)
+        t.advance(DOUBT_SECONDS)
 
         assert "the back-off limit of 2 is reached" in t.message("Failed")
 
@@ -299,6 +304,8 @@ class TestExitCode:
             assert not t.is_over
             t.advance(60)
             t.end("j-worker-0", 137)
+
+        t.advance(DOUBT_SECONDS)
 
         assert t.holding()["Failed"] == "PyTorchJobTooManyRestarts"
         assert "failed 6 times in a row" in t.message("Failed")
@@ -338,6 +345,7 @@ class TestOnFailure:
         t = pytorch("OnFailure", backoffLimit=0)
 
         t.end("j-worker-0", 1)
+        t.advance(DOUBT_SECONDS)
 
         assert "Failed" in t.holding()
 
@@ -353,6 +361,7 @@ class TestOnFailure:
         assert t.message("Retrying") == "its program ended with exit code 1; try 6 of 6"
 
         t.restart("j-worker-1")
+        t.advance(DOUBT_SECONDS)
 
         assert t.holding()["Failed"] == "PyTorchJobTooManyRestarts"
 
@@ -470,6 +479,60 @@ class TestNewTries:
 
         assert (t.rewired, len(t.running)) == ([3], 3)
 
+    @pytest.mark.parametrize(
+        ("kind", "roles", "first", "taken"),
+        [
+            (PYTORCH, {"Master": 1, "Worker": 2}, "j-worker-0", "j-master-0"),
+            (XGBOOST, {"Master": 1, "Worker": 2}, "j-master-0", "j-worker-1"),
+            (TF, {"PS": 1, "Worker": 2}, "j-worker-0", "j-ps-0"),
+            (PADDLE, {"Worker": 2}, "j-worker-1", "j-worker-0"),
+            (JAX, {"Worker": 2}, "j-worker-1", "j-worker-0"),
+        ],
+        ids=["pytorch", "xgboost", "tensorflow", "paddle", "jax"],
+    )
+    def test_that_is_so_too_when_another_replica_has_failed_before(
+        self, kind: TrainingKind, roles: dict[str, int], first: str, taken: str
+    ) -> None:
+        program = {"name": kind.container, "command": ["x"]}
+        specs = {type_: replica(count, program, policy="Never") for type_, count in roles.items()}
+        t = started(kind, training_job(kind, **specs))
+        count = len(t.running)
+
+        t.end(first, 1, output="ConnectionRefusedError")
+        t.advance(DOUBT_SECONDS / 2)
+        assert (t.is_over, taken in t.running) == (False, True)
+        t.end(taken, 1, output=IN_USE, in_use=True)
+
+        assert (t.rewired, len(t.running), t.is_over) == ([count], count, False)
+        t.advance(600)
+        assert not t.is_over
+
+    def test_the_failure_of_a_worker_is_final_when_the_master_does_not_end(self) -> None:
+        t = pytorch()
+        t.end("j-worker-0", 1, output="ValueError: boom")
+        assert t.plan().wake_at == t.now + timedelta(seconds=DOUBT_SECONDS)
+
+        t.advance(DOUBT_SECONDS)
+
+        assert t.message("Failed").endswith("exited with 1; last output: ValueError: boom")
+
+    def test_it_is_final_even_when_the_master_succeeds_in_that_moment(self) -> None:
+        t = pytorch()
+        t.end("j-worker-0", 1)
+
+        t.end("j-master-0")
+
+        assert t.holding()["Failed"] == "PyTorchJobFailed"
+
+    def test_a_limit_that_is_reached_leaves_the_same_moment_and_starts_nothing_in_it(self) -> None:
+        t = pytorch("ExitCode", backoffLimit=1)
+        t.end("j-worker-0", 137)
+        assert t.running == ["j-master-0", "j-worker-1"]
+
+        t.end("j-master-0", 1, in_use=True)
+
+        assert (t.rewired, len(t.running)) == ([3], 3)
+
     def test_that_happens_only_twice(self) -> None:
         t = pytorch()
         for _ in range(RENEWALS):
@@ -487,6 +550,7 @@ class TestNewTries:
             assert len(t.running) == 3
 
         t.end("j-worker-0", 137, lost=True)
+        t.advance(DOUBT_SECONDS)
 
         assert "Failed" in t.holding()
 
