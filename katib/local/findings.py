@@ -61,6 +61,10 @@ def exists(path: Path) -> bool:
     return os.path.exists(path)  # noqa: PTH110  # as above
 
 
+_MOST_PATHS = 2
+"""As many paths as a line of a terminal can hold."""
+
+
 @dataclass(slots=True)
 class Findings:
     """Collects errors and notices in the order they are found."""
@@ -88,5 +92,9 @@ class Findings:
 
     @property
     def notices(self) -> list[str]:
-        """Every notice once, as `path, path: sentence`."""
-        return [f"{', '.join(dict.fromkeys(paths))}: {why}" for why, paths in self._notices.items()]
+        """Every notice once, as `path, path: sentence`; of many paths the first, and how many more."""
+        return [f"{_places(list(dict.fromkeys(paths)))}: {why}" for why, paths in self._notices.items()]
+
+
+def _places(paths: list[str]) -> str:
+    return ", ".join(paths) if len(paths) <= _MOST_PATHS else f"{paths[0]} and {len(paths) - 1} more"
