@@ -10,6 +10,7 @@ from typing import Any
 from katib.api.types import CollectorKind, FileSystemKind, ObjectiveSpec, Trial
 from katib.controllers.kinds import TRIAL
 from katib.controllers.ports import EventRecorder
+from katib.local.jobs.networks import PUSHES_NOTHING
 from katib.local.pods.monitor import Monitor
 from katib.local.trial_monitor import OutputMonitor, SourceMonitor
 from katib.runtime.clock import Clock
@@ -25,9 +26,6 @@ METRICS_PORT_VARIABLE = "KATIB_METRICS_PORT"
 """Where a trial's program is to offer its metrics: trials run side by side, and one port serves one of them."""
 
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
-
-_PUSHES_NOTHING = (CollectorKind.STDOUT, CollectorKind.NONE)
-"""Collectors whose programs have nothing to push: `katib.report` prints there."""
 
 METRICS_DIRECTORY = "metrics"
 """Below a pod's directory: stands for the directory of metrics that the template names by an absolute path."""
@@ -84,7 +82,7 @@ class TrialMonitors:
         if trial is None or trial.spec.objective is None:
             return NO_VARIABLES
         kind = trial.spec.metrics_collector.kind
-        if kind in _PUSHES_NOTHING:
+        if kind in PUSHES_NOTHING:
             return NO_VARIABLES
         told = {**self._push_variables(trial.name), **(self._sdk_variables if kind == CollectorKind.PUSH else {})}
         if kind == CollectorKind.PROMETHEUS_METRIC:
@@ -95,7 +93,7 @@ class TrialMonitors:
     def need_machine(self, job: Object) -> bool:
         """Return whether metrics go to, or come from, an address of this machine."""
         trial = self._trial_of(job)
-        return trial is not None and trial.spec.metrics_collector.kind not in _PUSHES_NOTHING
+        return trial is not None and trial.spec.metrics_collector.kind not in PUSHES_NOTHING
 
     def companions(self, job: Object, pod_labels: Mapping[str, str]) -> Sequence[tuple[str, Mapping[str, Any]]]:
         """Return the collector that the user brings, for a primary pod."""

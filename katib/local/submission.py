@@ -15,8 +15,9 @@ from katib.api.wording import shown
 from katib.errors import FieldError
 from katib.local.admission import HostCapacity, check_job
 from katib.local.findings import Findings, mapping, mappings
-from katib.local.jobs.kind import JobKind, LabelsPods
+from katib.local.jobs.kind import JobKind, KnowsPeers, LabelsPods
 from katib.local.jobs.kinds import Lookup, job_kinds, kinds_by_name, nothing_stored
+from katib.local.jobs.networks import PUSHES_NOTHING, may_be_named
 from katib.runtime.objects import Kind
 from katib.tuning.submission import FindConfigMap, FindObject, Gate, HasExperiment
 
@@ -47,9 +48,13 @@ def local_gate(
     ) -> tuple[list[FieldError], list[str]]:
         return check_job(dict(source), path, host=capacity, workspace=workspace, kinds=job_kinds(find))
 
-    def errors_of(source: Mapping[str, Any], _path: str, spec: ExperimentSpec, find: FindObject) -> list[FieldError]:
+    def errors_of(source: Mapping[str, Any], path: str, spec: ExperimentSpec, find: FindObject) -> list[FieldError]:
         kinds = job_kinds(find)
-        return [*custom_collector_errors(source, spec, capacity, kinds), *primary_pod_errors(source, spec, kinds)]
+        return [
+            *custom_collector_errors(source, spec, capacity, kinds),
+            *primary_pod_errors(source, spec, kinds),
+            *(peer_name_errors(source, path, spec, kinds) if capacity.names_pods else ()),
+        ]
 
     return Gate(
         catalog,
@@ -96,6 +101,29 @@ def primary_pod_errors(source: Mapping[str, Any], spec: ExperimentSpec, kinds: t
     if template is not None and isinstance(kind, LabelsPods):
         kind.check_labels(source, template.primary_pod_labels, "spec.trialTemplate.primaryPodLabels", findings)
     return findings.errors
+
+
+def peer_name_errors(
+    source: Mapping[str, Any], path: str, spec: ExperimentSpec, kinds: tuple[JobKind, ...]
+) -> list[FieldError]:
+    """Return which names of pods lead nowhere because the collector keeps the pods on the machine's network.
+
+    Args:
+        source: The object that trials run as.
+        path: Where it stands.
+        spec: With defaults.
+        kinds: The kinds of jobs that run here, whose pods could have names.
+    """
+    name, metrics = Kind.of(source), spec.metrics_collector_spec
+    kind = kinds_by_name(kinds).get(name)
+    if kind is None or metrics is None or metrics.kind in PUSHES_NOTHING or not isinstance(kind, KnowsPeers):
+        return []
+    named, unnamed = Findings(), Findings()
+    kind.check_peer_names(source, path, named, are_named=True)
+    kind.check_peer_names(source, path, unnamed, are_named=False)
+    known = {error.path for error in named.errors}  # found in any case
+    is_found = not may_be_named(name, [template for template, _ in kind.templates(source).values()])
+    return [] if is_found else [error for error in unnamed.errors if error.path not in known]
 
 
 def custom_collector_errors(

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -164,8 +165,9 @@ class Machine:
 
     def pids(self) -> list[int]:
         """Return the processes that pods had so far."""
-        records = self.home.root.glob(f"n/*/*/{RECORD_FILE}")
-        return [process["pid"] for record in records for process in json.loads(record.read_text())["processes"]]
+        texts = [record.read_text() for record in self.home.root.glob(f"n/*/*/{RECORD_FILE}")]
+        whole = [json.loads(text) for text in texts if text.endswith("}")]  # one may be written this moment
+        return [process["pid"] for record in whole for process in record["processes"]]
 
     def picture(self) -> str:
         logs = {str(path): path.read_text() for path in self.home.root.rglob("*.log")}
@@ -224,6 +226,33 @@ while not os.path.exists({str(tmp_path / "taken")!r}):
             assert end["type"] == "Succeeded"
             assert "heard [1, 2]" in m.log("j-master-0.2")
             assert str(port) not in m.log("j-master-0.2")
+
+    def test_a_worker_that_fails_before_the_master_says_so_costs_no_try_either(self, tmp_path: Path) -> None:
+        master = f"""
+import os, time
+print(os.environ["MASTER_PORT"], flush=True)
+while not os.path.exists({str(tmp_path / "taken")!r}):
+    time.sleep(0.01)
+time.sleep(0.2)
+{MEETING}"""
+        worker = f"""
+import os, sys, time
+while not os.path.exists({str(tmp_path / "taken")!r}):
+    time.sleep(0.01)
+if not os.path.exists({str(tmp_path / "again")!r}):
+    open({str(tmp_path / "again")!r}, "w").close()
+    sys.exit("the master does not know me")
+{MEETING}"""
+        with machine(tmp_path) as m:
+            m.submit(pytorch_job(program(master), program(worker), workers=1))
+            port = int(eventually(lambda: m.log("j-master-0"), "the master's port"))
+            with socket.create_server(("127.0.0.1", port)):
+                (tmp_path / "taken").touch()
+                end = m.end()
+
+            assert end["type"] == "Succeeded"
+            assert "the master does not know me" in m.log("j-worker-0")
+            assert "heard [1]" in m.log("j-master-0.2")
 
     def test_workers_start_after_the_program_of_the_master(self, tmp_path: Path) -> None:
         first = {
@@ -373,6 +402,14 @@ class TestRunPolicy:
             assert "deadline of 1 s" in end["message"]
             assert not any(map(is_running, m.pids()))
 
+    def test_a_deadline_ends_a_job_whose_master_never_listens(self, tmp_path: Path) -> None:
+        with machine(tmp_path) as m:
+            end = m.run(pytorch_job(shell("sleep 600"), program(MEETING), activeDeadlineSeconds=1))
+
+            assert (end["type"], end["reason"]) == ("Failed", "PyTorchJobFailed")
+            assert "deadline of 1 s" in end["message"]
+            assert not any(map(is_running, m.pids()))
+
     @pytest.mark.parametrize("code", [0, 1])
     def test_with_a_time_to_live_of_zero_the_job_is_removed(self, tmp_path: Path, code: int) -> None:
         with machine(tmp_path) as m:
@@ -397,3 +434,31 @@ class TestRunPolicy:
             m.delete()
 
             eventually(lambda: not any(map(is_running, m.pids())), "all replicas to end")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Where the files of trials are: a file system with room for few files."""
+    place = tmp_path / "trials"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m,nr_inodes=64", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small file system needs root")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.mark.parametrize("room", [0, 4, 5], ids=["for nothing", "for one directory", "for two directories"])
+def test_a_gang_waits_whole_while_the_disk_is_full(tmp_path: Path, small_disk: Path, room: int) -> None:
+    for number in range(os.statvfs(small_disk).f_ffree - room):
+        (small_disk / f"ballast-{number}").touch()
+    with machine(tmp_path) as m:
+        m.submit(pytorch_job(program(MEETING), program(MEETING)))
+        waiting = eventually(lambda: m.home.runner.waiting_reason("n", "j"), "the job to wait", picture=m.picture)
+        assert "No space left on device" in waiting
+        assert m.pids() == []
+        for ballast in small_disk.glob("ballast-*"):
+            ballast.unlink()
+
+        assert m.end()["type"] == "Succeeded"
+        assert sum(log.read_text().startswith("heard [1, 2] on") for log in small_disk.rglob("*.log")) == 1

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+from katib.api.types import CollectorKind
 from katib.local.findings import mapping, mappings
 from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.kind import Address
 from katib.local.pods.images import HOST_NETWORK, ImageRuntime
 from katib.runtime.objects import Kind, Object
+
+PUSHES_NOTHING: Final = frozenset({CollectorKind.STDOUT, CollectorKind.NONE})
+"""Collectors whose programs have nothing to push and nobody to answer: `katib.report` prints there."""
 
 _UID_DIGITS = 8
 

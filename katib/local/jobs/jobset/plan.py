@@ -39,6 +39,8 @@ _RESTART_JOB = "RestartJob"
 _RESTART_JOB_FREELY = "RestartJobAndIgnoreMaxRestarts"
 ACTIONS = ("FailJobSet", _RESTART, _RESTART_FREELY, _RESTART_JOB, _RESTART_JOB_FREELY)
 _PORT_TAKEN = re.compile(r"address already in use|EADDRINUSE", re.IGNORECASE)
+DOUBT_SECONDS = 1.0
+"""How long the failure of a pod is held back while another one runs."""
 _COUNTED = frozenset({_RESTART, _RESTART_JOB})
 
 
@@ -138,6 +140,8 @@ def _plan_open(observed: Observed, spec: JobSetSpec, ending: Outcome | None, *, 
     outcome = state.outcome or _early_end(observed.pods, state) or ending
     if outcome is not None:
         return _finish(observed, spec, replace(state, outcome=outcome))
+    if moves and (until := _doubt(observed, state)):
+        return _go_on(observed, spec, state, _Turn(state.children, wake_at=until))
     state, turn = _turned(observed, spec, state)
     failed = {role: child for role, child in turn.children.items() if child.end and not child.is_complete}
     if failed:
@@ -317,6 +321,17 @@ def _port_taken(pods: tuple[PodRecord, ...], state: _State) -> PodRecord | None:
     """Return a pod that could not listen on its port because somebody else does; None when there is none."""
     current = (pod for pod in pods if pod.name not in state.retired and pod.phase is Phase.FAILED)
     return next((pod for pod in current if _PORT_TAKEN.search(pod.last_output)), None)
+
+
+def _doubt(observed: Observed, state: _State) -> datetime | None:
+    """Return until when a failure is held back: a pod that runs may be about to end because its port is taken."""
+    current = [pod for pod in observed.pods if pod.name not in state.retired and not pod.stopping]
+    ends = [p.finished_at for p in current if p.phase is Phase.FAILED and p.finished_at is not None]
+    going = any(not pod.is_finished and not pod.failures for pod in current)
+    if state.has_moved or not ends or not going or _port_taken(observed.pods, state):
+        return None
+    until = max(ends) + timedelta(seconds=DOUBT_SECONDS)
+    return until if observed.moment.steady < until else None
 
 
 def _how(child: _Child) -> tuple[str, str]:

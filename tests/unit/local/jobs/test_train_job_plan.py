@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from katib.local.jobs.jobset.plan import DOUBT_SECONDS
 from katib.local.jobs.jobset.runtimes import CLUSTER_RUNTIME, RUNTIME, SHIPPED, shipped_runtime
 from katib.local.jobs.jobset.trainjob import TrainJob
 from katib.local.jobs.kind import Address, NewPod, PodStart
@@ -142,6 +143,16 @@ class TestTorch:
 
         assert len(t.started) == 3  # mlPolicy.numNodes counts
         assert t.told(1) == {"JOB_COMPLETION_INDEX": "0"}
+
+    def test_that_is_so_too_when_another_node_has_failed_before(self) -> None:
+        t = training(trainer={**TRAIN, "numNodes": 2})
+        t.end("node-0", 1, index=1, last_output="ConnectionRefusedError")
+        t.advance(DOUBT_SECONDS / 2)
+        assert len(t.running) == 1
+
+        t.end("node-0", 1, last_output="OSError: [Errno 98] Address already in use")
+
+        assert len(t.running) == 2
 
     def test_a_port_that_somebody_took_makes_all_start_once_more_with_others(self) -> None:
         t = training(trainer={**TRAIN, "numNodes": 2})
@@ -340,6 +351,7 @@ class TestLife:
         t = training(trainer={**TRAIN, "numNodes": 2})
 
         t.end("node-0", 1, index=1)
+        t.advance(DOUBT_SECONDS)
 
         assert t.conditions() == [("Failed", "FailedJobs")]
         assert t.running == []
