@@ -1,7 +1,7 @@
 """One process of an MPIJob: a logistic regression, with the gradients of all processes averaged.
 
-Runs the same on a cluster and on one machine: mpirun finds the slots in the host file, which the operator writes. Rank 0
-prints the metrics.
+Runs the same on a cluster and on one machine: mpirun finds the slots in the host file, which the operator writes. Rank
+0 prints the metrics.
 """
 
 import argparse
