@@ -2,19 +2,22 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.stamp-$(shell cat pyproject.toml constraints.txt 2>/dev/null | cksum | cut -d' ' -f1)
+VERSIONS := $(shell cat pyproject.toml constraints.txt 2>/dev/null | cksum | cut -d' ' -f1)
+STAMP := $(VENV)/.stamp-$(VERSIONS)
+FRAMEWORKS := $(VENV)-frameworks
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests start our programs hundreds of times; without compiled files each start would compile them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 # What runs the tests: .ci/run gives those that fail a second chance, somebody at a desk sees every failure.
-PYTEST := $(BIN)/python -m $(if $(SECOND_CHANCE),tools.second_chance,pytest)
+RUNNER := $(if $(SECOND_CHANCE),tools.second_chance,pytest)
+PYTEST := $(BIN)/python -m $(RUNNER)
 
 .DEFAULT_GOAL := help
 
-EXAMPLES := asha darts enas pbt prometheus push tensorboard
+EXAMPLES := asha darts enas jobset pbt prometheus push tensorboard
 
-.PHONY: help setup demo $(EXAMPLES:%=example-%) test test-slow test-callbacks test-cluster images lint format type contracts proto schema crds golden bench clean
+.PHONY: help setup demo $(EXAMPLES:%=example-%) test test-slow test-callbacks setup-frameworks test-frameworks test-cluster images lint format type contracts proto schema crds golden bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-19s %s\n", $$1, $$2}'
@@ -35,12 +38,13 @@ demo: $(STAMP) ## Tune the digits example on this machine, from nothing to the b
 example-asha: ## Tune a network with early stopping that saves most of the work
 example-darts: ## Let one training find the operations of a small network by gradients
 example-enas: ## Search the layers of a small network
+example-jobset: ## Tune a JobSet: data first, then two workers and a watcher
 example-pbt: ## Tune networks that go on from each other's checkpoints
 example-prometheus: ## Tune a program that offers its loss to Prometheus
 example-push: ## Tune a training loop that pushes its metrics
 example-tensorboard: ## Tune a program that writes event files for TensorBoard
 $(EXAMPLES:%=example-%): example-%: $(STAMP)
-	@$(BIN)/katib run examples/$*/experiment.yaml
+	@$(BIN)/katib run $(wildcard examples/$*/experiment.yaml examples/jobs/$*/experiment.yaml)
 
 test: $(STAMP) ## Run the tests, but those of test-slow and test-cluster
 	@$(PYTEST) -q -m "not slow and not cluster" -n 4 --dist worksteal
@@ -54,6 +58,17 @@ test-callbacks: ## Run the callbacks with the training libraries they are for, i
 	@$(VENV)-callbacks/bin/python -m pip install --quiet --editable . --group callbacks
 	@$(VENV)-callbacks/bin/python -m pytest -q --noconftest tests/integration/test_callbacks.py
 	@LIGHTNING=pytorch_lightning $(VENV)-callbacks/bin/python -m pytest -q --noconftest tests/integration/test_callbacks.py -k lightning
+
+$(FRAMEWORKS)/.stamp-$(VERSIONS): pyproject.toml constraints.txt
+	@test -x $(FRAMEWORKS)/bin/python || $(PYTHON) -m venv $(FRAMEWORKS)
+	@$(FRAMEWORKS)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade "pip>=25.1"
+	@PYTHONWARNINGS=ignore $(FRAMEWORKS)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cluster]' --group jobs
+	@rm -f $(FRAMEWORKS)/.stamp-* && touch $@
+
+setup-frameworks: $(FRAMEWORKS)/.stamp-$(VERSIONS)
+
+test-frameworks: setup-frameworks ## Run examples/jobs with JAX, LightGBM and MPI, in an environment of their own
+	@$(FRAMEWORKS)/bin/python -m $(RUNNER) -q -k "example_of_a_framework or example_of_a_train_job" tests/e2e/test_training_jobs.py tests/e2e/test_examples.py
 
 test-cluster: $(STAMP) ## Run the tests with a Kubernetes API server and with pods, in clusters started for them or given
 	@$(BIN)/python -m tools.cluster_tests
@@ -96,4 +111,4 @@ bench: $(STAMP) ## Run the benchmarks and print figures and ratios
 	@$(BIN)/python -m benchmarks
 
 clean: ## Remove the virtual environments and what runs left behind
-	@rm -rf $(VENV) $(VENV)-callbacks $(VENV)-proto .katib .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(VENV)-callbacks $(FRAMEWORKS) $(VENV)-proto .katib .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -132,7 +132,10 @@ def test_the_example_of_a_jobset_fits_a_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("torchrun", path=environment()["PATH"]), reason="PyTorch is not installed")
+@pytest.mark.skipif(
+    not shutil.which("torchrun", path=environment()["PATH"]),
+    reason="examples/jobs/trainjob/experiment.yaml: torch is not installed",
+)
 def test_the_example_of_a_train_job_trains_on_two_nodes(tmp_path: Path) -> None:
     _, experiment = run_example(tmp_path, "jobs/trainjob", trials=2)
     status = experiment["status"]

@@ -95,14 +95,17 @@ def test_an_experiment_of_pytorch_jobs_reads_the_metrics_of_the_masters(tmp_path
         ("xgboostjob", "lightgbm.yaml", "lightgbm", "lightgbm"),
         ("jaxjob", "experiment.yaml", "jax", "jaxjob"),
         ("paddlejob", "experiment.yaml", "paddle", "paddlejob"),
+        ("mpijob", "experiment.yaml", "mpi4py", "mpijob"),
     ],
-    ids=["pytorch", "torchrun", "tensorflow", "xgboost", "lightgbm", "jax", "paddle"],
+    ids=["pytorch", "torchrun", "tensorflow", "xgboost", "lightgbm", "jax", "paddle", "mpi"],
 )
 def test_the_example_of_a_framework_tunes_for_real(
     tmp_path: Path, folder: str, file: str, framework: str, name: str
 ) -> None:
     if importlib.util.find_spec(framework) is None:
-        pytest.skip(f"{framework} is not installed")
+        pytest.skip(f"examples/jobs/{folder}/{file}: {framework} is not installed")
+    if framework == "mpi4py" and shutil.which("mpirun") is None:
+        pytest.skip(f"examples/jobs/{folder}/{file}: mpirun is not installed")
     shutil.copytree(EXAMPLES / folder, tmp_path / folder)
 
     done = katib("run", f"{folder}/{file}", cwd=tmp_path, timeout=600)
