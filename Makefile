@@ -49,7 +49,7 @@ $(EXAMPLES:%=example-%): example-%: $(STAMP)
 test: $(STAMP) ## Run the tests, but those of test-slow and test-cluster
 	@$(PYTEST) -q -m "not slow and not cluster" -n 4 --dist worksteal
 
-test-slow: $(STAMP) ## Run the tests that take more than ten seconds each: examples, races, floods
+test-slow: $(STAMP) ## Run what takes longer: examples, races, floods, SQL servers that go away, containers, hard trials
 	@$(PYTEST) -q -m "slow and not cluster" -n 2 --dist worksteal
 
 test-callbacks: ## Run the callbacks with the training libraries they are for, in an environment of their own

@@ -29,6 +29,8 @@ from tests.support.suggestion import (
     start_apart,
 )
 
+pytestmark = pytest.mark.slow
+
 INFOS = {e.info.name: e.info for e in ENTRIES if not e.info.early_stopping and not e.info.graph_fields}
 ALGORITHMS = list(INFOS)
 QUICK: dict[str, dict[str, object]] = {"bayesianoptimization": {"n_initial_points": 2, "acq_func": "EI"}}

@@ -18,6 +18,8 @@ from tests.support.cli import KATIB, environment, katib, katib_json
 from tests.support.runtimes import Installed, installed
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parents[1] / "support" / "katib_examples"
 
 

@@ -30,6 +30,8 @@ from tests.support.experiments import a_template, an_experiment
 from tests.support.processes import Launch
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "custom-algorithm"
 
 

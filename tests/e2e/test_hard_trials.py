@@ -27,6 +27,8 @@ from tests.support.experiments import a_job, a_template, an_experiment
 from tests.support.processes import Launch
 from tests.support.waiting import eventually, never
 
+pytestmark = pytest.mark.slow
+
 LR = "# ${trialParameters.learningRate}"
 
 

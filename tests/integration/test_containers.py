@@ -30,6 +30,8 @@ from tests.support.local_jobs import PRIMARY, Home, home, job
 from tests.support.runtimes import Installed, installed
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module", params=["podman", "docker"])
 def runtime(request: pytest.FixtureRequest) -> Installed:

@@ -37,7 +37,10 @@ KATIB_ROWS = (
 TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = '{schema}'"
 
 # A driver that fails within a read over TLS leaves its socket to the garbage collector.
-pytestmark = pytest.mark.filterwarnings("ignore:.*ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:.*ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"),
+]
 
 
 @pytest.fixture(autouse=True)
