@@ -252,7 +252,7 @@ class Database:
             writer = self._connect()
             try:
                 self._turn_to_wal(writer)
-            except BaseException:
+            except BaseException:  # also an interrupt: no connection stays open
                 writer.close()
                 raise
             self._writer = writer
@@ -325,7 +325,7 @@ def open_database(
     database = Database(path, connect, lock_timeout_seconds, read_only=read_only)
     try:
         database.schema_version("")
-    except BaseException:
+    except BaseException:  # as above: no connection stays open
         database.close()
         raise
     return database

@@ -18,7 +18,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -46,7 +46,6 @@ from katib.local.pods.monitor import Monitor
 from katib.local.pods.pod import Pod, PodPlan, PodTools
 from katib.runtime.controller import DONE, Controller, Result
 from katib.runtime.informer import Informer, InformerEvent
-from katib.runtime.manager import SYNC_TIMEOUT_SECONDS
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.runtime.shared_thread import SharedThread
 from katib.runtime.work_queue import WorkQueue
@@ -79,14 +78,6 @@ class MonitorFactory(Protocol):
         """Forget what an earlier run of this job reported: it was cut off with the engine and starts anew."""
 
 
-def _always(_job: Object) -> bool:
-    return True
-
-
-def _nothing(_job: Object) -> None:
-    """Do nothing about a job that is gone."""
-
-
 @dataclass(frozen=True, slots=True)
 class ControllerTools:
     """What the controllers of all kinds use.
@@ -112,13 +103,13 @@ class ControllerTools:
     monitors: MonitorFactory
     preparation: Preparation
     objects: PodObjects
-    ports: PortTable = field(default_factory=PortTable)
-    may_start: Callable[[Object], bool] = _always
-    may_delete: Callable[[Object], bool] = _always
-    gone: Callable[[Object], None] = _nothing
-    settle_seconds: float = SETTLE_SECONDS
-    sync_timeout_seconds: float = SYNC_TIMEOUT_SECONDS
-    thread: SharedThread | None = None
+    ports: PortTable
+    may_start: Callable[[Object], bool]
+    may_delete: Callable[[Object], bool]
+    gone: Callable[[Object], None]
+    settle_seconds: float
+    sync_timeout_seconds: float
+    thread: SharedThread | None
 
 
 class JobController:
@@ -159,7 +150,7 @@ class JobController:
                 self._informer.start()
             self._await_jobs()
             self._controller.start()
-        except BaseException:
+        except BaseException:  # also an interrupt: no thread stays behind
             self.stop()
             raise
 
