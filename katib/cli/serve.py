@@ -185,9 +185,10 @@ def _listening(
 ) -> Iterator[Server]:
     """Give a server that the commands of this account find; its note goes before it does."""
     from katib.rest.server import Server
+    from katib.ui import ui_routes
 
     with (
-        Server(service, host=host, port=port, token=access.token(), pages=pages) as server,
+        Server(service, host=host, port=port, token=access.token(), pages=pages, ui=ui_routes) as server,
         noted(server.address, access.file, data_dir, account_directory()),
     ):
         yield server

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
 from pydantic import TypeAdapter
@@ -41,6 +41,14 @@ _PROBLEM: dict[int | str, dict[str, Any]] = {
 }
 
 
+MakeRouter = Callable[[Closing], APIRouter]
+"""Returns further routes, whose streams end when the server is about to stop."""
+
+UI_PREFIX = "/katib"
+"""Where the page for people lives: Katib's dashboards and gateways send them here. The API answers below it, too, so
+that a gateway that knows no other path gives the page all it needs."""
+
+
 def create_app(
     service: TuningService | Gateway,
     *,
@@ -48,6 +56,7 @@ def create_app(
     allowed_hosts: Collection[str] | None = LOOPBACK_HOSTS,
     closing: Closing | None = None,
     pages: Mapping[str, Page] = MappingProxyType({}),
+    ui: MakeRouter | None = None,
 ) -> FastAPI:
     """Return the web application of a tuning service.
 
@@ -58,6 +67,7 @@ def create_app(
         closing: Ends all streams when the server is about to stop.
         pages: What monitoring reads: `/readyz` and `/metrics`. Without the first the server is ready when it answers,
             without the second there is nothing to count.
+        ui: Returns the routes of the page for people, below `UI_PREFIX`; without it `/` leads to `/docs`.
     """
     closing = closing or Closing()
     app = _App(
@@ -73,7 +83,11 @@ def create_app(
     answer_with(app, service)
     app.include_router(experiment_routes(closing))
     app.include_router(trial_routes(closing))
-    _add_service_routes(app, pages)
+    if ui is not None:
+        for router in (experiment_routes(closing), trial_routes(closing)):
+            app.include_router(router, prefix=UI_PREFIX, include_in_schema=False)
+        app.include_router(ui(closing), prefix=UI_PREFIX, include_in_schema=False)
+    _add_service_routes(app, pages, home="docs" if ui is None else f"{UI_PREFIX[1:]}/")
     _add_error_handlers(app)
     headers = service.headers if isinstance(service, Gateway) else None
     app.add_middleware(Guard, token=token, allowed_hosts=allowed_hosts, user_headers=headers)
@@ -90,7 +104,7 @@ class _App(FastAPI):
         return self.openapi_schema
 
 
-def _add_service_routes(app: FastAPI, pages: Mapping[str, Page]) -> None:
+def _add_service_routes(app: FastAPI, pages: Mapping[str, Page], *, home: str) -> None:
     @app.get("/api/v1/algorithms", tags=["algorithms"])
     def list_algorithms(service: Service) -> Items[AlgorithmInfo]:
         """List the algorithms offered, suggestion algorithms first."""
@@ -120,7 +134,7 @@ def _add_service_routes(app: FastAPI, pages: Mapping[str, Page]) -> None:
 
     @app.get("/", include_in_schema=False)
     def root() -> RedirectResponse:
-        return RedirectResponse("docs")
+        return RedirectResponse(home)
 
 
 def _page(pages: Mapping[str, Page], path: str) -> Response | None:

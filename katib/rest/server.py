@@ -14,7 +14,7 @@ import uvicorn
 
 from katib.errors import FieldError, InvalidError
 from katib.monitoring import Page
-from katib.rest.app import create_app
+from katib.rest.app import MakeRouter, create_app
 from katib.rest.guard import LOOPBACK_HOSTS
 from katib.rest.streams import Closing
 from katib.rest.users import Gateway
@@ -32,6 +32,7 @@ class Server:
         port: Port; 0 takes a free one.
         token: Required when the host is not a loopback address; behind a gateway it is the gateway that carries it.
         pages: What monitoring reads, by path (`create_app`).
+        ui: The page for people (`create_app`).
 
     Raises:
         InvalidError: The port is in use or not ours to take, the host is unknown, or the token is missing.
@@ -45,6 +46,7 @@ class Server:
         port: int,
         token: str | None = None,
         pages: Mapping[str, Page] = MappingProxyType({}),
+        ui: MakeRouter | None = None,
     ) -> None:
         loopback, behind_gateway = is_loopback(host), isinstance(service, Gateway)
         if not loopback and not token:
@@ -53,7 +55,7 @@ class Server:
         self._closing = Closing()
         # Beyond loopback and behind a gateway the names are not known: a token or a login keeps foreign pages out.
         hosts = LOOPBACK_HOSTS | {host} if loopback and not behind_gateway else None
-        app = create_app(service, token=token, allowed_hosts=hosts, closing=self._closing, pages=pages)
+        app = create_app(service, token=token, allowed_hosts=hosts, closing=self._closing, pages=pages, ui=ui)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -44,16 +44,29 @@ def stream_changes(
     deadline = None if timeout_seconds is None else clock.monotonic() + timeout_seconds
     cursor = Cursor.parse(since)
     if not since:
-        trials = store.list(TRIAL, key.namespace, labels={EXPERIMENT_LABEL: key.name})
-        experiments = store.list(EXPERIMENT, key.namespace)
-        experiment = next((obj for obj in experiments.items if Key.of(obj) == key), None)
-        if experiment is None:
-            raise NotFoundError(f'experiment "{key.name}" is not in namespace {key.namespace}')
-        cursor = Cursor(experiments.resource_version, trials.resource_version)
-        opening = (experiment, *trials.items)
-        for i, obj in enumerate(opening, 1):
-            yield Change("ADDED", dict(obj), str(cursor) if i == len(opening) else "")
+        cursor = yield from _opening(store, key)
     yield from _follow(store, key, cursor, clock, deadline)
+
+
+def _opening(store: ObjectStore, key: Key) -> Generator[Change, None, Cursor]:
+    """Yield everything as it is, the experiment first; return where the changes go on.
+
+    Trials come a page at a time, so that no reader of a large experiment has to hold all of them. The first change that
+    carries a cursor is the last one.
+    """
+    experiments = store.list(EXPERIMENT, key.namespace)
+    experiment = next((obj for obj in experiments.items if Key.of(obj) == key), None)
+    if experiment is None:
+        raise NotFoundError(f'experiment "{key.name}" is not in namespace {key.namespace}')
+    last: Object = experiment
+    cursor = Cursor(experiments.resource_version, "")
+    for page in store.pages(TRIAL, key.namespace, labels={EXPERIMENT_LABEL: key.name}):
+        cursor = Cursor(experiments.resource_version, page.resource_version)
+        for trial in page.items:
+            yield Change("ADDED", dict(last))
+            last = trial
+    yield Change("ADDED", dict(last), str(cursor))
+    return cursor
 
 
 def _follow(store: ObjectStore, key: Key, cursor: Cursor, clock: Clock, deadline: float | None) -> Iterator[Change]:

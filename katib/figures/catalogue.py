@@ -1,0 +1,87 @@
+"""All figures, by name: what the page, `katib plot` and notebooks offer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from katib.errors import NotFoundError, invalid
+from katib.figures.data import Choice, ExperimentData
+from katib.figures.history import draw_history
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+Draw = Callable[[ExperimentData, Choice], "go.Figure"]
+Obstacle = Callable[[ExperimentData], str]
+
+
+def needs_a_value(data: ExperimentData) -> str:
+    """Return that no trial has been measured yet, if so."""
+    return "" if data.trials.measured.any() else "No trial has a value yet."
+
+
+@dataclass(frozen=True, slots=True)
+class FigureKind:
+    """One figure.
+
+    Attributes:
+        name: In commands and addresses.
+        title: In headings.
+        tells: What it shows and how to read it, one or two sentences.
+        draw: Draws it. Called only where `obstacle` finds none.
+        obstacle: Says in a sentence why it cannot be drawn; empty when it can.
+        curves: Whether it needs curves.
+        chooses: Fields of `Choice` that concern it.
+    """
+
+    name: str
+    title: str
+    tells: str
+    draw: Draw
+    obstacle: Obstacle = needs_a_value
+    curves: bool = False
+    chooses: tuple[str, ...] = ()
+
+
+FIGURES: tuple[FigureKind, ...] = (
+    FigureKind(
+        "history",
+        "History",
+        "The value of each trial in the order of their creation, and the best so far. A line that has long been flat "
+        "says that more trials of the same kind will hardly help.",
+        draw_history,
+    ),
+)
+"""In the order in which they are shown."""
+
+_BY_NAME = {figure.name: figure for figure in FIGURES}
+
+
+def figure_named(name: str) -> FigureKind:
+    """Return a figure.
+
+    Raises:
+        NotFoundError: There is none of that name; the error names all.
+    """
+    if name not in _BY_NAME:
+        raise NotFoundError(f'there is no figure "{name}"; there are {", ".join(_BY_NAME)}')
+    return _BY_NAME[name]
+
+
+def draw(kind: FigureKind, data: ExperimentData, choice: Choice) -> go.Figure:
+    """Return a figure.
+
+    Raises:
+        InvalidError: It cannot be drawn of these trials, or the choice names something that the experiment does not
+            have.
+    """
+    for name in choice.parameters:
+        if name not in data.trials.values:
+            remedy = f"choose of {', '.join(data.trials.values)}"
+            raise invalid("parameters", f'{data.name} has no parameter "{name}"', remedy, "figure-parameter")
+    if obstacle := kind.obstacle(data):
+        cause = f"{obstacle[:1].lower()}{obstacle[1:].removesuffix('.')}"
+        raise invalid(f"figure {kind.name}", cause, "choose another one, or wait for more trials", "figure-impossible")
+    return kind.draw(data, choice)

@@ -1,0 +1,125 @@
+"""What all figures share: colours and marks of states, the form of axes, and how many points are drawn.
+
+States differ by colour and by mark, so that nobody has to tell colours apart. The colours are those of [Okabe2008]
+Color universal design, which people with any colour vision can tell apart, on white and on black.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from katib.figures.trials import Floats, Rows
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW, GREY = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#D55E00",
+    "#CC79A7",
+    "#56B4E9",
+    "#F0E442",
+    "#7F7F7F",
+)
+SEQUENCE = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY, YELLOW, GREY)
+"""Colours of several things side by side."""
+
+STATE_COLOURS = {
+    "Succeeded": BLUE,
+    "EarlyStopped": PURPLE,
+    "Running": ORANGE,
+    "Pending": YELLOW,
+    "Failed": RED,
+    "MetricsUnavailable": GREY,
+    "Killed": GREY,
+}
+STATE_MARKS = {
+    "Succeeded": "circle",
+    "EarlyStopped": "triangle-down",
+    "Running": "circle-open",
+    "Pending": "hourglass-open",
+    "Failed": "x",
+    "MetricsUnavailable": "diamond-open",
+    "Killed": "square-x-open",
+}
+COLOUR_SCALE = "Viridis"
+"""Of continuous values; readable in grey and with any colour vision."""
+
+MOST_POINTS = 2_000
+"""So many marks of one kind are drawn: more cannot be told apart, and a browser stays quick."""
+
+
+def new_figure(*, title: str, x: str = "", y: str = "", **layout: Any) -> go.Figure:
+    """Return an empty figure of the common form.
+
+    Args:
+        title: What it shows, with the name of the experiment.
+        x: Title of the horizontal axis.
+        y: Title of the vertical axis.
+        layout: More of Plotly's layout.
+    """
+    import plotly.graph_objects as go
+
+    figure = go.Figure()
+    figure.update_layout(
+        template="plotly_white",
+        title={"text": title},
+        xaxis={"title": {"text": x}},
+        yaxis={"title": {"text": y}},
+        legend={"orientation": "h", "yanchor": "bottom", "y": 1.0, "x": 0.0},
+        margin={"l": 60, "r": 20, "t": 70, "b": 50},
+        hovermode="closest",
+        colorway=list(SEQUENCE),
+    )
+    figure.update_layout(**layout)
+    return figure
+
+
+def say_what_is_shown(figure: go.Figure, shown: int, total: int, what: str = "trials") -> None:
+    """Write below a figure how many of all are drawn, where it is not all of them."""
+    if shown < total:
+        add_note(figure, f"{shown:,} of {total:,} {what} drawn; the extremes are among them")
+
+
+def add_note(figure: go.Figure, text: str) -> None:
+    """Write a sentence below a figure: what a reader has to know to read it."""
+    place = {"xref": "paper", "yref": "paper", "x": 1, "y": -0.14, "xanchor": "right", "yanchor": "top"}
+    figure.add_annotation(text=text, showarrow=False, opacity=0.7, **place)
+
+
+def thinned_rows(values: Floats, rows: Rows, most: int = MOST_POINTS) -> Rows:
+    """Return at most so many of some trials, in their order: of equally long parts the smallest and the largest value.
+
+    The first and the last one are kept, and so is every extreme of a part, so that the outline does not change.
+
+    Args:
+        values: Column of what is drawn, finite at `rows`.
+        rows: Trials that could be drawn.
+        most: Returned at most, 4 at least.
+    """
+    if len(rows) <= most:
+        return rows
+    drawn = values[rows]
+    bounds = np.linspace(0, len(rows), (most - 2) // 2 + 1).astype(np.int64)
+    kept = {0, len(rows) - 1}
+    for first, end in pairwise(bounds):
+        part = drawn[first:end]
+        kept |= {int(first + np.argmin(part)), int(first + np.argmax(part))}
+    return rows[np.array(sorted(kept), dtype=np.int64)]
+
+
+def places(mask: npt.NDArray[np.bool_]) -> Rows:
+    """Return the places at which a mask is true."""
+    return np.flatnonzero(mask).astype(np.int64)
+
+
+def html_safe(texts: Sequence[str]) -> list[str]:
+    """Return texts for hover labels and axes, where Plotly would read some HTML."""
+    return [text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") for text in texts]

@@ -1,0 +1,357 @@
+"""The trials of an experiment as columns: what figures draw and tables sort, 100,000 of them in some megabytes.
+
+Every column is an array with one entry per trial, in the order of creation. Numbers are float64 with NaN for what a
+trial does not have; a categorical value is the number of its choice. A metric is the reading that its strategy picks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from katib.api.metrics import is_usable
+from katib.api.search_space import LOGARITHMIC
+from katib.api.trials import is_feasible, metric_text, objective_names
+from katib.api.types import ObjectiveType, ParameterType
+from katib.tuning.reading import TRIAL_STATES, Json, assignments_of, name_of, objective_of, state_of, status_of
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.int64]
+"""Places of trials in the columns."""
+
+STATES = TRIAL_STATES
+"""The column of states holds places in this tuple."""
+
+_NAN = math.nan
+_FIRST_CAPACITY = 64
+_MOST_CHOICES = 1_000
+"""A parameter without a list (an architecture) gets a choice for each value seen, and no more than so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One axis of the search space.
+
+    Attributes:
+        name: Its name.
+        type: `double`, `int`, `discrete` or `categorical`.
+        log: Whether its values are drawn by their magnitude, so that an axis should be logarithmic.
+        choices: Of a categorical one in the order of the spec; empty for numbers.
+        low, high: Bounds of numbers; NaN where there are none.
+    """
+
+    name: str
+    type: str
+    log: bool = False
+    choices: tuple[str, ...] = ()
+    low: float = _NAN
+    high: float = _NAN
+
+    @property
+    def is_categorical(self) -> bool:
+        """Whether its column holds numbers of choices."""
+        return self.type == ParameterType.CATEGORICAL
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """One objective.
+
+    Attributes:
+        name: The metric.
+        maximize: Whether larger is better.
+        goal: The value at which the search ends; None without one.
+    """
+
+    name: str
+    maximize: bool
+    goal: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialTable:
+    """The trials of an experiment at one moment.
+
+    Attributes:
+        names: Of the trials.
+        states: Places in `STATES`.
+        created, started, ended: Seconds since 1970; NaN where it has not happened.
+        values: Column of each parameter, by name, in the order of `parameters`.
+        metrics: Column of each metric, by name, the objectives first.
+        feasible: Whether the constraints are known to hold; True without constraints.
+        parameters: The axes of the search space.
+        objectives: What is optimized, the first one first.
+    """
+
+    names: npt.NDArray[np.object_]
+    states: npt.NDArray[np.int8]
+    created: Floats
+    started: Floats
+    ended: Floats
+    values: Mapping[str, Floats]
+    metrics: Mapping[str, Floats]
+    feasible: npt.NDArray[np.bool_]
+    parameters: tuple[Parameter, ...]
+    objectives: tuple[Objective, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def objective(self) -> Objective:
+        """The objective, or the first of several."""
+        return self.objectives[0]
+
+    @property
+    def objective_values(self) -> Floats:
+        """The column of the objective; also values of trials that cannot be the best."""
+        return self.metrics[self.objective.name]
+
+    @property
+    def measured(self) -> npt.NDArray[np.bool_]:
+        """Which trials have ended with a finite value of the objective, and so may be drawn by it."""
+        return np.isfinite(self.objective_values) & self.in_states("Succeeded", "EarlyStopped")
+
+    @property
+    def eligible(self) -> npt.NDArray[np.bool_]:
+        """Which trials may be the best one: measured, and within the constraints."""
+        return self.measured & self.feasible
+
+    @property
+    def costs(self) -> Floats:
+        """The objective with the sign that makes smaller better; infinity for trials that cannot be the best."""
+        values = self.objective_values
+        return np.where(self.eligible, -values if self.objective.maximize else values, np.inf)
+
+    @property
+    def best(self) -> int | None:
+        """The place of the best trial, of equal ones the oldest; None without one."""
+        costs = self.costs
+        if not len(costs):
+            return None
+        place = int(np.argmin(costs))
+        return place if np.isfinite(costs[place]) else None
+
+    @property
+    def durations(self) -> Floats:
+        """How long each trial ran, in seconds; NaN for those that have not ended."""
+        return self.ended - self.started
+
+    def in_states(self, *states: str) -> npt.NDArray[np.bool_]:
+        """Return which trials are in one of these states."""
+        return np.isin(self.states, [STATES.index(state) for state in states])
+
+    def state_of(self, row: int) -> str:
+        """Return the state of a trial."""
+        return STATES[int(self.states[row])]
+
+    def parameter(self, name: str) -> Parameter:
+        """Return an axis by its name.
+
+        Raises:
+            KeyError: There is none.
+        """
+        for parameter in self.parameters:
+            if parameter.name == name:
+                return parameter
+        raise KeyError(name)
+
+    def parameter_text(self, name: str, row: int) -> str:
+        """Return a value as a person writes it: `adam`, `32`, `0.001`; empty where the trial does not have it."""
+        value = self.values[name][row]
+        if math.isnan(value):
+            return ""
+        parameter = self.parameter(name)
+        if parameter.is_categorical:
+            return parameter.choices[int(value)]
+        return f"{value:.15g}"
+
+    @classmethod
+    def of(cls, experiment: Json, trials: Iterable[Json]) -> TrialTable:
+        """Return the table of some trials, which may come in any order."""
+        rows = TrialRows(experiment)
+        for trial in trials:
+            rows.put(trial)
+        return rows.table()
+
+
+@dataclass(slots=True)
+class _Column:
+    """An array that grows; room for `capacity` entries."""
+
+    data: npt.NDArray[Any]
+    empty: Any
+
+    @classmethod
+    def of(cls, dtype: Any, empty: Any, capacity: int) -> Self:
+        return cls(np.full(capacity, empty, dtype=dtype), empty)
+
+    def grow(self, capacity: int) -> None:
+        grown = np.full(capacity, self.empty, dtype=self.data.dtype)
+        grown[: len(self.data)] = self.data
+        self.data = grown
+
+
+@dataclass(slots=True)
+class TrialRows:
+    """A table in the making: trials come, change and go one by one. Not thread-safe.
+
+    Args:
+        experiment: Whose trials they are.
+    """
+
+    experiment: Json
+    _rows: dict[str, int] = field(default_factory=dict)
+    _fixed: dict[str, _Column] = field(default_factory=dict)
+    _values: dict[str, _Column] = field(default_factory=dict)
+    _metrics: dict[str, _Column] = field(default_factory=dict)
+    _axes: dict[str, Parameter] = field(default_factory=dict)
+    _choices: dict[str, dict[str, int]] = field(default_factory=dict)
+    _capacity: int = _FIRST_CAPACITY
+    _end: int = 0
+
+    def __post_init__(self) -> None:
+        """Make a column for everything that the experiment names."""
+        kinds: dict[str, tuple[Any, Any]] = {"name": (object, ""), "state": (np.int8, 0), "feasible": (np.bool_, True)}
+        kinds |= dict.fromkeys(("created", "started", "ended"), (np.float64, _NAN))
+        self._fixed = {key: _Column.of(dtype, empty, self._capacity) for key, (dtype, empty) in kinds.items()}
+        for parameter in parameters_of_space(self.experiment):
+            self._add_axis(parameter)
+        objective = objective_of(self.experiment)
+        for name in (*objective_names(objective), *(objective.get("additionalMetricNames") or ())):
+            self._metric(str(name))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def put(self, trial: Json) -> None:
+        """Add a trial, or take what has changed of it."""
+        name = name_of(trial)
+        row = self._rows.get(name)
+        if row is None:
+            row = self._new_row(name)
+        status, objective = status_of(trial), objective_of(trial)
+        observation = status.get("observation") or {}
+        fixed = self._fixed
+        fixed["state"].data[row] = STATES.index(state_of(trial))
+        fixed["created"].data[row] = _seconds(trial["metadata"].get("creationTimestamp"))
+        fixed["started"].data[row] = _seconds(status.get("startTime"))
+        fixed["ended"].data[row] = _seconds(status.get("completionTime"))
+        fixed["feasible"].data[row] = not objective.get("constraints") or is_feasible(objective, observation)
+        for parameter, text in assignments_of(trial).items():
+            self._put_value(parameter, text, row)
+        for metric in observation.get("metrics") or ():
+            metric_name = str(metric.get("name", ""))
+            if metric_name:
+                self._metric(metric_name).data[row] = _number(metric_text(objective, observation, metric_name))
+
+    def remove(self, name: str) -> None:
+        """Forget a trial."""
+        self._rows.pop(name, None)
+
+    def table(self) -> TrialTable:
+        """Return what is known now, which no later call changes."""
+        rows = np.fromiter(self._rows.values(), dtype=np.int64, count=len(self._rows))
+        created = self._fixed["created"].data[rows]
+        rows = rows[np.argsort(created, kind="stable")]
+        names, states, created, started, ended, feasible = (
+            self._fixed[key].data[rows] for key in ("name", "state", "created", "started", "ended", "feasible")
+        )
+        return TrialTable(
+            names,
+            states,
+            created,
+            started,
+            ended,
+            {name: column.data[rows] for name, column in self._values.items()},
+            {name: column.data[rows] for name, column in self._metrics.items()},
+            feasible,
+            tuple(self._axes.values()),
+            objectives_of(self.experiment),
+        )
+
+    def _new_row(self, name: str) -> int:
+        if self._end == self._capacity:
+            self._capacity *= 2
+            for columns in (self._fixed, self._values, self._metrics):
+                for column in columns.values():
+                    column.grow(self._capacity)
+        row = self._rows[name] = self._end
+        self._end += 1
+        self._fixed["name"].data[row] = name
+        return row
+
+    def _add_axis(self, parameter: Parameter) -> None:
+        self._axes[parameter.name] = parameter
+        self._choices[parameter.name] = {text: number for number, text in enumerate(parameter.choices)}
+        self._values[parameter.name] = _Column.of(np.float64, _NAN, self._capacity)
+
+    def _metric(self, name: str) -> _Column:
+        if name not in self._metrics:
+            self._metrics[name] = _Column.of(np.float64, _NAN, self._capacity)
+        return self._metrics[name]
+
+    def _put_value(self, name: str, text: str, row: int) -> None:
+        if name not in self._axes:
+            self._add_axis(Parameter(name, ParameterType.CATEGORICAL))
+        axis = self._axes[name]
+        self._values[name].data[row] = self._choice(axis, text) if axis.is_categorical else _number(text)
+
+    def _choice(self, axis: Parameter, text: str) -> float:
+        choices = self._choices[axis.name]
+        if text not in choices:
+            if len(choices) >= _MOST_CHOICES:
+                return _NAN
+            choices[text] = len(choices)
+            self._axes[axis.name] = Parameter(axis.name, axis.type, choices=tuple(choices))
+        return choices[text]
+
+
+def objectives_of(experiment: Json) -> tuple[Objective, ...]:
+    """Return what an experiment optimizes; one at least."""
+    objective = objective_of(experiment)
+    terms = objective.get("objectives") or [{**objective, "name": objective.get("objectiveMetricName", "")}]
+    return tuple(
+        Objective(str(term.get("name", "")), term.get("type") == ObjectiveType.MAXIMIZE, term.get("goal"))
+        for term in terms
+    )
+
+
+def parameters_of_space(experiment: Json) -> Sequence[Parameter]:
+    """Return the axes of an experiment's search space, none for an architecture search."""
+    return [_parameter(spec) for spec in experiment.get("spec", {}).get("parameters") or ()]
+
+
+def _parameter(spec: Json) -> Parameter:
+    space = spec.get("feasibleSpace") or {}
+    name, kind = str(spec.get("name", "")), str(spec.get("parameterType", ""))
+    texts = tuple(map(str, space.get("list") or ()))
+    if kind == ParameterType.CATEGORICAL or not all(map(is_usable, texts)):
+        return Parameter(name, ParameterType.CATEGORICAL, choices=texts)
+    numbers = list(map(float, texts))
+    low = min(numbers) if numbers else _number(space.get("min"))
+    high = max(numbers) if numbers else _number(space.get("max"))
+    log = space.get("distribution") in LOGARITHMIC and low > 0
+    return Parameter(name, kind, log, low=low, high=high)
+
+
+def _number(text: object) -> float:
+    try:
+        return float(text)  # type: ignore[arg-type]  # what is no number raises
+    except (TypeError, ValueError):
+        return _NAN
+
+
+def _seconds(text: object) -> float:
+    if not isinstance(text, str) or not text:
+        return _NAN
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return _NAN

@@ -1,0 +1,79 @@
+"""What changes while a page is open, as server-sent events: no page asks again and again.
+
+An event says what is new in a few hundred bytes, at most some times a second; the page then asks for what it shows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import StreamingResponse
+
+from katib.errors import KatibError
+from katib.rest.problems import problem_of
+from katib.rest.routing import Name, Namespace, Service
+from katib.rest.streams import HEARTBEAT_SECONDS, Closing
+from katib.ui.looking import Viewer, table_for
+from katib.ui.tables import LiveTable, Tables
+from katib.ui.views import experiment_summary
+
+_PAUSE_SECONDS = 0.2
+"""Between two events of a stream: a hundred trials a second are no reason to draw a hundred times."""
+_CHECK_SECONDS = 0.5
+
+STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
+
+
+def live_routes(tables: Tables, closing: Closing) -> APIRouter:
+    """Return the routes of live streams."""
+    router = APIRouter(prefix="/data")
+
+    @router.get("/experiments/{namespace}/{name}/live")
+    def follow(service: Service, user: Viewer, namespace: Namespace, name: Name) -> StreamingResponse:
+        table = table_for(tables, service, user, namespace, name)
+        return StreamingResponse(table_events(table, closing), media_type="text/event-stream", headers=STREAM_HEADERS)
+
+    return router
+
+
+async def table_events(table: LiveTable, closing: Closing) -> AsyncIterator[bytes]:
+    """Yield an event `change` with the head of the page after every change, and `problem` when there are no more."""
+    loop, changed = asyncio.get_running_loop(), asyncio.Event()
+
+    def notify() -> None:
+        loop.call_soon_threadsafe(changed.set)
+
+    end = table.watch(notify)
+    version, silent = -1, 0.0
+    yield b"retry: 1000\n\n"
+    try:
+        while not closing.begun:
+            if table.has_ended or changed.is_set() or version < 0:
+                changed.clear()
+                snapshot = await asyncio.to_thread(table.snapshot, wait_seconds=_CHECK_SECONDS)
+                if snapshot.version != version:
+                    version, silent = snapshot.version, 0.0
+                    head = experiment_summary(snapshot.experiment)
+                    yield event("change", {"version": version, "complete": snapshot.complete, "experiment": head})
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            try:
+                await asyncio.wait_for(changed.wait(), _CHECK_SECONDS)
+            except TimeoutError:
+                silent += _CHECK_SECONDS
+            if silent >= HEARTBEAT_SECONDS:
+                silent = 0.0
+                yield b": still here\n\n"
+    except KatibError as error:
+        yield event("problem", problem_of(error))
+    finally:
+        end()
+
+
+def event(name: str, data: Mapping[str, Any]) -> bytes:
+    """Return one server-sent event."""
+    return f"event: {name}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()

@@ -1,0 +1,62 @@
+"""Templates into pages, with the headers that keep a page to itself."""
+
+from __future__ import annotations
+
+from functools import cache
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+from katib.rest.app import UI_PREFIX
+from katib.ui.assets import assets_version
+from katib.version import __version__
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'self'; frame-ancestors 'self'"
+)
+"""Scripts only from this server and none in a page: what a trial is called or prints cannot run. Plotly sets styles
+of elements, which takes 'unsafe-inline' for styles. A dashboard of the same origin may show the page in a frame."""
+
+HEADERS = {
+    "content-security-policy": _POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-store",
+}
+
+
+def render(request: Request, template: str, status: HTTPStatus = HTTPStatus.OK, /, **values: Any) -> HTMLResponse:
+    """Return a page.
+
+    Args:
+        request: Tells how far the page is from the root of all pages: links are relative, so that they hold under
+            whatever path a gateway shows us.
+        template: File in the folder `templates`.
+        status: Of the answer.
+        values: What the template shows.
+    """
+    here = request.url.path.removeprefix(request.scope.get("root_path", "")).removeprefix(UI_PREFIX).removeprefix("/")
+    shared = {
+        "root": "../" * here.count("/") or "./",
+        "here": f"{here}?{request.url.query}" if request.url.query else here,
+        "assets": f"static/{assets_version()}",
+        "version": __version__,
+        "page": template.removesuffix(".html"),
+    }
+    text = _templates().get_template(template).render({**shared, **values})
+    return HTMLResponse(text, status, HEADERS)
+
+
+@cache
+def _templates() -> Environment:
+    return Environment(
+        loader=PackageLoader("katib.ui"),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

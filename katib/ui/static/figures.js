@@ -1,0 +1,53 @@
+// Figures of the server, drawn by Plotly in the colours of the page.
+
+import { fetchJson } from "./core.js";
+
+function colour(name) {
+  const probe = document.createElement("span");
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found;
+}
+
+/** The layout of the server with the page's colours and without the title, which the page shows itself. */
+function fitted(layout) {
+  const [text, line] = [colour("--text"), colour("--line")];
+  const axis = { gridcolor: line, zerolinecolor: line, linecolor: line };
+  const result = {
+    ...layout,
+    title: undefined,
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    font: { ...layout.font, color: text, family: "system-ui, sans-serif" },
+    margin: { ...layout.margin, t: 40 },
+    uirevision: "kept", // zoom and hidden traces survive an update
+  };
+  for (const key of Object.keys(layout)) {
+    if (/^[xy]axis\d*$/.test(key)) result[key] = { ...layout[key], ...axis };
+  }
+  return result;
+}
+
+const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
+
+/** Draw a figure of the server into an element, or say why there is none. Returns the answer, null when there is none. */
+export async function drawFigure(element, address) {
+  let figure;
+  try {
+    figure = await fetchJson(address);
+  } catch (error) {
+    if (element.querySelector(".js-plotly-plot, .main-svg")) return null; // the last one stays
+    element.replaceChildren(Object.assign(document.createElement("p"), { className: "problem", textContent: error.message }));
+    return null;
+  }
+  element.querySelector(".problem")?.remove();
+  await globalThis.Plotly.react(element, figure.data, fitted(figure.layout), CONFIG);
+  return figure;
+}
+
+/** Run a function when the system turns light or dark. */
+export function whenColoursChange(run) {
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", run);
+}

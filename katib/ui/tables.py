@@ -1,0 +1,245 @@
+"""The trials of experiments that somebody looks at, kept as columns and up to date.
+
+A table is filled when it is first asked for, by a thread that then follows the experiment's changes. All pages that
+show an experiment to a user share it. A table that nobody asks for is given up after a while; so is the one that has
+been left alone longest when there are too many.
+
+Behind a gateway every user has tables of their own, filled with the user's rights.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+
+from katib.errors import ExpiredError, KatibError, NotFoundError, UnavailableError
+from katib.figures.trials import TrialRows, TrialTable
+from katib.rest.streams import Closing
+from katib.tuning.reading import Json
+from katib.tuning.service import TuningService
+
+IDLE_SECONDS = 60.0
+"""A table that nobody asked for so long is given up."""
+MOST_TABLES = 32
+_SLICE_SECONDS = 5.0
+"""One wait for changes: so long at most does a thread live on that is no longer needed."""
+_AGAIN_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """An experiment and its trials at one moment.
+
+    Attributes:
+        experiment: The Experiment; empty once it is deleted.
+        trials: Its trials.
+        version: Grows with every change.
+        complete: Whether all trials have been read; until then `trials` grows.
+    """
+
+    experiment: Json
+    trials: TrialTable
+    version: int
+    complete: bool
+
+
+class LiveTable:
+    """One experiment's table. Thread-safe.
+
+    Args:
+        service: Asked for the changes.
+        namespace: Of the experiment.
+        name: Of the experiment.
+        closing: Ends it with the server.
+    """
+
+    def __init__(self, service: TuningService, namespace: str, name: str, closing: Closing) -> None:
+        self._service = service
+        self._namespace, self._name = namespace, name
+        self._closing = closing
+        self._changed = threading.Condition()
+        self._rows: TrialRows | None = None
+        self._experiment: Json = {}
+        self._snapshot: Snapshot | None = None
+        self._version = 0
+        self._complete = False
+        self._error: KatibError | None = None
+        self._given_up = False
+        self._used_at = time.monotonic()
+        self._watchers: list[Callable[[], None]] = []
+        threading.Thread(target=self._run, name=f"table {namespace}/{name}", daemon=True).start()
+
+    def snapshot(self, *, wait_seconds: float = 0.0) -> Snapshot:
+        """Return what is known now.
+
+        Args:
+            wait_seconds: How long to wait for all trials to be read; what is there by then is returned.
+
+        Raises:
+            NotFoundError: The experiment is gone.
+            KatibError: It cannot be read.
+        """
+        deadline = time.monotonic() + wait_seconds
+        with self._changed:
+            self._used_at = time.monotonic()
+            while (
+                self._error is None
+                and not (self._rows is not None and self._complete)
+                and (left := deadline - time.monotonic()) > 0
+            ):
+                self._changed.wait(left)
+            if self._error is not None:
+                raise self._error
+            if self._rows is None:
+                raise UnavailableError(f'experiment "{self._name}" is still being read; try again')
+            if self._snapshot is None or self._snapshot.version != self._version:
+                self._snapshot = Snapshot(self._experiment, self._rows.table(), self._version, self._complete)
+            return self._snapshot
+
+    def watch(self, notify: Callable[[], None]) -> Callable[[], None]:
+        """Have a function called after every change, on the table's thread; return a function that ends it."""
+        with self._changed:
+            self._watchers.append(notify)
+
+        def end() -> None:
+            with self._changed:
+                self._watchers.remove(notify)
+                self._used_at = time.monotonic()
+
+        return end
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody watches it, or has asked for it for a while."""
+        with self._changed:
+            return not self._watchers and time.monotonic() - self._used_at > IDLE_SECONDS
+
+    @property
+    def used_at(self) -> float:
+        """When it was last asked for, on the monotonic clock; now while somebody watches it."""
+        with self._changed:
+            return time.monotonic() if self._watchers else self._used_at
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it follows its experiment no longer."""
+        with self._changed:
+            return self._given_up or self._error is not None
+
+    def give_up(self) -> None:
+        """Follow the experiment no longer."""
+        with self._changed:
+            self._given_up = True
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        cursor = ""
+        while not (self._closing.begun or self._given_up or self.is_idle):
+            try:
+                cursor = self._follow(cursor)
+            except ExpiredError:
+                cursor = ""
+            except NotFoundError as error:
+                return self._fail(error)
+            except UnavailableError as error:
+                _log.warning("The table of %s/%s waits: %s", self._namespace, self._name, error)
+                if self._rows is None:
+                    return self._fail(error)
+                self._pause()
+            except KatibError as error:
+                return self._fail(error)
+            except Exception:
+                self._fail(UnavailableError("its trials could not be read; the server's log says why"))
+                raise
+        self.give_up()
+        return None
+
+    def _follow(self, cursor: str) -> str:
+        """Take changes for a while; return where to go on.
+
+        Raises:
+            NotFoundError: The experiment is gone.
+        """
+        opening = not cursor
+        if opening:
+            with self._changed:
+                self._rows, self._complete = None, False
+        for change in self._service.changes(self._namespace, self._name, timeout_seconds=_SLICE_SECONDS, since=cursor):
+            self._take(change.type, change.object, complete=bool(change.cursor))
+            cursor = change.cursor or cursor
+            if self._closing.begun or self._given_up:
+                break
+        return cursor
+
+    def _take(self, type_: str, obj: Json, *, complete: bool) -> None:
+        with self._changed:
+            if obj.get("kind") == "Experiment":
+                if type_ == "DELETED":
+                    raise NotFoundError(f'experiment "{self._name}" was deleted')
+                self._experiment = obj
+                if self._rows is None:
+                    self._rows = TrialRows(obj)
+            elif obj and self._rows is not None:
+                if type_ == "DELETED":
+                    self._rows.remove(obj["metadata"]["name"])
+                else:
+                    self._rows.put(obj)
+            self._complete = self._complete or complete
+            self._version += 1
+            self._changed.notify_all()
+            watchers = tuple(self._watchers)
+        for notify in watchers:
+            notify()
+
+    def _fail(self, error: KatibError) -> None:
+        with self._changed:
+            self._error = error
+            self._changed.notify_all()
+            watchers = tuple(self._watchers)
+        for notify in watchers:
+            notify()
+
+    def _pause(self) -> None:
+        with self._changed:
+            if not self._given_up:
+                self._changed.wait(_AGAIN_SECONDS)
+
+
+@dataclass(slots=True)
+class Tables:
+    """The tables that are kept. Thread-safe.
+
+    Args:
+        closing: Ends all of them with the server.
+    """
+
+    closing: Closing
+    _kept: dict[Hashable, LiveTable] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def table(self, service: TuningService, user: Hashable, namespace: str, name: str) -> LiveTable:
+        """Return the table of an experiment.
+
+        Args:
+            service: Asked with the rights of the user.
+            user: Who asks: tables of different users are never shared. None where there is one user.
+            namespace: Of the experiment.
+            name: Of the experiment.
+        """
+        key = (user, namespace, name)
+        with self._lock:
+            self._kept = {other: table for other, table in self._kept.items() if not table.has_ended}
+            if key not in self._kept:
+                self._make_room()
+                self._kept[key] = LiveTable(service, namespace, name, self.closing)
+            return self._kept[key]
+
+    def _make_room(self) -> None:
+        while len(self._kept) >= MOST_TABLES:
+            oldest = min(self._kept, key=lambda key: self._kept[key].used_at)
+            self._kept.pop(oldest).give_up()
