@@ -69,9 +69,11 @@ class Server:
         shown = f"[{host}]" if ":" in host else host
         self.url = f"http://{shown}:{self.port}"
         self.address = f"http://[{address}]:{self.port}" if ":" in address else f"http://{address}:{self.port}"
-        ticket = secrets.token_urlsafe(_TICKET_BYTES) if token and loopback else ""
-        own_name = self._take_own_name(Sessions(token.encode())) if token and ticket else ""
-        self.page = _page_address(self.url, own_name, self.port, ticket) if ui and not behind_gateway else ""
+        ticket = secrets.token_urlsafe(_TICKET_BYTES) if token else ""
+        own_name = self._take_own_name(Sessions(token.encode())) if token else ""
+        base = f"http://{own_name}:{self.port}" if own_name else _local(self.url, address)
+        way_in = f"open?ticket={ticket}" if ticket else ""
+        self.page = f"{base}{UI_PREFIX}/{way_in}" if ui and not behind_gateway else ""
         self.is_open = not token and not behind_gateway
         self._closing = Closing()
         # Beyond loopback and behind a gateway the names are not known: a token or a login keeps foreign pages out.
@@ -134,9 +136,10 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _page_address(url: str, own_name: str, port: int, ticket: str) -> str:
-    base = f"http://{own_name}:{port}" if own_name else url
-    return f"{base}{UI_PREFIX}/open?ticket={ticket}" if ticket else f"{base}{UI_PREFIX}/"
+def _local(url: str, address: str) -> str:
+    """Return where this machine reaches a server that may listen at all its addresses."""
+    here = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(address)  # noqa: S104 - compared with, not listened on
+    return url if here is None else f"http://{here}:{url.rpartition(':')[2]}"
 
 
 def _no_token(host: str, *, behind_gateway: bool) -> FieldError:
