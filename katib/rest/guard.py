@@ -112,12 +112,12 @@ class Guard:
         )
 
     async def _refuse(self, scope: Scope, headers: Headers, refusal: Problem, receive: Receive, send: Send) -> None:
-        """Answer with the problem, for a person as a page. Another host's name gets none: it might be a trap."""
+        """Answer with the problem, to a person who has to sign in as a page."""
         challenge = _CHALLENGE_OF_BROWSERS if is_browser(headers) else _CHALLENGES
         if (
             self._show_problem is None
             or not wants_page(scope["method"], scope["path"], headers)
-            or refusal["reason"] == "ForeignHost"
+            or refusal["status"] != HTTPStatus.UNAUTHORIZED
         ):
             await _respond(send, refusal, {} if self._user_headers else {"www-authenticate": challenge})
             return

@@ -88,9 +88,7 @@ def is_typed(headers: Headers) -> bool:
     return bool(headers.get("sec-fetch-site")) and is_own_site(headers)
 
 
-def _sign_in(
-    request: Request, page: str, status: HTTPStatus = HTTPStatus.UNAUTHORIZED, *, cause: str = ""
-) -> Response:
+def _sign_in(request: Request, page: str, status: HTTPStatus = HTTPStatus.UNAUTHORIZED, *, cause: str = "") -> Response:
     values: dict[str, Any] = {"next_page": page_within(page), "cause": cause}
     return render(request, "sign_in.html", status, **values)
 

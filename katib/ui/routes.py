@@ -8,6 +8,7 @@ from katib.ui.assets import asset_routes
 from katib.ui.entry import entry_routes, show_problem
 from katib.ui.experiment_pages import experiment_pages
 from katib.ui.figure_routes import figure_routes
+from katib.ui.katib_paths import katib_paths
 from katib.ui.live import live_routes
 from katib.ui.tables import Tables
 
@@ -19,6 +20,7 @@ def ui_routes(closing: Closing) -> PageRouter:
     for part in (
         asset_routes(),
         entry_routes(),
+        katib_paths(),
         experiment_pages(),
         figure_routes(tables),
         live_routes(tables, closing),
