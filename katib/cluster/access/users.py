@@ -157,7 +157,7 @@ class UserStore(KubernetesStore):
         try:
             return in_one(namespace)
         except NotPermittedError:
-            if namespace:
+            if namespace or kind == NAMESPACE:
                 raise
 
         def found_in(name: str) -> tuple[Object, ...]:
