@@ -40,6 +40,11 @@ class PerKindStore:
         found = self.inner.list(kind, namespace, labels=labels)
         return ObjectList(found.items, _prefix(kind) + found.resource_version)
 
+    def pages(
+        self, kind: Kind, namespace: str | None = None, *, labels: Mapping[str, str] | None = None
+    ) -> Iterator[ObjectList]:
+        yield self.list(kind, namespace, labels=labels)
+
     def watch(self, kind: Kind, since: str) -> Watch:
         if self.away is not None:
             raise self.away
