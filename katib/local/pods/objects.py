@@ -49,7 +49,12 @@ def pod_object(plan: PodPlan, record: PodRecord, steady: SteadyTime) -> Json:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": plan.name, "labels": dict(plan.labels), "annotations": {**plan.annotations, **mark}},
+        "metadata": {
+            "name": plan.name,
+            "uid": plan.uid,
+            "labels": dict(plan.labels),
+            "annotations": {**plan.annotations, **mark},
+        },
         "spec": spec,
         "status": _status(plan, record, steady),
     }
