@@ -201,7 +201,7 @@ def _turn(observed: Observed, spec: JobSetSpec, state: _State) -> _Turn:
                     None if decision.start or decision.stop else looked_at,
                 )
                 attempt = state.restarts + state.attempts.get(role, 0)
-                start += [PodStart(s.index, role, details={"attempt": attempt}) for s in decision.start]
+                start += [PodStart(s.index, role, details={**s.details, "attempt": attempt}) for s in decision.start]
                 stop += decision.stop
             moments += [] if child.wake_at is None else [child.wake_at]
             waiting += [child.waiting] if child.waiting else []
