@@ -132,6 +132,16 @@ def test_a_program_that_exits_as_the_client_of_a_broken_container_would_has_run(
     assert "exited with 127" in end["message"]
 
 
+@pytest.mark.parametrize("code", [125, 126, 127])
+def test_a_program_that_ends_as_the_client_of_a_broken_container_would_has_run(boxed: Home, code: int) -> None:
+    end = boxed.run(job(script(f"echo 'Error: no such image' >&2; exit {code}"), backoffLimit=0))
+
+    assert end["reason"] == "BackoffLimitExceeded"
+    assert f"exited with {code}" in end["message"]
+    assert end["message"].endswith("last output: Error: no such image")
+    assert list(boxed.root.rglob("*.pid")) == []
+
+
 def test_volumes_are_mounted_and_shared_by_the_containers_of_a_pod(boxed: Home, tmp_path: Path) -> None:
     boxed.store.create(
         {

@@ -116,11 +116,15 @@ class ImageRuntime(Protocol):
     def remove(self, name: str) -> ContainerCommand:
         """Return the command that removes a container whatever its state; where there is none, it changes nothing."""
 
-    def failure(self, run: ImageRun, code: int, output: str) -> SpawnError | None:
+    def failure(self, run: ImageRun, name: str, code: int, output: str) -> SpawnError | None:
         """Return why a container did not start; None when its program ran, and the exit code is that of the program.
 
         Args:
             run: What was to run.
+            name: Of the container.
             code: Exit code of the command.
             output: The end of what this start printed.
         """
+
+    def forget(self, name: str) -> None:
+        """Remove what was noted about a container that has ended."""

@@ -55,7 +55,7 @@ class JobSet:
 def jobset_pod(jobset: Object, start: PodStart) -> NewPod:
     """Return a pod of a JobSet, as the controllers of JobSet and Job make it."""
     replicated, index = JobSetSpec.of(jobset).replicated_job(start.role)
-    pod = batch_pod(child_job(jobset, replicated, index), start.index)
+    pod = batch_pod(child_job(jobset, replicated, index), start)
     marks = job_labels(jobset, replicated, index, start.details.get("attempt", 0))
     return replace(
         pod,

@@ -27,6 +27,12 @@ def test_the_smallest_line_is_attached_labelled_and_removes_its_container() -> N
     ]
 
 
+def test_a_client_that_can_writes_down_that_the_first_process_started() -> None:
+    line = run_line(Program.PODMAN, ALL, ImageRun("box", "i"), "box-1", {}, (), Path("/run/box-1.pid"))
+
+    assert values(list(line.words), "--pidfile") == ["/run/box-1.pid"]
+
+
 def test_docker_takes_the_same_but_for_what_it_does_not_know() -> None:
     assert "--quiet" not in words(ImageRun("box", "train:1"), Program.DOCKER)
 
