@@ -129,7 +129,7 @@ def _network(run: ImageRun) -> list[str]:
     words = ["--network", run.network, *(("--hostname", hostname) if hostname else ())]
     if run.network == HOST_NETWORK:  # the machine does not know the name, and programs look up their own
         return words + ([f"--add-host={hostname}:{LOOPBACK}"] if hostname else [])
-    return words + (["--network-alias", hostname] if hostname else [])
+    return words + _options("--network-alias", dict.fromkeys(filter(None, (hostname, *run.aliases))))
 
 
 def _mount(mount: Mount) -> tuple[str, str]:

@@ -56,6 +56,7 @@ class ImageRun:
         environment: What is added to the variables of the image.
         working_directory: Empty: that of the image.
         hostname: Its own name.
+        aliases: Further names that lead to it in a network of its own.
         mounts: Nearer to the root first.
         labels: For people who look at it.
         user: `uid` or `uid:gid`; empty: that of the image.
@@ -79,6 +80,7 @@ class ImageRun:
     environment: Mapping[str, str] = field(default_factory=dict)
     working_directory: str = ""
     hostname: str = ""
+    aliases: tuple[str, ...] = ()
     mounts: tuple[Mount, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     user: str = ""
