@@ -67,6 +67,17 @@ class OfflineService(ObjectReadingService):
         """Refuse."""
         raise _read_only()
 
+    def edit(
+        self,
+        _namespace: str,
+        _experiment: str,
+        *,
+        counts: Mapping[str, int | None],  # noqa: ARG002 - of the protocol
+        stopped: bool | None = None,  # noqa: ARG002 - of the protocol
+    ) -> NoReturn:
+        """Refuse."""
+        raise _read_only()
+
     def delete(self, _namespace: str, _experiment: str) -> NoReturn:
         """Refuse."""
         raise _read_only()

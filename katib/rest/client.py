@@ -169,6 +169,14 @@ class HttpTuningService:
         answer = self._call("POST", f"{_path(namespace, 'experiments', experiment)}/trials", json=body)
         return int(answer["before"])
 
+    def edit(
+        self, namespace: str, experiment: str, *, counts: Mapping[str, int | None], stopped: bool | None = None
+    ) -> Json:
+        """Change the counts of an experiment, stop it, or let it go on."""
+        body = {**counts, **({} if stopped is None else {"stopped": stopped})}
+        edited: Json = self._call("PATCH", _path(namespace, "experiments", experiment), json=body)
+        return edited
+
     def delete(self, namespace: str, experiment: str) -> None:
         """Delete an experiment; returns when it is gone."""
         self._call("DELETE", _path(namespace, "experiments", experiment), timeout=_DELETE_SECONDS)

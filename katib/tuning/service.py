@@ -236,6 +236,21 @@ class TuningService(Protocol):
             InvalidError: The assignments are no point of the search space, or the budget has no room for another trial.
         """
 
+    def edit(
+        self, namespace: str, experiment: str, *, counts: Mapping[str, int | None], stopped: bool | None = None
+    ) -> Json:
+        """Change the counts of an experiment, stop it, or let it go on; return it as stored.
+
+        Args:
+            namespace: Of the experiment.
+            experiment: Its name.
+            counts: `maxTrialCount`, `parallelTrialCount` or `maxFailedTrialCount`; None takes a limit away.
+            stopped: Whether it makes no further trial, while those that run go on; None leaves that as it is.
+
+        Raises:
+            InvalidError: The change is not allowed.
+        """
+
     def delete(self, namespace: str, experiment: str) -> None:
         """Delete an experiment with its trials, their processes, metrics and files; returns when they are gone."""
 
