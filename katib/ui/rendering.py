@@ -51,12 +51,19 @@ def render(request: Request, template: str, status: HTTPStatus = HTTPStatus.OK, 
     return HTMLResponse(text, status, HEADERS)
 
 
+def fragment(template: str, **values: Any) -> str:
+    """Return a part of a page that needs nothing of the request."""
+    return _templates().get_template(template).render(values)
+
+
 @cache
 def _templates() -> Environment:
-    return Environment(
+    made = Environment(
         loader=PackageLoader("katib.ui"),
         autoescape=select_autoescape(default=True),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters |= FILTERS
+    return made
