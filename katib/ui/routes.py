@@ -9,6 +9,7 @@ from katib.ui.assets import asset_routes
 from katib.ui.experiment_pages import experiment_pages
 from katib.ui.figure_routes import figure_routes
 from katib.ui.live import live_routes
+from katib.ui.new_pages import new_pages
 from katib.ui.tables import Tables
 
 
@@ -16,6 +17,13 @@ def ui_routes(closing: Closing) -> APIRouter:
     """Return the routes of the pages, of what their scripts ask for, and of what these are made of."""
     tables = Tables(closing)
     router = APIRouter()
-    for part in (asset_routes(), experiment_pages(), figure_routes(tables), live_routes(tables, closing)):
+    parts = (
+        asset_routes(),
+        experiment_pages(),
+        figure_routes(tables),
+        live_routes(tables, closing),
+        new_pages(),
+    )
+    for part in parts:
         router.include_router(part)
     return router
