@@ -149,7 +149,8 @@ def _ordered(rows: list[Summary], query: ListQuery) -> list[Summary]:
 
 
 def _split(rows: Iterable[Summary], key: Order) -> tuple[list[Summary], list[Summary]]:
-    with_value, without = [], []
+    with_value: list[Summary] = []
+    without: list[Summary] = []
     for row in rows:
         (without if key(row) != key(row) else with_value).append(row)  # NaN differs from itself
     return with_value, without

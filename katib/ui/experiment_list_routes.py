@@ -76,7 +76,7 @@ def experiment_list_routes(closing: Closing) -> APIRouter:
 
 
 async def list_events(watch: ExperimentWatch, closing: Closing) -> AsyncIterator[bytes]:
-    """Yield an event `rows` for what changed: new HTML of rows by their ids, those that are gone, and how many there are.
+    """Yield an event `rows` for what changed: new HTML of rows by their ids, those that are gone, and the total.
 
     The first one tells no rows; the page has them, or asks for them when it connects again. `problem` says that the
     experiments cannot be read for now.

@@ -134,7 +134,7 @@ class ExperimentWatch:
                 known = look(self._service, known)
             except KatibError as found:
                 error = found
-            except Exception:
+            except Exception:  # noqa: BLE001 - logged, and told to the page
                 _log.exception("The experiments could not be listed")
                 error = UnavailableError("they could not be read; the server's log says why")
             self._versions = known

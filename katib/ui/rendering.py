@@ -11,7 +11,9 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from katib.rest.app import UI_PREFIX
+from katib.tuning.reading import short
 from katib.ui.assets import assets_version
+from katib.ui.views import progress_parts, progress_words
 from katib.version import __version__
 
 _POLICY = (
@@ -65,5 +67,5 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= FILTERS
+    made.filters |= {"short": short, "parts": progress_parts, "words": progress_words}
     return made

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import yaml
 
 from katib.api.metrics import is_usable
+from katib.api.names import STOPPED, STOPPED_ANNOTATION
 from katib.api.types import ParameterType
 from katib.figures.trials import objectives_of
 from katib.following.progress import Progress
@@ -69,6 +71,8 @@ def experiment_summary(experiment: Json) -> Summary:
         "done": completed_count(experiment),
         "limit": spec.get("maxTrialCount"),
         "parallel": spec.get("parallelTrialCount"),
+        "failures": spec.get("maxFailedTrialCount"),
+        "stopped": (experiment["metadata"].get("annotations") or {}).get(STOPPED_ANNOTATION) == STOPPED,
         "counts": {state: int(status.get(field) or 0) for state, field in _COUNTS.items()},
         "best": {
             "trial": str(best.get("bestTrialName", "")),
@@ -76,6 +80,54 @@ def experiment_summary(experiment: Json) -> Summary:
             "parameters": assignments_of({"spec": best}),
         },
     }
+
+
+def experiment_head(experiment: Json, now: datetime) -> Summary:
+    """Return the summary with what only its own page shows: times, the best parameters to copy."""
+    summary = experiment_summary(experiment)
+    best: dict[str, str] = summary["best"]["parameters"]
+    return {
+        **summary,
+        "time": time_words(experiment, now),
+        "pareto": pareto_words(experiment) if pareto_set_of(experiment) else "",
+        "assignments": [(name, short(text), text) for name, text in best.items()],
+        "copies": copies_of(typed_assignments(experiment, best)),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class ActionField:
+    """A parameter in the form that adds a trial by hand.
+
+    Attributes:
+        name: Of the parameter.
+        value: What stands in the form first: that of the best trial.
+        hint: What it may be.
+        number: Whether it is a number.
+        choices: Of which one is chosen; empty where it is written.
+    """
+
+    name: str
+    value: str
+    hint: str
+    number: bool = False
+    choices: tuple[str, ...] = ()
+
+
+def action_fields(experiment: Json) -> list[ActionField]:
+    """Return the fields of the form that adds a trial by hand, none for an architecture search."""
+    best = assignments_of({"spec": status_of(experiment).get("currentOptimalTrial") or {}})
+    return [_action_field(spec, best) for spec in experiment["spec"].get("parameters") or ()]
+
+
+def _action_field(spec: Json, best: Mapping[str, str]) -> ActionField:
+    name, space = str(spec.get("name", "")), spec.get("feasibleSpace") or {}
+    choices = tuple(map(str, space.get("list") or ()))
+    if choices:
+        return ActionField(name, best.get(name, choices[0]), "", choices=choices)
+    step = f", step {space['step']}" if space.get("step") else ""
+    hint = f"{spec.get('parameterType')} from {space.get('min')} to {space.get('max')}{step}"
+    return ActionField(name, best.get(name, str(space.get("min", ""))), hint, number=True)
 
 
 def progress_parts(summary: Summary) -> list[tuple[str, int]]:
@@ -109,11 +161,6 @@ def time_words(experiment: Json, now: datetime) -> str:
     return running if left is None else f"{running}, about {format_duration(left)} left"
 
 
-def pareto_sentence(experiment: Json) -> str:
-    """Return the size of the Pareto set; empty with one objective."""
-    return pareto_words(experiment) if pareto_set_of(experiment) else ""
-
-
 def typed_assignments(experiment: Json, texts: Mapping[str, str]) -> dict[str, Any]:
     """Return parameter values as programs want them: numbers of numeric parameters, text of the others."""
     kinds = {str(spec.get("name")): spec.get("parameterType") for spec in experiment["spec"].get("parameters") or ()}
@@ -143,8 +190,3 @@ def copies_of(values: Mapping[str, Any]) -> dict[str, str]:
 def yaml_of(obj: Json) -> str:
     """Return an object as `katib get -o yaml` prints it."""
     return yaml.safe_dump(obj, sort_keys=False, allow_unicode=True, width=120)
-
-
-def short_assignments(texts: Mapping[str, str]) -> Sequence[tuple[str, str, str]]:
-    """Return names of parameters with their values, short and exact."""
-    return [(name, short(text), text) for name, text in texts.items()]

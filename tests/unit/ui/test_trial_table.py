@@ -108,13 +108,13 @@ def test_the_best_trial_is_marked_wherever_it_stands() -> None:
 def test_a_page_behind_the_last_one_is_the_last_one() -> None:
     page = page_of(TABLE, TableQuery(page=99, size=100))
 
-    assert (3, 3, 201, 300) == (page.query.page, page.pages, page.first, page.last)
+    assert (page.query.page, page.pages, page.first, page.last) == (3, 3, 201, 300)
 
 
 def test_no_trial_at_all_is_a_page_without_rows() -> None:
     page = page_of(made_table(0), TableQuery(sort="trial", text="x", where=("lr:0..1",)))
 
-    assert (0, 0, 1, 0) == (page.matching, page.total, page.pages, page.first)
+    assert (page.matching, page.total, page.pages, page.first) == (0, 0, 1, 0)
 
 
 def test_several_ranges_of_a_filter_are_alternatives() -> None:
@@ -133,7 +133,7 @@ def test_times_are_filtered_in_iso_form() -> None:
     columns = columns_of(TABLE)
     condition = parse_filter(columns, "created:2030-03-17T17:46:40Z..2030-03-17T17:46:49+00:00")
 
-    assert 10 == condition.mask(TABLE).sum()
+    assert condition.mask(TABLE).sum() == 10
     assert condition == parse_filter(columns, condition.text)
 
 
@@ -191,8 +191,9 @@ def test_names_that_meet_are_told_apart() -> None:
     columns = columns_of(odd_table())
 
     assert {"state", "x", "trial.state", "metric.x", "x:y", "p=q"} <= set(columns)
-    assert [("state", "parameter"), ("state", "trial")] == [
-        (columns[key].name, str(columns[key].group)) for key in ("state", "trial.state")
+    assert [(columns[key].name, str(columns[key].group)) for key in ("state", "trial.state")] == [
+        ("state", "parameter"),
+        ("state", "trial"),
     ]
 
 
@@ -207,13 +208,13 @@ def test_a_filter_can_be_written_of_any_name_and_value(name: str, value: str) ->
 
     assert (value,) == condition.values
     assert f"{name}={written}" == condition.text
-    assert 1 == condition.mask(table).sum()
+    assert condition.mask(table).sum() == 1
 
 
 def test_a_question_survives_its_address() -> None:
     query = TableQuery(("Failed",), ("lr:0.1..", "optimizer=a&b|c"), "x y", "lr", True, 3, 50, ("lr", "loss"))
 
-    assert {
+    assert parse_qs(query.address()) == {
         "state": ["Failed"],
         "where": ["lr:0.1..", "optimizer=a&b|c"],
         "text": ["x y"],
@@ -222,4 +223,4 @@ def test_a_question_survives_its_address() -> None:
         "page": ["3"],
         "size": ["50"],
         "column": ["lr", "loss"],
-    } == parse_qs(query.address())
+    }
