@@ -114,7 +114,7 @@ def check_draft(service: TuningService, text: str) -> Json:
         errors = tuple(one for one in error.errors if one.origin != _NAS)
         notices += tuple(f"{one.cause}; {one.remedy}" for one in error.errors if one.origin == _NAS)
     except KatibError as error:
-        errors = (FieldError(_SOURCE, str(error), "try again", "check-failed"),)
+        notices = (f"It could not be checked: {error}",)
     return {"errors": [_shown(error, text) for error in errors], "notices": notices, "form": form, "trial": trial}
 
 

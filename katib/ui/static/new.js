@@ -172,12 +172,17 @@ async function check() {
   create.disabled = answer.errors.length > 0;
   verdict.dataset.ok = String(!answer.errors.length);
   const count = answer.errors.length;
-  verdict.textContent = count ? `${count} thing${count > 1 ? "s" : ""} to fix` : ["Ready to create.", ...answer.notices].join(" ");
+  verdict.textContent = count ? `${count} thing${count > 1 ? "s" : ""} to fix` : "Ready to create.";
+  document.getElementById("notices").replaceChildren(...answer.notices.map((notice) => Object.assign(document.createElement("li"), { textContent: notice })));
   const trial = document.getElementById("trial");
   trial.textContent = answer.trial?.yaml ?? (count ? "It is shown when nothing is left to fix." : "It cannot be shown before the algorithm was asked.");
   if (answer.form) {
     const names = [answer.form.metric, ...answer.form.additional.split(",")].map((name) => name.trim()).filter(Boolean);
-    if (names.join() !== metricNames.join()) { metricNames = names; readLines(); }
+    if (names.join() !== metricNames.join()) {
+      metricNames = names;
+      if (!touched) lines.value = names.map((name, i) => `epoch=1 ${name}=0.${52 - 21 * i}`).join("\n");
+      readLines();
+    }
     document.getElementById("command").textContent = `katib apply ${answer.form.name || "experiment"}.yaml`;
   }
 }
@@ -202,6 +207,7 @@ create.addEventListener("click", async () => {
 // --- the tester of patterns ------------------------------------------------------------------------------------------------
 
 let metricNames = [];
+let touched = false; // whether somebody pasted lines
 const lines = document.getElementById("lines");
 const filters = document.getElementById("filters");
 
@@ -227,6 +233,7 @@ async function readLines() {
   shown.replaceChildren(sentence, list);
 }
 
+lines.addEventListener("input", () => { touched = true; });
 lines.addEventListener("input", settled(200, readLines));
 filters.addEventListener("input", settled(200, readLines));
 
