@@ -27,6 +27,20 @@ function fitted(layout) {
   for (const key of Object.keys(layout)) {
     if (/^[xy]axis\d*$/.test(key)) result[key] = { ...layout[key], ...axis };
   }
+  return dark() ? merged(result, layout.meta?.dark ?? {}) : result;
+}
+
+function dark() {
+  return matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+/** A copy of an object with some of its fields, at any depth, replaced. */
+function merged(base, changes) {
+  const result = { ...base };
+  for (const [key, value] of Object.entries(changes)) {
+    const nested = value !== null && typeof value === "object" && !Array.isArray(value);
+    result[key] = nested ? merged(base[key] ?? {}, value) : value;
+  }
   return result;
 }
 
