@@ -82,16 +82,22 @@ def new_figure(*, title: str, x: str = "", y: str = "", **layout: Any) -> go.Fig
     return figure
 
 
+def shown_words(shown: int, total: int, what: str = "trials") -> str:
+    """Return how many of all are drawn, where it is not all of them; empty where it is."""
+    return "" if shown >= total else f"{shown:,} of {total:,} {what} drawn; the extremes are among them"
+
+
 def say_what_is_shown(figure: go.Figure, shown: int, total: int, what: str = "trials") -> None:
     """Write below a figure how many of all are drawn, where it is not all of them."""
-    if shown < total:
-        add_note(figure, f"{shown:,} of {total:,} {what} drawn; the extremes are among them")
+    add_note(figure, shown_words(shown, total, what))
 
 
-def add_note(figure: go.Figure, text: str) -> None:
-    """Write a sentence below a figure: what a reader has to know to read it."""
-    place = {"xref": "paper", "yref": "paper", "x": 1, "y": -0.14, "xanchor": "right", "yanchor": "top"}
-    figure.add_annotation(text=text, showarrow=False, opacity=0.7, **place)
+def add_note(figure: go.Figure, *texts: str) -> None:
+    """Write sentences below a figure: what a reader has to know to read it. Empty ones are left out."""
+    if text := ". ".join(filter(None, texts)):
+        place = {"xref": "paper", "yref": "paper", "x": 1, "y": 0, "yshift": -46, "xanchor": "right", "yanchor": "top"}
+        figure.add_annotation(text=text, showarrow=False, opacity=0.75, font={"size": 11}, **place)
+        figure.update_layout(margin={"b": 76})
 
 
 def thinned_rows(values: Floats, rows: Rows, most: int = MOST_POINTS) -> Rows:
