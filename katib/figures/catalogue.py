@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from katib.errors import InvalidError, NotFoundError, invalid
 from katib.figures.comparison import draw_comparison, why_incomparable
-from katib.figures.curves import CurveChoice, chosen, newest_ended
+from katib.figures.curves import CurveChoice, chosen, evenly_ended
 from katib.figures.data import WAYS, Choice, ExperimentData
 from katib.figures.durations import draw_durations, no_trial_has_ended
 from katib.figures.edf import draw_edf
@@ -95,8 +95,8 @@ FIGURES: tuple[FigureKind, ...] = (
     FigureKind(
         "timeline",
         "Timeline",
-        "When each trial ran, in as many slots as ran at once. Gaps are time in which nothing was tried: trials that "
-        "wait for each other, for the algorithm, or for room.",
+        "When each trial ran, in as many slots as ran at once; of many trials, how many ran at once. Gaps are time "
+        "in which nothing was tried: trials that wait for each other, for the algorithm, or for room.",
         draw_timeline,
         nothing_has_started,
     ),
@@ -115,7 +115,7 @@ FIGURES: tuple[FigureKind, ...] = (
         "How far each trial came, which ones were stopped, and the share of the work that this saved.",
         draw_stopping,
         nothing_was_stopped,
-        curves=newest_ended,
+        curves=evenly_ended,
         chooses=("by",),
     ),
 )

@@ -21,6 +21,7 @@ _COLOURS = tuple(colour for colour in SEQUENCE if colour != YELLOW)
 """Without the one that a thin line on white does not show."""
 MOST_EXPERIMENTS = 2 * len(_COLOURS)
 """Two rounds of the colours, told apart by dashes."""
+_CROWDED = 20.0
 _DASHES = ("solid", "dash")
 _MARKS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "star")
 
@@ -42,14 +43,15 @@ def draw_comparison(experiments: Sequence[ExperimentData], choice: Choice) -> go
     measures = [measure_of(data.trials, choice.metric) for data in experiments]
     lines = [_line(data, choice) for data in experiments]
     longest = max((float(line.x[-1]) for line in lines if len(line.x)), default=0.0)
-    unit = time_unit(longest)
+    crowded = _is_crowded(lines, longest)
+    unit = time_unit(0.0 if crowded else longest)
     by_time = choice.by == "time"
     title = f"{unit.name} since the first trial started" if by_time else "trials"
     every = np.concatenate([line.values for line in lines])
     axis = value_axis(every, maximize=measures[0].maximize)
     [metric] = html_safe([measures[0].name])
     figure = new_figure(title=f"{metric}: best so far", x=title, y=metric)
-    figure.update_layout(yaxis=axis.layout)
+    figure.update_layout(yaxis=axis.layout, xaxis={"type": "log", "dtick": 1} if crowded else {})
     for number, line in enumerate(lines):
         _add_line(figure, line, number, unit.seconds if by_time else 1.0)
     absent = [line.name for line in lines if not len(line.x)]
@@ -101,6 +103,13 @@ def _line(data: ExperimentData, choice: Choice) -> _Line:
     values = -costs[rows] if measure.maximize else costs[rows]
     texts = html_safe(list(trials.names[rows]))
     return _Line(data.name, np.append(places[corners], last), np.append(values, values[-1]), [*texts, texts[-1]])
+
+
+def _is_crowded(lines: Sequence[_Line], longest: float) -> bool:
+    """Return whether most improvements would stand in the first hundredths of a linear axis."""
+    corners = np.concatenate([line.x[:-1] for line in lines])
+    corners = corners[corners > 0]
+    return len(corners) > 0 and longest > _CROWDED * float(np.median(corners))
 
 
 def _add_line(figure: go.Figure, line: _Line, number: int, unit: float) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.figures.data import Curve
 from katib.figures.scales import TimeUnit, time_unit
-from katib.figures.style import places
+from katib.figures.style import even_rows, places
 from katib.figures.trials import Floats, Rows, TrialTable
 
 CurveChoice = Callable[[TrialTable], Rows]
@@ -30,8 +30,7 @@ _BEST, _NEWEST, _WORST, _FAILED = 20, 20, 10, 5
 def chosen(trials: TrialTable) -> Rows:
     """Return the trials whose curves are drawn, at most 100, in the order of creation.
 
-    The best, the worst, those that run, the newest that were stopped early and that failed, and of all others so many
-    as there is room for, evenly spread over their ranks.
+    The best, the worst, those that run, the newest ones of each kind, and of all others an even choice.
     """
     costs = trials.costs
     ranked = np.argsort(costs, kind="stable")
@@ -44,21 +43,15 @@ def chosen(trials: TrialTable) -> Rows:
         places(trials.in_states("Failed", "MetricsUnavailable", "Killed"))[-_FAILED:],
         places(trials.in_states("Succeeded"))[-_WORST:],
     ]
-    kept = _first_of_each(np.concatenate(picked))[:MOST_CURVES]
+    kept = np.unique(np.concatenate(picked))
     rest = np.setdiff1d(ranked, kept, assume_unique=True)
-    rest = ranked[np.isin(ranked, rest)]
-    room = MOST_CURVES - len(kept)
-    if room and len(rest):
-        rest = rest[np.unique(np.linspace(0, len(rest) - 1, room).astype(np.int64))]
-        kept = np.concatenate([kept, rest])
-    return np.sort(kept)
+    return np.union1d(kept, even_rows(rest, MOST_CURVES - len(kept)))
 
 
-def newest_ended(trials: TrialTable) -> Rows:
-    """Return the newest trials that were stopped early and the newest that ran to their end, 50 of each at most."""
+def evenly_ended(trials: TrialTable) -> Rows:
+    """Return trials that were stopped early and trials that ran to their end, evenly spread, 50 of each at most."""
     half = MOST_CURVES // 2
-    both = [places(trials.in_states(state))[-half:] for state in ("EarlyStopped", "Succeeded")]
-    return np.sort(np.concatenate(both))
+    return np.union1d(*(even_rows(places(trials.in_states(state)), half) for state in ("EarlyStopped", "Succeeded")))
 
 
 def rows_of(trials: TrialTable, names: Container[str]) -> dict[str, int]:
@@ -123,12 +116,6 @@ def curve_axis(curves: Sequence[Curve], by: str) -> CurveAxis:
     if has_steps:
         return CurveAxis("step", "step", unit, "the readings carry no times, so steps stand for them")
     return CurveAxis("reading", "reading", unit, "the readings carry neither steps nor times")
-
-
-def _first_of_each(rows: Rows) -> Rows:
-    """Return rows without repetition, in order of their first appearance."""
-    _, first = np.unique(rows, return_index=True)
-    return rows[np.sort(first)]
 
 
 def _seconds(reading: MetricLog) -> float:

@@ -24,7 +24,7 @@ from katib.figures.trials import STATES, Floats, Rows, TrialTable
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-_MOST_OF_A_STATE = 200
+_MOST_OF_A_STATE = 150
 """Marks beside a box."""
 _MOST_MEASURED = 800
 _FEWEST_FOR_A_BOX = 5
@@ -98,7 +98,7 @@ def _add_state(figure: go.Figure, trials: TrialTable, durations: Floats, state: 
         y=compact(durations[drawn]),
         mode="markers",
         name=state,
-        legendgroup=state,
+        showlegend=False,
         marker={"color": STATE_COLOURS[state], "symbol": STATE_MARKS[state], "size": 5, "opacity": 0.6},
         customdata=html_safe(list(trials.names[drawn])),
         hovertemplate="%{customdata}<br>%{y:.4g}<extra>" + state + "</extra>",
@@ -121,8 +121,6 @@ def _add_values(figure: go.Figure, trials: TrialTable, measure: Measure, duratio
                 yaxis="y2",
                 mode="markers",
                 name=state,
-                legendgroup=state,
-                showlegend=False,
                 marker={"color": STATE_COLOURS[state], "symbol": STATE_MARKS[state], "size": 6, "opacity": 0.7},
                 customdata=html_safe(list(trials.names[shown])),
                 hovertemplate="%{customdata}<br>%{x:.4g} " + unit.name + ": %{y:.6g}<extra>" + state + "</extra>",

@@ -12,6 +12,7 @@ from katib.figures.scales import value_axis
 from katib.figures.style import (
     GREEN,
     GREY,
+    ORANGE,
     STATE_COLOURS,
     STATE_MARKS,
     add_note,
@@ -28,15 +29,17 @@ if TYPE_CHECKING:
 
 _RUG = 0.02
 """Height of the marks of trials without a value, as a share of the figure."""
-_MOST_IN_RUG = 200
+_MOST_IN_RUG = 100
 """Marks of one state at the bottom: more would be a line."""
 _MOST_MEASURED = 1_500
+_MEDIANS = 50
 
 
 def draw_history(data: ExperimentData, choice: Choice) -> go.Figure:
     """Return the history: a mark per trial, a line of the best so far, the goal, trials without a value at the bottom.
 
-    Of more than 1,500 measured trials so many are drawn, all extremes among them; the line of the best is exact.
+    Of more than 1,500 measured trials so many are drawn, all extremes among them, and a line of the median beside them;
+    the line of the best is exact.
     Without a direction, as other metrics than objectives have none, there is no best.
     """
     trials, measure = data.trials, measure_of(data.trials, choice.metric)
@@ -49,6 +52,8 @@ def draw_history(data: ExperimentData, choice: Choice) -> go.Figure:
         rows = drawn[trials.in_states(state)[drawn]]
         _add_marks(figure, trials, measure, rows[trials.feasible[rows]], state)
         _add_marks(figure, trials, measure, rows[~trials.feasible[rows]], state, infeasible=True)
+    if len(drawn) < measure.drawn.sum():
+        _add_median(figure, measure)
     _add_best(figure, measure)
     if measure.goal is not None and len(trials):
         _add_goal(figure, measure.goal, len(trials))
@@ -72,6 +77,19 @@ def _add_marks(
         marker={"color": GREY if infeasible else STATE_COLOURS[state], "symbol": mark, "size": 7, "opacity": 0.8},
         customdata=html_safe(list(trials.names[rows])),
         hovertemplate="%{customdata}<br>trial %{x}: %{y:.6g}<extra>" + name + "</extra>",
+    )
+
+
+def _add_median(figure: go.Figure, measure: Measure) -> None:
+    """Add the median of each of fifty equally long parts: whether most trials get better, which single marks hide."""
+    parts = np.array_split(places(measure.drawn), _MEDIANS)
+    figure.add_scatter(
+        x=[float(rows.mean()) + 1 for rows in parts],
+        y=[float(np.median(measure.values[rows])) for rows in parts],
+        mode="lines",
+        line={"color": ORANGE, "width": 3},
+        name="median around",
+        hovertemplate="%{y:.6g}<extra>median around here</extra>",
     )
 
 

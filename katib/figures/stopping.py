@@ -38,7 +38,7 @@ class _Work(NamedTuple):
 def draw_stopping(data: ExperimentData, choice: Choice) -> go.Figure:
     """Return how far each trial came, stopped or complete, the usual length, and the share of the work that was saved.
 
-    By steps, where the programs report them, of the newest 50 trials that were stopped and the newest 50 complete ones.
+    By steps, where the programs report them, of an even choice of 50 stopped and 50 complete trials.
     By time, of all trials.
     """
     trials = data.trials
@@ -106,7 +106,7 @@ def _work_by_step(data: ExperimentData) -> _Work | None:
     for name, row in rows.items():
         done[row] = last[name]
     ended = int(data.trials.in_states("EarlyStopped", "Succeeded").sum())
-    note = f"estimated from the newest {len(rows):,} of {ended:,} trials" if len(rows) < ended else ""
+    note = f"{len(rows):,} of {ended:,} trials drawn" if len(rows) < ended else ""
     return _Work(done, "last step", "steps", note)
 
 

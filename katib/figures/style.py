@@ -52,6 +52,9 @@ STATE_MARKS = {
 COLOUR_SCALE = "Viridis"
 """Of continuous values; readable in grey and with any colour vision."""
 
+_OF_A_PART = 6
+"""Trials that are drawn of a part beside its extremes."""
+
 MOST_POINTS = 2_000
 """So many marks of one kind are drawn: more cannot be told apart, and a browser stays quick."""
 
@@ -101,24 +104,38 @@ def add_note(figure: go.Figure, *texts: str) -> None:
 
 
 def thinned_rows(values: Floats, rows: Rows, most: int = MOST_POINTS) -> Rows:
-    """Return at most so many of some trials, in their order: of equally long parts the smallest and the largest value.
+    """Return at most so many of some trials, in their order: extremes of equally long parts, and an even choice beside.
 
-    The first and the last one are kept, and so is every extreme of a part, so that the outline does not change.
+    The first and the last one are kept, and so is every extreme of a part, so that the outline does not change. Three
+    in four are none of these, so that a reader sees where most trials are.
 
     Args:
         values: Column of what is drawn, finite at `rows`.
         rows: Trials that could be drawn.
-        most: Returned at most, 4 at least.
+        most: Returned at most, 10 at least.
     """
     if len(rows) <= most:
         return rows
     drawn = values[rows]
-    bounds = np.linspace(0, len(rows), (most - 2) // 2 + 1).astype(np.int64)
-    kept = {0, len(rows) - 1}
+    parts = max(1, (most - 2) // (_OF_A_PART + 2))
+    bounds = np.linspace(0, len(rows), parts + 1).astype(np.int64)
+    others = np.linspace(0, len(rows) - 1, parts * _OF_A_PART).astype(np.int64).tolist()
+    kept = {0, len(rows) - 1, *others}
     for first, end in pairwise(bounds):
         part = drawn[first:end]
         kept |= {int(first + np.argmin(part)), int(first + np.argmax(part))}
     return rows[np.array(sorted(kept), dtype=np.int64)]
+
+
+def even_rows(rows: Rows, most: int) -> Rows:
+    """Return at most so many of some trials: every second, fourth, eighth, ... one.
+
+    So a choice that was made stays as it is while trials are added, until there are twice as many.
+    """
+    step = 1
+    while len(rows) > most * step:
+        step *= 2
+    return rows[::step]
 
 
 def places(mask: npt.NDArray[np.bool_]) -> Rows:
