@@ -22,7 +22,7 @@ from katib.errors import ForbiddenError, InternalError, InvalidError, KatibError
 from katib.rest.guard import LOOPBACK_HOSTS
 from katib.rest.notes import account_directory, note_of
 from katib.rest.problems import error_of
-from katib.tuning.service import BOOKMARK, Change, Diagnosis, Json, Page, RecordedEvent, Submission, TrialOrder
+from katib.tuning.service import BOOKMARK, Change, Diagnosis, Json, Page, Preview, RecordedEvent, Submission, TrialOrder
 
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 60.0
@@ -75,6 +75,10 @@ class HttpTuningService:
     def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
         """Check a document and store nothing."""
         return tuple(self._post("validate", document, source, namespace)["notices"])
+
+    def preview(self, document: str, *, source: str, namespace: str | None = None) -> Preview:
+        """Return what the first trial of a document would run."""
+        return _read(Preview, self._post("preview", document, source, namespace))
 
     def get(self, kind: str, namespace: str, name: str) -> Json:
         """Return an object."""
@@ -168,6 +172,14 @@ class HttpTuningService:
         body = {"parameterAssignments": [{"name": name, "value": value} for name, value in assignments.items()]}
         answer = self._call("POST", f"{_path(namespace, 'experiments', experiment)}/trials", json=body)
         return int(answer["before"])
+
+    def edit(
+        self, namespace: str, experiment: str, *, counts: Mapping[str, int | None], stopped: bool | None = None
+    ) -> Json:
+        """Change the counts of an experiment, stop it, or let it go on."""
+        body = {**counts, **({} if stopped is None else {"stopped": stopped})}
+        edited: Json = self._call("PATCH", _path(namespace, "experiments", experiment), json=body)
+        return edited
 
     def delete(self, namespace: str, experiment: str) -> None:
         """Delete an experiment; returns when it is gone."""

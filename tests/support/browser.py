@@ -1,0 +1,125 @@
+"""A real browser for tests: the system's Chromium, driven by Playwright and watched for what a page must not do."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+SCREENSHOTS = Path(__file__).parents[2] / ".screenshots"
+"""Pictures for a person to look at; not part of the repository."""
+
+WIDTHS = {"phone": 360, "tablet": 800, "desktop": 1440}
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+_LOCAL = frozenset({"127.0.0.1", "localhost", ""})
+
+
+def chromium() -> str:
+    """Return the path of the browser; empty where there is none."""
+    return next((found for name in _NAMES if (found := shutil.which(name))), "")
+
+
+def why_not() -> str:
+    """Return why no browser can be driven here; empty where one can."""
+    try:
+        import playwright  # noqa: F401
+    except ImportError:
+        return "playwright is not installed"
+    return "" if chromium() else "there is no Chromium; install Debian's package chromium"
+
+
+@contextmanager
+def open_browser() -> Iterator[Browser]:
+    """Give a browser."""
+    from playwright.sync_api import sync_playwright
+
+    sandbox = [] if os.geteuid() else ["--no-sandbox"]  # Chromium has none for root
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=chromium(), args=["--disable-dev-shm-usage", *sandbox])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@dataclass(slots=True)
+class Watched:
+    """What a page did that it must not do.
+
+    Attributes:
+        errors: Of its scripts, and what it wrote to the console as an error.
+        foreign: Addresses of other machines that it asked.
+        expected: Parts of messages that a test causes on purpose.
+    """
+
+    errors: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+    expected: list[str] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Raise if it did anything of that."""
+        errors = [error for error in self.errors if not any(part in error for part in self.expected)]
+        assert not errors, f"errors in the browser: {errors}"
+        assert not self.foreign, f"requests that leave the machine: {self.foreign}"
+
+
+def watch(page: Page) -> Watched:
+    """Watch a page from now on."""
+    watched = Watched()
+    page.on("pageerror", lambda error: watched.errors.append(str(error)))
+    page.on(
+        "console",
+        lambda message: (
+            watched.errors.append(f"{message.text} {message.location}") if message.type == "error" else None
+        ),
+    )
+    page.on("request", lambda request: _note(request.url, watched.foreign))
+    return watched
+
+
+def _note(url: str, foreign: list[str]) -> None:
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if parts.scheme in ("http", "https", "ws", "wss") and host not in _LOCAL and not host.endswith(".localhost"):
+        foreign.append(url)
+
+
+def shoot(context: BrowserContext, url: str, name: str) -> None:
+    """Make pictures of a page at three widths, light and dark, for a person to look at."""
+    SCREENSHOTS.mkdir(exist_ok=True)
+    page = context.new_page()
+    page.goto(url)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # mypy widens the literal
+        for label, width in WIDTHS.items():
+            page.set_viewport_size({"width": width, "height": 900})
+            page.wait_for_timeout(800)
+            page.screenshot(path=SCREENSHOTS / f"{name}-{label}-{scheme}.png", full_page=True)
+    page.close()
+
+
+def serious_violations(page: Page) -> list[str]:
+    """Return what axe-core finds on a page that keeps people from using it, a line each."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page).response["violations"]
+    return [
+        f"{violation['id']}: {node['html'][:200]} ({violation['help']})"
+        for violation in found
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"]
+    ]
+
+
+def sideways_scroll(page: Page) -> int:
+    """Return how many pixels a page is wider than its window; 0 where nobody has to scroll sideways."""
+    wider: int = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    return wider

@@ -1,0 +1,66 @@
+"""A browser, a page that is watched, and a server to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from katib.rest.server import Server
+from katib.ui import ui_routes
+from tests.support.browser import Watched, open_browser, watch, why_not
+from tests.support.tuning import MemoryTuningService
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One browser for the tests of a file."""
+    if reason := why_not():
+        pytest.skip(reason)
+    with open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """Cookies and settings of one test."""
+    made = browser.new_context(viewport={"width": 1280, "height": 900})
+    made.set_default_timeout(20_000)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Page:
+    """An empty page, watched by `watched`."""
+    return context.new_page()
+
+
+@pytest.fixture(autouse=True)
+def watched(request: pytest.FixtureRequest) -> Iterator[Watched | None]:
+    """What the page did; a test whose page writes errors or asks another machine fails at its end."""
+    if "page" not in request.fixturenames:
+        yield None
+        return
+    found = watch(request.getfixturevalue("page"))
+    yield found
+    found.check()
+
+
+@pytest.fixture
+def service() -> MemoryTuningService:
+    """A tuning service in memory."""
+    return MemoryTuningService()
+
+
+@pytest.fixture
+def root(service: MemoryTuningService) -> Iterator[str]:
+    """The address of the list of experiments of a server that answers for `service`, with a slash at the end."""
+    with Server(service, host="127.0.0.1", port=0, ui=ui_routes) as server:
+        yield f"{server.url}/katib/"

@@ -1,0 +1,59 @@
+"""Every page: it opens, nobody is kept from using it, and it fits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.browser import WIDTHS, serious_violations, shoot, sideways_scroll
+from tests.support.tuning import MemoryTuningService, document
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext, Page
+
+PAGES = {"experiments": "", "experiment": "experiments/default/demo"}
+"""Addresses by name, below the root. Each new page is an entry."""
+
+
+@pytest.fixture
+def played(service: MemoryTuningService) -> MemoryTuningService:
+    """An experiment that has ended."""
+    service.submit(document("demo"), source="demo.yaml")
+    service.play("default", "demo")
+    return service
+
+
+@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_keeps_nobody_from_using_it(
+    root: str, played: MemoryTuningService, page: Page, name: str, scheme: str
+) -> None:
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # mypy widens the literal
+    page.goto(root + PAGES[name])
+    page.wait_for_load_state("load")
+
+    assert serious_violations(page) == []
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_fits_a_phone(root: str, played: MemoryTuningService, page: Page, name: str) -> None:
+    page.set_viewport_size({"width": WIDTHS["phone"], "height": 780})
+    page.goto(root + PAGES[name])
+    page.wait_for_load_state("load")
+
+    assert sideways_scroll(page) == 0
+
+
+def test_the_history_is_drawn(root: str, played: MemoryTuningService, page: Page) -> None:
+    page.goto(root + PAGES["experiment"])
+
+    page.locator('[data-figure="history"] .main-svg').first.wait_for()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAGES)
+def test_a_picture_of_each_page_for_people(
+    root: str, played: MemoryTuningService, context: BrowserContext, name: str
+) -> None:
+    shoot(context, root + PAGES[name], name)
