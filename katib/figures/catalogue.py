@@ -153,6 +153,18 @@ def draw(kind: FigureKind, data: ExperimentData, choice: Choice) -> go.Figure:
         InvalidError: It cannot be drawn of these trials, or the choice names something that the experiment does not
             have.
     """
+    check_choice(data, choice)
+    if obstacle := why_impossible(kind, data, choice):
+        raise _impossible(kind.name, obstacle, "choose another one, or wait for more trials")
+    return kind.draw(data, choice)
+
+
+def check_choice(data: ExperimentData, choice: Choice) -> None:
+    """Check that an experiment has what a reader chose.
+
+    Raises:
+        InvalidError: It does not.
+    """
     _check_way(choice)
     for name in choice.parameters:
         if name not in data.trials.values:
@@ -161,9 +173,11 @@ def draw(kind: FigureKind, data: ExperimentData, choice: Choice) -> go.Figure:
     if choice.metric and choice.metric not in data.trials.metrics:
         remedy = f"choose of {', '.join(data.trials.metrics)}"
         raise invalid("metric", f'{data.name} has no metric "{choice.metric}"', remedy, "figure-metric")
-    if obstacle := why_impossible(kind, data, choice):
-        raise _impossible(kind.name, obstacle, "choose another one, or wait for more trials")
-    return kind.draw(data, choice)
+    known = tuple(objective.name for objective in data.trials.objectives)
+    for name in choice.objectives:
+        if name not in known:
+            remedy = f"choose of {', '.join(known)}"
+            raise invalid("objectives", f'{data.name} has no objective "{name}"', remedy, "figure-objective")
 
 
 def why_impossible(kind: FigureKind, data: ExperimentData, choice: Choice) -> str:

@@ -49,8 +49,13 @@ def chosen(trials: TrialTable) -> Rows:
 
 
 def evenly_ended(trials: TrialTable) -> Rows:
-    """Return trials that were stopped early and trials that ran to their end, evenly spread, 50 of each at most."""
-    half = MOST_CURVES // 2
+    """Return trials that were stopped early and trials that ran to their end, evenly spread, 50 of each at most.
+
+    None of either where none was stopped.
+    """
+    half = MOST_CURVES // 2 if trials.in_states("EarlyStopped").any() else 0
+    if not half:
+        return np.empty(0, dtype=np.int64)
     return np.union1d(*(even_rows(places(trials.in_states(state)), half) for state in ("EarlyStopped", "Succeeded")))
 
 
