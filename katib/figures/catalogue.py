@@ -77,8 +77,8 @@ FIGURES: tuple[FigureKind, ...] = (
     FigureKind(
         "intermediate",
         "Intermediate values",
-        "What trials reported while they ran. Curves that still fall at their end ask for longer trainings; curves "
-        "that cross late warn of early stopping.",
+        "What trials reported while they ran. Curves that still improve at their end ask for longer trainings; "
+        "curves that cross late warn of early stopping.",
         draw_intermediate,
         curves_are_missing,
         curves=chosen,

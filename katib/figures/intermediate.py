@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 
+_FEW = 20
+"""Lines; more are drawn paler, so that the best one and the marks are seen."""
+
+
 class _Line(NamedTuple):
     """A curve on its axis.
 
@@ -48,7 +52,7 @@ def draw_intermediate(data: ExperimentData, choice: Choice) -> go.Figure:
     figure.update_layout(yaxis=vertical.layout)
     best = data.trials.names[measure.best] if measure.best is not None else ""
     for line in sorted(lines, key=lambda line: line.name == best):
-        _add_line(figure, line, is_best=line.name == best)
+        _add_line(figure, line, 0.45 if len(lines) > _FEW else 0.8, is_best=line.name == best)
     for state in STATES:
         _add_ends(figure, [line for line in lines if line.state == state], state)
     _add_gaps(figure, lines)
@@ -76,7 +80,7 @@ def _lines(data: ExperimentData, axis: CurveAxis) -> list[_Line]:
     return lines
 
 
-def _add_line(figure: go.Figure, line: _Line, *, is_best: bool) -> None:
+def _add_line(figure: go.Figure, line: _Line, opacity: float, *, is_best: bool) -> None:
     [name] = html_safe([line.name])
     style = {"color": GREEN, "width": 3} if is_best else {"color": STATE_COLOURS[line.state], "width": 1}
     figure.add_scatter(
@@ -85,7 +89,7 @@ def _add_line(figure: go.Figure, line: _Line, *, is_best: bool) -> None:
         mode="lines" if len(line.x) > 1 else "markers",
         line=style,
         marker={"size": 4, "color": style["color"]},
-        opacity=1.0 if is_best else 0.45,
+        opacity=1.0 if is_best else opacity,
         name="best trial" if is_best else name,
         showlegend=is_best,
         legendgroup="best" if is_best else line.state,

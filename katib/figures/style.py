@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,6 +56,10 @@ COLOUR_SCALE = "Viridis"
 _OF_A_PART = 6
 """Trials that are drawn of a part beside its extremes."""
 
+NOTE = "note"
+"""Name of the annotation below a figure, by which scripts find it."""
+_LINE_LENGTH = 120
+
 MOST_POINTS = 2_000
 """So many marks of one kind are drawn: more cannot be told apart, and a browser stays quick."""
 
@@ -96,11 +101,16 @@ def say_what_is_shown(figure: go.Figure, shown: int, total: int, what: str = "tr
 
 
 def add_note(figure: go.Figure, *texts: str) -> None:
-    """Write sentences below a figure: what a reader has to know to read it. Empty ones are left out."""
+    """Write sentences below a figure: what a reader has to know to read it. Empty ones are left out.
+
+    The text stands in lines that fit an image; pages that are narrower break it anew, which they know by its name.
+    """
     if text := ". ".join(filter(None, texts)):
+        lines = wrap(text, _LINE_LENGTH)
         place = {"xref": "paper", "yref": "paper", "x": 1, "y": 0, "yshift": -46, "xanchor": "right", "yanchor": "top"}
-        figure.add_annotation(text=text, showarrow=False, opacity=0.75, font={"size": 11}, **place)
-        figure.update_layout(margin={"b": 76})
+        look = {"showarrow": False, "opacity": 0.75, "align": "right", "font": {"size": 11}}
+        figure.add_annotation(name=NOTE, text="<br>".join(lines), **place, **look)
+        figure.update_layout(margin={"b": 62 + 14 * len(lines)})
 
 
 def thinned_rows(values: Floats, rows: Rows, most: int = MOST_POINTS) -> Rows:
