@@ -21,18 +21,12 @@ def ui_routes(closing: Closing) -> APIRouter:
     router = APIRouter()
     parts = (
         asset_routes(),
-<<<<<<< HEAD
-        experiment_pages(),
-        figure_routes(tables),
-        live_routes(tables, closing),
-        new_pages(),
-=======
         experiment_list_routes(closing),
         experiment_pages(tables),
         trial_table_routes(tables),
         figure_routes(tables),
         live_routes(tables, closing),
->>>>>>> h/experiment
+        new_pages(),
     )
     for part in parts:
         router.include_router(part)
