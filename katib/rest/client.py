@@ -22,7 +22,17 @@ from katib.errors import ForbiddenError, InternalError, InvalidError, KatibError
 from katib.rest.guard import LOOPBACK_HOSTS
 from katib.rest.notes import account_directory, note_of
 from katib.rest.problems import error_of
-from katib.tuning.service import BOOKMARK, Change, Diagnosis, Json, Page, RecordedEvent, Submission, TrialOrder
+from katib.tuning.service import (
+    BOOKMARK,
+    Change,
+    Diagnosis,
+    Json,
+    Page,
+    RecordedEvent,
+    StoredRuntime,
+    Submission,
+    TrialOrder,
+)
 
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 60.0
@@ -75,6 +85,10 @@ class HttpTuningService:
     def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
         """Check a document and store nothing."""
         return tuple(self._post("validate", document, source, namespace)["notices"])
+
+    def store_runtimes(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[StoredRuntime]:
+        """Store training runtimes."""
+        return _read_items(StoredRuntime, self._post("runtimes", document, source, namespace))
 
     def get(self, kind: str, namespace: str, name: str) -> Json:
         """Return an object."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from katib.api.algorithms import AlgorithmCatalog
 from katib.api.defaults import default_algorithm, with_defaults
-from katib.api.loading import Submission, load_experiment
+from katib.api.loading import Submission, holds_runtimes, load_experiment, load_runtimes
 from katib.api.names import WORKSPACE_ANNOTATION
 from katib.api.types import CollectorKind, Experiment, ExperimentSpec, ParameterSpec, TrialTemplate
 from katib.api.validation import admit, admit_update, find_warnings
@@ -53,6 +53,10 @@ ObjectErrors = Callable[[Mapping[str, Any], str, ExperimentSpec, FindObject], Se
 """Says what of that object cannot work with the rest of the spec, or with objects of the same file."""
 
 
+RuntimeCheck = Callable[[Mapping[str, Any], str], Sequence[FieldError]]
+"""Says what is wrong with a training runtime, given the object and what to put before the paths of its fields."""
+
+
 def check_nothing(
     _source: Mapping[str, Any], _path: str, _workspace: Path | None, _find: FindObject
 ) -> tuple[list[FieldError], list[str]]:
@@ -87,6 +91,7 @@ class Gate:
         on_algorithm: Told at once which algorithm a document asks for, so that its service can come up meanwhile.
         has_experiment: Says whether an experiment is stored, for warm starts.
         find: Finds a stored object that a template depends on.
+        check_runtime: Says what is wrong with a training runtime that is stored by itself.
         notes_workspace: Whether relative paths of commands start from the directory of the submitted file.
     """
 
@@ -102,6 +107,7 @@ class Gate:
         on_algorithm: Callable[[str], None] = lambda _name: None,
         has_experiment: HasExperiment = lambda _namespace, _name: True,
         find: FindObject = lambda _kind, _key: None,
+        check_runtime: RuntimeCheck = lambda _runtime, _place: (),
         notes_workspace: bool = True,
     ) -> None:
         self._catalog = catalog
@@ -113,6 +119,7 @@ class Gate:
         self._on_algorithm = on_algorithm
         self._has_experiment = has_experiment
         self._find = find
+        self._check_runtime = check_runtime
         self._notes_workspace = notes_workspace
 
     def load(self, document: str, *, source: str, namespace: str) -> Submission:
@@ -129,6 +136,29 @@ class Gate:
             update={"metadata": metadata.model_copy(update={"annotations": annotations})}
         )
         return Submission(submission.raw, experiment, submission.companions, submission.errors)
+
+    def runtimes(self, document: str, *, source: str, namespace: str) -> tuple[dict[str, Any], ...]:
+        """Return the training runtimes of a document that holds nothing else.
+
+        Raises:
+            InvalidError: With everything that is wrong with them.
+        """
+        found = load_runtimes(document, source, namespace)
+        errors = [error for place, runtime in found for error in self._check_runtime(runtime, place)]
+        if errors:
+            raise InvalidError(errors)
+        return tuple(runtime for _, runtime in found)
+
+    def check(self, document: str, *, source: str, namespace: str) -> Admitted | None:
+        """Check a document and return what it holds; None for one of training runtimes alone.
+
+        Raises:
+            InvalidError: With everything that is wrong with it.
+        """
+        if holds_runtimes(document, source):
+            self.runtimes(document, source=source, namespace=namespace)
+            return None
+        return self.admit(self.load(document, source=source, namespace=namespace))
 
     def admit(self, submission: Submission) -> Admitted:
         """Return a new experiment, ready to be created.
