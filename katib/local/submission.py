@@ -17,7 +17,7 @@ from katib.errors import FieldError
 from katib.local.admission import HostCapacity, check_job
 from katib.local.findings import Findings, mapping, mappings
 from katib.local.jobs.jobset.trainjob_rules import check_runtime
-from katib.local.jobs.kind import JobKind, KnowsPeers, LabelsPods
+from katib.local.jobs.kind import JobKind, KnowsPeers, KnowsPrimary, LabelsPods
 from katib.local.jobs.kinds import Lookup, job_kinds, kinds_by_name, nothing_stored
 from katib.local.jobs.networks import PUSHES_NOTHING, may_be_named
 from katib.runtime.objects import Kind
@@ -68,7 +68,20 @@ def local_gate(
         has_experiment=has_experiment,
         find=find,
         check_runtime=runtime_errors,
+        primary_labels=primary_labels,
     )
+
+
+def primary_labels(source: Mapping[str, Any], find: FindObject) -> Mapping[str, str]:
+    """Return the labels of the pod that prints metrics where its job does not say them by itself; else nothing.
+
+    Args:
+        source: The object that trials run as; may be malformed or hold placeholders.
+        find: Where objects are that jobs depend on.
+    """
+    name = Kind(str(source.get("apiVersion")), str(source.get("kind")))
+    kind: object = kinds_by_name(job_kinds(find)).get(name)
+    return kind.primary_labels(dict(source)) if isinstance(kind, KnowsPrimary) else {}
 
 
 def runtime_errors(runtime: Mapping[str, Any], place: str) -> list[FieldError]:

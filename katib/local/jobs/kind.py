@@ -213,6 +213,18 @@ class LabelsPods(Protocol):
 
 
 @runtime_checkable
+class KnowsPrimary(Protocol):
+    """An ability of a kind: which pod prints metrics depends on what its job refers to."""
+
+    def primary_labels(self, job: Object) -> Mapping[str, str]:
+        """Return the labels of that pod; empty where the kind's own default holds, or nothing is known.
+
+        Args:
+            job: The object; may be malformed or hold placeholders.
+        """
+
+
+@runtime_checkable
 class KnowsPeers(Protocol):
     """An ability of a kind: its pods find each other."""
 

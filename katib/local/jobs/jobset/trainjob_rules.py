@@ -86,10 +86,9 @@ def check_runtime(runtime: Object, findings: Findings) -> None:
         spec = mapping(runtime.get("spec"))
         _check_policy(mapping(spec.get("mlPolicy")), "spec.mlPolicy", findings)
         template = mapping(mapping(spec.get("template")).get("spec"))
-        known = {
-            key: value for key, value in template.items() if key != "volumeClaimPolicies"
-        }  # initializers fill them
-        check_jobset_rules(known, "spec.template.spec", findings)
+        # Whether initializers fill a claimed volume is known with the TrainJob.
+        jobset = {key: value for key, value in template.items() if key != "volumeClaimPolicies"}
+        check_jobset_rules(jobset, "spec.template.spec", findings)
 
 
 def is_readable(job: Object) -> bool:
