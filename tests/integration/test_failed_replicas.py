@@ -1,8 +1,9 @@
-"""What a user reads of a trial whose replica failed: the same for every kind of job."""
+"""What a user reads of a trial whose replica failed, the same for every kind of job, and which readings count."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -147,7 +148,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_last_line_of_the_replica_that_failed_is_what_one_reads(service: TuningService, name: str) -> None:
     job, replica, template = CASES[name]
-    trial = failed_trial(service, name, job, template)
+    trial = only_trial(service, name, job, template)
     pods = [pod for pod in service.pods("Trial", NS, name_of(trial)) if replica_name(dict(pod)) == replica]
     of_trial, of_experiment = service.why(NS, name_of(trial)), service.why(NS, name)
 
@@ -159,6 +160,57 @@ def test_the_last_line_of_the_replica_that_failed_is_what_one_reads(service: Tun
         assert f"because its replica {replica} failed" in of_trial.verdict
         assert trouble_of(dict(pods[-1])).startswith("failed with exit code 3")
         assert trouble_of(dict(pods[-1])).endswith("; last output: boom")
+
+
+def once_more(script: str) -> Json:
+    pod = {"restartPolicy": "Never", "containers": [container("main", script)]}
+    job = {"name": "work", "template": {"spec": {"template": {"spec": pod}}}}
+    spec = {"replicatedJobs": [job], "failurePolicy": {"maxRestarts": 1}}
+    return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "spec": spec}
+
+
+TAKEN = "OSError: [Errno 98] Address already in use"
+AGAIN = {
+    "port-pytorchjob": (
+        lambda script: training(
+            "PyTorchJob",
+            "pytorchReplicaSpecs",
+            {"Master": replicas("pytorch", script), "Worker": replicas("pytorch", "exec sleep 60")},
+        ),
+        TAKEN,
+        ["7"],
+    ),
+    "port-trainjob": (
+        lambda script: {
+            "apiVersion": "trainer.kubeflow.org/v1alpha1",
+            "kind": "TrainJob",
+            "spec": {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"command": ["sh", "-c", script]}},
+        },
+        TAKEN,
+        ["7"],
+    ),
+    "retried-job": (lambda script: batch(container("main", script), backoffLimit=1), "boom", ["5", "7"]),
+    "restarted-pytorchjob": (
+        lambda script: training(
+            "PyTorchJob", "pytorchReplicaSpecs", {"Master": replicas("pytorch", script, 1, "OnFailure")}
+        ),
+        "boom",
+        ["5", "7"],
+    ),
+    "restarted-jobset": (once_more, "boom", ["5", "7"]),
+}
+"""A job of a script, the last line of its first try, and the readings that are there in the end."""
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_readings_go_with_a_try_that_was_thrown_away_and_stay_when_the_job_asked_for_another(
+    service: TuningService, tmp_path: Path, name: str
+) -> None:
+    make, last, expected = AGAIN[name]
+    first = f"if [ ! -e {tmp_path}/again ]; then touch {tmp_path}/again; echo loss=5; echo '{last}'; exit 1; fi"
+    trial = only_trial(service, name, make(f"{first}; : {PRIMARY}; echo loss=7"), {})
+
+    assert [reading.value for reading in service.metrics(NS, name_of(trial))] == expected
 
 
 def primary_container(job: Json) -> str:
@@ -174,7 +226,7 @@ def primary_container(job: Json) -> str:
     return names.get(job["kind"], "main")
 
 
-def failed_trial(service: TuningService, name: str, job: Json, template: Json) -> Json:
+def only_trial(service: TuningService, name: str, job: Json, template: Json) -> Json:
     """Run an experiment of one trial and return the trial."""
     spec = {
         "objective": {"type": "minimize", "objectiveMetricName": "loss"},
