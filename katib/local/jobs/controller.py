@@ -75,7 +75,7 @@ class MonitorFactory(Protocol):
         """
 
     def discard(self, job: Object) -> None:
-        """Forget what an earlier run of this job reported: it was cut off with the engine and starts anew."""
+        """Forget what an earlier run of this job reported: it was cut off and starts anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +301,8 @@ class JobController:
         decision = self._kind.plan(observed)
         if decision.delete:
             return self._delete(key, run)
+        if decision.anew:  # before anything is remembered: when the log cannot be reached, the same is planned again
+            self._tools.monitors.discard(run.job)
         run.started_at, run.waiting, run.memory = decision.started_at, decision.waiting, decision.memory
         self._stop_pods(run, decision)
         if decision.new_addresses:
