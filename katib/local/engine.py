@@ -37,7 +37,7 @@ from katib.local.aftermath import LocalAftermath
 from katib.local.checkpoints import TrialCheckpoints
 from katib.local.claims import claimed
 from katib.local.containers import choose, chosen, keep_clean
-from katib.local.containers.remains import NOTE_FILE
+from katib.local.containers.remains import NOTE_FILE, removal_script
 from katib.local.diagnosing import LocalJobs
 from katib.local.events import LoggedEvents, RecordedEvents
 from katib.local.jobs.kinds import job_kinds
@@ -133,6 +133,11 @@ class Engine:
             self._processes = Processes(self._layout.run, adopt_orphans=self._own_process)
             self._processes.start()
             stack.callback(self._processes.stop)
+            if self._images is not None:
+                self._images = self._images.of_engine(self._processes.engine_id)
+                script = removal_script(self._images.program, self._images.path, self._processes.engine_id)
+                argv = ["/bin/sh", "-c", script]
+                stack.enter_context(self._processes.executing_last(argv, self._images.environment))
             note = self._layout.run / NOTE_FILE
             stack.enter_context(keep_clean(note, self._layout.root, self._images, os.environ))
             self._catalog = Catalog(self._config.infos())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from katib.local.containers.arguments import (
     Abilities,
@@ -21,6 +21,10 @@ from katib.local.processes.spawn_errors import SpawnError
 
 OWNER_LABEL = "katib.data-dir"
 """Label of everything that we make: for which data directory it was, as a digest."""
+
+
+ENGINE_LABEL = "katib.engine"
+"""Likewise: which engine has made it. Its guard removes that, and nothing of the engine after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,10 @@ class Runtime:
     abilities: Abilities = field(default_factory=Abilities)
     environment: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+
+    def of_engine(self, engine_id: str) -> Runtime:
+        """Return the same for one engine, whose name everything bears that it makes."""
+        return replace(self, labels={**self.labels, ENGINE_LABEL: engine_id})
 
     @property
     def has_names(self) -> bool:
