@@ -11,12 +11,14 @@ from katib.diagnosis import JobFacts
 from katib.diagnosis.diagnostician import attempt_of
 from katib.diagnosis.replicas import failed_replica
 from katib.errors import NotFoundError
+from katib.local.pods.objects import PULLING
 from katib.local.trial_files import TrialFiles
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
-from katib.tuning.replicas import POD, replica_name
+from katib.tuning.replicas import POD, is_over, replica_name, waiting_words
 from katib.tuning.service import Json
 
 _LOG_LINES = 12
+_PULL_FIRST = "Wait for it; a large image is better pulled before the run (podman pull, docker pull)."
 
 
 class LocalJobs:
@@ -46,10 +48,19 @@ class LocalJobs:
         known = JobFacts(log_tail=tail, program=self._files.program(trial), pods=pods)
         if job is None:
             return known
-        reason = self._waiting(job)
-        return replace(known, job=job, waiting=f"its job {reason}" if reason else "", attempt=attempt_of(job))
+        reason, remedy = self._waiting(job), ""
+        pulling = next((words for pod in pods if not is_over(pod) and (words := _pulling(pod))), "")
+        if pulling:
+            reason, remedy = f"is {pulling}", _PULL_FIRST
+        waiting = f"its job {reason}" if reason else ""
+        return replace(known, job=job, waiting=waiting, remedy=remedy, attempt=attempt_of(job))
 
     def _pods(self, trial: Object) -> tuple[Json, ...]:
         key = Key.of(trial)
         found = self._store.list(POD, key.namespace, labels={TRIAL_LABEL: key.name}).items
         return tuple(map(dict, found or self._files.past_pods(trial)))
+
+
+def _pulling(pod: Json) -> str:
+    words = waiting_words(pod)
+    return words if words.startswith(PULLING) else ""

@@ -49,6 +49,7 @@ from katib.local.monitoring import TrialMonitors
 from katib.local.pods.inherited import inherited_environment
 from katib.local.pods.tokens import Capacity
 from katib.local.processes.client import Processes
+from katib.local.pulling import TrialPulls
 from katib.local.report_metrics import DIRECTORY as REPORT_METRICS
 from katib.local.report_metrics import python_path
 from katib.local.services.host import ServiceHost
@@ -215,6 +216,13 @@ class Engine:
         def is_ending(trial: Trial) -> bool:
             return self._runner is not None and self._runner.runs(key_of(trial))
 
+        def pulling(job: Key) -> str:
+            return self._runner.pulling(job) if self._runner is not None else ""
+
+        def wake_trial(trial: Key) -> None:
+            assembly.wake_trial(trial)
+
+        pulls = TrialPulls(caches.trials.get, events, pulling, wake_trial)
         logs = LocalTrialLogs(self._observations)
         assembly = assemble(
             store=self._store,
@@ -226,12 +234,13 @@ class Engine:
             settings=self._settings,
             given_rules=UncollectedTrials(lambda _trial: self._observations),
             is_ending=is_ending,
+            pods=pulls if self._images is not None else None,
             thread=thread,
         )
 
         def job_gone(job: Object) -> None:
             monitors.job_gone(job)
-            assembly.wake_trial(Key.of(job))
+            wake_trial(Key.of(job))
 
         self._services.on_change(lambda namespace, name: assembly.wake_suggestion(Key(namespace, name)))
         runner = LocalJobRunner(
@@ -254,6 +263,7 @@ class Engine:
             companions=monitors.companions,
             checkpoint=TrialCheckpoints(self._layout, caches.trials, caches.experiments).of,
             may_delete=lambda job: not _is_active(caches.trials.get(Key.of(job))),
+            pulled=pulls.told,
             gone=job_gone,
             jobs={kind.kind: caches.jobs[kind.kind] for kind in self._kinds},
             thread=thread,

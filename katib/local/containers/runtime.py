@@ -14,7 +14,7 @@ from katib.local.containers.arguments import (
     remove_words,
     run_line,
 )
-from katib.local.containers.failures import start_failure
+from katib.local.containers.failures import pull_failure, start_failure
 from katib.local.pods.environment import ContainerCommand
 from katib.local.pods.images import ImageRun
 from katib.local.processes.spawn_errors import SpawnError
@@ -53,6 +53,18 @@ class Runtime:
     def has_names(self) -> bool:
         """Whether containers find each other by name in a network of their own."""
         return self.abilities.names
+
+    def has_image(self, image: str) -> ContainerCommand:
+        """Return the command that succeeds where an image is on this machine."""
+        return self._command(("image", "inspect", "--format", "{{.Id}}", image))
+
+    def pull(self, image: str) -> ContainerCommand:
+        """Return the command that fetches an image."""
+        return self._command(("pull", "--quiet", image))
+
+    def pull_failure(self, run: ImageRun, output: str) -> SpawnError:
+        """Return why an image could not be fetched."""
+        return pull_failure(self.program, run, output)
 
     def make_network(self, name: str) -> ContainerCommand:
         """Return the command that makes a network, unless it is there; several pods may do so at once."""
