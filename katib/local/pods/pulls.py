@@ -171,6 +171,8 @@ class ImagePulls:
 
     def _conclude(self, fetch: _Fetch, error: KatibError | None) -> None:
         del self._open[fetch.run.image, fetch.run.pull]
+        if fetch.output is not None:
+            fetch.output.close()
         if error is None:
             self._here.add(fetch.run.image)
         seconds = None if fetch.began is None else self._clock.monotonic() - fetch.began
