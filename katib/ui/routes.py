@@ -10,12 +10,22 @@ from katib.ui.experiment_pages import experiment_pages
 from katib.ui.figure_routes import figure_routes
 from katib.ui.live import live_routes
 from katib.ui.tables import Tables
+from katib.ui.trial_data import trial_data_routes
+from katib.ui.trial_pages import trial_pages
 
 
 def ui_routes(closing: Closing) -> APIRouter:
     """Return the routes of the pages, of what their scripts ask for, and of what these are made of."""
     tables = Tables(closing)
     router = APIRouter()
-    for part in (asset_routes(), experiment_pages(), figure_routes(tables), live_routes(tables, closing)):
+    parts = (
+        asset_routes(),
+        experiment_pages(),
+        figure_routes(tables),
+        live_routes(tables, closing),
+        trial_pages(),
+        trial_data_routes(tables, closing),
+    )
+    for part in parts:
         router.include_router(part)
     return router

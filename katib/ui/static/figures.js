@@ -42,9 +42,14 @@ export async function drawFigure(element, address) {
     element.replaceChildren(Object.assign(document.createElement("p"), { className: "problem", textContent: error.message }));
     return null;
   }
+  await showFigure(element, figure);
+  return figure;
+}
+
+/** Draw a figure that is here already. */
+export async function showFigure(element, figure) {
   element.querySelector(".problem")?.remove();
   await globalThis.Plotly.react(element, figure.data, fitted(figure.layout), CONFIG);
-  return figure;
 }
 
 /** Run a function when the system turns light or dark. */
