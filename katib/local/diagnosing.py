@@ -13,7 +13,8 @@ from katib.diagnosis.replicas import failed_replica
 from katib.errors import NotFoundError
 from katib.local.trial_files import TrialFiles
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
-from katib.tuning.replicas import POD, replica_name
+from katib.tuning.reading import failure_of
+from katib.tuning.replicas import POD, last_failure, replica_name
 from katib.tuning.service import Json
 
 _LOG_LINES = 12
@@ -41,9 +42,10 @@ class LocalJobs:
         with suppress(NotFoundError):
             job = dict(self._store.get(Kind.of(trial["spec"].get("runSpec") or {}), Key.of(trial)))
         pods = self._pods(trial)
-        failed = failed_replica(pods)
-        tail = self._files.tail(trial, _LOG_LINES, "" if failed is None else replica_name(failed))
-        known = JobFacts(log_tail=tail, program=self._files.program(trial), pods=pods)
+        cause = failure_of(dict(trial))
+        replica, container = _source(trial, failed_replica(pods, cause), cause, self._files)
+        tail = self._files.tail(trial, _LOG_LINES, replica, container)
+        known = JobFacts(log_tail=tail, log_container=container, program=self._files.program(trial), pods=pods)
         if job is None:
             return known
         reason = self._waiting(job)
@@ -53,3 +55,12 @@ class LocalJobs:
         key = Key.of(trial)
         found = self._store.list(POD, key.namespace, labels={TRIAL_LABEL: key.name}).items
         return tuple(map(dict, found or self._files.past_pods(trial)))
+
+
+def _source(trial: Object, failed: Json | None, cause: str, files: TrialFiles) -> tuple[str, str]:
+    """Return whose output explains the end of a trial: a replica and a container, empty for the primary one."""
+    primary = str(trial["spec"].get("primaryContainerName", ""))
+    if failed is None:
+        return "", files.container_quoted(trial, cause) if cause else ""
+    container = str(last_failure(failed).get("name", ""))
+    return replica_name(failed), "" if container == primary else container

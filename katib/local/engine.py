@@ -66,6 +66,7 @@ from katib.services.catalog import Catalog
 from katib.services.config import ServicesConfig, read_config
 from katib.stores.events import EventLog
 from katib.stores.sql import SqlStore
+from katib.tuning.replicas import POD
 from katib.tuning.service import TuningService
 from katib.tuning.stored_service import ObjectTuningService
 from katib.tuning.submission import ConfigMaps, has_experiment
@@ -138,7 +139,7 @@ class Engine:
             self._catalog = Catalog(self._config.infos())
             self._layout.keep_database_private()
             self._database = stack.enter_context(open_database(self._layout.database))
-            self._store = SqlStore(self._database, STATUS_KINDS, facts=TRIAL_FACTS, clock=self._clock)
+            self._store = SqlStore(self._database, STATUS_KINDS, uid_kinds=(POD,), facts=TRIAL_FACTS, clock=self._clock)
             self._kinds = job_kinds(self._find)
             self._observations = SqlObservationLog(self._database)
             self._log_servers = LogServers(self._observations, self._config.plans(self._config_directory))

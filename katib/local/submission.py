@@ -118,12 +118,11 @@ def peer_name_errors(
     kind = kinds_by_name(kinds).get(name)
     if kind is None or metrics is None or metrics.kind in PUSHES_NOTHING or not isinstance(kind, KnowsPeers):
         return []
-    named, unnamed = Findings(), Findings()
-    kind.check_peer_names(source, path, named, are_named=True)
-    kind.check_peer_names(source, path, unnamed, are_named=False)
-    known = {error.path for error in named.errors}  # found in any case
-    is_found = not may_be_named(name, [template for template, _ in kind.templates(source).values()])
-    return [] if is_found else [error for error in unnamed.errors if error.path not in known]
+    if not may_be_named(name, [template for template, _ in kind.templates(source).values()]):
+        return []  # found in any case
+    findings = Findings()
+    kind.check_peer_names(source, path, findings)
+    return findings.errors
 
 
 def custom_collector_errors(

@@ -29,6 +29,7 @@ from katib.tuning.service import (
     Json,
     NewReadings,
     Page,
+    Preview,
     RecordedEvent,
     Submission,
     TrialOrder,
@@ -85,6 +86,10 @@ class HttpTuningService:
     def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
         """Check a document and store nothing."""
         return tuple(self._post("validate", document, source, namespace)["notices"])
+
+    def preview(self, document: str, *, source: str, namespace: str | None = None) -> Preview:
+        """Return what the first trial of a document would run."""
+        return _read(Preview, self._post("preview", document, source, namespace))
 
     def get(self, kind: str, namespace: str, name: str) -> Json:
         """Return an object."""
@@ -182,6 +187,14 @@ class HttpTuningService:
         body = {"parameterAssignments": [{"name": name, "value": value} for name, value in assignments.items()]}
         answer = self._call("POST", f"{_path(namespace, 'experiments', experiment)}/trials", json=body)
         return int(answer["before"])
+
+    def edit(
+        self, namespace: str, experiment: str, *, counts: Mapping[str, int | None], stopped: bool | None = None
+    ) -> Json:
+        """Change the counts of an experiment, stop it, or let it go on."""
+        body = {**counts, **({} if stopped is None else {"stopped": stopped})}
+        edited: Json = self._call("PATCH", _path(namespace, "experiments", experiment), json=body)
+        return edited
 
     def delete(self, namespace: str, experiment: str) -> None:
         """Delete an experiment; returns when it is gone."""

@@ -108,6 +108,21 @@ class NewReadings:
     cursor: str
 
 
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What the first trial of an experiment would run.
+
+    Attributes:
+        assignments: Text by name of parameter.
+        run_spec: The template with these values in it.
+    """
+
+    __pydantic_config__: ClassVar[Any] = CAMEL_CASE
+
+    assignments: Mapping[str, str]
+    run_spec: Json
+
+
 BOOKMARK = "BOOKMARK"
 
 
@@ -148,6 +163,13 @@ class TuningService(Protocol):
 
     def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
         """Check a document as `submit` would, store nothing, and return the notices that `submit` would give.
+
+        Raises:
+            InvalidError: Anything wrong with it, all errors at once.
+        """
+
+    def preview(self, document: str, *, source: str, namespace: str | None = None) -> Preview:
+        """Check a document as `submit` would, store nothing, and return what its first trial would run.
 
         Raises:
             InvalidError: Anything wrong with it, all errors at once.
@@ -265,6 +287,21 @@ class TuningService(Protocol):
 
         Raises:
             InvalidError: The assignments are no point of the search space, or the budget has no room for another trial.
+        """
+
+    def edit(
+        self, namespace: str, experiment: str, *, counts: Mapping[str, int | None], stopped: bool | None = None
+    ) -> Json:
+        """Change the counts of an experiment, stop it, or let it go on; return it as stored.
+
+        Args:
+            namespace: Of the experiment.
+            experiment: Its name.
+            counts: `maxTrialCount`, `parallelTrialCount` or `maxFailedTrialCount`; None takes a limit away.
+            stopped: Whether it makes no further trial, while those that run go on; None leaves that as it is.
+
+        Raises:
+            InvalidError: The change is not allowed.
         """
 
     def delete(self, namespace: str, experiment: str) -> None:

@@ -24,6 +24,7 @@ from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.adding import add_trial
 from katib.tuning.companions import changed_too_late, has_content, title_of
 from katib.tuning.deletion import Deletion
+from katib.tuning.editing import edit_experiment, is_stopped
 from katib.tuning.ports import (
     Aftermath,
     EventReader,
@@ -32,7 +33,7 @@ from katib.tuning.ports import (
     Observations,
     TrialOutput,
 )
-from katib.tuning.service import DEFAULT_NAMESPACE, Submission
+from katib.tuning.service import DEFAULT_NAMESPACE, Json, Preview, Submission
 from katib.tuning.stored_reading import ObjectReadingService
 from katib.tuning.submission import Gate
 
@@ -97,6 +98,11 @@ class ObjectTuningService(ObjectReadingService):
             self._try_create(admitted.experiment.encode())
         return admitted.notices
 
+    def preview(self, document: str, *, source: str, namespace: str | None = None) -> Preview:
+        """Render the first trial of a document."""
+        submission = self._gate.load(document, source=source, namespace=namespace or self._namespace)
+        return self._gate.preview(submission)
+
     def submit(self, document: str, *, source: str, namespace: str | None = None) -> Submission:
         """Create, resume or update an experiment."""
         submission = self._gate.load(document, source=source, namespace=namespace or self._namespace)
@@ -125,6 +131,8 @@ class ObjectTuningService(ObjectReadingService):
         notices = self._refresh_companions(submission, over=bool(ended) and same)
         if same:
             outcome = "unchanged" if ended else "updated" if notices else "resumed"
+            if is_stopped(old) and not ended:  # who submits it again wants it to run
+                found = self.edit(old.namespace, old.name, counts={}, stopped=False)
             return Submission(dict(found), outcome, notices)
         stored = self._store.patch(found, {"spec": changed_counts(old, new)})
         return Submission(dict(stored), "updated", notices)
@@ -163,6 +171,13 @@ class ObjectTuningService(ObjectReadingService):
     def add_trial(self, namespace: str, experiment: str, assignments: Mapping[str, str]) -> int:
         """Have a trial run before those that the algorithm proposes next."""
         return add_trial(self._scoped(namespace), Key(namespace, experiment), assignments)
+
+    def edit(
+        self, namespace: str, experiment: str, *, counts: Mapping[str, int | None], stopped: bool | None = None
+    ) -> Json:
+        """Change the counts, stop or resume."""
+        key = Key(namespace, experiment)
+        return dict(edit_experiment(self._scoped(namespace), key, counts=counts, stopped=stopped))
 
     def delete(self, namespace: str, experiment: str) -> None:
         """Delete an experiment and wait until it and its trials are gone, their processes included."""

@@ -11,7 +11,9 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from katib.rest.app import UI_PREFIX
+from katib.tuning.reading import short
 from katib.ui.assets import assets_version
+from katib.ui.views import progress_parts, progress_words
 from katib.version import __version__
 
 _POLICY = (
@@ -51,12 +53,19 @@ def render(request: Request, template: str, status: HTTPStatus = HTTPStatus.OK, 
     return HTMLResponse(text, status, HEADERS)
 
 
+def fragment(template: str, **values: Any) -> str:
+    """Return a part of a page that needs nothing of the request."""
+    return _templates().get_template(template).render(values)
+
+
 @cache
 def _templates() -> Environment:
-    return Environment(
+    made = Environment(
         loader=PackageLoader("katib.ui"),
         autoescape=select_autoescape(default=True),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters |= {"short": short, "parts": progress_parts, "words": progress_words}
+    return made

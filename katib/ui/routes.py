@@ -6,12 +6,15 @@ from fastapi import APIRouter
 
 from katib.rest.streams import Closing
 from katib.ui.assets import asset_routes
+from katib.ui.experiment_list_routes import experiment_list_routes
 from katib.ui.experiment_pages import experiment_pages
 from katib.ui.figure_routes import figure_routes
 from katib.ui.live import live_routes
+from katib.ui.new_pages import new_pages
 from katib.ui.tables import Tables
 from katib.ui.trial_data import trial_data_routes
 from katib.ui.trial_pages import trial_pages
+from katib.ui.trial_table_routes import trial_table_routes
 
 
 def ui_routes(closing: Closing) -> APIRouter:
@@ -20,9 +23,12 @@ def ui_routes(closing: Closing) -> APIRouter:
     router = APIRouter()
     parts = (
         asset_routes(),
-        experiment_pages(),
+        experiment_list_routes(closing),
+        experiment_pages(tables),
+        trial_table_routes(tables),
         figure_routes(tables),
         live_routes(tables, closing),
+        new_pages(),
         trial_pages(),
         trial_data_routes(tables, closing),
     )

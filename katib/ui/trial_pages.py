@@ -39,7 +39,7 @@ def trial_pages() -> APIRouter:
     def show_parts(request: Request, service: Service, namespace: Namespace, name: Name) -> HTMLResponse:
         trial = service.get("Trial", namespace, name)
         values = trial_values(service, trial, read_experiment(service, trial))
-        return render(request, "trial_parts.html", **values)
+        return render(request, "parts/trial_parts.html", **values)
 
     return router
 

@@ -392,6 +392,40 @@ def test_a_trial_by_hand_needs_an_experiment_that_goes_on(world: World) -> None:
         world.service.add_trial(NS, "demo", {"x": "0.5"})
 
 
+def test_a_preview_fills_the_template_and_stores_nothing(world: World) -> None:
+    preview = world.service.preview(document("demo"), source="demo.yaml")
+
+    container = preview.run_spec["spec"]["template"]["spec"]["containers"][0]
+    assert f"echo loss={preview.assignments['x']}" in container["command"][-1]
+    assert list(world.service.experiments()) == []
+    with pytest.raises(InvalidError, match="apiVersion"):
+        world.service.preview("kind: Experiment", source="x.yaml")
+
+
+def test_counts_change_within_their_rules_and_a_stop_is_taken_back(world: World) -> None:
+    world.service.submit(document("demo"), source="demo.yaml")
+
+    edited = world.service.edit(NS, "demo", counts={"maxTrialCount": 7, "maxFailedTrialCount": 2})
+    assert (edited["spec"]["maxTrialCount"], edited["spec"]["maxFailedTrialCount"]) == (7, 2)
+    stopped = world.service.edit(NS, "demo", counts={}, stopped=True)
+    assert stopped["metadata"]["annotations"]["katib.kubeflow.org/stopped"] == "true"
+    resumed = world.service.edit(NS, "demo", counts={}, stopped=False)
+    assert "katib.kubeflow.org/stopped" not in (resumed["metadata"].get("annotations") or {})
+    with pytest.raises(InvalidError):
+        world.service.edit(NS, "demo", counts={"parallelTrialCount": 0})
+    with pytest.raises(NotFoundError):
+        world.service.edit(NS, "ghost", counts={"maxTrialCount": 7})
+
+
+def test_submitting_a_stopped_experiment_again_lets_it_go_on(world: World) -> None:
+    world.service.submit(document("demo"), source="demo.yaml")
+    world.service.edit(NS, "demo", counts={}, stopped=True)
+
+    assert world.service.submit(document("demo"), source="demo.yaml").outcome == "resumed"
+    metadata = world.service.get("Experiment", NS, "demo")["metadata"]
+    assert "katib.kubeflow.org/stopped" not in (metadata.get("annotations") or {})
+
+
 def test_a_deleted_experiment_is_gone_with_its_trials(finished: TuningService) -> None:
     trial = name_of(finished.trials(NS, "demo").items[0])
     finished.delete(NS, "demo")

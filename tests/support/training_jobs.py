@@ -50,16 +50,13 @@ def training_job(
 
 
 class ClusterWiring:
-    """Addresses as a cluster has them: the name of the pod and the port of its template."""
+    """Addresses as a cluster has them: the name that the operator tells and the port of the template."""
 
-    def __init__(self, suffix: str = "") -> None:
-        self._suffix = suffix
+    def address(self, name: str, port: int, _port_name: str = "") -> Address:
+        return Address(name, port)
 
-    def address(self, pod_name: str, port: int, _port_name: str = "") -> Address:
-        return Address(f"{pod_name}{self._suffix}", port)
-
-    def host(self, pod_name: str) -> str:
-        return f"{pod_name}{self._suffix}"
+    def host(self, name: str) -> str:
+        return name
 
 
 def told(kind: TrainingKind, job: Object, role: str, index: int, wiring: Any = None) -> dict[str, str]:

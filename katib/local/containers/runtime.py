@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from katib.local.containers.arguments import (
     Abilities,
@@ -33,6 +35,7 @@ class Runtime:
         abilities: What it can do here.
         environment: Of its client.
         labels: Of all containers.
+        pid_files: Where it says of each container that its first process has started; None where it does not.
     """
 
     program: Program
@@ -40,6 +43,7 @@ class Runtime:
     abilities: Abilities = field(default_factory=Abilities)
     environment: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    pid_files: Path | None = None
 
     @property
     def has_names(self) -> bool:
@@ -59,7 +63,8 @@ class Runtime:
 
     def start(self, run: ImageRun, name: str) -> ContainerCommand:
         """Return the command that runs a container until its end, and removes it then."""
-        line = run_line(self.program, self.abilities, run, name, self.labels, self.environment)
+        pid_file = self._pid_file(name)
+        line = run_line(self.program, self.abilities, run, name, self.labels, self.environment, pid_file)
         return self._command(line.words, line.environment)
 
     def kill(self, name: str) -> ContainerCommand:
@@ -70,9 +75,20 @@ class Runtime:
         """Return the command that removes a container whatever its state."""
         return self._command(remove_words(self.program, name))
 
-    def failure(self, run: ImageRun, code: int, output: str) -> SpawnError | None:
+    def failure(self, run: ImageRun, name: str, code: int, output: str) -> SpawnError | None:
         """Return why a container did not start."""
-        return start_failure(self.program, run, code, output)
+        pid_file = self._pid_file(name)
+        has_started = pid_file is not None and pid_file.exists()
+        return start_failure(self.program, run, code, output, has_started=has_started)
+
+    def forget(self, name: str) -> None:
+        """Remove what was noted about a start."""
+        if pid_file := self._pid_file(name):
+            with suppress(OSError):
+                pid_file.unlink(missing_ok=True)
+
+    def _pid_file(self, name: str) -> Path | None:
+        return None if self.pid_files is None else self.pid_files / f"{name}.pid"
 
     def _command(self, words: Sequence[str], further: Mapping[str, str] | None = None) -> ContainerCommand:
         return ContainerCommand(self.program, (self.path, *words), {**self.environment, **(further or {})}, "")

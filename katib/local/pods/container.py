@@ -16,7 +16,7 @@ from katib.local.pods.images import ImageRun, ImageRuntime
 from katib.local.pods.loop import Loop, Timer
 from katib.local.pods.monitor import Monitor
 from katib.local.pods.output import LogFile, Output
-from katib.local.pods.records import ContainerExit, ContainerState, Delays
+from katib.local.pods.records import ContainerExit, ContainerState, Delays, EarlierEnd
 from katib.local.processes.client import ANSWER_SECONDS, Processes, Start, no_answer
 from katib.local.processes.handle import Exit, ProcessHandle
 from katib.runtime.clock import Clock
@@ -116,6 +116,7 @@ class Container:
         self._running_since = 0.0
         self._pid = 0
         self._ended: float | None = None
+        self._earlier: EarlierEnd | None = None
         self._stopping = False
         self._forgiven = 0  # restarts before a long good run; they do not lengthen the delay any more
 
@@ -137,8 +138,11 @@ class Container:
     @property
     def state(self) -> ContainerState:
         """How it is now."""
-        times = self._running_since or None, self._ended
-        return ContainerState(self.name, self.plan.is_main, self._pid, self.restarts, *times, self.exit, self.is_over)
+        began, ended = self._running_since or None, self._ended
+        is_main, pid = self.plan.is_main, self._pid
+        return ContainerState(
+            self.name, is_main, pid, self.restarts, began, ended, self.exit, self.is_over, self._earlier
+        )
 
     def start(self) -> None:
         """Start the process; when that is impossible the container is over, with `failure` set."""
@@ -269,6 +273,8 @@ class Container:
             self._forgiven = self.restarts
             self.failures = 0
         self.failures += self._has_failed()
+        if self.exit is not None:
+            self._earlier = EarlierEnd(self.exit, self._running_since, self._ended, self.last_output)
         delay = self._delays.restart.pause_seconds(self.restarts - self._forgiven)
         self._timer = self._loop.call_later(delay, self._restart)
         self._changed()

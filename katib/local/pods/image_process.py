@@ -54,7 +54,7 @@ class ImageProcess:
 
     def failure(self, code: int, output: str) -> SpawnError | None:
         """Return why the container did not start; None when it did."""
-        return self._runtime.failure(self._run, code, output) if code else None
+        return self._runtime.failure(self._run, self._name, code, output) if code else None
 
     def exit_text(self, ended: Exit) -> str:
         """Return how it ended, in words."""
@@ -65,6 +65,7 @@ class ImageProcess:
 
     def clear(self, ended: Exit, then: Callable[[], None]) -> None:
         """Remove what may be left of the container, and call `then`. A client that came to its end has removed it."""
+        self._runtime.forget(self._name)
         if ended.lost or ended.signal or ended.code in _OF_THE_RUNTIME:
             self._execute(self._runtime.remove(self._name), lambda _done: then())
         else:

@@ -49,7 +49,12 @@ def pod_object(plan: PodPlan, record: PodRecord, steady: SteadyTime) -> Json:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": plan.name, "labels": dict(plan.labels), "annotations": {**plan.annotations, **mark}},
+        "metadata": {
+            "name": plan.name,
+            "uid": plan.uid,
+            "labels": dict(plan.labels),
+            "annotations": {**plan.annotations, **mark},
+        },
         "spec": spec,
         "status": _status(plan, record, steady),
     }
@@ -108,15 +113,15 @@ def _container_status(
         status["containerID"] = f"{PROCESS_ID}{container.pid}"
     if container.is_running and container.began is not None:
         status["state"] = {"running": {"startedAt": format_time(steady.at(container.began))}}
-        if container.exit is not None:
-            status["lastState"] = {"terminated": _terminated(container._replace(began=None, ended=None), "", steady)}
     elif container.exit is not None and container.is_over:
         status["state"] = {"terminated": ended}
     elif container.exit is not None:
         status["state"] = {"waiting": {"reason": "CrashLoopBackOff"}}
-        status["lastState"] = {"terminated": ended}
     else:
         status["state"] = {"waiting": {"reason": "ContainerCreating"}}
+    if (earlier := container.earlier) is not None:
+        before = container._replace(began=earlier.began, ended=earlier.ended, exit=earlier.exit)
+        status["lastState"] = {"terminated": _terminated(before, earlier.output, steady)}
     return status
 
 

@@ -33,6 +33,22 @@ class ContainerExit:
     lost: bool = False
 
 
+class EarlierEnd(NamedTuple):
+    """The end of the process of a container before it was started again.
+
+    Attributes:
+        exit: How it ended.
+        began: When it had started, on the monotonic clock.
+        ended: When it ended.
+        output: The last line that it printed; empty when it did not fail.
+    """
+
+    exit: ContainerExit
+    began: float
+    ended: float | None
+    output: str
+
+
 class ContainerState(NamedTuple):
     """A container at one moment. Times are of the monotonic clock; None: not yet.
 
@@ -45,6 +61,7 @@ class ContainerState(NamedTuple):
         ended: When that one ended; None while it runs.
         exit: How a process of it ended last.
         is_over: Whether it will not run any more.
+        earlier: How the process before the last restart ended, or the one after which it is to be started again.
     """
 
     name: str
@@ -55,6 +72,7 @@ class ContainerState(NamedTuple):
     ended: float | None
     exit: ContainerExit | None
     is_over: bool
+    earlier: EarlierEnd | None = None
 
     @property
     def is_running(self) -> bool:

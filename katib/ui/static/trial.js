@@ -1,6 +1,6 @@
 // The page of one trial: curves that grow while it runs, its log, and what changes with its state.
 
-import { atMostEvery, duration, fetchJson, follow, showTimes } from "./core.js";
+import { atMostEvery, duration, fetchHtml, fetchJson, follow, onKey, showTimes } from "./core.js";
 import { showFigure, whenColoursChange } from "./figures.js";
 import { LogView } from "./log.js";
 
@@ -171,9 +171,9 @@ whenColoursChange(draw);
 // --- what changes with the state --------------------------------------------------------------------------------------
 
 async function showParts() {
-  const response = await fetch(`${data}/parts`);
-  if (!response.ok) return;
-  const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
+  let html;
+  try { html = await fetchHtml(`${data}/parts`); } catch { return; }
+  const fresh = new DOMParser().parseFromString(html, "text/html");
   for (const part of fresh.querySelectorAll("[data-part]")) {
     const shown = root.querySelector(`[data-part="${part.dataset.part}"]`);
     if (shown && shown.innerHTML !== part.innerHTML) shown.replaceChildren(...part.childNodes);
@@ -216,19 +216,8 @@ async function showNeighbours() {
   const previous = link(found.previous, "Previous", "[");
   const next = link(found.next, "Next", "]");
   root.querySelector("[data-beside]").replaceChildren(previous, place, next);
-  addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, select, textarea")) return;
-    if (event.key === "[" && found.previous) previous.click();
-    if (event.key === "]" && found.next) next.click();
-  });
-}
-
-for (const button of root.querySelectorAll("[data-copy]")) {
-  button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
-    button.textContent = "Copied";
-    setTimeout(() => { button.textContent = "Copy"; }, 1500);
-  });
+  onKey("[", "previous trial", () => { if (found.previous) previous.click(); });
+  onKey("]", "next trial", () => { if (found.next) next.click(); });
 }
 
 offerReplicas();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -86,13 +87,14 @@ class PodCounts:
         return tuple(p for p in self.active if p.index is not None and not self._is_wanted(p.index))
 
     @cached_property
-    def failures_by_index(self) -> dict[int, int]:
-        """How often each index failed."""
-        counts: dict[int, int] = {}
-        for pod in self.failures:
-            if pod.index is not None:
-                counts[pod.index] = counts.get(pod.index, 0) + 1
-        return counts
+    def failures_by_index(self) -> Counter[int]:
+        """How often each index failed, as far as that counts."""
+        return _by_index(self.failures)
+
+    @cached_property
+    def ignored_by_index(self) -> Counter[int]:
+        """How often each index failed without that counting."""
+        return _by_index(self.all_failures) - self.failures_by_index
 
     @property
     def restarts(self) -> int:
@@ -121,6 +123,10 @@ class PodCounts:
             return None
         last = max(p.finished_at for p in in_a_row if p.finished_at is not None)
         return last + timedelta(seconds=delays.recreate.pause_seconds(len(in_a_row)))
+
+
+def _by_index(pods: Iterable[PodRecord]) -> Counter[int]:
+    return Counter(pod.index for pod in pods if pod.index is not None)
 
 
 def _failures_in_a_row(pods: Iterable[PodRecord]) -> Sequence[PodRecord]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from katib.api.failure_text import failure_cause, with_remark
 from katib.local.jobs.batch.plan import plan as plan_job
 from katib.local.jobs.conditions import (
     Conditions,
@@ -201,7 +202,7 @@ def _turn(observed: Observed, spec: JobSetSpec, state: _State) -> _Turn:
                     None if decision.start or decision.stop else looked_at,
                 )
                 attempt = state.restarts + state.attempts.get(role, 0)
-                start += [PodStart(s.index, role, details={"attempt": attempt}) for s in decision.start]
+                start += [PodStart(s.index, role, details={**s.details, "attempt": attempt}) for s in decision.start]
                 stop += decision.stop
             moments += [] if child.wake_at is None else [child.wake_at]
             waiting += [child.waiting] if child.waiting else []
@@ -274,7 +275,7 @@ def _answer_failure(observed: Observed, spec: JobSetSpec, state: _State, failed:
         outcome = _failure("FailJobSetFailurePolicyAction", role, failed[role])
         return _finish(observed, spec, replace(state, outcome=outcome))
     if action in _COUNTED and state.counted >= spec.max_restarts:
-        outcome = _failure("ReachedMaxRestarts", role, failed[role], f"; all {spec.max_restarts} restarts were made")
+        outcome = _failure("ReachedMaxRestarts", role, failed[role], f"all {spec.max_restarts} restarts were made")
         return _finish(observed, spec, replace(state, outcome=outcome))
     return _restart(observed, spec, state, role, action, failed[role])
 
@@ -285,13 +286,14 @@ def _restart(observed: Observed, spec: JobSetSpec, state: _State, role: str, act
     made = state.restarts + sum(state.attempts.values())
     pause = timedelta(seconds=observed.delays.restart.pause_seconds(made))
     _, message = _how(failed)
+    which = f"job {role}" if alone else "the JobSet"
     state = replace(
         state,
         attempts={**state.attempts, role: state.attempts.get(role, 0) + 1} if alone else state.attempts,
         restarts=state.restarts + (not alone),
         counted=state.counted + (action in _COUNTED),
         not_before=observed.moment.steady + pause,
-        failure=f"job {role} failed: {message}; {'it' if alone else 'the JobSet'} starts again, restart {made + 1}",
+        failure=f"{failure_cause(message)}; {which} starts again, restart {made + 1}",
     )
     return _anew(observed, spec, state, role if alone else "")
 
@@ -345,7 +347,8 @@ def _ended_at(child: _Child) -> str:
 
 def _failure(reason: str, role: str, child: _Child, more: str = "") -> Outcome:
     why, message = _how(child)
-    return Outcome(success=False, reason=reason, message=f"job {role} failed ({why}): {message}{more}")
+    text = f"job {role} failed ({why}): {message}"
+    return Outcome(success=False, reason=reason, message=with_remark(text, more) if more else text)
 
 
 # --- the plan ---------------------------------------------------------------------------------------------------------

@@ -84,11 +84,11 @@ class TrainJob:
         training = self._resolve(job) if is_readable(job) else None
         return ADDRESSES.get(training.policy, "") if training is not None and training.is_told else ""
 
-    def check_peer_names(self, job: Object, path: str, findings: Findings, *, are_named: bool) -> None:
-        """Find names of nodes that are spelled out and lead nowhere."""
+    def check_peer_names(self, job: Object, path: str, findings: Findings) -> None:
+        """Find names of nodes that are spelled out, which lead nowhere on the network of this machine."""
         training = self._resolve(job) if is_readable(job) else None
         if training is not None:
-            check_node_names(training, f"{path}.spec", findings, are_named=are_named)
+            check_node_names(training, f"{path}.spec", findings)
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the pod templates that its runtime has once it is told what the TrainJob says."""

@@ -19,7 +19,7 @@ from katib.local.jobs.jobset.resolve import (
     training_set,
 )
 from katib.local.jobs.jobset.resolve import TrainingSet as _TrainingSet
-from katib.local.jobs.jobset.rules import BOUNDARY, DOMAIN, check_jobset_rules, check_manager, spelled_out
+from katib.local.jobs.jobset.rules import check_jobset_rules, check_manager, spelled_out
 from katib.local.jobs.jobset.runtimes import Runtime, unknown_runtime
 from katib.local.jobs.jobset.structure import (
     RUNTIME_SPEC,
@@ -185,20 +185,19 @@ def _check_trainer(spec: Mapping[str, Any], path: str, findings: Findings, train
             findings.error(f"{path}.trainer.env[{i}].name", cause, "remove it", "train-job-reserved")
 
 
-def check_node_names(training: _TrainingSet, path: str, findings: Findings, *, are_named: bool) -> None:
+def check_node_names(training: _TrainingSet, path: str, findings: Findings) -> None:
     """Find names of other nodes that the user wrote out and that are no hosts here.
 
     Args:
         training: A TrainJob with its runtime.
         path: Where its spec stands.
         findings: Takes what is found.
-        are_named: Whether the pods have a network of their own, where a name without a domain is one.
     """
     jobs = [job for _, job in mappings(training.jobset["spec"]["replicatedJobs"])]
     node = container_of(next((job for job in jobs if text(job.get("name")) == training.trainer), {}), NODE)
     if node is None:
         return
-    pattern = re.compile(rf"-({re.escape(training.trainer)}-0-\d+{DOMAIN if are_named else BOUNDARY})")
+    pattern = re.compile(rf"-({re.escape(training.trainer)}-0-\d+\b)")
     told = {"torch": "$(PET_MASTER_ADDR)", "jax": "$(JAX_COORDINATOR_ADDRESS)", "xgboost": "$(DMLC_TRACKER_URI)"}
     remedy = f"use {told[training.policy]}" if training.policy in told else "use 127.0.0.1"
     if found := spelled_out(node, pattern):

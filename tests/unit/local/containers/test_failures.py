@@ -186,3 +186,19 @@ def test_an_image_that_must_not_be_pulled_is_named_with_the_command_that_pulls_i
 )
 def test_a_program_that_fails_by_itself_has_run(code: int, output: str) -> None:
     assert start_failure(PODMAN, RUN, code, output) is None
+
+
+@pytest.mark.parametrize("code", [125, 126, 127])
+def test_a_program_that_started_and_ends_with_the_words_of_the_client_failed_itself(code: int) -> None:
+    output = "Error: image not known\n"
+
+    assert start_failure(PODMAN, RUN, code, output) is not None
+    assert start_failure(PODMAN, RUN, code, output, has_started=True) is None
+
+
+def test_a_first_process_that_cannot_become_the_program_has_started_in_vain() -> None:
+    output = "ERROR (catatonit:6): failed to exec pid1: No such file or directory\n"
+    error = start_failure(PODMAN, RUN, 127, output, has_started=True)
+
+    assert error is not None
+    assert error.origin == "container-command"

@@ -254,7 +254,7 @@ def test_names_of_other_pods_are_found_wherever_they_stand() -> None:
     assert peer(args=["data-0-0", "a-0"]) == []
 
 
-def test_in_a_network_of_its_own_only_the_domain_leads_nowhere() -> None:
+def test_in_a_network_of_its_own_names_lead_somewhere_with_and_without_the_domain() -> None:
     def peer(word: str) -> list[str]:
         job = replicated("b")
         job["template"]["spec"]["template"]["spec"]["containers"][0]["args"] = [word]
@@ -264,7 +264,8 @@ def test_in_a_network_of_its_own_only_the_domain_leads_nowhere() -> None:
         return [error.cause for error in check_job(whole, "T", host=host)[0] if error.origin == "jobset-peer-name"]
 
     assert peer("${trialSpec.Name}-a-0-0:80") == []
-    assert peer("$(SET)-a-0-0.demo:80") == ['the host name of a pod, as in "a-0-0.demo", leads nowhere on this machine']
+    assert peer("$(SET)-a-0-0.demo:80") == []
+    assert peer("$(SET)-a-0-0.demo.default.svc.cluster.local:80") == []
 
 
 @pytest.mark.parametrize(

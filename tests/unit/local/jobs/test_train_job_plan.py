@@ -117,7 +117,7 @@ class TestTorch:
             "PET_MASTER_ADDR": "127.0.0.1",
             "PET_MASTER_PORT": "40001",
         }
-        assert t.wiring.asked == [("t-node-0-0", 29500, "")]
+        assert t.wiring.asked == [("t-node-0-0.t", 29500, "")]
 
     @pytest.mark.parametrize(
         ("trainer", "processes"),
