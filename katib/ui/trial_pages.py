@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -9,7 +10,7 @@ from fastapi.responses import HTMLResponse
 
 from katib.rest.routing import Name, Namespace, Service
 from katib.tuning.reading import Json, name_of, namespace_of
-from katib.tuning.service import TuningService
+from katib.tuning.service import Diagnosis, RecordedEvent, TuningService
 from katib.ui.rendering import render
 from katib.ui.trial_reading import attempt, read_experiment, read_generations, read_metric_names
 from katib.ui.trial_views import (
@@ -31,7 +32,7 @@ def trial_pages() -> APIRouter:
     def show(request: Request, service: Service, namespace: Namespace, name: Name) -> HTMLResponse:
         trial = service.get("Trial", namespace, name)
         experiment = read_experiment(service, trial)
-        metrics = attempt(lambda: read_metric_names(service, trial), [])
+        metrics = attempt(lambda: read_metric_names(service, trial), list[str]())
         more = {"metrics": metrics, "job": job_yaml(trial)}
         return render(request, "trial.html", **trial_values(service, trial, experiment), **more)
 
@@ -47,11 +48,14 @@ def trial_pages() -> APIRouter:
 def trial_values(service: TuningService, trial: Json, experiment: Json | None) -> dict[str, Any]:
     """Return what the templates of a trial show; a part that cannot be read has its `problem`."""
     namespace, name = namespace_of(trial), name_of(trial)
-    pods = attempt(lambda: service.pods("Trial", namespace, name), ())
-    events = attempt(lambda: service.events("Trial", namespace, name), ())
+    no_pods: Sequence[Json] = ()
+    no_events: Sequence[RecordedEvent] = ()
+    no_diagnosis: Diagnosis | None = None
+    pods = attempt(lambda: service.pods("Trial", namespace, name), no_pods)
+    events = attempt(lambda: service.events("Trial", namespace, name), no_events)
     return {
         "trial": trial_summary(trial, experiment),
-        "why": attempt(lambda: service.why(namespace, name), None),
+        "why": attempt(lambda: service.why(namespace, name), no_diagnosis),
         "parameters": parameter_rows(trial, experiment),
         "observed": metric_rows(trial),
         "replicas": replica_rows(pods.value),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
 from katib.api.names import PARENT_LABEL
@@ -65,10 +66,10 @@ def read_generations(service: TuningService, trial: Json) -> list[Json]:
     """Return a trial and those whose checkpoints led to its own, the youngest first, as far as they are there."""
     found = [trial]
     while (parent := label_of(found[-1], PARENT_LABEL)) and len(found) < MOST_GENERATIONS:
-        obj = attempt(lambda name=parent: service.get("Trial", namespace_of(trial), name), {}).value  # type: ignore[misc]  # mypy does not know the default
-        if not obj:
+        older = attempt(partial(service.get, "Trial", namespace_of(trial), parent), Json()).value
+        if not older:
             break
-        found.append(obj)
+        found.append(older)
     return found
 
 

@@ -35,7 +35,7 @@ function chartOf(metric) {
       curves.append(figure);
     }
     const [plot, latest] = [figure.querySelector(".figure"), figure.querySelector("[data-latest]")];
-    charts.set(metric, { plot, latest, waiting: [] });
+    charts.set(metric, { metric, plot, latest, waiting: [] });
   }
   return charts.get(metric);
 }
@@ -81,6 +81,9 @@ function sayLatest(chart, point = null) {
   const shown = value === null ? "no finite number" : String(Number(value.toPrecision(6)));
   const where = by === "time" ? `after ${duration(place * unit)}` : by === "step" ? `at step ${place}` : `reading ${place}`;
   chart.latest.textContent = `Latest: ${shown}, ${where}`;
+  for (const element of root.querySelectorAll("[data-value-of]")) {
+    if (element.dataset.valueOf === chart.metric) element.textContent = `${shown} so far`;
+  }
 }
 
 /** Append what arrived to what is drawn; false where only a new picture is right. */
