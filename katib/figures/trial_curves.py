@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from katib.api.metrics import ZERO_TIME, MetricLog, parse_value
 from katib.figures.data import Curve
+from katib.figures.scales import time_unit
 from katib.figures.style import BLUE, RED, SEQUENCE, YELLOW, add_note, html_safe, new_figure
 from katib.figures.trials import Floats
 
@@ -34,9 +34,6 @@ _DASHES = ("solid", "dash")
 _FEW = 60
 """Up to so many readings each has a mark, so that a single one can be seen."""
 _RUG = 0.02
-_UNITS = (("hours", 3600.0), ("minutes", 60.0))
-_LONG = 3.0
-"""So many units at least make the next larger one the better unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +64,6 @@ class _Axis(NamedTuple):
         if self.by == "step" and curve.steps is not None:
             return curve.steps
         return np.arange(1.0, len(curve.values) + 1)
-
-
-def curve_of_readings(readings: Sequence[MetricLog], started: float) -> Curve:
-    """Return the curve of some readings of one metric.
-
-    Args:
-        readings: In order.
-        started: When the trial started, in seconds since 1970; NaN: not known, the first reading stands for it.
-    """
-    times = np.array([math.nan if r.time == ZERO_TIME else r.time.timestamp() for r in readings], dtype=np.float64)
-    if math.isnan(started) and np.isfinite(times).any():
-        started = float(np.nanmin(times))
-    steps = [reading.step for reading in readings]
-    known = None if not steps or None in steps else np.array(steps, dtype=np.float64)
-    values = np.array([_number(reading.value) for reading in readings], dtype=np.float64)
-    return Curve(values, known, np.maximum(times - started, 0.0))
 
 
 def draw_trial_curves(title: str, metric: str, curves: Mapping[str, Curve], look: CurveLook) -> go.Figure:
@@ -178,15 +159,14 @@ def _add_curve(
 
 def _axis(curves: Sequence[Curve], by: str) -> _Axis:
     """Return the axis that was asked for, or the nearest that all of these curves have."""
-    has_steps = bool(curves) and all(curve.steps is not None for curve in curves)
+    has_steps = bool(curves) and all(curve.steps is not None and np.isfinite(curve.steps).all() for curve in curves)
     has_times = bool(curves) and all(np.isfinite(curve.seconds).all() for curve in curves)
     if by == "step" and has_steps:
         return _Axis("step", "step")
     is_whole = all(len(curve.values) < MOST_READINGS for curve in curves)
     if has_times and (by == "time" or not is_whole):
-        longest = max((float(curve.seconds.max()) for curve in curves), default=0.0)
-        name, unit = next(((n, u) for n, u in _UNITS if longest >= _LONG * u), ("seconds", 1.0))
-        return _Axis("time", f"{name} since the start of the trial", unit)
+        unit = time_unit(max(float(curve.seconds.max()) for curve in curves))
+        return _Axis("time", f"{unit.name} since the start of the trial", unit.seconds)
     return _Axis("reading", "reading")
 
 
@@ -200,13 +180,7 @@ def _say_what_is_missing(figure: go.Figure, curves: Mapping[str, Curve], look: C
         notes.append(f"{below:,} readings are not positive: a logarithmic axis has no place for them")
     if any(len(curve.values) >= MOST_READINGS for curve in curves.values()):
         notes.append("a long curve is thinned; its extremes are kept")
-    if notes:
-        add_note(figure, "; ".join(notes))
-
-
-def _number(text: str) -> float:
-    value = parse_value(text)
-    return math.nan if value is None else value
+    add_note(figure, *notes)
 
 
 def _plain(values: Floats) -> list[Any]:

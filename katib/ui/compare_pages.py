@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
 from katib.errors import KatibError, NotFoundError, invalid
-from katib.figures.catalogue import draw_of_several
+from katib.figures.catalogue import compare
 from katib.figures.data import Choice, ExperimentData
 from katib.figures.trial_curves import CurveLook, draw_trial_curves
 from katib.rest.routing import LONGEST_NAME, Service
@@ -75,14 +75,14 @@ def compare_pages(tables: Tables) -> APIRouter:
         service: Service,
         user: Viewer,
         experiment: Names = [],  # noqa: B006 - FastAPI copies it
-        by: Annotated[str, Query(pattern="^(trials|time)$")] = "trials",
+        by: By = "step",
     ) -> Response:
         data = [
             data
             for reference in references("experiment", experiment)
             if (data := _experiment_data(tables, service, user, reference)) is not None
         ]
-        drawn = draw_of_several("comparison", data, Choice(by=by))
+        drawn = compare(data, Choice(by=by))
         return Response(drawn.to_json(), media_type="application/json", headers=NO_STORE)
 
     @router.get("/data/compare/curves")
@@ -96,7 +96,9 @@ def compare_pages(tables: Tables) -> APIRouter:
     ) -> Response:
         found = _read(service, "Trial", references("trial", trial), lambda *_: "").objects
         if not found or not metric:
-            raise invalid("trial", "nothing is left to be drawn", "name a trial that is there, and a metric", "compare-name")
+            raise invalid(
+                "trial", "nothing is left to be drawn", "name a trial that is there, and a metric", "compare-name"
+            )
         curves = {name_of(one): read_curve(service, one, metric) for one in found}
         drawn = draw_trial_curves(f"{metric} of {len(found)} trials", metric, curves, CurveLook(by, log, smoothing))
         return Response(drawn.to_json(), media_type="application/json", headers=NO_STORE)

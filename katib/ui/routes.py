@@ -6,6 +6,7 @@ from fastapi import APIRouter
 
 from katib.rest.streams import Closing
 from katib.ui.assets import asset_routes
+from katib.ui.compare_pages import compare_pages
 from katib.ui.experiment_list_routes import experiment_list_routes
 from katib.ui.experiment_pages import experiment_pages
 from katib.ui.figure_routes import figure_routes
@@ -31,6 +32,7 @@ def ui_routes(closing: Closing) -> APIRouter:
         new_pages(),
         trial_pages(),
         trial_data_routes(tables, closing),
+        compare_pages(tables),
     )
     for part in parts:
         router.include_router(part)

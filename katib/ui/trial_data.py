@@ -14,7 +14,8 @@ from fastapi.responses import StreamingResponse
 from katib.api.metrics import MetricLog
 from katib.api.thinning import thinned
 from katib.errors import KatibError
-from katib.figures.trial_curves import MOST_SMOOTHING, CurveLook, curve_of_readings, draw_trial_curves
+from katib.figures.curves import curve_of
+from katib.figures.trial_curves import MOST_SMOOTHING, CurveLook, draw_trial_curves
 from katib.rest.problems import problem_of
 from katib.rest.routing import LONGEST_NAME, Name, Namespace, Service
 from katib.rest.streams import HEARTBEAT_SECONDS, Closing
@@ -162,7 +163,7 @@ def _readings_event(chunk: Chunk, started: float) -> bytes:
 def _points(readings: Iterable[MetricLog], started: float) -> list[list[Any]]:
     """Return of each reading its step, the seconds since the start, and its value; null for what is not known."""
     kept = thinned(list(readings), MOST_SENT)
-    curve = curve_of_readings(kept, started)
+    curve = curve_of(kept, started)
     numbers = zip(kept, curve.seconds.tolist(), curve.values.tolist(), strict=True)
     return [[reading.step, _finite(seconds), _finite(value)] for reading, seconds, value in numbers]
 

@@ -10,8 +10,9 @@ from typing import Generic, TypeVar
 
 from katib.api.names import PARENT_LABEL
 from katib.errors import KatibError, UnavailableError
+from katib.figures.curves import curve_of
 from katib.figures.data import Curve
-from katib.figures.trial_curves import MOST_READINGS, curve_of_readings
+from katib.figures.trial_curves import MOST_READINGS
 from katib.tuning.reading import Json, name_of, namespace_of, status_of, time_of
 from katib.tuning.service import NOW, TuningService
 from katib.ui.trial_views import experiment_name, label_of, metric_names
@@ -88,7 +89,7 @@ def read_metric_names(service: TuningService, trial: Json) -> list[str]:
 def read_curve(service: TuningService, trial: Json, metric: str, *, points: int = MOST_READINGS) -> Curve:
     """Return the curve of a metric."""
     readings = service.curve(namespace_of(trial), name_of(trial), metric=metric, points=points)
-    return curve_of_readings(readings, started_at(trial))
+    return curve_of(readings, started_at(trial))
 
 
 def read_curves(service: TuningService, trial: Json) -> tuple[Mapping[str, Curve], str]:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.figures.trial_curves import CurveLook, curve_of_readings, draw_trial_curves, smoothed
+from katib.figures.curves import curve_of
+from katib.figures.trial_curves import CurveLook, draw_trial_curves, smoothed
 
 Json = dict[str, Any]
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -26,7 +27,7 @@ def readings(*values: str, step: bool = True, timed: bool = True) -> list[Metric
 
 
 def drawn(*values: str, look: CurveLook | None = None, step: bool = True, timed: bool = True) -> Json:
-    curve = curve_of_readings(readings(*values, step=step, timed=timed), START.timestamp())
+    curve = curve_of(readings(*values, step=step, timed=timed), START.timestamp())
     figure: Json = json.loads(draw_trial_curves("demo", "loss", {"demo-1": curve}, look or CurveLook()).to_json())
     return figure
 
@@ -94,7 +95,7 @@ def test_a_logarithmic_axis_says_what_it_cannot_show() -> None:
 
 def test_curves_of_several_trials_differ_and_one_without_readings_is_named() -> None:
     curves = {
-        name: curve_of_readings(found, START.timestamp())
+        name: curve_of(found, START.timestamp())
         for name, found in (("a", readings("1", "2")), ("b<i>", readings("3")), ("c", []))
     }
     figure = json.loads(draw_trial_curves("two", "loss", curves, CurveLook()).to_json())
@@ -106,6 +107,6 @@ def test_curves_of_several_trials_differ_and_one_without_readings_is_named() -> 
 
 
 def test_without_a_start_the_first_reading_is_the_start() -> None:
-    curve = curve_of_readings(readings("1", "2"), math.nan)
+    curve = curve_of(readings("1", "2"), math.nan)
 
     assert curve.seconds.tolist() == [0, 10]
