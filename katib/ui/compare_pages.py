@@ -18,7 +18,15 @@ from katib.figures.trial_curves import CurveLook, draw_trial_curves
 from katib.rest.routing import LONGEST_NAME, Service
 from katib.tuning.reading import Json, name_of
 from katib.tuning.service import TuningService
-from katib.ui.compare_views import Reference, experiment_groups, references, shared_metrics, titles, trial_groups
+from katib.ui.compare_views import (
+    Reference,
+    experiment_groups,
+    references,
+    shared_metrics,
+    titles,
+    trial_groups,
+    why_no_history,
+)
 from katib.ui.looking import Viewer, table_for
 from katib.ui.rendering import render
 from katib.ui.tables import Tables
@@ -58,7 +66,7 @@ def compare_pages(tables: Tables) -> APIRouter:
         experiments = _read(service, "Experiment", wanted["Experiment"], link)
         trials = _read(service, "Trial", wanted["Trial"], link)
         metrics = shared_metrics(trials.objects, _metric_names_of(service))
-        known = attempt(service.experiments, tuple[Json, ...]())
+        known = _all_experiments(service)
         return render(
             request,
             "compare.html",
@@ -66,8 +74,9 @@ def compare_pages(tables: Tables) -> APIRouter:
             experiments=_columns(experiments, "Experiment", experiment_groups, link),
             trials=_columns(trials, "Trial", trial_groups, link),
             metrics=metrics,
+            no_history=why_no_history(experiments.objects),
             problems=[*problems, *experiments.problems, *trials.problems],
-            offered=[f"{e['metadata']['namespace']}/{name_of(e)}" for e in reversed(known.value)][:_MOST_NAMES],
+            offered=[f"{e['metadata']['namespace']}/{name_of(e)}" for e in reversed(known)][:_MOST_NAMES],
         )
 
     @router.get("/data/compare/history")
@@ -96,9 +105,8 @@ def compare_pages(tables: Tables) -> APIRouter:
     ) -> Response:
         found = _read(service, "Trial", references("trial", trial), lambda *_: "").objects
         if not found or not metric:
-            raise invalid(
-                "trial", "nothing is left to be drawn", "name a trial that is there, and a metric", "compare-name"
-            )
+            remedy = "name a trial that is there, and a metric"
+            raise invalid("trial", "nothing is left to be drawn", remedy, "compare-name")
         curves = {name_of(one): read_curve(service, one, metric) for one in found}
         drawn = draw_trial_curves(f"{metric} of {len(found)} trials", metric, curves, CurveLook(by, log, smoothing))
         return Response(drawn.to_json(), media_type="application/json", headers=NO_STORE)
@@ -161,11 +169,17 @@ def _experiment_data(tables: Tables, service: TuningService, user: Any, referenc
     return ExperimentData(snapshot.experiment, snapshot.trials)
 
 
+def _all_experiments(service: TuningService) -> Sequence[Json]:
+    """Return all experiments, none where they may not be listed: names can be written without."""
+    none: Sequence[Json] = ()
+    return attempt(lambda: service.experiments(), none).value
+
+
 def _trials_called(tables: Tables, service: TuningService, user: Any, search: str) -> list[str]:
     part = search.rpartition("/")[2]
     if not part:
         return []
-    near = [e for e in service.experiments() if part.startswith(name_of(e)) or name_of(e).startswith(part)]
+    near = [e for e in _all_experiments(service) if part.startswith(name_of(e)) or name_of(e).startswith(part)]
     found = []
     for experiment in sorted(near, key=lambda e: -len(name_of(e)))[:_MOST_SEARCHED]:
         reference = Reference(experiment["metadata"]["namespace"], name_of(experiment))

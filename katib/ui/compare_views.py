@@ -129,6 +129,24 @@ def experiment_groups(experiments: Sequence[Json]) -> list[Group]:
     return [Group("Results", tuple(results)), Group("Settings", tuple(settings)), Group("Search space", tuple(space))]
 
 
+def why_no_history(experiments: Sequence[Json]) -> str:
+    """Return in a sentence why the best so far of experiments cannot stand in one picture; empty when it can."""
+    if len(experiments) < 2:  # noqa: PLR2004 - one alone has its history on its own page
+        return "Add another experiment for a picture of both."
+    words = {name_of(e): _direction(objectives_of(e)[0]) for e in experiments}
+    (first, reference), *others = words.items()
+    for name, other in others:
+        if other != reference:
+            return f"{first} {reference}, but {name} {other}: their values cannot stand in one picture."
+    if all(best_value(e) is None for e in experiments):
+        return "No trial of them has a value yet."
+    return ""
+
+
+def _direction(objective: Objective) -> str:
+    return f"{'maximizes' if objective.maximize else 'minimizes'} {objective.name}"
+
+
 def trial_groups(trials: Sequence[Json]) -> list[Group]:
     """Return the parameters and the metrics of trials, a cell for each of them."""
     facts = [
