@@ -172,7 +172,7 @@ def _experiment_data(tables: Tables, service: TuningService, user: Any, referenc
 def _all_experiments(service: TuningService) -> Sequence[Json]:
     """Return all experiments, none where they may not be listed: names can be written without."""
     none: Sequence[Json] = ()
-    return attempt(lambda: service.experiments(), none).value
+    return attempt(partial(service.experiments, None), none).value
 
 
 def _trials_called(tables: Tables, service: TuningService, user: Any, search: str) -> list[str]:

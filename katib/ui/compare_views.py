@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from katib.api.metrics import is_usable
 from katib.errors import invalid
 from katib.figures.trials import Objective, objectives_of
 from katib.tuning.reading import (
@@ -21,6 +22,7 @@ from katib.tuning.reading import (
     objective_values,
     objective_words,
     short,
+    shortened,
     state_of,
     status_of,
 )
@@ -30,6 +32,8 @@ from katib.ui.trial_views import experiment_name, reason_of
 MOST_COMPARED = 14
 """Beside each other: more have no room, neither in a table nor as lines in one axis."""
 _ABSENT = "-"
+_LONGEST = 200
+"""Of a text; architectures have hundreds of characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +186,14 @@ def _row(title: str, objects: Sequence[Json], read: Callable[[Json], str]) -> Ro
 
 
 def _row_of(title: str, texts: Sequence[str | None]) -> Row:
-    cells = tuple(Cell(short(text) if text else _ABSENT, text or "") for text in texts)
+    cells = tuple(Cell(_shown(text), text or "") for text in texts)
     return Row(title, cells, differs=len(set(texts)) > 1)
+
+
+def _shown(text: str | None) -> str:
+    if not text:
+        return _ABSENT
+    return short(text) if is_usable(text) else shortened(text, _LONGEST)
 
 
 def _rows_of_all(objects: Sequence[Json], read: Callable[[Json], dict[str, str]], prefix: str = "") -> list[Row]:

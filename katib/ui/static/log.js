@@ -59,6 +59,12 @@ export class LogView {
     this.section.querySelector("[data-containers]").hidden = names.length < 2;
   }
 
+  /** Stop reading; `start` begins anew. */
+  pause() {
+    this.stop?.abort();
+    this.reading = false;
+  }
+
   /** Whether output is being read. */
   get isReading() { return this.reading === true; }
 

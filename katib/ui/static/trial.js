@@ -5,6 +5,7 @@ import { showFigure, whenColoursChange } from "./figures.js";
 import { LogView } from "./log.js";
 
 const DRAW_MILLISECONDS = 200;
+const HIDDEN_MILLISECONDS = 10_000;
 const MOST_READINGS = 4000; // of one curve here; beyond that the server draws it anew, thinned
 
 const root = document.getElementById("trial");
@@ -222,6 +223,26 @@ async function showNeighbours() {
   onKey("[", "previous trial", () => { if (found.previous) previous.click(); });
   onKey("]", "next trial", () => { if (found.next) next.click(); });
 }
+
+// A browser keeps few connections to a server: pages that nobody sees let go of theirs.
+let leaving = null;
+let left = false;
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(leaving);
+  if (document.hidden) {
+    leaving = setTimeout(() => {
+      left = true;
+      listening += 1;
+      while (sources.length) sources.pop().close();
+      if (log.follow.checked) log.pause();
+    }, HIDDEN_MILLISECONDS);
+  } else if (left) {
+    left = false;
+    showParts();
+    draw();
+    if (!log.isReading && !log.ended) log.start();
+  }
+});
 
 offerReplicas();
 tick();
