@@ -188,7 +188,7 @@ class SqlObservationLog:
                 query = query.where(*metric_is(connection.dialect.name, metric_name))
             return int(connection.execute(query).scalar_one())
 
-    def changes(self, cursors: Mapping[str, int], metric_name: str) -> list[Change]:
+    def changes(self, cursors: Mapping[str, int], metric_name: str = "") -> list[Change]:
         """Return what arrived after these cursors."""
         with self._database.read() as connection:
             return list(self._statements.changes(connection, cursors, metric_name))

@@ -57,6 +57,13 @@ class Reading(TypedDict):
     step: NotRequired[Annotated[int, Field(description="Of the training, from 0; absent where it is not known.")]]
 
 
+class ArrivedReadings(TypedDict):
+    """Readings in the order in which they arrived."""
+
+    items: list[Reading]
+    cursor: Annotated[str, Field(description="Give it back as `since` for what arrives later.")]
+
+
 class Notices(TypedDict):
     """What would be done otherwise than on Kubernetes."""
 

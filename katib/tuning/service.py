@@ -104,6 +104,25 @@ class Diagnosis:
     savings: str = ""
 
 
+NOW = "now"
+"""Cursor behind what is there at the moment: only what comes later is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewReadings:
+    """Readings of a trial that arrived behind a cursor.
+
+    Attributes:
+        items: Of all metrics, in order of arrival.
+        cursor: Opaque place behind the last of them, or the one that was given where there are none.
+    """
+
+    __pydantic_config__: ClassVar[Any] = CAMEL_CASE
+
+    items: tuple[MetricLog, ...]
+    cursor: str
+
+
 @dataclass(frozen=True, slots=True)
 class Preview:
     """What the first trial of an experiment would run.
@@ -221,6 +240,18 @@ class TuningService(Protocol):
 
         A longer one keeps its first and last reading and true extremes in between. `points` is at least
         `katib.api.thinning.MIN_POINTS`.
+        """
+
+    def readings(self, namespace: str, trial: str, *, since: str = "") -> NewReadings:
+        """Return what a trial reported behind a cursor, at once; a long log comes in several answers.
+
+        Args:
+            namespace: Of the trial.
+            trial: Its name.
+            since: Cursor of the last answer; empty: from the first reading on; NOW: none yet, only the cursor.
+
+        Raises:
+            InvalidError: The cursor is not one of these.
         """
 
     def pods(self, kind: str, namespace: str, name: str) -> Sequence[Json]:

@@ -7,12 +7,15 @@ from fastapi import APIRouter
 from katib.rest.streams import Closing
 from katib.ui.about_pages import about_pages
 from katib.ui.assets import asset_routes
+from katib.ui.compare_pages import compare_pages
 from katib.ui.experiment_list_routes import experiment_list_routes
 from katib.ui.experiment_pages import experiment_pages
 from katib.ui.figure_routes import figure_routes
 from katib.ui.live import live_routes
 from katib.ui.new_pages import new_pages
 from katib.ui.tables import Tables
+from katib.ui.trial_data import trial_data_routes
+from katib.ui.trial_pages import trial_pages
 from katib.ui.trial_table_routes import trial_table_routes
 
 
@@ -29,6 +32,9 @@ def ui_routes(closing: Closing) -> APIRouter:
         live_routes(tables, closing),
         new_pages(),
         about_pages(),
+        trial_pages(),
+        trial_data_routes(tables, closing),
+        compare_pages(tables),
     )
     for part in parts:
         router.include_router(part)

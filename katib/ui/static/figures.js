@@ -76,6 +76,12 @@ export async function drawFigure(element, address) {
     if (!element.querySelector(".main-svg, .parallel")) showProblem(element, error.message); // the last one stays
     return null;
   }
+  await showFigure(element, figure);
+  return figure;
+}
+
+/** Draw a figure that is here already. */
+export async function showFigure(element, figure) {
   const layout = fitted(withNote(figure.layout, element.clientWidth));
   if (figure.data[0]?.type === "parcoords") {
     drawParallel(element, figure.data[0], layout);
@@ -86,7 +92,6 @@ export async function drawFigure(element, address) {
     element.querySelector(".problem")?.remove();
     await globalThis.Plotly.react(element, coloured(figure.data), layout, CONFIG);
   }
-  return figure;
 }
 
 function showProblem(element, sentence) {
