@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from katib.api.metrics import MetricLog
 from katib.api.types import CAMEL_CASE
 
 if TYPE_CHECKING:
     from katib.api.algorithms import AlgorithmInfo
+    from katib.tuning.offered_templates import OfferedTemplates
 
 Json = dict[str, Any]
 
@@ -338,3 +339,15 @@ class TuningService(Protocol):
 
     def algorithms(self) -> Sequence[AlgorithmInfo]:
         """Return the algorithms offered."""
+
+
+@runtime_checkable
+class TemplateService(Protocol):
+    """What a tuning service may offer beside: templates to begin an experiment with, and namespaces to put it in."""
+
+    @property
+    def templates(self) -> OfferedTemplates:
+        """The trial templates that ConfigMaps offer."""
+
+    def namespaces(self) -> Sequence[str]:
+        """Return the namespaces that an experiment may be in, as far as the user may know, in order of their names."""
