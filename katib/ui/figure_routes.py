@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
+from fastapi.responses import JSONResponse
 
 from katib.figures.catalogue import draw, figure_named
 from katib.figures.data import Choice, ExperimentData
@@ -34,9 +35,11 @@ def figure_routes(tables: Tables) -> APIRouter:
         kind = figure_named(figure)
         table = table_for(tables, service, user, namespace, name)
         snapshot = table.snapshot(wait_seconds=_PATIENCE_SECONDS)
-        data = ExperimentData(snapshot.experiment, snapshot.trials)
-        drawn = draw(kind, data, Choice(parameters=tuple(parameter), metric=metric, by=by))
         headers = {"cache-control": "no-store", "x-katib-version": str(snapshot.version)}
+        data = ExperimentData(snapshot.experiment, snapshot.trials)
+        if obstacle := kind.obstacle(data):
+            return JSONResponse({"obstacle": obstacle}, headers=headers)
+        drawn = draw(kind, data, Choice(parameters=tuple(parameter), metric=metric, by=by))
         return Response(drawn.to_json(), media_type="application/json", headers=headers)
 
     return router
