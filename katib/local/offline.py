@@ -63,6 +63,10 @@ class OfflineService(ObjectReadingService):
         """Refuse."""
         raise _read_only()
 
+    def preview(self, _document: str, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
+        """Refuse: that needs no data directory."""
+        raise _read_only()
+
     def add_trial(self, _namespace: str, _experiment: str, _assignments: Mapping[str, str]) -> NoReturn:
         """Refuse."""
         raise _read_only()

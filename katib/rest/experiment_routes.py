@@ -32,7 +32,7 @@ from katib.rest.routing import (
     TrialPage,
 )
 from katib.rest.streams import Closing, change_stream
-from katib.tuning.service import DEFAULT_NAMESPACE, Diagnosis, RecordedEvent, TrialOrder, TuningService
+from katib.tuning.service import DEFAULT_NAMESPACE, Diagnosis, Preview, RecordedEvent, TrialOrder, TuningService
 
 OtherNamespace = Annotated[
     str, Query(description="Used when the document names none.", pattern=OBJECT_NAME, max_length=LONGEST_NAME)
@@ -55,6 +55,7 @@ def experiment_routes(closing: Closing) -> APIRouter:
     """Return the routes of experiments."""
     router = APIRouter(prefix="/api/v1", tags=["experiments"])
     _add_submission(router)
+    _add_preview(router)
     _add_reading(router)
     _add_changes(router)
     _add_history(router, closing)
@@ -111,6 +112,18 @@ def _add_submission(router: APIRouter) -> None:
         """Check an experiment as submitting it would, and store nothing."""
         notices = await run_in_threadpool(service.validate, document, source=source, namespace=namespace)
         return {"notices": list(notices)}
+
+
+def _add_preview(router: APIRouter) -> None:
+    @router.post("/preview", openapi_extra=REQUEST_BODY)
+    async def preview_trial(
+        service: Service,
+        document: Document,
+        namespace: OtherNamespace = DEFAULT_NAMESPACE,
+        source: Source = SOURCE,
+    ) -> Preview:
+        """Return what the first trial of an experiment would run; nothing is stored, and no algorithm is asked."""
+        return await run_in_threadpool(service.preview, document, source=source, namespace=namespace)
 
 
 def _add_reading(router: APIRouter) -> None:

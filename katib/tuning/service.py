@@ -89,6 +89,21 @@ class Diagnosis:
     savings: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What the first trial of an experiment would run.
+
+    Attributes:
+        assignments: Text by name of parameter.
+        run_spec: The template with these values in it.
+    """
+
+    __pydantic_config__: ClassVar[Any] = CAMEL_CASE
+
+    assignments: Mapping[str, str]
+    run_spec: Json
+
+
 BOOKMARK = "BOOKMARK"
 
 
@@ -129,6 +144,13 @@ class TuningService(Protocol):
 
     def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
         """Check a document as `submit` would, store nothing, and return the notices that `submit` would give.
+
+        Raises:
+            InvalidError: Anything wrong with it, all errors at once.
+        """
+
+    def preview(self, document: str, *, source: str, namespace: str | None = None) -> Preview:
+        """Check a document as `submit` would, store nothing, and return what its first trial would run.
 
         Raises:
             InvalidError: Anything wrong with it, all errors at once.

@@ -33,7 +33,7 @@ from katib.tuning.ports import (
     Observations,
     TrialOutput,
 )
-from katib.tuning.service import DEFAULT_NAMESPACE, Json, Submission
+from katib.tuning.service import DEFAULT_NAMESPACE, Json, Preview, Submission
 from katib.tuning.stored_reading import ObjectReadingService
 from katib.tuning.submission import Gate
 
@@ -97,6 +97,11 @@ class ObjectTuningService(ObjectReadingService):
         if not admitted.companions:  # they would have to be stored before the experiment could be tried
             self._try_create(admitted.experiment.encode())
         return admitted.notices
+
+    def preview(self, document: str, *, source: str, namespace: str | None = None) -> Preview:
+        """Render the first trial of a document."""
+        submission = self._gate.load(document, source=source, namespace=namespace or self._namespace)
+        return self._gate.preview(submission)
 
     def submit(self, document: str, *, source: str, namespace: str | None = None) -> Submission:
         """Create, resume or update an experiment."""

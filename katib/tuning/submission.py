@@ -26,6 +26,8 @@ from katib.templates.condition_path import check_condition
 from katib.templates.job_schema import check_job_schema
 from katib.templates.render import prepare
 from katib.templates.source import template_path, template_text, usable_data
+from katib.tuning.preview import preview_trial
+from katib.tuning.service import Preview
 
 JOB = Kind("batch/v1", "Job")
 
@@ -152,6 +154,15 @@ class Gate:
         )
         self._check_earlier_experiments(experiment)
         return Admitted(experiment, submission.companions, tuple(dict.fromkeys(notices)))
+
+    def preview(self, submission: Submission) -> Preview:
+        """Return what the first trial of a new experiment would run.
+
+        Raises:
+            InvalidError: As `admit`; or its first trial cannot be shown.
+        """
+        experiment = self.admit(submission).experiment
+        return preview_trial(experiment, lambda namespace, name: self._data_for(submission, namespace, name))
 
     def _check_earlier_experiments(self, experiment: Experiment) -> None:
         start, namespace = experiment.spec.warm_start, experiment.namespace

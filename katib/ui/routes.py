@@ -10,6 +10,7 @@ from katib.ui.experiment_list_routes import experiment_list_routes
 from katib.ui.experiment_pages import experiment_pages
 from katib.ui.figure_routes import figure_routes
 from katib.ui.live import live_routes
+from katib.ui.new_pages import new_pages
 from katib.ui.tables import Tables
 from katib.ui.trial_table_routes import trial_table_routes
 
@@ -25,6 +26,7 @@ def ui_routes(closing: Closing) -> APIRouter:
         trial_table_routes(tables),
         figure_routes(tables),
         live_routes(tables, closing),
+        new_pages(),
     )
     for part in parts:
         router.include_router(part)

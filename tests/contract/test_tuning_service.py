@@ -372,6 +372,16 @@ def test_a_trial_by_hand_needs_an_experiment_that_goes_on(world: World) -> None:
         world.service.add_trial(NS, "demo", {"x": "0.5"})
 
 
+def test_a_preview_fills_the_template_and_stores_nothing(world: World) -> None:
+    preview = world.service.preview(document("demo"), source="demo.yaml")
+
+    container = preview.run_spec["spec"]["template"]["spec"]["containers"][0]
+    assert f"echo loss={preview.assignments['x']}" in container["command"][-1]
+    assert list(world.service.experiments()) == []
+    with pytest.raises(InvalidError, match="apiVersion"):
+        world.service.preview("kind: Experiment", source="x.yaml")
+
+
 def test_counts_change_within_their_rules_and_a_stop_is_taken_back(world: World) -> None:
     world.service.submit(document("demo"), source="demo.yaml")
 
