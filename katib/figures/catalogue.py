@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from katib.errors import NotFoundError, invalid
 from katib.figures.data import Choice, ExperimentData
 from katib.figures.history import draw_history
+from katib.figures.parallel import draw_parallel
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -52,6 +53,14 @@ FIGURES: tuple[FigureKind, ...] = (
         "The value of each trial in the order of their creation, and the best so far. A line that has long been flat "
         "says that more trials of the same kind will hardly help.",
         draw_history,
+    ),
+    FigureKind(
+        "parallel",
+        "Parallel coordinates",
+        "A line per trial through the values of its parameters to what it reached, the best in the strongest colour. "
+        "Drag along an axis to keep only the lines that pass there: where the good ones meet is where to search on.",
+        draw_parallel,
+        chooses=("parameters",),
     ),
 )
 """In the order in which they are shown."""

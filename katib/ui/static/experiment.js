@@ -59,27 +59,18 @@ const chosen = (figure) => new URLSearchParams(
   [...new FormData(root.querySelector(`form[data-for="${figure}"]`) ?? undefined)].filter(([, value]) => value),
 );
 
-let linked = null;
+const open = (trial) => { location.href = new URL(`trials/${namespace}/${trial}`, document.baseURI); };
 
 async function draw(element) {
   const figure = element.dataset.figure;
-  const drawn = await drawFigure(element, `${data}/figures/${figure}?${chosen(figure)}`, (made) => linked?.prepare(element, made));
-  if (drawn) {
-    openOnClick(element);
-    linked?.drawn(element, drawn);
+  const drawn = await drawFigure(element, `${data}/figures/${figure}?${chosen(figure)}`);
+  if (drawn && element.on && !element.opens) {
+    element.opens = true;
+    element.on("plotly_click", ({ points }) => { // a mark that names a trial opens it
+      const named = [points[0]?.customdata].flat()[0];
+      if (/^[a-z0-9][a-z0-9.-]*$/.test(named ?? "")) open(named);
+    });
   }
-}
-
-/** A mark that names a trial opens it. */
-function openOnClick(element) {
-  if (element.opens) return;
-  element.opens = true;
-  element.on("plotly_click", ({ points }) => {
-    const named = [points[0]?.customdata].flat()[0];
-    if (/^[a-z0-9][a-z0-9.-]*$/.test(named ?? "")) {
-      location.href = new URL(`trials/${namespace}/${named}`, document.baseURI);
-    }
-  });
 }
 
 const seen = new IntersectionObserver((entries) => {
@@ -111,7 +102,7 @@ if (table) {
     element: table, form: document.getElementById("filters"), data: `${data}/table`, page, query: table.dataset.query,
     kept: { tab },
   });
-  linked = new Linked({ part, root, figures });
+  new Linked({ part, root, open, parallel: figures.find((element) => element.dataset.figure === "parallel") });
   if ("missing" in table.dataset) part.refresh();
 }
 const tableSoon = atMostEvery(1000, () => part?.refresh());

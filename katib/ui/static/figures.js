@@ -1,5 +1,7 @@
 // Figures of the server, drawn by Plotly in the colours of the page.
 
+import { drawParallel } from "./parallel.js";
+
 let loading = null;
 
 /** Plotly, fetched when a figure is drawn first: a page is there before it. */
@@ -14,11 +16,6 @@ function plotly() {
   return loading;
 }
 
-/** Call Plotly's function of a name, once it is there. */
-export async function withPlotly(name, ...given) {
-  return (await plotly())[name](...given);
-}
-
 const DARK = matchMedia("(prefers-color-scheme: dark)");
 
 function colour(name) {
@@ -30,19 +27,9 @@ function colour(name) {
   return found;
 }
 
-/** A layout with some changes, as deep as they go. */
-function merged(layout, changes) {
-  const result = { ...layout };
-  for (const [key, value] of Object.entries(changes)) {
-    const inner = value !== null && typeof value === "object" && !Array.isArray(value);
-    result[key] = inner ? merged(result[key] ?? {}, value) : value;
-  }
-  return result;
-}
-
 /** The layout of the server with the page's colours and without the title, which the page shows itself. */
 function fitted(given) {
-  const layout = DARK.matches && given.meta?.dark ? merged(given, given.meta.dark) : given;
+  const layout = DARK.matches ? merged(given, given.meta?.dark ?? {}) : given;
   const [text, line] = [colour("--text"), colour("--line")];
   const axis = { gridcolor: line, zerolinecolor: line, linecolor: line };
   const result = {
@@ -51,7 +38,7 @@ function fitted(given) {
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { ...layout.font, color: text, family: "system-ui, sans-serif" },
-    margin: { ...layout.margin, t: Math.max(40, (layout.margin?.t ?? 70) - 30) },
+    margin: { ...layout.margin, t: 40 },
     uirevision: "kept", // zoom and hidden traces survive an update
   };
   for (const key of Object.keys(layout)) {
@@ -60,19 +47,23 @@ function fitted(given) {
   return result;
 }
 
-const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
-
-function tell(element, className, text) {
-  const paragraph = Object.assign(document.createElement("p"), { className, textContent: text });
-  if (globalThis.Plotly && element.data) globalThis.Plotly.purge(element);
-  element.replaceChildren(paragraph);
+/** One object over another, at every depth. */
+function merged(base, changes) {
+  const result = { ...base };
+  for (const [key, value] of Object.entries(changes)) {
+    const deep = value !== null && typeof value === "object" && !Array.isArray(value);
+    result[key] = deep ? merged(base[key] ?? {}, value) : value;
+  }
+  return result;
 }
+
+const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
 
 /**
  * Draw a figure of the server into an element, or say why there is none. Returns the answer, null when there is none.
- * `prepare` may change the answer before it is drawn. The element's `version` says of what state of the trials it is.
+ * The element's `version` says of what state of the trials it is.
  */
-export async function drawFigure(element, address, prepare = () => {}) {
+export async function drawFigure(element, address) {
   let figure;
   try {
     const response = await fetch(address, { headers: { accept: "application/json" } });
@@ -80,18 +71,41 @@ export async function drawFigure(element, address, prepare = () => {}) {
     if (!response.ok) throw new Error(figure.detail ?? `the server answered ${response.status}`);
     element.version = Number(response.headers.get("x-katib-version") ?? 0);
     if (figure.obstacle) {
-      tell(element, "problem", figure.obstacle);
+      showProblem(element, figure.obstacle);
       return null;
     }
-    prepare(figure);
-    const Plotly = await plotly();
-    if (!element.data) element.replaceChildren();
-    await Plotly.react(element, figure.data, fitted(figure.layout), CONFIG);
+    await show(element, figure.data, fitted(figure.layout));
   } catch (error) {
-    if (!element.data) tell(element, "problem", error.message); // else the last one stays
+    if (!element.querySelector(".main-svg, .parallel")) showProblem(element, error.message); // the last one stays
     return null;
   }
   return figure;
+}
+
+async function show(element, data, layout) {
+  if (data[0]?.type === "parcoords") {
+    drawParallel(element, data[0], layout);
+    return;
+  }
+  const Plotly = await plotly();
+  if (data.some(({ type }) => type === "scatter3d") && !hasWebGL()) {
+    showProblem(element, "This browser draws no figures in three dimensions: WebGL is turned off or missing.");
+    return;
+  }
+  if (!element.data) element.replaceChildren(); // what was said in its place
+  await Plotly.react(element, data, layout, CONFIG);
+}
+
+function showProblem(element, sentence) {
+  if (element.data) globalThis.Plotly.purge(element);
+  element.replaceChildren(Object.assign(document.createElement("p"), { className: "problem", textContent: sentence }));
+}
+
+let webGL = null;
+
+function hasWebGL() {
+  webGL ??= document.createElement("canvas").getContext("webgl") !== null;
+  return webGL;
 }
 
 /** Run a function when the system turns light or dark. */
