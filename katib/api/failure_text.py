@@ -26,6 +26,7 @@ _SEPARATOR = f"; {LAST_OUTPUT}"
 _TERMINAL_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _EXIT_CODE = re.compile(r"\b(?:exit code|exited with) (\d+)")
 _CONTAINER = re.compile(r'^container "?[^\s"]+"? (?:of|in) pod \S+?(?P<colon>:)? ', re.IGNORECASE)
+_JOB_OF_A_SET = re.compile(r"^job \S+ failed \(\w+\): ")
 _BACK_OFF_LIMIT = re.compile(r"; the back-off limit of \d+ is reached$")
 
 
@@ -46,6 +47,12 @@ def without_last_output(text: str) -> str:
     return text.partition(_SEPARATOR)[0]
 
 
+def with_remark(text: str, remark: str) -> str:
+    """Return a text about a failure with a remark on it before the last line that was printed."""
+    how, _, line = text.partition(_SEPARATOR)
+    return with_last_output(f"{how}; {remark}", line)
+
+
 def failure_cause(text: str) -> str:
     """Return a text about a failure with what explains it first.
 
@@ -57,7 +64,7 @@ def failure_cause(text: str) -> str:
     if exit_code is not None:
         code = exit_code.group(1)
         return f"{line} (exit code {code})" if line else f"{EXIT_WITHOUT_OUTPUT} {code}"
-    how = _BACK_OFF_LIMIT.sub("", how)
+    how = _BACK_OFF_LIMIT.sub("", _JOB_OF_A_SET.sub("", how))
     found = _CONTAINER.match(how)
     if found is not None:
         how = ("" if found["colon"] else "its program ") + how[found.end() :]

@@ -43,6 +43,13 @@ METRICS_INCOMPLETE = "MetricsIncomplete"
 
 MAX_EXPERIMENT_NAME = 40
 
+STOPPED_ANNOTATION = "katib.kubeflow.org/stopped"
+STOPPED = "true"
+"""On an Experiment: no further trial starts until it is taken away."""
+
+EXPERIMENT_STOPPED = "ExperimentStopped"
+"""Reason of an Experiment's Running while it is stopped; the status says whether trials still run."""
+
 TEMPLATE_MISSING = "TrialTemplateMissing"
 """Reason of an Experiment's Running while the text of its trial template is not there; the status says whether trials
 still run."""

@@ -41,9 +41,13 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "best": _Entry("katib.cli.results", "Show the best trial of an experiment."),
         "trials": _Entry("katib.cli.results", "List the trials of an experiment."),
         "metrics": _Entry("katib.cli.metrics", "Show the metrics that a trial reported."),
+        "plot": _Entry("katib.cli.plot", "Write figures of an experiment to a file."),
         "replay": _Entry("katib.cli.replay", "Show what early stopping would have saved."),
         "logs": _Entry("katib.cli.results", "Print the output of a trial."),
         "trial": _Entry("katib.cli.trial", "Add a trial by hand."),
+        "budget": _Entry("katib.cli.editing", "Change how many trials there are, at once and in all."),
+        "stop": _Entry("katib.cli.editing", "Start no further trials of an experiment."),
+        "resume": _Entry("katib.cli.editing", "Let a stopped experiment go on."),
         "delete": _Entry("katib.cli.submitting", "Delete experiments with everything that belongs to them."),
     },
     "On Kubernetes": {

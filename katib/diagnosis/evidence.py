@@ -46,6 +46,7 @@ class JobFacts:
         signal: Name of the signal that ended it, such as `SIGKILL`.
         out_of_memory: Whether it was ended because it took more memory than its limit.
         log_tail: Last lines of its output; of the replica that failed where one of several did.
+        log_container: Which container printed them, where that is not the primary one.
         program: Full path of the program that the primary container ran; empty where that is not known.
         pods: Its pods, the oldest first.
     """
@@ -58,6 +59,7 @@ class JobFacts:
     signal: str = ""
     out_of_memory: bool = False
     log_tail: tuple[str, ...] = ()
+    log_container: str = ""
     program: str = ""
     pods: tuple[Json, ...] = ()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from katib.api.names import TEMPLATE_MISSING
+from katib.api.names import EXPERIMENT_STOPPED, TEMPLATE_MISSING
 from katib.diagnosis.answer import finding_of_event, pick_warnings
 from katib.diagnosis.ended import explain_ended
 from katib.diagnosis.evidence import Evidence
@@ -25,7 +25,8 @@ def diagnose_experiment(experiment: Json, evidence: Evidence) -> Diagnosis:
     answer = explain_ended(experiment, evidence) if ended else explain_unfinished(experiment, evidence)
     explanation = status_of(evidence.suggestion or {}).get("explanation")
     answer.findings.extend([str(explanation)] if explanation else ())
-    told = {TEMPLATE_MISSING, *(_TOLD_BY_THE_END if ended else ())}  # a condition says it while it lasts
+    # A condition says it while it lasts.
+    told = {TEMPLATE_MISSING, EXPERIMENT_STOPPED, *(_TOLD_BY_THE_END if ended else ())}
     events = [event for event in evidence.events if event.reason not in told]
     answer.findings.extend(map(finding_of_event, pick_warnings(events)))
     return answer.diagnosis("Experiment", name_of(experiment), state_of(experiment))

@@ -16,6 +16,7 @@ from katib.tuning.replicas import (
     replica_name,
     restarts_of,
     waiting_words,
+    was_stopped,
 )
 from katib.tuning.service import Json
 
@@ -32,10 +33,22 @@ def replicas_of(pods: Sequence[Json]) -> list[Json]:
     return found if len(found) > 1 and all(map(has_role, found)) else []
 
 
-def failed_replica(pods: Sequence[Json]) -> Json | None:
-    """Return the replica that failed first by itself; None when none did, or the job has only one."""
-    failed = [pod for pod in replicas_of(pods) if has_failed(pod)]
-    return min(failed, key=lambda pod: str(last_failure(pod).get("finishedAt") or ""), default=None)
+def failed_replica(pods: Sequence[Json], cause: str = "") -> Json | None:
+    """Return the replica by which a job failed; None when none failed by itself, or the job has only one.
+
+    Args:
+        pods: Of one job, the oldest first.
+        cause: Why the trial failed; empty when it did not. Of several replicas that failed it is the one whose last
+            line this quotes, else the first. One that its job ended while it was started again counts, too.
+    """
+    failed = [pod for pod in replicas_of(pods) if has_failed(pod) or (cause and was_stopped(pod) and last_failure(pod))]
+
+    def rank(pod: Json) -> tuple[bool, bool, str]:
+        end = last_failure(pod)
+        is_quoted = bool(end.get("message")) and str(end["message"]).rstrip(".") in cause
+        return not is_quoted, was_stopped(pod), str(end.get("finishedAt") or "")
+
+    return min(failed, key=rank, default=None)
 
 
 def last_words(pod: Json) -> str:
@@ -66,7 +79,8 @@ def trouble_of(pod: Json) -> str:
         cause = " ".join(str(status_of(pod).get("message") or "no reason was recorded").split())
         return f"failed with exit code {code_words(end)}{said}" if end else f"failed: {cause}"
     if is_over(pod):
-        return ""
+        was_retried = was_stopped(pod) and end
+        return f"failed with exit code {code_words(end)} before its job ended it{said}" if was_retried else ""
     if end:
         code, many = code_words(end), "s" * (restarts != 1)
         if _waits_for_restart(pod):

@@ -192,11 +192,13 @@ def _succeeded(trial: Json, _condition: Json, _facts: JobFacts, evidence: Eviden
 
 
 def _failed(trial: Json, condition: Json, facts: JobFacts, evidence: Evidence) -> Answer:
-    name, replica = name_of(trial), failed_replica(facts.pods)
+    name, replica = name_of(trial), failed_replica(facts.pods, failure_of(trial))
     because = "" if replica is None else f" because its replica {replica_name(replica)} failed"
     answer = Answer(f"{name} failed{because}: {failure_cause(trial, facts)}.", log_tail=facts.log_tail)
     if replica is not None and facts.log_tail:
         answer.findings.append(f"The output below is that of {replica_name(replica)}.")
+    elif facts.log_container and facts.log_tail:
+        answer.findings.append(f"The output below is that of container {facts.log_container}.")
     cause = trial_failure(str(condition.get("message", ""))).rstrip(".")
     if cause and cause not in answer.verdict and (replica is None or not cause.startswith(EXIT_WITHOUT_OUTPUT)):
         answer.findings.append(f"{cause}.")
@@ -214,7 +216,7 @@ def failure_cause(trial: Json, facts: JobFacts) -> str:
     cause = failure_of(trial)
     if facts.signal or facts.out_of_memory or (facts.exit_code is not None and not _is_explained(trial)):
         return _exit_words(facts)
-    replica = failed_replica(facts.pods)
+    replica = failed_replica(facts.pods, cause)
     if replica is not None and not _is_explained(trial) and (words := last_words(replica)):
         return words
     return cause or str((condition_of(trial, "Failed") or {}).get("reason") or "no reason was recorded")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from katib.api.names import TEMPLATE_MISSING
+from katib.api.names import EXPERIMENT_STOPPED, TEMPLATE_MISSING
 from katib.diagnosis.answer import Answer, best_sentences, condition_words, progress_sentence, since
 from katib.diagnosis.evidence import Evidence, JobFacts, ServiceFacts
 from katib.diagnosis.trial import diagnose_trial
@@ -28,6 +28,7 @@ def explain_unfinished(experiment: Json, evidence: Evidence) -> Answer:
         _deleting,
         _nobody_works,
         _storage_fails,
+        _is_stopped,
         _template_is_missing,
         _validation_refused,
         _service_fails,
@@ -95,15 +96,30 @@ def _storage_fails(experiment: Json, evidence: Evidence) -> Answer | None:
     )
 
 
+def _is_stopped(experiment: Json, _evidence: Evidence) -> Answer | None:
+    conditions = status_of(experiment).get("conditions") or ()
+    if all(c.get("reason") != EXPERIMENT_STOPPED for c in conditions if c.get("type") == "Running"):
+        return None
+    return Answer(
+        f"{name_of(experiment)} makes no further trials because it was stopped.",
+        findings=_still_running(experiment),
+        remedies=[f"`katib resume {name_of(experiment)}` lets it go on."],
+    )
+
+
+def _still_running(experiment: Json) -> list[str]:
+    runs = int(status_of(experiment).get("trialsRunning") or 0)
+    return [f"{runs} trial{'s' * (runs != 1)} that were made before go on."] if runs else []
+
+
 def _template_is_missing(experiment: Json, _evidence: Evidence) -> Answer | None:
     conditions = status_of(experiment).get("conditions") or ()
     condition = next((c for c in conditions if c.get("reason") == TEMPLATE_MISSING), None)
     if condition is None:
         return None
-    runs = int(status_of(experiment).get("trialsRunning") or 0)
     return Answer(
         f"{name_of(experiment)} cannot make trials: {_cause_of(condition)}.",
-        findings=[f"{runs} trial{'s' * (runs != 1)} that were made before go on."] if runs else [],
+        findings=_still_running(experiment),
         remedies=["As soon as the template is there, the experiment goes on by itself."],
     )
 

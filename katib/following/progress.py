@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from katib.api.decoding import decode_stored
-from katib.api.names import TEMPLATE_MISSING
+from katib.api.names import EXPERIMENT_STOPPED, TEMPLATE_MISSING
 from katib.api.validation import awaits_restart
 from katib.errors import KatibError
 from katib.tuning.reading import (
@@ -118,6 +118,10 @@ _NEWS: dict[str, tuple[str, type[TrialRetried | TrialHeldUp]]] = {
     "JobKindNotInstalled": ("Trial cannot run: ", TrialHeldUp),
 }
 """Reasons of the condition Running that a user should see: how the message begins, and what it means."""
+
+
+_OBSTACLES = (TEMPLATE_MISSING, EXPERIMENT_STOPPED)
+"""Reasons of the condition Running of an experiment that makes no further trial for now."""
 
 
 class Progress:
@@ -257,7 +261,7 @@ class Progress:
 
     def _observe_obstacle(self) -> Iterator[Moment]:
         conditions = status_of(self.experiment).get("conditions") or ()
-        found = next((str(c.get("message", "")) for c in conditions if c.get("reason") == TEMPLATE_MISSING), "")
+        found = next((str(c.get("message", "")) for c in conditions if c.get("reason") in _OBSTACLES), "")
         if found and found != self._obstacle:
             yield ExperimentHeldUp(self.experiment, found.removeprefix("Experiment waits for "))
         self._obstacle = found

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from katib.api.failure_text import LAST_OUTPUT_BYTES, last_line
 from katib.api.names import REPLICA_ANNOTATION, TRIAL_LABEL
 from katib.checkpoint_folders import remove_checkpoint
 from katib.errors import NotFoundError
@@ -108,10 +109,20 @@ class TrialFiles:
             return self._awaited_chunks(find, missing, follow, tail_lines)
         raise missing
 
-    def tail(self, trial: Object, lines: int, replica: str = "") -> tuple[str, ...]:
-        """Return the last lines of what a replica, by default the primary one, printed; none when it never ran."""
+    def container_quoted(self, trial: Object, text: str) -> str:
+        """Return which container printed the last line that a text quotes; empty for the primary one, or for none."""
+        newest = self.log_file(trial)
+        if newest is not None and _is_quoted(newest, text):
+            return ""
+        logs = [path for pod in self._chosen_pods(trial, "") for path in Path(pod["directory"]).glob("*.log")]
+        quoted = [path for path in logs if _is_quoted(path, text)]
+        found = max(quoted, key=lambda path: path.stat().st_mtime, default=None)
+        return "" if found is None or found.stem == _primary_container(trial) else found.stem
+
+    def tail(self, trial: Object, lines: int, replica: str = "", container: str = "") -> tuple[str, ...]:
+        """Return the last lines of what a container printed, by default the primary one; none when it never ran."""
         try:
-            path = self.log_file(trial, replica)
+            path = self.log_file(trial, replica, container)
         except NotFoundError:
             return ()
         if path is None:
@@ -168,6 +179,13 @@ class TrialFiles:
                     return
                 time.sleep(_POLL_SECONDS)
                 yield b""  # lets a reader who has gone away be noticed while nothing is printed
+
+
+def _is_quoted(log: Path, text: str) -> bool:
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - LAST_OUTPUT_BYTES))
+        line = last_line(file.read())
+    return bool(line) and line.rstrip(".") in text
 
 
 def _has_begun(directory: Path) -> bool:

@@ -92,6 +92,7 @@ def create_app(
     )
     sessions = Sessions(token.encode(), ticket) if token else None
     answer_with(app, service)
+    app.state.pages = pages
     let_in_by(app, sessions)
     people = None if ui is None else ui(closing)
     for router in (experiment_routes(closing), trial_routes(closing), _algorithm_routes()):

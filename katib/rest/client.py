@@ -22,7 +22,19 @@ from katib.errors import ForbiddenError, InternalError, InvalidError, KatibError
 from katib.rest.guard import LOOPBACK_HOSTS
 from katib.rest.notes import account_directory, note_of
 from katib.rest.problems import error_of
-from katib.tuning.service import BOOKMARK, Change, Diagnosis, Json, Page, RecordedEvent, Submission, TrialOrder
+from katib.tuning.service import (
+    BOOKMARK,
+    Change,
+    Diagnosis,
+    Json,
+    NewReadings,
+    Page,
+    Preview,
+    RecordedEvent,
+    StoredRuntime,
+    Submission,
+    TrialOrder,
+)
 
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 60.0
@@ -76,6 +88,14 @@ class HttpTuningService:
         """Check a document and store nothing."""
         return tuple(self._post("validate", document, source, namespace)["notices"])
 
+    def preview(self, document: str, *, source: str, namespace: str | None = None) -> Preview:
+        """Return what the first trial of a document would run."""
+        return _read(Preview, self._post("preview", document, source, namespace))
+
+    def store_runtimes(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[StoredRuntime]:
+        """Store training runtimes."""
+        return _read_items(StoredRuntime, self._post("runtimes", document, source, namespace))
+
     def get(self, kind: str, namespace: str, name: str) -> Json:
         """Return an object."""
         obj: Json = self._get(_path(namespace, _KIND_PATHS[kind], name))
@@ -114,6 +134,10 @@ class HttpTuningService:
         """Return the curve of a metric."""
         query: Query = {"metric": metric, "points": points}
         return _read_items(MetricLog, self._get(_path(namespace, "trials", trial, "metrics"), query))
+
+    def readings(self, namespace: str, trial: str, *, since: str = "") -> NewReadings:
+        """Return what arrived behind a cursor."""
+        return _read(NewReadings, self._get(_path(namespace, "trials", trial, "readings"), {"since": since}))
 
     def pods(self, kind: str, namespace: str, name: str) -> Sequence[Json]:
         """Return the pods of a Trial or an Experiment."""
@@ -168,6 +192,14 @@ class HttpTuningService:
         body = {"parameterAssignments": [{"name": name, "value": value} for name, value in assignments.items()]}
         answer = self._call("POST", f"{_path(namespace, 'experiments', experiment)}/trials", json=body)
         return int(answer["before"])
+
+    def edit(
+        self, namespace: str, experiment: str, *, counts: Mapping[str, int | None], stopped: bool | None = None
+    ) -> Json:
+        """Change the counts of an experiment, stop it, or let it go on."""
+        body = {**counts, **({} if stopped is None else {"stopped": stopped})}
+        edited: Json = self._call("PATCH", _path(namespace, "experiments", experiment), json=body)
+        return edited
 
     def delete(self, namespace: str, experiment: str) -> None:
         """Delete an experiment; returns when it is gone."""

@@ -11,13 +11,14 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from katib.api.types import ParetoSet
-from katib.rest.documents import REQUEST_BODY, SOURCE, check_namespace, read_document
+from katib.rest.documents import REQUEST_BODY, RUNTIMES_BODY, SOURCE, check_namespace, read_document
 from katib.rest.routing import (
     LONGEST_NAME,
     OBJECT_NAME,
     SCHEMAS,
     AddedTrial,
     ChosenTrial,
+    ExperimentEdit,
     ExperimentObject,
     Items,
     Name,
@@ -31,7 +32,15 @@ from katib.rest.routing import (
     TrialPage,
 )
 from katib.rest.streams import Closing, change_stream
-from katib.tuning.service import DEFAULT_NAMESPACE, Diagnosis, RecordedEvent, TrialOrder, TuningService
+from katib.tuning.service import (
+    DEFAULT_NAMESPACE,
+    Diagnosis,
+    Preview,
+    RecordedEvent,
+    StoredRuntime,
+    TrialOrder,
+    TuningService,
+)
 
 OtherNamespace = Annotated[
     str, Query(description="Used when the document names none.", pattern=OBJECT_NAME, max_length=LONGEST_NAME)
@@ -54,7 +63,9 @@ def experiment_routes(closing: Closing) -> APIRouter:
     """Return the routes of experiments."""
     router = APIRouter(prefix="/api/v1", tags=["experiments"])
     _add_submission(router)
+    _add_preview(router)
     _add_reading(router)
+    _add_changes(router)
     _add_history(router, closing)
     return router
 
@@ -99,6 +110,17 @@ def _add_submission(router: APIRouter) -> None:
         await run_in_threadpool(check_namespace, document, namespace)
         return await run_in_threadpool(submitted, service, document, source, namespace, inside=True)
 
+    @router.post("/runtimes", tags=["runtimes"], openapi_extra=RUNTIMES_BODY)
+    async def store_runtimes(
+        service: Service,
+        document: Document,
+        namespace: OtherNamespace = DEFAULT_NAMESPACE,
+        source: Source = SOURCE,
+    ) -> Items[StoredRuntime]:
+        """Store training runtimes, so that TrainJobs can refer to them."""
+        stored = await run_in_threadpool(service.store_runtimes, document, source=source, namespace=namespace)
+        return {"items": list(stored)}
+
     @router.post("/validate", openapi_extra=REQUEST_BODY)
     async def validate_experiment(
         service: Service,
@@ -109,6 +131,18 @@ def _add_submission(router: APIRouter) -> None:
         """Check an experiment as submitting it would, and store nothing."""
         notices = await run_in_threadpool(service.validate, document, source=source, namespace=namespace)
         return {"notices": list(notices)}
+
+
+def _add_preview(router: APIRouter) -> None:
+    @router.post("/preview", openapi_extra=REQUEST_BODY)
+    async def preview_trial(
+        service: Service,
+        document: Document,
+        namespace: OtherNamespace = DEFAULT_NAMESPACE,
+        source: Source = SOURCE,
+    ) -> Preview:
+        """Return what the first trial of an experiment would run; nothing is stored, and no algorithm is asked."""
+        return await run_in_threadpool(service.preview, document, source=source, namespace=namespace)
 
 
 def _add_reading(router: APIRouter) -> None:
@@ -127,11 +161,6 @@ def _add_reading(router: APIRouter) -> None:
         """Return an Experiment."""
         return service.get("Experiment", namespace, name)
 
-    @router.delete("/namespaces/{namespace}/experiments/{name}", status_code=HTTPStatus.NO_CONTENT)
-    def delete_experiment(service: Service, namespace: Namespace, name: Name) -> None:
-        """Delete an experiment with its trials, their processes, metrics and files; answers when they are gone."""
-        service.delete(namespace, name)
-
     @router.get(
         "/namespaces/{namespace}/experiments/{name}/best",
         response_model=TrialObject,
@@ -141,12 +170,6 @@ def _add_reading(router: APIRouter) -> None:
         """Return the best Trial so far."""
         best = service.best(namespace, name)
         return Response(status_code=HTTPStatus.NO_CONTENT) if best is None else best
-
-    @router.post("/namespaces/{namespace}/experiments/{name}/trials", status_code=HTTPStatus.ACCEPTED)
-    def add_trial(service: Service, namespace: Namespace, name: Name, trial: ChosenTrial) -> AddedTrial:
-        """Have a trial run before those that the algorithm proposes next; it counts against the budget."""
-        chosen = {assignment["name"]: assignment["value"] for assignment in trial["parameterAssignments"]}
-        return {"before": service.add_trial(namespace, name, chosen)}
 
     @router.get(
         "/namespaces/{namespace}/experiments/{name}/pareto",
@@ -178,6 +201,26 @@ def _add_reading(router: APIRouter) -> None:
     def get_suggestion(service: Service, namespace: Namespace, name: Name) -> SuggestionObject:
         """Return the Suggestion of an experiment; it has the experiment's name."""
         return service.get("Suggestion", namespace, name)
+
+
+def _add_changes(router: APIRouter) -> None:
+    @router.patch("/namespaces/{namespace}/experiments/{name}")
+    def edit_experiment(service: Service, namespace: Namespace, name: Name, edit: ExperimentEdit) -> ExperimentObject:
+        """Change the counts of an experiment, stop it, or let it go on."""
+        stopped = edit.get("stopped")
+        counts: dict[str, int | None] = {key: edit.get(key) for key in edit if key != "stopped"}  # type: ignore[misc]  # the rest are counts
+        return service.edit(namespace, name, counts=counts, stopped=stopped)
+
+    @router.delete("/namespaces/{namespace}/experiments/{name}", status_code=HTTPStatus.NO_CONTENT)
+    def delete_experiment(service: Service, namespace: Namespace, name: Name) -> None:
+        """Delete an experiment with its trials, their processes, metrics and files; answers when they are gone."""
+        service.delete(namespace, name)
+
+    @router.post("/namespaces/{namespace}/experiments/{name}/trials", status_code=HTTPStatus.ACCEPTED)
+    def add_trial(service: Service, namespace: Namespace, name: Name, trial: ChosenTrial) -> AddedTrial:
+        """Have a trial run before those that the algorithm proposes next; it counts against the budget."""
+        chosen = {assignment["name"]: assignment["value"] for assignment in trial["parameterAssignments"]}
+        return {"before": service.add_trial(namespace, name, chosen)}
 
 
 def _add_history(router: APIRouter, closing: Closing) -> None:

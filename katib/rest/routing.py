@@ -20,6 +20,7 @@ from katib.tuning.service import TuningService
 OBJECT_NAME = r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"
 """What the name of any object looks like."""
 LONGEST_VALUE = 65_536
+MAX_INT = 2**31 - 1
 LONGEST_NAME = 253
 SCHEMAS = "#/components/schemas/"
 KIND_MARK = "x-kind"
@@ -57,6 +58,13 @@ class Reading(TypedDict):
     step: NotRequired[Annotated[int, Field(description="Of the training, from 0; absent where it is not known.")]]
 
 
+class ArrivedReadings(TypedDict):
+    """Readings in the order in which they arrived."""
+
+    items: list[Reading]
+    cursor: Annotated[str, Field(description="Give it back as `since` for what arrives later.")]
+
+
 class Notices(TypedDict):
     """What would be done otherwise than on Kubernetes."""
 
@@ -82,6 +90,15 @@ class ChosenTrial(TypedDict):
     """A trial that is chosen by hand."""
 
     parameterAssignments: Annotated[list[ChosenValue], Field(description="One for each parameter.", max_length=10_000)]
+
+
+class ExperimentEdit(TypedDict):
+    """What to change of an experiment; what is left out stays. null takes a limit away."""
+
+    maxTrialCount: NotRequired[Annotated[int | None, Field(ge=1, le=MAX_INT)]]
+    parallelTrialCount: NotRequired[Annotated[int | None, Field(ge=1, le=MAX_INT)]]
+    maxFailedTrialCount: NotRequired[Annotated[int | None, Field(ge=0, le=MAX_INT)]]
+    stopped: NotRequired[Annotated[bool, Field(description="Whether no further trial starts; those that run go on.")]]
 
 
 class AddedTrial(TypedDict):

@@ -11,6 +11,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from katib.errors import KatibError, UnavailableError, one_line
+from katib.rpc.answer_thread import AnswerThread
 from katib.rpc.errors import Metadata, Status, error_of, status_of_call
 
 CHANNEL_OPTIONS = (
@@ -48,6 +49,7 @@ class Connection:
         self._lock = threading.Lock()
         self._channel: grpc.Channel | None = None
         self._closed = False
+        self._waiter = AnswerThread("rpc-answers")
 
     def call(
         self,
@@ -70,12 +72,22 @@ class Connection:
         timeout = self._timeout_seconds if timeout_seconds is None else timeout_seconds
         future: Future[Result] = Future()
         future.set_running_or_notify_cancel()
+
+        def answered(status: Status, reply: bytes) -> Result:
+            if status.code is not grpc.StatusCode.OK:
+                return (on_error or self.fail)(status)
+            self.answer_count += 1
+            return result(reply, status.metadata)
+
         try:
-            pending = self._open().unary_unary(method).future(request, timeout=timeout)
+            known = self._open().unary_unary(method)
+            if not self._waiter.take(
+                lambda: self._settle(future, lambda: answered(*self._wait(known, request, timeout)))
+            ):
+                pending = known.future(request, timeout=timeout)
+                pending.add_done_callback(lambda done: self._settle(future, lambda: answered(*_outcome(done))))
         except (UnavailableError, ValueError):  # ValueError: closed between our look and the call
             future.set_exception(self._closed_error())
-            return future
-        pending.add_done_callback(lambda done: self._finish(done, future, result, on_error))
         return future
 
     def close(self) -> None:
@@ -96,20 +108,20 @@ class Connection:
     def _closed_error(self) -> UnavailableError:
         return UnavailableError(f"{self.peer}: the connection was closed")
 
-    def _finish(
-        self,
-        done: Any,
-        future: Future[Result],
-        result: Callable[[bytes, Metadata], Result],
-        on_error: Callable[[Status], Result] | None,
-    ) -> None:
+    def _wait(
+        self, method: grpc.UnaryUnaryMultiCallable, request: bytes, timeout_seconds: float
+    ) -> tuple[Status, bytes]:
         try:
-            status = status_of_call(done)
-            if status.code is grpc.StatusCode.OK:
-                self.answer_count += 1
-                future.set_result(result(done.result(), status.metadata))
-            else:
-                future.set_result((on_error or self.fail)(status))
+            reply, call = method.with_call(request, timeout=timeout_seconds)
+        except grpc.RpcError as error:
+            return status_of_call(error), b""
+        except ValueError:
+            raise self._closed_error() from None
+        return status_of_call(call), reply
+
+    def _settle(self, future: Future[Result], answer: Callable[[], Result]) -> None:
+        try:
+            future.set_result(answer())
         except KatibError as error:
             future.set_exception(error)
         except DecodeError:
@@ -126,3 +138,9 @@ class Connection:
         if status.code is grpc.StatusCode.CANCELLED:
             raise self._closed_error()
         raise error_of(status, peer=self.peer)
+
+
+def _outcome(done: Any) -> tuple[Status, bytes]:
+    """Return how a call ended, and the answer if there is one."""
+    status = status_of_call(done)
+    return status, done.result() if status.code is grpc.StatusCode.OK else b""

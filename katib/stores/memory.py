@@ -91,6 +91,7 @@ class MemoryStore(TransactedStore):
 
     Args:
         status_kinds: Kinds with a status subresource. For all others `status` is a field like any other.
+        uid_kinds: Kinds whose objects keep the uid that they bring; all others are given one.
         facts: What objects are found and sorted by in a search, which looks at all objects of the kind, too.
         clock: Stamps creations and deletions.
         kept_changes: How many changes a watch may start in the past.
@@ -101,13 +102,14 @@ class MemoryStore(TransactedStore):
         self,
         status_kinds: Collection[Kind],
         *,
+        uid_kinds: Collection[Kind] = (),
         facts: FactsOf = NO_FACTS,
         clock: Clock | None = None,
         kept_changes: int = KEPT_CHANGES,
         longest_backlog: int = LONGEST_BACKLOG,
     ) -> None:
         history = History(0, kept_changes=kept_changes, longest_backlog=longest_backlog)
-        super().__init__(status_kinds, clock or SystemClock(), history)
+        super().__init__(status_kinds, uid_kinds, clock or SystemClock(), history)
         self._facts = facts
         self._lock = threading.Lock()
         self._rows = MemoryRows()

@@ -65,6 +65,12 @@ def decode(text: str) -> Json:
     return obj
 
 
+def given_uid(obj: Object) -> str:
+    """Return the uid that a new object brings, empty when it brings none that could be one."""
+    uid = obj["metadata"].get("uid")
+    return uid if isinstance(uid, str) else ""
+
+
 def created(obj: Json, uid: str, now: datetime, *, has_status: bool) -> Json:
     """Return a new object as stored, but for its revision."""
     metadata = obj["metadata"]

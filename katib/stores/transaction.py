@@ -63,21 +63,31 @@ class Transaction:
     Args:
         rows: Where the objects are.
         status_kinds: Kinds with a status subresource.
+        uid_kinds: Kinds whose objects keep the uid that they bring.
         now: When the write happens.
         events: Takes what is to be published after the commit.
     """
 
-    def __init__(self, rows: Rows, status_kinds: Collection[Kind], now: datetime, events: list[WatchEvent]) -> None:
+    def __init__(
+        self,
+        rows: Rows,
+        status_kinds: Collection[Kind],
+        uid_kinds: Collection[Kind],
+        now: datetime,
+        events: list[WatchEvent],
+    ) -> None:
         self._events = events
         self._rows = rows
         self._status_kinds = status_kinds
+        self._uid_kinds = uid_kinds
         self._now = now
 
     def create(self, obj: Json) -> Object:
         """Store a new, isolated object."""
         kind = Kind.of(obj)
         self._choose_name(kind, obj)
-        new = semantics.created(obj, str(uuid.uuid4()), self._now, has_status=kind in self._status_kinds)
+        uid = (semantics.given_uid(obj) if kind in self._uid_kinds else "") or str(uuid.uuid4())
+        new = semantics.created(obj, uid, self._now, has_status=kind in self._status_kinds)
         new = semantics.at_revision(new, self._rows.next_revision())
         self._rows.insert(new)
         self._events.append(WatchEvent(EventType.ADDED, new))
@@ -180,12 +190,17 @@ class TransactedStore(ABC):
 
     Args:
         status_kinds: Kinds with a status subresource.
+        uid_kinds: Kinds whose objects keep the uid that they bring, because they exist before they are stored. All
+            others are given one.
         clock: Stamps creations and deletions.
         history: Is told of every write, in order.
     """
 
-    def __init__(self, status_kinds: Collection[Kind], clock: Clock, history: History) -> None:
+    def __init__(
+        self, status_kinds: Collection[Kind], uid_kinds: Collection[Kind], clock: Clock, history: History
+    ) -> None:
         self._status_kinds = frozenset(status_kinds)
+        self._uid_kinds = frozenset(uid_kinds)
         self._clock = clock
         self._history = history
 
@@ -221,7 +236,7 @@ class TransactedStore(ABC):
         events: list[WatchEvent] = []
 
         def run(rows: Rows) -> R:
-            return action(Transaction(rows, self._status_kinds, self._clock.now(), events))
+            return action(Transaction(rows, self._status_kinds, self._uid_kinds, self._clock.now(), events))
 
         return self._transact(run, lambda: self._history.publish(events))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from katib.api.conditions import COMPLETED_EXPERIMENT
 from katib.api.failure_text import trial_failure
+from katib.api.names import EXPERIMENT_STOPPED
 from katib.api.trials import (
     ACTIVE,
     ELIGIBLE,
@@ -73,7 +74,16 @@ def state_of(obj: Json) -> str:
     """Return "the state" as users know it."""
     if obj.get("kind") == "Trial":
         return trial_state(obj).value
+    if is_stopped(obj):
+        return "Stopped"
     return str(last_condition(obj).get("type") or "Created")
+
+
+def is_stopped(experiment: Json) -> bool:
+    """Return whether an experiment was stopped and nothing of it runs any more."""
+    conditions = status_of(experiment).get("conditions") or ()
+    running: Json = next((c for c in conditions if c.get("type") == "Running"), {})
+    return running.get("reason") == EXPERIMENT_STOPPED and running.get("status") != "True"
 
 
 def is_completed(obj: Json) -> bool:

@@ -167,14 +167,27 @@ def is_over(pod: Json) -> bool:
 def has_failed(pod: Json) -> bool:
     """Return whether it failed by itself: not because its job ended it."""
     status = status_of(pod)
-    return status.get("phase") == "Failed" and status.get("reason") not in _ENDED_BY_ITS_JOB
+    return status.get("phase") == "Failed" and not was_stopped(pod)
+
+
+def was_stopped(pod: Json) -> bool:
+    """Return whether its job ended it."""
+    return status_of(pod).get("reason") in _ENDED_BY_ITS_JOB
 
 
 def last_failure(pod: Json) -> Json:
-    """Return how a container of a pod failed last, `terminated` of its status with its name; empty when none has."""
+    """Return how a container of a pod failed last, `terminated` of its status with its name; empty when none has.
+
+    How a pod ended that its job ended is no failure; how a container of it ended before a restart is.
+    """
+    return _last_end(pod, ("lastState",) if was_stopped(pod) else ("state", "lastState"))
+
+
+def _last_end(pod: Json, states: Sequence[str]) -> Json:
+    """Return the first end of a container with a code other than 0, each by the first of these states that has one."""
     ends = []
     for status in _statuses(pod):
-        for state in ("state", "lastState"):
+        for state in states:
             ended = (status.get(state) or {}).get("terminated") or {}
             if ended.get("exitCode") and status.get("name") not in COLLECTORS:
                 ends.append({**ended, "name": status.get("name", "")})
@@ -184,7 +197,7 @@ def last_failure(pod: Json) -> Json:
 
 def exit_words(pod: Json) -> str:
     """Return with which code it ended, or failed last: `0`, `3`, `137 (SIGKILL)`; empty before."""
-    end = last_failure(pod)
+    end = _last_end(pod, ("state", "lastState"))
     if end:
         return code_words(end)
     codes = [((s.get("state") or {}).get("terminated") or {}).get("exitCode") for s in _statuses(pod)]

@@ -41,6 +41,21 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredRuntime:
+    """What became of a training runtime.
+
+    Attributes:
+        runtime: As stored.
+        outcome: `created`; `updated` when another one of that name was there; `unchanged` when it was there.
+    """
+
+    __pydantic_config__: ClassVar[Any] = CAMEL_CASE
+
+    runtime: Json
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """Part of a listing; an empty cursor marks the last page."""
 
@@ -90,6 +105,40 @@ class Diagnosis:
     savings: str = ""
 
 
+NOW = "now"
+"""Cursor behind what is there at the moment: only what comes later is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewReadings:
+    """Readings of a trial that arrived behind a cursor.
+
+    Attributes:
+        items: Of all metrics, in order of arrival.
+        cursor: Opaque place behind the last of them, or the one that was given where there are none.
+    """
+
+    __pydantic_config__: ClassVar[Any] = CAMEL_CASE
+
+    items: tuple[MetricLog, ...]
+    cursor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What the first trial of an experiment would run.
+
+    Attributes:
+        assignments: Text by name of parameter.
+        run_spec: The template with these values in it.
+    """
+
+    __pydantic_config__: ClassVar[Any] = CAMEL_CASE
+
+    assignments: Mapping[str, str]
+    run_spec: Json
+
+
 BOOKMARK = "BOOKMARK"
 
 
@@ -131,8 +180,29 @@ class TuningService(Protocol):
     def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
         """Check a document as `submit` would, store nothing, and return the notices that `submit` would give.
 
+        A document of training runtimes alone is checked as `store_runtimes` would.
+
         Raises:
             InvalidError: Anything wrong with it, all errors at once.
+        """
+
+    def preview(self, document: str, *, source: str, namespace: str | None = None) -> Preview:
+        """Check a document as `submit` would, store nothing, and return what its first trial would run.
+
+        Raises:
+            InvalidError: Anything wrong with it, all errors at once.
+        """
+
+    def store_runtimes(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[StoredRuntime]:
+        """Store training runtimes, so that TrainJobs can refer to them; return what became of each, in order.
+
+        Args:
+            document: The text of a file of TrainingRuntimes and ClusterTrainingRuntimes, nothing else.
+            source: What to call it in errors, such as the file name.
+            namespace: Used for a TrainingRuntime that names none.
+
+        Raises:
+            InvalidError: Anything wrong with them, all errors at once; then none is stored.
         """
 
     def get(self, kind: str, namespace: str, name: str) -> Json:
@@ -171,6 +241,18 @@ class TuningService(Protocol):
 
         A longer one keeps its first and last reading and true extremes in between. `points` is at least
         `katib.api.thinning.MIN_POINTS`.
+        """
+
+    def readings(self, namespace: str, trial: str, *, since: str = "") -> NewReadings:
+        """Return what a trial reported behind a cursor, at once; a long log comes in several answers.
+
+        Args:
+            namespace: Of the trial.
+            trial: Its name.
+            since: Cursor of the last answer; empty: from the first reading on; NOW: none yet, only the cursor.
+
+        Raises:
+            InvalidError: The cursor is not one of these.
         """
 
     def pods(self, kind: str, namespace: str, name: str) -> Sequence[Json]:
@@ -235,6 +317,21 @@ class TuningService(Protocol):
 
         Raises:
             InvalidError: The assignments are no point of the search space, or the budget has no room for another trial.
+        """
+
+    def edit(
+        self, namespace: str, experiment: str, *, counts: Mapping[str, int | None], stopped: bool | None = None
+    ) -> Json:
+        """Change the counts of an experiment, stop it, or let it go on; return it as stored.
+
+        Args:
+            namespace: Of the experiment.
+            experiment: Its name.
+            counts: `maxTrialCount`, `parallelTrialCount` or `maxFailedTrialCount`; None takes a limit away.
+            stopped: Whether it makes no further trial, while those that run go on; None leaves that as it is.
+
+        Raises:
+            InvalidError: The change is not allowed.
         """
 
     def delete(self, namespace: str, experiment: str) -> None:

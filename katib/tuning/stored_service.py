@@ -24,6 +24,7 @@ from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.adding import add_trial
 from katib.tuning.companions import changed_too_late, has_content, title_of
 from katib.tuning.deletion import Deletion
+from katib.tuning.editing import edit_experiment, is_stopped
 from katib.tuning.offered_templates import OfferedTemplates
 from katib.tuning.ports import (
     Aftermath,
@@ -34,7 +35,7 @@ from katib.tuning.ports import (
     TrialOutput,
 )
 from katib.tuning.reading import namespace_of
-from katib.tuning.service import DEFAULT_NAMESPACE, Submission
+from katib.tuning.service import DEFAULT_NAMESPACE, Json, Preview, StoredRuntime, Submission
 from katib.tuning.stored_reading import ObjectReadingService
 from katib.tuning.submission import Gate
 
@@ -105,11 +106,17 @@ class ObjectTuningService(ObjectReadingService):
 
     def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
         """Check a document."""
-        submission = self._gate.load(document, source=source, namespace=namespace or self._namespace)
-        admitted = self._gate.admit(submission)
+        admitted = self._gate.check(document, source=source, namespace=namespace or self._namespace)
+        if admitted is None:
+            return ()
         if not admitted.companions:  # they would have to be stored before the experiment could be tried
             self._try_create(admitted.experiment.encode())
         return admitted.notices
+
+    def preview(self, document: str, *, source: str, namespace: str | None = None) -> Preview:
+        """Render the first trial of a document."""
+        submission = self._gate.load(document, source=source, namespace=namespace or self._namespace)
+        return self._gate.preview(submission)
 
     def submit(self, document: str, *, source: str, namespace: str | None = None) -> Submission:
         """Create, resume or update an experiment."""
@@ -129,6 +136,19 @@ class ObjectTuningService(ObjectReadingService):
         stored = self._store.create(admitted.experiment.encode())
         return Submission(dict(stored), "created", admitted.notices)
 
+    def store_runtimes(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[StoredRuntime]:
+        """Store training runtimes."""
+        found = self._gate.runtimes(document, source=source, namespace=namespace or self._namespace)
+        return tuple(map(self._store_runtime, found))
+
+    def _store_runtime(self, runtime: Mapping[str, Any]) -> StoredRuntime:
+        kind, key = Kind.of(runtime), Key.of(runtime)
+        before = self._find(kind, key)
+        if before is not None and has_content(before, runtime):
+            return StoredRuntime(dict(before), "unchanged")
+        self._put(runtime)
+        return StoredRuntime(dict(self._store.get(kind, key)), "created" if before is None else "updated")
+
     def _resubmit(self, found: Object, submission: Loaded) -> Submission:
         old = with_defaults(decode_stored(found))
         if old.metadata.deletion_timestamp is not None:
@@ -139,6 +159,8 @@ class ObjectTuningService(ObjectReadingService):
         notices = self._refresh_companions(submission, over=bool(ended) and same)
         if same:
             outcome = "unchanged" if ended else "updated" if notices else "resumed"
+            if is_stopped(old) and not ended:  # who submits it again wants it to run
+                found = self.edit(old.namespace, old.name, counts={}, stopped=False)
             return Submission(dict(found), outcome, notices)
         stored = self._store.patch(found, {"spec": changed_counts(old, new)})
         return Submission(dict(stored), "updated", notices)
@@ -167,7 +189,7 @@ class ObjectTuningService(ObjectReadingService):
         return stored is not None and has_content(stored, companion)
 
     def _put(self, companion: Mapping[str, Any]) -> None:
-        """Create a ConfigMap or Secret, or bring the stored one up to date."""
+        """Create a companion, or bring the stored one up to date."""
         try:
             self._store.create(companion)
         except AlreadyExistsError:
@@ -177,6 +199,13 @@ class ObjectTuningService(ObjectReadingService):
     def add_trial(self, namespace: str, experiment: str, assignments: Mapping[str, str]) -> int:
         """Have a trial run before those that the algorithm proposes next."""
         return add_trial(self._scoped(namespace), Key(namespace, experiment), assignments)
+
+    def edit(
+        self, namespace: str, experiment: str, *, counts: Mapping[str, int | None], stopped: bool | None = None
+    ) -> Json:
+        """Change the counts, stop or resume."""
+        key = Key(namespace, experiment)
+        return dict(edit_experiment(self._scoped(namespace), key, counts=counts, stopped=stopped))
 
     def delete(self, namespace: str, experiment: str) -> None:
         """Delete an experiment and wait until it and its trials are gone, their processes included."""

@@ -1,27 +1,153 @@
-"""The pages of experiments."""
+"""The pages of experiments, and the parts of them that change."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
+from katib.errors import InvalidError, UnavailableError
+from katib.figures.catalogue import FIGURES
+from katib.figures.trials import STATES, TrialTable
 from katib.rest.routing import Name, Namespace, Service
+from katib.tuning.reading import Json
+from katib.ui.looking import Viewer, table_for
 from katib.ui.rendering import render
-from katib.ui.views import experiment_summary
+from katib.ui.tables import Snapshot, Tables
+from katib.ui.trial_columns import Group, columns_of, first_columns
+from katib.ui.trial_table import SIZES, TablePage, TableQuery, page_of
+from katib.ui.trial_table_routes import Asked
+from katib.ui.views import action_fields, experiment_head, yaml_of
+
+TABS = {"overview": "Overview", "trials": "Trials", "analysis": "Analysis", "events": "Events", "yaml": "YAML"}
+_PATIENCE_SECONDS = 0.15
+"""A page waits so long for the trials; when they are many and not read yet, its script asks for them."""
+_BRIEF_ROWS = 10
+_MOST_EVENTS = 500
 
 
-def experiment_pages() -> APIRouter:
-    """Return the routes of the list and of single experiments."""
+def experiment_pages(tables: Tables) -> APIRouter:
+    """Return the routes of single experiments."""
     router = APIRouter()
 
-    @router.get("/")
-    def show_list(request: Request, service: Service) -> HTMLResponse:
-        newest_first = [experiment_summary(experiment) for experiment in reversed(service.experiments())]
-        return render(request, "experiments.html", experiments=newest_first)
-
     @router.get("/experiments/{namespace}/{name}")
-    def show(request: Request, service: Service, namespace: Namespace, name: Name) -> HTMLResponse:
+    def show(
+        request: Request,
+        service: Service,
+        user: Viewer,
+        namespace: Namespace,
+        name: Name,
+        query: Asked,
+        tab: Annotated[str, Query(max_length=20)] = "overview",
+    ) -> HTMLResponse:
+        tab = tab if tab in TABS else "overview"
         experiment = service.get("Experiment", namespace, name)
-        return render(request, "experiment.html", experiment=experiment_summary(experiment))
+        values: dict[str, Any] = {
+            "tabs": TABS,
+            "tab": tab,
+            "namespace": namespace,
+            "name": name,
+            "experiment": experiment_head(experiment, datetime.now(UTC)),
+            "fields": action_fields(experiment),
+            "figures": FIGURES,
+        }
+        if tab in ("overview", "trials"):
+            live = table_for(tables, service, user, namespace, name)
+            given = set(request.query_params)
+            try:
+                snapshot = live.snapshot(wait_seconds=_PATIENCE_SECONDS)
+            except UnavailableError:
+                snapshot = None
+            values |= vars_of(_first_table(experiment, snapshot, query, tab, given))
+        elif tab == "analysis":
+            empty = TrialTable.of(experiment, ())
+            values["parameters"] = [axis.name for axis in empty.parameters]
+            values["metrics"] = list(empty.metrics)
+            values["objectives"] = [objective.name for objective in empty.objectives]
+        elif tab == "events":
+            values |= _newest_events(service, namespace, name)
+        else:
+            values["yaml"] = yaml_of(experiment)
+        return render(request, "experiment.html", **values)
+
+    data = "/data/experiments/{namespace}/{name}"
+
+    @router.get(f"{data}/head")
+    def show_head(request: Request, service: Service, namespace: Namespace, name: Name) -> HTMLResponse:
+        """Answer with the part of the page that says how the experiment is doing."""
+        head = experiment_head(service.get("Experiment", namespace, name), datetime.now(UTC))
+        return render(request, "parts/experiment_head.html", experiment=head)
+
+    @router.get(f"{data}/events")
+    def show_events(request: Request, service: Service, namespace: Namespace, name: Name) -> HTMLResponse:
+        """Answer with the newest events."""
+        return render(request, "parts/events.html", namespace=namespace, **_newest_events(service, namespace, name))
+
+    @router.get(f"{data}/experiment.yaml")
+    def download_yaml(service: Service, namespace: Namespace, name: Name) -> Response:
+        headers = {"content-disposition": f'attachment; filename="{name}.yaml"', "cache-control": "no-store"}
+        text = yaml_of(service.get("Experiment", namespace, name))
+        return Response(text, media_type="application/yaml", headers=headers)
 
     return router
+
+
+@dataclass(frozen=True)
+class _FirstTable:
+    """What a page shows of trials before its script runs.
+
+    Attributes:
+        query: What is asked, with what a tab asks by itself.
+        table: The rows; None while they are being read, and when they cannot be told.
+        problem: Why they cannot be told.
+        columns: All there are, by key.
+        shown: Keys of those that are shown when none is chosen.
+        complete: Whether all trials have been read.
+        states: That there are.
+        sizes: Rows of a page that are offered.
+    """
+
+    query: TableQuery
+    table: TablePage | None
+    problem: str
+    columns: Any
+    shown: tuple[str, ...]
+    complete: bool
+    states: tuple[str, ...] = STATES
+    sizes: tuple[int, ...] = SIZES
+
+
+def vars_of(first: _FirstTable) -> dict[str, Any]:
+    """Return its attributes as values of a template."""
+    return dict(vars(first))
+
+
+def _first_table(
+    experiment: Json, snapshot: Snapshot | None, asked: TableQuery, tab: str, given: set[str]
+) -> _FirstTable:
+    trials = snapshot.trials if snapshot else TrialTable.of(experiment, ())
+    columns = columns_of(trials)
+    query = asked
+    if "size" not in given and tab == "overview":
+        query = replace(query, size=_BRIEF_ROWS)
+    if not {"sort", "order"} & given:
+        objective = trials.objective
+        key = next((c.key for c in columns.values() if (c.group, c.name) == (Group.METRIC, objective.name)), "")
+        best_first = replace(query, sort=key, descending=objective.maximize)
+        query = best_first if tab == "overview" else replace(query, descending=True)
+    table, problem = None, ""
+    if snapshot is not None:
+        try:
+            table = page_of(trials, query)
+        except InvalidError as error:
+            problem = str(error)
+    complete = snapshot is not None and snapshot.complete
+    return _FirstTable(query, table, problem, columns, first_columns(columns), complete)
+
+
+def _newest_events(service: Service, namespace: str, name: str) -> dict[str, Any]:
+    events = service.events("Experiment", namespace, name)
+    return {"events": list(reversed(events[-_MOST_EVENTS:])), "total": len(events)}

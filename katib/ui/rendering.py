@@ -12,7 +12,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 from katib.rest.guard import is_signed_in
 from katib.rest.visits import UI_PREFIX
+from katib.tuning.reading import short
 from katib.ui.assets import assets_version
+from katib.ui.views import progress_parts, progress_words
 from katib.version import __version__
 
 _POLICY = (
@@ -53,6 +55,11 @@ def render(request: Request, template: str, status: HTTPStatus = HTTPStatus.OK, 
     return HTMLResponse(text, status, HEADERS)
 
 
+def fragment(template: str, **values: Any) -> str:
+    """Return a part of a page that needs nothing of the request."""
+    return _templates().get_template(template).render(values)
+
+
 def here_of(request: Request) -> str:
     """Return the address of the page that is asked for, relative to the root of all pages."""
     path = _path_of(request)
@@ -74,10 +81,12 @@ def _root_from(path: str) -> str:
 
 @cache
 def _templates() -> Environment:
-    return Environment(
+    made = Environment(
         loader=PackageLoader("katib.ui"),
         autoescape=select_autoescape(default=True),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters |= {"short": short, "parts": progress_parts, "words": progress_words}
+    return made

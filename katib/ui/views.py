@@ -2,22 +2,45 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+import yaml
+
+from katib.api.metrics import is_usable
+from katib.api.names import STOPPED, STOPPED_ANNOTATION
+from katib.api.types import ParameterType
+from katib.api.yaml_text import dump_yaml
 from katib.figures.trials import objectives_of
+from katib.following.progress import Progress
 from katib.tuning.reading import (
     Json,
     assignments_of,
     best_value,
     completed_count,
+    format_duration,
     is_completed,
     last_condition,
     name_of,
     namespace_of,
     objective_words,
+    pareto_set_of,
+    pareto_words,
+    short,
     state_of,
     status_of,
+    time_of,
 )
+
+Summary = dict[str, Any]
+"""What a page shows of an experiment; all of it is JSON."""
+
+_ENDED_STATES = ("Succeeded", "EarlyStopped", "Failed", "MetricsUnavailable", "Killed")
+
 
 _COUNTS = {
     "Succeeded": "trialsSucceeded",
@@ -30,7 +53,7 @@ _COUNTS = {
 }
 
 
-def experiment_summary(experiment: Json) -> dict[str, Any]:
+def experiment_summary(experiment: Json) -> Summary:
     """Return the head of an experiment's page: state, reason, counts, best, progress. All of it is JSON."""
     spec, status = experiment.get("spec", {}), status_of(experiment)
     best = status.get("currentOptimalTrial") or {}
@@ -49,6 +72,8 @@ def experiment_summary(experiment: Json) -> dict[str, Any]:
         "done": completed_count(experiment),
         "limit": spec.get("maxTrialCount"),
         "parallel": spec.get("parallelTrialCount"),
+        "failures": spec.get("maxFailedTrialCount"),
+        "stopped": (experiment["metadata"].get("annotations") or {}).get(STOPPED_ANNOTATION) == STOPPED,
         "counts": {state: int(status.get(field) or 0) for state, field in _COUNTS.items()},
         "best": {
             "trial": str(best.get("bestTrialName", "")),
@@ -56,3 +81,113 @@ def experiment_summary(experiment: Json) -> dict[str, Any]:
             "parameters": assignments_of({"spec": best}),
         },
     }
+
+
+def experiment_head(experiment: Json, now: datetime) -> Summary:
+    """Return the summary with what only its own page shows: times, the best parameters to copy."""
+    summary = experiment_summary(experiment)
+    best: dict[str, str] = summary["best"]["parameters"]
+    return {
+        **summary,
+        "time": time_words(experiment, now),
+        "pareto": pareto_words(experiment) if pareto_set_of(experiment) else "",
+        "assignments": [(name, short(text), text) for name, text in best.items()],
+        "copies": copies_of(typed_assignments(experiment, best)),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class ActionField:
+    """A parameter in the form that adds a trial by hand.
+
+    Attributes:
+        name: Of the parameter.
+        value: What stands in the form first: that of the best trial.
+        hint: What it may be.
+        number: Whether it is a number.
+        choices: Of which one is chosen; empty where it is written.
+    """
+
+    name: str
+    value: str
+    hint: str
+    number: bool = False
+    choices: tuple[str, ...] = ()
+
+
+def action_fields(experiment: Json) -> list[ActionField]:
+    """Return the fields of the form that adds a trial by hand, none for an architecture search."""
+    best = assignments_of({"spec": status_of(experiment).get("currentOptimalTrial") or {}})
+    return [_action_field(spec, best) for spec in experiment["spec"].get("parameters") or ()]
+
+
+def _action_field(spec: Json, best: Mapping[str, str]) -> ActionField:
+    name, space = str(spec.get("name", "")), spec.get("feasibleSpace") or {}
+    choices = tuple(map(str, space.get("list") or ()))
+    if choices:
+        return ActionField(name, best.get(name, choices[0]), "", choices=choices)
+    step = f", step {space['step']}" if space.get("step") else ""
+    hint = f"{spec.get('parameterType')} from {space.get('min')} to {space.get('max')}{step}"
+    return ActionField(name, best.get(name, str(space.get("min", ""))), hint, number=True)
+
+
+def progress_parts(summary: Summary) -> list[tuple[str, int]]:
+    """Return how many trials of an experiment ended in each way and run, then how many are still to come."""
+    counts = summary["counts"]
+    parts = [(state, counts[state]) for state in (*_ENDED_STATES, "Running", "Pending") if counts[state]]
+    left = (summary["limit"] or 0) - sum(count for _, count in parts)
+    return [*parts, ("to come", left)] if left > 0 else parts
+
+
+def progress_words(summary: Summary) -> str:
+    """Return in words what a bar shows: `12 of 30 done: 9 Succeeded, 2 Failed, 1 EarlyStopped; 3 Running`."""
+    counts, limit = summary["counts"], summary["limit"]
+    ended = ", ".join(f"{counts[state]} {state}" for state in _ENDED_STATES if counts[state])
+    active = ", ".join(f"{counts[state]} {state}" for state in ("Running", "Pending") if counts[state])
+    done = f"{summary['done']}" + (f" of {limit}" if limit else "") + " done"
+    return done + (f": {ended}" if ended else "") + (f"; {active}" if active else "")
+
+
+def time_words(experiment: Json, now: datetime) -> str:
+    """Return how long an experiment has taken, and how long it will at the pace so far; empty before it starts."""
+    status = status_of(experiment)
+    start, end = time_of(status.get("startTime")), time_of(status.get("completionTime"))
+    if start is None:
+        return ""
+    if is_completed(experiment):
+        return f"took {format_duration(((end or now) - start).total_seconds())}"
+    elapsed = (now - start).total_seconds()
+    left = Progress(experiment, start).seconds_left(elapsed)
+    running = f"running for {format_duration(elapsed)}"
+    return running if left is None else f"{running}, about {format_duration(left)} left"
+
+
+def typed_assignments(experiment: Json, texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return parameter values as programs want them: numbers of numeric parameters, text of the others."""
+    kinds = {str(spec.get("name")): spec.get("parameterType") for spec in experiment["spec"].get("parameters") or ()}
+    return {name: _typed(kinds.get(name), text) for name, text in texts.items()}
+
+
+def _typed(kind: str | None, text: str) -> Any:
+    if kind not in (ParameterType.INT, ParameterType.DOUBLE, ParameterType.DISCRETE) or not is_usable(text):
+        return text
+    number = float(text)
+    try:
+        return int(text)
+    except ValueError:
+        return number
+
+
+def copies_of(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return parameter values as texts to paste, by what they are called."""
+    return {
+        "YAML": yaml.safe_dump(dict(values), sort_keys=False, allow_unicode=True, width=10_000),
+        "JSON": json.dumps(values, indent=2, ensure_ascii=False),
+        "Python": repr(dict(values)),
+        "Command line": " ".join(f"--{name}={shlex.quote(str(value))}" for name, value in values.items()),
+    }
+
+
+def yaml_of(obj: Json) -> str:
+    """Return an object as `katib get -o yaml` prints it."""
+    return dump_yaml(obj)

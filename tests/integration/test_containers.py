@@ -7,7 +7,6 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ from typing import Any
 import pytest
 
 from katib.local.containers import Choice, choose
-from katib.local.containers.choice import owner_of
-from katib.local.containers.runtime import OWNER_LABEL
 from katib.local.findings import Findings
 from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring
@@ -26,14 +23,15 @@ from katib.local.processes.remains import EngineRecord
 from katib.runtime.objects import Key, Kind, Object
 from katib.stores.memory import MemoryStore
 from tests.support import podman
-from tests.support.local_jobs import PRIMARY, Home, home, job
-from tests.support.runtimes import Installed, installed
+from tests.support.boxes import boxes, home_of_boxes, mine, script
+from tests.support.local_jobs import Home, home, job
+from tests.support.runtimes import ALL, Installed, installed
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module", params=["podman", "docker"])
+@pytest.fixture(scope="module", params=ALL)
 def runtime(request: pytest.FixtureRequest) -> Installed:
     try:
         return installed(request.param)
@@ -43,31 +41,8 @@ def runtime(request: pytest.FixtureRequest) -> Installed:
 
 @pytest.fixture
 def boxed(tmp_path: Path, runtime: Installed) -> Iterator[Home]:
-    with _boxed(tmp_path, runtime) as opened:
+    with home_of_boxes(tmp_path, runtime) as opened:
         yield opened
-
-
-@contextmanager
-def _boxed(root: Path, runtime: Installed, **options: Any) -> Iterator[Home]:
-    images = choose(Choice(runtime.program), {**os.environ, **runtime.variables}, root)
-    with home(root, images=images, **options) as opened:
-        yield opened
-    assert runtime.containers(_mine(root)) == []
-
-
-def _mine(root: Path) -> str:
-    return f"label={OWNER_LABEL}={owner_of(root)}"
-
-
-def boxes(*words: str, name: str = PRIMARY, **fields: Any) -> dict[str, Any]:
-    """Return a container that runs in the image of the tests."""
-    command = {"command": list(words)} if words else {}
-    return {"name": name, "image": podman.IMAGE, **command, **fields}
-
-
-def script(text: str, **fields: Any) -> dict[str, Any]:
-    """Return a container that runs a shell script in the image of the tests."""
-    return boxes("/bin/sh", "-c", text.replace("$$", "$$$$"), **fields)
 
 
 def test_a_command_replaces_the_entry_point_and_args_the_command_of_the_image(boxed: Home) -> None:
@@ -132,6 +107,16 @@ def test_a_program_that_exits_as_the_client_of_a_broken_container_would_has_run(
     assert "exited with 127" in end["message"]
 
 
+@pytest.mark.parametrize("code", [125, 126, 127])
+def test_a_program_that_ends_as_the_client_of_a_broken_container_would_has_run(boxed: Home, code: int) -> None:
+    end = boxed.run(job(script(f"echo 'Error: no such image' >&2; exit {code}"), backoffLimit=0))
+
+    assert end["reason"] == "BackoffLimitExceeded"
+    assert f"exited with {code}" in end["message"]
+    assert end["message"].endswith("last output: Error: no such image")
+    assert list(boxed.root.rglob("*.pid")) == []
+
+
 def test_volumes_are_mounted_and_shared_by_the_containers_of_a_pod(boxed: Home, tmp_path: Path) -> None:
     boxed.store.create(
         {
@@ -165,7 +150,7 @@ def test_the_directory_of_the_experiment_is_mounted_where_it_is(tmp_path: Path, 
     workspace = tmp_path / "with space"
     workspace.mkdir()
     (workspace / "data").write_text("here\n")
-    with _boxed(tmp_path / "home", runtime, workspace=workspace) as boxed:
+    with home_of_boxes(tmp_path / "home", runtime, workspace=workspace) as boxed:
         boxed.run(job(script(f"cat '{workspace}/data'; echo there > '{workspace}/result'")))
 
         assert boxed.log() == "here\n"
@@ -229,11 +214,11 @@ def test_a_program_that_does_not_listen_is_killed_when_its_time_is_over(
     boxed.store.delete(*_key())
 
     eventually(lambda: not boxed.runner.runs(_key()[1]))
-    assert runtime.containers(_mine(tmp_path)) == []
+    assert runtime.containers(mine(tmp_path)) == []
 
 
 def test_a_verdict_ends_the_container_and_its_job_succeeds(tmp_path: Path, runtime: Installed) -> None:
-    with _boxed(tmp_path, runtime) as boxed:
+    with home_of_boxes(tmp_path, runtime) as boxed:
         boxed.monitors.settings["stop_when"] = b"hopeless"
 
         end = boxed.run(job(script("echo hopeless; exec sleep 1000")))
@@ -305,7 +290,7 @@ def test_a_container_that_is_lost_with_the_guard_is_removed_and_its_job_goes_on(
     gate = tmp_path / "gate"
     boxed.submit(job(script(f"echo ready; [ -e {gate} ] || exec sleep 1000"), backoffLimit=2))
     eventually(lambda: boxed.monitors.opened and b"ready" in boxed.monitors.opened[0].data)
-    (lost,) = runtime.running(_mine(tmp_path))
+    (lost,) = runtime.running(mine(tmp_path))
     record = EngineRecord.read(tmp_path / "engine" / RECORD_FILE)
     assert record is not None
 
@@ -313,7 +298,7 @@ def test_a_container_that_is_lost_with_the_guard_is_removed_and_its_job_goes_on(
     os.kill(record.guard_pid, signal.SIGKILL)
 
     assert boxed.wait_for_end()["type"] == "Complete"
-    assert lost not in runtime.containers(_mine(tmp_path))
+    assert lost not in runtime.containers(mine(tmp_path))
 
 
 PAIR = Kind("example.com/v1", "Pair")
@@ -367,8 +352,10 @@ def test_a_network_that_cannot_be_made_fails_its_job_at_once(tmp_path: Path, run
 @pytest.mark.parametrize("pushes", [False, True], ids=["names", "addresses of this machine"])
 def test_the_pods_of_a_job_reach_each_other(tmp_path: Path, runtime: Installed, pushes: bool) -> None:
     """By their names on a network of their own; where a pod has to reach the engine, on the network of this machine."""
+    if not pushes and not runtime.has_networks:
+        pytest.skip("containers with a network are not visible to others here")
     options = {"store": MemoryStore({PAIR}), "kinds": (Pairs(),), "needs_machine": lambda _job: pushes}
-    with _boxed(tmp_path, runtime, **options) as boxed:
+    with home_of_boxes(tmp_path, runtime, **options) as boxed:
         pair = {"apiVersion": PAIR.api_version, "kind": PAIR.kind, "metadata": {"name": "pair", "namespace": "ns"}}
         boxed.submit(pair)
         eventually(lambda: boxed.store.get(PAIR, Key("ns", "pair")).get("status", {}).get("conditions"), "the end")
@@ -376,4 +363,4 @@ def test_the_pods_of_a_job_reach_each_other(tmp_path: Path, runtime: Installed, 
         (log,) = [path for path in boxed.log_files(name="pair") if "server" in path.parent.name]
         assert log.read_text().endswith("hello 127.0.0.1\n" if pushes else "hello pair-server-0\n")
 
-        eventually(lambda: not runtime.networks(_mine(tmp_path)), "the network is removed")
+        eventually(lambda: not runtime.networks(mine(tmp_path)), "the network is removed")

@@ -98,6 +98,22 @@ def test_a_failed_node_ends_the_others_and_says_why(tmp_path: Path) -> None:
     assert "no data" in message
 
 
+def test_pods_of_a_jobset_say_how_often_their_index_failed(tmp_path: Path) -> None:
+    told = {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-index-failure-count']"}
+    script = f"echo $FAILURES; test -e {tmp_path}/again && exit 0; touch {tmp_path}/again; exit 1"
+    job = replicated("w", script)
+    spec = job["template"]["spec"]
+    spec |= {"backoffLimitPerIndex": 1, "completions": 1}
+    spec["template"]["spec"] |= {"restartPolicy": "Never"}
+    spec["template"]["spec"]["containers"][0]["env"] = [{"name": "FAILURES", "valueFrom": {"fieldRef": told}}]
+    with trainer(tmp_path) as h:
+        h.submit(jobset(job))
+        assert end(h, JOB_SET) == ("Completed", "AllJobsCompleted")
+        printed = sorted(path.read_text().strip() for path in job_directory(h.root, "ns", "t").glob("*/*.log"))
+
+    assert printed == ["0", "1"]
+
+
 def test_a_port_that_is_taken_is_changed_once(tmp_path: Path) -> None:
     script = (
         f"echo $PET_MASTER_PORT; if [ ! -e {tmp_path}/again ]; then touch {tmp_path}/again; "

@@ -25,7 +25,7 @@ FOREVER = "echo up; exec sleep 600"
 
 
 def gang_store() -> MemoryStore:
-    return MemoryStore({JOB, GANG})
+    return MemoryStore({JOB, GANG}, uid_kinds=(POD,))
 
 
 def pods(h: Home) -> dict[str, dict[str, Any]]:
@@ -82,6 +82,38 @@ def test_a_replica_that_failed_is_told_from_those_that_its_job_ended(tmp_path: P
     assert failed == ["j-worker-1"]
     assert (ended["exitCode"], ended["reason"], ended["message"]) == (3, "Error", "boom")
     assert ended["startedAt"] <= ended["finishedAt"]
+
+
+def test_a_pod_has_the_uid_that_its_program_is_told(tmp_path: Path) -> None:
+    told = {"name": "POD_UID", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
+    with home(tmp_path, store=gang_store()) as h:
+        h.submit(job(shell("echo $POD_UID; exec sleep 600", env=[told])))
+        (pod,) = eventually(lambda: list(pods(h).values()))
+        eventually(lambda: h.log_files() and h.log().endswith("\n"))
+
+        assert h.log().strip() == pod["metadata"]["uid"]
+
+
+def test_a_pod_with_a_limit_of_its_own_says_how_often_its_index_failed(tmp_path: Path) -> None:
+    ignored = {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [42]}}
+    first_then_second = "test -e second && exec sleep 600; test -e first && touch second && exit 1"
+    script = f"cd {tmp_path}; {first_then_second}; touch first; exit 42"
+    fields = {"completionMode": "Indexed", "completions": 1, "podFailurePolicy": {"rules": [ignored]}}
+    with home(tmp_path, store=gang_store()) as h:
+        h.submit(job(shell(script), backoffLimitPerIndex=3, **fields))
+        (running,) = eventually(lambda: [pod for pod in pods(h).values() if state_words(pod) == "Running"])
+
+    assert _failure_marks(running) == {"job-index-failure-count": "1", "job-index-ignored-failure-count": "1"}
+
+
+def test_the_first_pod_of_an_index_says_that_none_has_failed(tmp_path: Path) -> None:
+    fields = {"completionMode": "Indexed", "completions": 1, "backoffLimitPerIndex": 1}
+    with home(tmp_path, store=gang_store()) as h:
+        h.submit(job(shell(FOREVER), **fields))
+        h.submit(job(shell(FOREVER), name="one-limit", completionMode="Indexed", completions=1))
+        found = eventually(lambda: sorted(pods(h).items()) if len(pods(h)) == 2 else None)
+
+    assert [_failure_marks(pod) for _, pod in found] == [{"job-index-failure-count": "0"}, {}]
 
 
 def test_the_objects_go_with_their_job(tmp_path: Path) -> None:
@@ -194,6 +226,12 @@ def test_the_end_of_each_replica_is_known_when_the_job_is_gone(tmp_path: Path) -
         ended = {replica_name(pod): state_words(dict(pod)) for pod in files.past_pods(trial)}
 
     assert ended == {"master-0": "Completed", "worker-0": "Stopped", "worker-1": "Stopped"}
+
+
+def _failure_marks(pod: dict[str, Any]) -> dict[str, str]:
+    """Return the annotations of a pod about failures before it, without the prefix of their names."""
+    found = {name.rpartition("/")[2]: value for name, value in pod["metadata"]["annotations"].items()}
+    return {name: value for name, value in found.items() if name.endswith("failure-count")}
 
 
 def _stale(name: str, phase: str, owner: Any) -> dict[str, Any]:

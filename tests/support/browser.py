@@ -1,4 +1,4 @@
-"""A real browser for tests: the Chromium of the system, driven by Playwright, and watched for what a page must not do."""
+"""A real browser for tests: the system's Chromium, driven by Playwright and watched for what a page must not do."""
 
 from __future__ import annotations
 

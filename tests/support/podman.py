@@ -14,7 +14,7 @@ import subprocess
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 IMAGE = "localhost/katib-tests:1"
@@ -22,6 +22,9 @@ ONLY_ENTRYPOINT = "localhost/katib-tests-entrypoint:1"
 
 _PYTHON_PACKAGES = ("python3.11-minimal", "libpython3.11-minimal")
 _LIMIT = 4096
+_HYBRID = "/sys/fs/cgroup/unified"
+"""Where the control groups of version 2 are on a machine that has those of version 1, too."""
+
 _APPLETS = (
     "sh",
     "cat",
@@ -59,32 +62,61 @@ with open(path, "a") if path else sys.stdout as file:
 
 
 @functools.cache
-def environment() -> dict[str, str]:
+def environment(oci_runtime: str = "") -> dict[str, str]:
     """Return the variables with which podman works here.
+
+    Args:
+        oci_runtime: What podman is to run containers with, `crun` or `runc`; empty: the first that works.
 
     Raises:
         LookupError: It does not; with the reason.
     """
-    if shutil.which("podman") is None:
-        raise LookupError("podman is not installed (apt-get install podman)")
+    for program in filter(None, ("podman", oci_runtime)):
+        if shutil.which(program) is None:
+            raise LookupError(f"{program} is not installed (apt-get install {program})")
     make_images("podman")
     problem = ""
-    for settings in ("", *_settings()):
-        variables = {"CONTAINERS_CONF": str(_written(settings))} if settings else {}
+    for variables in _ways(oci_runtime):
         result = run("podman", "run", "--rm", "--network", "host", IMAGE, "/bin/true", variables=variables)
         if result.returncode == 0:
             return variables
         problem = (result.stderr.strip().splitlines() or ["no word"])[-1]
-    raise LookupError(f"podman cannot run a container here: {problem}")
+    raise LookupError(f"podman cannot run a container here with {oci_runtime or 'any runtime'}: {problem}")
+
+
+def _ways(oci_runtime: str) -> Iterator[dict[str, str]]:
+    """Return variables that may make podman work, the plainest first."""
+    for settings in _settings(oci_runtime):
+        yield {"CONTAINERS_CONF": str(_written(settings))} if settings else {}
+    if Path(_HYBRID).is_dir() and os.geteuid() == 0 and oci_runtime == "crun":
+        path = f"{_without_hybrid_groups()}:{os.environ['PATH']}"
+        for settings in _settings(oci_runtime):
+            yield {"CONTAINERS_CONF": str(_written(settings)), "PATH": path}
+
+
+def _without_hybrid_groups() -> Path:
+    """Return a directory with a podman that does not see the control groups of version 2 beside those of version 1.
+
+    crun refuses machines that have both. Only podman and what it starts see it so.
+    """
+    directory = Path(tempfile.gettempdir()) / f"katib-tests-{os.getuid()}-crun"
+    directory.mkdir(exist_ok=True)
+    hidden = f'umount {_HYBRID} && exec "$0" "$@"'
+    draft = directory / f"podman.{os.getpid()}"
+    draft.write_text(f"#!/bin/sh\nexec unshare --mount sh -c '{hidden}' {shutil.which('podman')} \"$@\"\n")
+    draft.chmod(0o755)
+    draft.replace(directory / "podman")
+    return directory
 
 
 def run(
     program: str, *words: str, variables: Mapping[str, str] | None = None, data: bytes | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a client to its end."""
+    environment = {**os.environ, **(variables or {})}
     result = subprocess.run(
-        [program, *words],
-        env={**os.environ, **(variables or {})},
+        [shutil.which(program, path=environment.get("PATH")) or program, *words],
+        env=environment,
         input=data,
         stdin=None if data is not None else subprocess.DEVNULL,
         capture_output=True,
@@ -99,11 +131,11 @@ def has_python() -> bool:
     return bool(_python_files())
 
 
-def _settings() -> list[str]:
+def _settings(oci_runtime: str) -> list[str]:
     limits = [f"{name}={_LIMIT}:{_LIMIT}" for name in ("nofile", "nproc")]
     ulimits = f"[containers]\ndefault_ulimits = {limits!r}\n".replace("'", '"')
-    runtime = '[engine]\nruntime = "runc"\n'
-    return [ulimits, runtime, ulimits + runtime]
+    runtime = f'[engine]\nruntime = "{oci_runtime or "runc"}"\n'
+    return [runtime, ulimits + runtime] if oci_runtime else ["", ulimits, runtime, ulimits + runtime]
 
 
 def _written(settings: str) -> Path:

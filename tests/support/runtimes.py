@@ -11,6 +11,13 @@ from dataclasses import dataclass
 
 from tests.support import podman
 
+ALL = ("podman-runc", "podman-crun", "docker")
+"""What tests of containers run with, as far as it is installed."""
+
+WITH_NETWORKS = ("podman", "docker")
+"""What tests of networks run with: crun may need a view of the file system here that others do not share, and then
+podman elsewhere cannot list its containers while they have a network."""
+
 
 @dataclass(frozen=True)
 class Installed:
@@ -23,6 +30,11 @@ class Installed:
 
     program: str
     variables: Mapping[str, str]
+
+    @property
+    def has_networks(self) -> bool:
+        """Whether others can list its containers while they have a network."""
+        return "PATH" not in self.variables
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return podman.run(self.program, *words, variables=self.variables)
@@ -41,14 +53,18 @@ class Installed:
 
 
 @functools.cache
-def installed(program: str) -> Installed:
+def installed(name: str) -> Installed:
     """Return a runtime with the images of tests.
+
+    Args:
+        name: `podman`, `docker`, or `podman-crun` and `podman-runc` for podman with a certain runtime below it.
 
     Raises:
         LookupError: It does not work here; with the reason.
     """
+    program, _, oci_runtime = name.partition("-")
     if program == "podman":
-        return Installed(program, podman.environment())
+        return Installed(program, podman.environment(oci_runtime))
     if shutil.which(program) is None:
         raise LookupError(f"{program} is not installed (apt-get install docker.io)")
     found = Installed(program, {name: os.environ[name] for name in ("DOCKER_HOST",) if name in os.environ})

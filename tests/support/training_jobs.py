@@ -50,16 +50,13 @@ def training_job(
 
 
 class ClusterWiring:
-    """Addresses as a cluster has them: the name of the pod and the port of its template."""
+    """Addresses as a cluster has them: the name that the operator tells and the port of the template."""
 
-    def __init__(self, suffix: str = "") -> None:
-        self._suffix = suffix
+    def address(self, name: str, port: int, _port_name: str = "") -> Address:
+        return Address(name, port)
 
-    def address(self, pod_name: str, port: int, _port_name: str = "") -> Address:
-        return Address(f"{pod_name}{self._suffix}", port)
-
-    def host(self, pod_name: str) -> str:
-        return f"{pod_name}{self._suffix}"
+    def host(self, name: str) -> str:
+        return name
 
 
 def told(kind: TrainingKind, job: Object, role: str, index: int, wiring: Any = None) -> dict[str, str]:
@@ -77,6 +74,7 @@ class Training:
         self.status: dict[str, Any] = {}
         self.pods: list[PodRecord] = []
         self.rewired: list[int] = []
+        self.anew: list[int] = []
         self.now = START
         self.polite = True
         self.deleted = False
@@ -99,6 +97,7 @@ class Training:
             self.status, self._started_at = decision.status, decision.started_at
             self._memory = decision.memory
             self.deleted = decision.delete
+            self.anew += [len(self.pods)] * decision.anew
             if decision.new_addresses:
                 self.rewired.append(len(self.pods))
             for start in decision.start:

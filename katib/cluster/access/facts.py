@@ -18,7 +18,7 @@ from katib.diagnosis.replicas import failed_replica
 from katib.errors import ForbiddenError, KatibError, KindNotInstalledError, NotFoundError, UnavailableError
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.ports import EventReader
-from katib.tuning.reading import condition_of, is_completed, state_of
+from katib.tuning.reading import condition_of, failure_of, is_completed, state_of
 from katib.tuning.replicas import COLLECTORS
 
 CONTROLLER = "katib-controller"
@@ -125,7 +125,7 @@ class ClusterJobs:
     def _with_pods(self, trial: Object, job: dict[str, Any] | None, pods: Sequence[Object]) -> JobFacts:
         troubled = next((pod for pod in pods if facts_of(pod).waiting), None)
         oldest_first = sorted(map(dict, pods), key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
-        told = troubled or failed_replica(oldest_first) or next(iter(pods), None)
+        told = troubled or failed_replica(oldest_first, failure_of(dict(trial))) or next(iter(pods), None)
         ended = _last_end(told, str(trial["spec"].get("primaryContainerName", ""))) if told else {}
         code = ended.get("exitCode")
         looped = troubled is not None and _remedy_of(troubled) == _OUTPUT

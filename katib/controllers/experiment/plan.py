@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from katib.api.conditions import Conditions, find_condition, is_true, set_condition, true_types, without_condition
-from katib.api.names import TEMPLATE_MISSING
+from katib.api.names import EXPERIMENT_STOPPED, STOPPED, STOPPED_ANNOTATION, TEMPLATE_MISSING
 from katib.api.trials import TrialState, cost, objective_costs, reaches_goals
 from katib.api.types import (
     ConditionStatus,
@@ -41,6 +41,7 @@ from katib.controllers.suggestion.states import is_closed, is_exhausted
 GOAL_REACHED = "ExperimentGoalReached"
 SUGGESTION_END_REACHED = "ExperimentSuggestionEndReached"
 EXPERIMENT_FAILED = "ExperimentFailed"
+_STOPPED_MESSAGE = "Experiment is stopped: no further trial starts until it is resumed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +114,10 @@ def plan_experiment(seen: Observed) -> ExperimentPlan:
             return _wind_down(seen, status)
         status = _restarted(status, seen.now)
     ending = _ending(seen)
+    if ending is None and _is_stopped(seen):
+        return ExperimentPlan(status=_waiting(status, seen, EXPERIMENT_STOPPED, _STOPPED_MESSAGE))
     if ending is None and seen.obstacle is not None and seen.obstacle.may_pass:
-        return ExperimentPlan(status=_waiting(status, seen, seen.obstacle))
+        return ExperimentPlan(status=_waiting(status, seen, TEMPLATE_MISSING, seen.obstacle.cause))
     status = _waiting_no_more(status)
     if ending is not None:
         return _wind_down(seen, _ended(status, ending, seen.now))
@@ -207,28 +210,32 @@ def _running(status: ExperimentStatus, now: datetime) -> ExperimentStatus:
     return status.model_copy(update={"conditions": conditions})
 
 
-def _waiting(status: ExperimentStatus, seen: Observed, obstacle: Obstacle) -> ExperimentStatus:
+def _waiting(status: ExperimentStatus, seen: Observed, reason: str, message: str) -> ExperimentStatus:
     """Say what the next trials wait for; those that run go on."""
     holds = ConditionStatus.TRUE if seen.counts.active else ConditionStatus.FALSE
     conditions = status.conditions
     old = find_condition(conditions, ExperimentCondition.RUNNING)
-    if old is not None and (old.reason, old.message) != (TEMPLATE_MISSING, obstacle.cause):
+    if old is not None and (old.reason, old.message) != (reason, message):
         conditions = without_condition(conditions, ExperimentCondition.RUNNING)
     conditions = set_condition(
         conditions,
         ExperimentCondition.RUNNING,
         holds,
-        reason=TEMPLATE_MISSING,
-        message=obstacle.cause,
+        reason=reason,
+        message=message,
         now=seen.now,
     )
     return status.model_copy(update={"conditions": conditions})
 
 
+def _is_stopped(seen: Observed) -> bool:
+    return seen.experiment.metadata.annotations.get(STOPPED_ANNOTATION) == STOPPED
+
+
 def _waiting_no_more(status: ExperimentStatus) -> ExperimentStatus:
     """Take back what `_waiting` said."""
     old = find_condition(status.conditions, ExperimentCondition.RUNNING)
-    if old is None or old.reason != TEMPLATE_MISSING:
+    if old is None or old.reason not in (TEMPLATE_MISSING, EXPERIMENT_STOPPED):
         return status
     conditions = without_condition(status.conditions, ExperimentCondition.RUNNING)
     return status.model_copy(update={"conditions": conditions})

@@ -55,8 +55,8 @@ def check_job(
     if kind.kind == JOB:
         _check_fields(template, job_schema().root, path, fields, findings)
     kind.check(template, path, findings)
-    if isinstance(kind, KnowsPeers):
-        kind.check_peer_names(template, path, findings, are_named=are_named)
+    if isinstance(kind, KnowsPeers) and not are_named:
+        kind.check_peer_names(template, path, findings)
     for place, (pod_template, _) in templates.items():
         if kind.kind != JOB:
             findings.errors += check_pod_template_schema(pod_template, f"{path}.{place}")

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from katib.local.pods.images import HOST_NETWORK, ImageRun, Mount
 
@@ -55,7 +56,13 @@ class CommandLine:
 
 
 def run_line(
-    program: Program, abilities: Abilities, run: ImageRun, name: str, labels: Mapping[str, str], taken: Iterable[str]
+    program: Program,
+    abilities: Abilities,
+    run: ImageRun,
+    name: str,
+    labels: Mapping[str, str],
+    taken: Iterable[str],
+    pid_file: Path | None = None,
 ) -> CommandLine:
     """Return the words after the name of the program that run a container, attached, and remove it at its end.
 
@@ -66,6 +73,7 @@ def run_line(
         name: Of the container.
         labels: Besides those of the run.
         taken: Names of variables that the client has already; theirs must not be changed.
+        pid_file: Where the client writes the number of the first process once it has started; None: nowhere.
     """
     passed, written = _divided(run.environment, frozenset(taken))
     entrypoint, arguments = run.entrypoint[:1], (*run.entrypoint[1:], *run.arguments)
@@ -73,6 +81,7 @@ def run_line(
         *("run", "--rm", "--name", name, "--pull", run.pull.value, "--log-driver", "none"),
         *(("--quiet",) if program is Program.PODMAN else ()),
         *(("--init",) if abilities.init else ()),
+        *(("--pidfile", str(pid_file)) if pid_file is not None else ()),
         *_options("--label", (f"{key}={value}" for key, value in sorted({**run.labels, **labels}.items()))),
         *_network(run),
         *_options("--env", sorted(passed)),
@@ -100,6 +109,17 @@ def remove_words(program: Program, *names: str) -> tuple[str, ...]:
     return ("rm", "--force", "--volumes", *at_once, *names)
 
 
+def list_words(kind: str, label: str) -> tuple[str, ...]:
+    """Return the words that print, one a line, the containers or networks with a label.
+
+    Args:
+        kind: `ps` or `network`.
+        label: With its value, as `name=value`.
+    """
+    words = ("ps", "--all", "--quiet", "--no-trunc") if kind == "ps" else ("network", "ls", "--quiet")
+    return (*words, "--filter", f"label={label}")
+
+
 def network_words(name: str, labels: Mapping[str, str]) -> tuple[str, ...]:
     """Return the words that make a network in which containers find each other by name."""
     return ("network", "create", *_options("--label", (f"{key}={value}" for key, value in labels.items())), name)
@@ -120,7 +140,7 @@ def _network(run: ImageRun) -> list[str]:
     words = ["--network", run.network, *(("--hostname", hostname) if hostname else ())]
     if run.network == HOST_NETWORK:  # the machine does not know the name, and programs look up their own
         return words + ([f"--add-host={hostname}:{LOOPBACK}"] if hostname else [])
-    return words + (["--network-alias", hostname] if hostname else [])
+    return words + _options("--network-alias", dict.fromkeys(filter(None, (hostname, *run.aliases))))
 
 
 def _mount(mount: Mount) -> tuple[str, str]:

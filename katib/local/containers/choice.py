@@ -47,6 +47,13 @@ _ROOTLESS_WAYS = ("slirp4netns", "pasta")
 _TUNNEL = "/dev/net/tun"
 
 
+_HAS_PID_FILES = 4
+"""From which version podman certainly has `--pidfile`. Its client for another machine does not have it."""
+
+_PID_FILES = "run/containers"
+"""Below the data directory, where no container sees them."""
+
+
 class Choice(StrEnum):
     """What a user says about containers."""
 
@@ -133,7 +140,27 @@ def _open(program: Program, environ: Mapping[str, str], data_directory: Path) ->
         abilities = podman_abilities(info, has_init=_any(_PODMAN_INITS), has_names=names)
     else:
         abilities = docker_abilities(info)
-    return Runtime(program, path, abilities, environment, {OWNER_LABEL: owner_of(data_directory)})
+    pid_files = _emptied(data_directory / _PID_FILES) if writes_pid_files(program, info) else None
+    return Runtime(program, path, abilities, environment, {OWNER_LABEL: owner_of(data_directory)}, pid_files)
+
+
+def writes_pid_files(program: Program, info: Mapping[str, Any]) -> bool:
+    """Return whether a runtime has the option `--pidfile`, from what it says of itself."""
+    if program is not Program.PODMAN or (info.get("host") or {}).get("serviceIsRemote", False):
+        return False
+    major, _, _ = str((info.get("version") or {}).get("Version", "")).partition(".")
+    return major.isdecimal() and int(major) >= _HAS_PID_FILES
+
+
+def _emptied(directory: Path) -> Path | None:
+    """Return a directory without the files of an engine that was killed; None when it cannot be had."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for left in directory.iterdir():
+            left.unlink()
+    except OSError:
+        return None
+    return directory
 
 
 _PACKAGES = {Program.PODMAN: "podman", Program.DOCKER: "docker.io"}

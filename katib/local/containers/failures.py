@@ -1,7 +1,9 @@
 """From what podman or docker prints to an error that says what to do. Pure.
 
 A client exits with 125 when it failed itself, with 126 or 127 when the program of the container could not be executed.
-A program may exit with these numbers too, so one of them counts only together with the client's own last words.
+A program may exit with these numbers too, and print what a client would. So where the runtime says that the first
+process of the container has started, they are the program's; elsewhere one of them counts only together with the
+client's own last words.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ _INIT_WORDS = re.compile(
 """What the first process of a container says when it cannot become the program; its exit code depends on its maker."""
 
 _HINTS = re.compile(r"^(Run|See) '\w+ (run )?--help'.*$")
+_PREFIXES = re.compile(r"^(Error response from daemon|Error): ")
 _LONGEST = 400
 _OF_THE_CLIENT = frozenset({125, 126, 127})
 _NOT_EXECUTED = frozenset({126, 127})
@@ -55,7 +58,9 @@ _GPU = re.compile(r"CDI|nvidia|device driver", re.IGNORECASE)
 _WORKDIR = re.compile(r"workdir|chdir to cwd", re.IGNORECASE)
 
 
-def start_failure(program: Program, run: ImageRun, code: int, output: str) -> SpawnError | None:
+def start_failure(
+    program: Program, run: ImageRun, code: int, output: str, *, has_started: bool = False
+) -> SpawnError | None:
     """Return why a container did not start; None when the client does not say that it did not.
 
     Args:
@@ -63,13 +68,34 @@ def start_failure(program: Program, run: ImageRun, code: int, output: str) -> Sp
         run: What was to run.
         code: Exit code of the client.
         output: The end of what was printed.
+        has_started: Whether the first process of the container certainly started.
     """
     lines = [line for line in output.splitlines() if line.strip() and not _HINTS.match(line)]
     last = lines[-1].strip() if lines else ""
     if found := _INIT_WORDS.match(last):
         return _program_error(run, f"exec: {found.group(1)}") or _machine_error(program, run, found.group(1))
-    words = _LAST_WORDS[program].match(last) if code in _OF_THE_CLIENT else None
+    of_the_client = code in _OF_THE_CLIENT and not has_started
+    words = _LAST_WORDS[program].match(last) if of_the_client else None
     return _explained(program, run, code, short(words.group(1))) if words else None
+
+
+def pull_failure(program: Program, run: ImageRun, output: str) -> SpawnError:
+    """Return why an image could not be fetched.
+
+    Args:
+        program: Who printed it.
+        run: What was to run.
+        output: The end of what was printed.
+    """
+    lines = [line.strip() for line in output.splitlines() if line.strip()] or ["no word"]
+    said = short(_PREFIXES.sub("", next((line for line in reversed(lines) if _PREFIXES.match(line)), lines[-1])))
+    if _NO_DAEMON.search(said):
+        return runtime_down(program, said)
+    found = _image_error(program, run, said)
+    if found is not None:
+        return found
+    remedy = f"try it by hand: {program} pull {run.image}"
+    return SpawnError(f'image "{run.image}" cannot be pulled: {said}', remedy, "image-pull")
 
 
 def short(text: str) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from katib.local.containers.arguments import (
     Abilities,
@@ -14,13 +16,17 @@ from katib.local.containers.arguments import (
     remove_words,
     run_line,
 )
-from katib.local.containers.failures import start_failure
+from katib.local.containers.failures import pull_failure, start_failure
 from katib.local.pods.environment import ContainerCommand
 from katib.local.pods.images import ImageRun
 from katib.local.processes.spawn_errors import SpawnError
 
 OWNER_LABEL = "katib.data-dir"
 """Label of everything that we make: for which data directory it was, as a digest."""
+
+
+ENGINE_LABEL = "katib.engine"
+"""Likewise: which engine has made it. Its guard removes that, and nothing of the engine after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,7 @@ class Runtime:
         abilities: What it can do here.
         environment: Of its client.
         labels: Of all containers.
+        pid_files: Where it says of each container that its first process has started; None where it does not.
     """
 
     program: Program
@@ -40,11 +47,28 @@ class Runtime:
     abilities: Abilities = field(default_factory=Abilities)
     environment: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    pid_files: Path | None = None
+
+    def of_engine(self, engine_id: str) -> Runtime:
+        """Return the same for one engine, whose name everything bears that it makes."""
+        return replace(self, labels={**self.labels, ENGINE_LABEL: engine_id})
 
     @property
     def has_names(self) -> bool:
         """Whether containers find each other by name in a network of their own."""
         return self.abilities.names
+
+    def has_image(self, image: str) -> ContainerCommand:
+        """Return the command that succeeds where an image is on this machine."""
+        return self._command(("image", "inspect", "--format", "{{.Id}}", image))
+
+    def pull(self, image: str) -> ContainerCommand:
+        """Return the command that fetches an image."""
+        return self._command(("pull", "--quiet", image))
+
+    def pull_failure(self, run: ImageRun, output: str) -> SpawnError:
+        """Return why an image could not be fetched."""
+        return pull_failure(self.program, run, output)
 
     def make_network(self, name: str) -> ContainerCommand:
         """Return the command that makes a network, unless it is there; several pods may do so at once."""
@@ -59,7 +83,8 @@ class Runtime:
 
     def start(self, run: ImageRun, name: str) -> ContainerCommand:
         """Return the command that runs a container until its end, and removes it then."""
-        line = run_line(self.program, self.abilities, run, name, self.labels, self.environment)
+        pid_file = self._pid_file(name)
+        line = run_line(self.program, self.abilities, run, name, self.labels, self.environment, pid_file)
         return self._command(line.words, line.environment)
 
     def kill(self, name: str) -> ContainerCommand:
@@ -70,9 +95,20 @@ class Runtime:
         """Return the command that removes a container whatever its state."""
         return self._command(remove_words(self.program, name))
 
-    def failure(self, run: ImageRun, code: int, output: str) -> SpawnError | None:
+    def failure(self, run: ImageRun, name: str, code: int, output: str) -> SpawnError | None:
         """Return why a container did not start."""
-        return start_failure(self.program, run, code, output)
+        pid_file = self._pid_file(name)
+        has_started = pid_file is not None and pid_file.exists()
+        return start_failure(self.program, run, code, output, has_started=has_started)
+
+    def forget(self, name: str) -> None:
+        """Remove what was noted about a start."""
+        if pid_file := self._pid_file(name):
+            with suppress(OSError):
+                pid_file.unlink(missing_ok=True)
+
+    def _pid_file(self, name: str) -> Path | None:
+        return None if self.pid_files is None else self.pid_files / f"{name}.pid"
 
     def _command(self, words: Sequence[str], further: Mapping[str, str] | None = None) -> ContainerCommand:
         return ContainerCommand(self.program, (self.path, *words), {**self.environment, **(further or {})}, "")

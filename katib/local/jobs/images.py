@@ -85,6 +85,7 @@ def image_container(
         environment=environment,
         working_directory=str(pod.workspace / directory) if directory else "",
         hostname=context.identity.hostname,
+        aliases=context.identity.aliases,
         mounts=_mounts(container, pod, volumes, environment),
         labels={**pod.labels, "katib.container": name},
         user=_user(rights),

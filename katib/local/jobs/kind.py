@@ -63,6 +63,11 @@ class Plan:
         delete: The job object has outlived its time.
         memory: What the kind wants to know at the next plan and does not show in the status.
         new_addresses: The pods that start now and later get other ports than those before them.
+        anew: All pods begin again, with those that start now, for a reason of this machine: a port that somebody took,
+            a guard that died. That try never counted, so what it reported is removed first. A try that the author of
+            the job asked for (backoffLimit, restartPolicy, maxRestarts) is none of these: what was reported before it
+            stays, as it does on a cluster. Such a program usually goes on from its checkpoint, and without the
+            earlier readings its curve would begin in the middle.
     """
 
     status: dict[str, Any]
@@ -74,6 +79,7 @@ class Plan:
     delete: bool = False
     memory: Mapping[str, Any] = field(default_factory=dict)
     new_addresses: bool = False
+    anew: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +113,16 @@ class Address(NamedTuple):
 class Wiring(Protocol):
     """Turns the names by which the pods of a job know each other into addresses."""
 
-    def address(self, pod_name: str, port: int, port_name: str = "") -> Address:
+    def address(self, name: str, port: int, port_name: str = "") -> Address:
         """Return where a pod of the job listens; the same answer for as long as the pods of this try live.
 
         Args:
-            pod_name: Its stable name, as `demo-worker-0`.
+            name: The name that its operator tells the others, as `demo-worker-0` or `demo-worker-0.default.svc`.
             port: Its port on a cluster.
             port_name: Tells several ports of one pod apart.
         """
 
-    def host(self, pod_name: str) -> str:
+    def host(self, name: str) -> str:
         """Return the host part of that address, for programs that choose ports themselves."""
 
 
@@ -131,6 +137,7 @@ class NewPod:
         labels: Besides those of the template, which they replace.
         annotations: Besides those of the template, which they replace.
         hostname: Its own name in its network; empty: its name.
+        aliases: Further names that lead to it on a cluster, for those who share a network with it.
         variables: By the name of a container, what the operator tells it; the user cannot change these.
         defaults: Variables of all containers that a user's entry of the same name replaces.
         files: Text of files in the pod's directory, by relative path. A script is executable when it begins with `#!`.
@@ -144,6 +151,7 @@ class NewPod:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     hostname: str = ""
+    aliases: tuple[str, ...] = ()
     variables: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     defaults: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
@@ -213,6 +221,18 @@ class LabelsPods(Protocol):
 
 
 @runtime_checkable
+class KnowsPrimary(Protocol):
+    """An ability of a kind: which pod prints metrics depends on what its job refers to."""
+
+    def primary_labels(self, job: Object) -> Mapping[str, str]:
+        """Return the labels of that pod; empty where the kind's own default holds, or nothing is known.
+
+        Args:
+            job: The object; may be malformed or hold placeholders.
+        """
+
+
+@runtime_checkable
 class KnowsPeers(Protocol):
     """An ability of a kind: its pods find each other."""
 
@@ -223,16 +243,25 @@ class KnowsPeers(Protocol):
             job: The object; may be malformed or hold placeholders.
         """
 
-    def check_peer_names(self, job: Object, path: str, findings: Findings, *, are_named: bool) -> None:
-        """Find names of pods that are spelled out and lead nowhere.
+    def check_peer_names(self, job: Object, path: str, findings: Findings) -> None:
+        """Find names of pods that are spelled out, which lead nowhere unless the pods have a network of their own.
 
         Args:
             job: The object; may be malformed or hold placeholders.
             path: Where it stands.
             findings: Takes what is found.
-            are_named: Whether its pods have a network of their own. The plain names lead somewhere there, and those
-                with the domain of a cluster do not.
         """
+
+
+def names_in_domain(name: str, *domain: str) -> tuple[str, ...]:
+    """Return the longer forms of a name, each of which leads to the same pods on a cluster.
+
+    Args:
+        name: A host or a service.
+        domain: Where it is: the namespace, for a host of a service the name of that service before it.
+    """
+    parts, first = (*domain, "svc", "cluster.local"), len(domain)
+    return tuple(".".join((name, *parts[:count])) for count in range(1, first + 3))
 
 
 def container_names(template: Mapping[str, Any], *, init: bool = False) -> tuple[str, ...]:

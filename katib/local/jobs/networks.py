@@ -62,13 +62,13 @@ def _is_on_host(template: Mapping[str, Any]) -> bool:
 class NamedWiring:
     """Pods that have a network of their own: their names and the ports of a cluster. Fits `Wiring`."""
 
-    def address(self, pod_name: str, port: int, _port_name: str = "") -> Address:
-        """Return its name and the port itself."""
-        return Address(pod_name, port)
+    def address(self, name: str, port: int, _port_name: str = "") -> Address:
+        """Return the name and the port as they are."""
+        return Address(name, port)
 
-    def host(self, pod_name: str) -> str:
-        """Return its name."""
-        return pod_name
+    def host(self, name: str) -> str:
+        """Return the name."""
+        return name
 
     def release(self) -> None:
         """Keep everything: names are free as soon as their containers are gone."""

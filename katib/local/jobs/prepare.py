@@ -223,6 +223,7 @@ def _identity(job: Object, wanted: NewPod) -> PodIdentity:
         namespace=job["metadata"]["namespace"],
         uid=str(uuid.uuid4()),
         hostname=wanted.hostname or name,
+        aliases=wanted.aliases,
         labels={**(own.get("labels") or {}), **wanted.labels},
         annotations={**(own.get("annotations") or {}), **wanted.annotations},
         service_account=(wanted.template.get("spec") or {}).get("serviceAccountName", "default"),

@@ -45,14 +45,14 @@ class LocalWiring:
         self._ports = ports
         self._addresses: dict[tuple[str, str], Address] = {}
 
-    def address(self, pod_name: str, _port: int, port_name: str = "") -> Address:
+    def address(self, name: str, _port: int, port_name: str = "") -> Address:
         """Return where a pod listens; the same answer until `renew` or `release`."""
-        key = (pod_name, port_name)
+        key = (name, port_name)
         if key not in self._addresses:
             self._addresses[key] = Address(LOOPBACK, self._ports.take())
         return self._addresses[key]
 
-    def host(self, _pod_name: str) -> str:
+    def host(self, _name: str) -> str:
         """Return the address that all pods share."""
         return LOOPBACK
 

@@ -16,7 +16,8 @@ from katib.local.pods.images import ImageRun, ImageRuntime
 from katib.local.pods.loop import Loop, Timer
 from katib.local.pods.monitor import Monitor
 from katib.local.pods.output import LogFile, Output
-from katib.local.pods.records import ContainerExit, ContainerState, Delays
+from katib.local.pods.pulls import ImagePulls, PullNews
+from katib.local.pods.records import ContainerExit, ContainerState, Delays, EarlierEnd
 from katib.local.processes.client import ANSWER_SECONDS, Processes, Start, no_answer
 from katib.local.processes.handle import Exit, ProcessHandle
 from katib.runtime.clock import Clock
@@ -68,6 +69,8 @@ class Container:
         started: Called when a process runs; with a handle whose number is new to the pod.
         changed: Called after each start and end of a process and when nothing more comes.
         images: Runs images; for a plan that has one.
+        pulls: Fetches them before.
+        told: Called when the image has to be fetched, and when that has ended.
     """
 
     def __init__(
@@ -84,6 +87,8 @@ class Container:
         changed: Callable[[], None],
         after_feed: Callable[[], None],
         images: ImageRuntime | None = None,
+        pulls: ImagePulls | None = None,
+        told: Callable[[PullNews], None] = lambda _news: None,
     ) -> None:
         self.plan = plan
         self.monitor = monitor
@@ -97,6 +102,7 @@ class Container:
         self.is_started = False
         self.has_run = False
         self.is_over = False
+        self.pulling = ""
         self._loop = loop
         self._processes = processes
         self._clock = clock
@@ -104,6 +110,9 @@ class Container:
         self._started = started
         self._changed = changed
         self._after_feed = after_feed
+        self._pulls = pulls
+        self._told = told
+        self._give_up_image: Callable[[], None] | None = None
         self._image: ImageProcess | None = None
         if plan.image is not None and images is not None:
             self._image = ImageProcess(plan.image, images, processes=processes, loop=loop)
@@ -116,6 +125,7 @@ class Container:
         self._running_since = 0.0
         self._pid = 0
         self._ended: float | None = None
+        self._earlier: EarlierEnd | None = None
         self._stopping = False
         self._forgiven = 0  # restarts before a long good run; they do not lengthen the delay any more
 
@@ -126,8 +136,8 @@ class Container:
 
     @property
     def is_starting(self) -> bool:
-        """Whether it waits for its process."""
-        return self._start is not None
+        """Whether it waits for its image or its process."""
+        return self._start is not None or self._give_up_image is not None
 
     @property
     def is_running(self) -> bool:
@@ -137,8 +147,11 @@ class Container:
     @property
     def state(self) -> ContainerState:
         """How it is now."""
-        times = self._running_since or None, self._ended
-        return ContainerState(self.name, self.plan.is_main, self._pid, self.restarts, *times, self.exit, self.is_over)
+        began, ended = self._running_since or None, self._ended
+        is_main, pid = self.plan.is_main, self._pid
+        return ContainerState(
+            self.name, is_main, pid, self.restarts, began, ended, self.exit, self.is_over, self._earlier
+        )
 
     def start(self) -> None:
         """Start the process; when that is impossible the container is over, with `failure` set."""
@@ -153,6 +166,10 @@ class Container:
             self._processes.signal(self._handle, sig)
         elif self._start is not None:
             self._processes.withdraw(self._start)
+        elif self._give_up_image is not None:
+            self._give_up_image()
+            self._give_up_image, self.pulling = None, ""
+            self._end()
         elif self._timer is not None:
             self._end()
 
@@ -176,7 +193,28 @@ class Container:
         return [self._processes.kill_tree(handle) for handle in remains]
 
     def _run(self) -> None:
+        """Start the process as soon as its image is here."""
         self._timer = None
+        image = self.plan.image
+        if image is None or self._pulls is None or self._pulls.is_ready(image):
+            self._launch()
+        else:
+            self._give_up_image = self._pulls.fetch(image, self._image_news, self._image_here)
+
+    def _image_news(self, news: PullNews) -> None:
+        self.pulling = news.image if news.seconds is None else ""
+        self._changed()
+        self._told(news)
+
+    def _image_here(self, error: KatibError | None) -> None:
+        self._give_up_image = None
+        if error is not None:
+            self._fail(error)
+            return
+        self._launch()
+        self._changed()
+
+    def _launch(self) -> None:
         plan = self.plan
         command = plan.command if self._image is None else self._image.next_command()
         directory = plan.directory if self._image is None else self.log.directory
@@ -269,6 +307,8 @@ class Container:
             self._forgiven = self.restarts
             self.failures = 0
         self.failures += self._has_failed()
+        if self.exit is not None:
+            self._earlier = EarlierEnd(self.exit, self._running_since, self._ended, self.last_output)
         delay = self._delays.restart.pause_seconds(self.restarts - self._forgiven)
         self._timer = self._loop.call_later(delay, self._restart)
         self._changed()

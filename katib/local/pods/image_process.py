@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from katib.errors import KatibError
 from katib.local.pods.environment import ContainerCommand
-from katib.local.pods.images import ImageRun, ImageRuntime
+from katib.local.pods.images import ImageRun, ImageRuntime, Pull
 from katib.local.pods.loop import Loop, Timer
 from katib.local.processes.client import Processes
 from katib.local.processes.handle import Exit
@@ -33,7 +34,7 @@ class ImageProcess:
     """
 
     def __init__(self, run: ImageRun, runtime: ImageRuntime, *, processes: Processes, loop: Loop) -> None:
-        self._run = run
+        self._run = run if run.pull is Pull.NEVER else replace(run, pull=Pull.MISSING)  # it was fetched before
         self._runtime = runtime
         self._processes = processes
         self._loop = loop
@@ -54,7 +55,7 @@ class ImageProcess:
 
     def failure(self, code: int, output: str) -> SpawnError | None:
         """Return why the container did not start; None when it did."""
-        return self._runtime.failure(self._run, code, output) if code else None
+        return self._runtime.failure(self._run, self._name, code, output) if code else None
 
     def exit_text(self, ended: Exit) -> str:
         """Return how it ended, in words."""
@@ -65,6 +66,7 @@ class ImageProcess:
 
     def clear(self, ended: Exit, then: Callable[[], None]) -> None:
         """Remove what may be left of the container, and call `then`. A client that came to its end has removed it."""
+        self._runtime.forget(self._name)
         if ended.lost or ended.signal or ended.code in _OF_THE_RUNTIME:
             self._execute(self._runtime.remove(self._name), lambda _done: then())
         else:

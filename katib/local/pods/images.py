@@ -56,6 +56,7 @@ class ImageRun:
         environment: What is added to the variables of the image.
         working_directory: Empty: that of the image.
         hostname: Its own name.
+        aliases: Further names that lead to it in a network of its own.
         mounts: Nearer to the root first.
         labels: For people who look at it.
         user: `uid` or `uid:gid`; empty: that of the image.
@@ -79,6 +80,7 @@ class ImageRun:
     environment: Mapping[str, str] = field(default_factory=dict)
     working_directory: str = ""
     hostname: str = ""
+    aliases: tuple[str, ...] = ()
     mounts: tuple[Mount, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     user: str = ""
@@ -101,6 +103,20 @@ class ImageRuntime(Protocol):
     def has_names(self) -> bool:
         """Whether containers find each other by name in a network of their own."""
 
+    def has_image(self, image: str) -> ContainerCommand:
+        """Return the command that succeeds where an image is on this machine."""
+
+    def pull(self, image: str) -> ContainerCommand:
+        """Return the command that fetches an image."""
+
+    def pull_failure(self, run: ImageRun, output: str) -> SpawnError:
+        """Return why an image could not be fetched.
+
+        Args:
+            run: What was to run.
+            output: The end of what the command printed.
+        """
+
     def make_network(self, name: str) -> ContainerCommand:
         """Return the command that makes a network, unless it is there."""
 
@@ -116,11 +132,15 @@ class ImageRuntime(Protocol):
     def remove(self, name: str) -> ContainerCommand:
         """Return the command that removes a container whatever its state; where there is none, it changes nothing."""
 
-    def failure(self, run: ImageRun, code: int, output: str) -> SpawnError | None:
+    def failure(self, run: ImageRun, name: str, code: int, output: str) -> SpawnError | None:
         """Return why a container did not start; None when its program ran, and the exit code is that of the program.
 
         Args:
             run: What was to run.
+            name: Of the container.
             code: Exit code of the command.
             output: The end of what this start printed.
         """
+
+    def forget(self, name: str) -> None:
+        """Remove what was noted about a container that has ended."""

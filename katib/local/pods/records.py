@@ -33,6 +33,22 @@ class ContainerExit:
     lost: bool = False
 
 
+class EarlierEnd(NamedTuple):
+    """The end of the process of a container before it was started again.
+
+    Attributes:
+        exit: How it ended.
+        began: When it had started, on the monotonic clock.
+        ended: When it ended.
+        output: The last line that it printed; empty when it did not fail.
+    """
+
+    exit: ContainerExit
+    began: float
+    ended: float | None
+    output: str
+
+
 class ContainerState(NamedTuple):
     """A container at one moment. Times are of the monotonic clock; None: not yet.
 
@@ -45,6 +61,7 @@ class ContainerState(NamedTuple):
         ended: When that one ended; None while it runs.
         exit: How a process of it ended last.
         is_over: Whether it will not run any more.
+        earlier: How the process before the last restart ended, or the one after which it is to be started again.
     """
 
     name: str
@@ -55,6 +72,7 @@ class ContainerState(NamedTuple):
     ended: float | None
     exit: ContainerExit | None
     is_over: bool
+    earlier: EarlierEnd | None = None
 
     @property
     def is_running(self) -> bool:
@@ -83,6 +101,7 @@ class PodRecord:
         verdict: Why its trial is stopped early; empty otherwise.
         explanation: What the monitor says about missing metrics; empty when there are none missing.
         waiting: What it waits for before it can start; empty when it does not wait.
+        pulling: The image that is fetched for it now; empty when none is.
         role: Replica type, or name of the replicated job; empty where all pods of a job are alike.
         containers: How each of its containers is; empty until the first one has run.
     """
@@ -102,6 +121,7 @@ class PodRecord:
     verdict: str = ""
     explanation: str = ""
     waiting: str = ""
+    pulling: str = ""
     role: str = ""
     containers: tuple[ContainerState, ...] = ()
     started_at: datetime | None = None

@@ -32,6 +32,7 @@ class PodIdentity:
     namespace: str
     uid: str
     hostname: str
+    aliases: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     service_account: str = "default"

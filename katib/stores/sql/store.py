@@ -29,6 +29,7 @@ class SqlStore(TransactedStore):
     Args:
         database: The file; the tables are created or brought up to date. The caller closes it after the last use.
         status_kinds: Kinds with a status subresource. For all others `status` is a field like any other.
+        uid_kinds: Kinds whose objects keep the uid that they bring; all others are given one.
         facts: What is kept beside objects so that they can be searched; derived anew when it is of a newer version.
         clock: Stamps creations and deletions.
         kept_changes: How many changes a watch may start in the past.
@@ -44,6 +45,7 @@ class SqlStore(TransactedStore):
         database: Database,
         status_kinds: Collection[Kind],
         *,
+        uid_kinds: Collection[Kind] = (),
         facts: FactsOf = NO_FACTS,
         clock: Clock | None = None,
         kept_changes: int = KEPT_CHANGES,
@@ -56,7 +58,7 @@ class SqlStore(TransactedStore):
         with database.snapshot() as driver:
             revision = rows.read_revision(driver)
         history = History(revision, kept_changes=kept_changes, longest_backlog=longest_backlog)
-        super().__init__(status_kinds, clock or SystemClock(), history)
+        super().__init__(status_kinds, uid_kinds, clock or SystemClock(), history)
 
     def get(self, kind: Kind, key: Key) -> Object:
         """Return an object."""

@@ -1,16 +1,52 @@
-// What every page uses: questions to the server, live streams, times in the reader's zone, keys.
+// What every page uses: questions to the server, live streams, parts of pages, times in the reader's zone, keys.
 
-/** Ask for JSON; an error carries the server's sentence. */
+/** Ask for something; an error carries the server's sentence. */
+async function ask(address, options) {
+  const response = await fetch(address, options);
+  if (response.ok) return response;
+  const body = await response.json().catch((error) => {
+    if (error.name === "AbortError") throw error;
+    return null;
+  });
+  const error = new Error(body?.detail ?? `the server answered ${response.status}`);
+  error.status = response.status;
+  error.problem = body;
+  throw error;
+}
+
+/** Ask for JSON. */
 export async function fetchJson(address, options = {}) {
-  const response = await fetch(address, { headers: { accept: "application/json" }, ...options });
-  const body = response.status === 204 ? null : await response.json().catch(() => null);
-  if (!response.ok) {
-    const error = new Error(body?.detail ?? `the server answered ${response.status}`);
-    error.status = response.status;
-    error.problem = body;
-    throw error;
-  }
-  return body;
+  const response = await ask(address, { ...options, headers: { accept: "application/json", ...options.headers } });
+  return response.status === 204 ? null : response.json();
+}
+
+/** Send JSON. */
+export function sendJson(method, address, body) {
+  const options = { method, headers: { "content-type": "application/json" } };
+  return fetchJson(address, body === undefined ? { method } : { ...options, body: JSON.stringify(body) });
+}
+
+/** Ask for a part of a page. */
+export async function fetchHtml(address, options = {}) {
+  return (await ask(address, options)).text();
+}
+
+/**
+ * Put a new part of a page in place of what an element holds, unless it is the same. The element with focus keeps it by
+ * its id, and so does a part that was scrolled. Returns whether anything changed.
+ */
+export function swap(element, html) {
+  if (element.shownHtml === html) return false;
+  element.shownHtml = html;
+  const focused = element.contains(document.activeElement) ? document.activeElement.id : "";
+  const left = element.querySelector(".scroll")?.scrollLeft ?? 0;
+  const template = document.createElement("template");
+  template.innerHTML = html;
+  element.replaceChildren(template.content);
+  if (left) element.querySelector(".scroll")?.scrollTo({ left });
+  if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+  showTimes(element);
+  return true;
 }
 
 /**
@@ -61,8 +97,9 @@ export function showTimes(root = document) {
     const moment = new Date(element.dateTime);
     if (Number.isNaN(moment.getTime())) continue;
     const exact = moment.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" });
-    element.title = exact;
-    element.textContent = "age" in element.dataset ? duration((Date.now() - moment) / 1000) : exact;
+    const text = "age" in element.dataset ? duration((Date.now() - moment) / 1000) : exact;
+    if (element.title !== exact) element.title = exact;
+    if (element.textContent !== text) element.textContent = text;
   }
 }
 
@@ -75,6 +112,119 @@ export function showLive(values, root = document) {
     if (element.classList.contains("state")) element.dataset.state = value;
   }
 }
+
+/** Put text on the clipboard. Where the browser has none for this address, the old way is left. */
+export async function copyText(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const area = Object.assign(document.createElement("textarea"), { value: text, className: "hidden" });
+  (document.querySelector("dialog[open]") ?? document.body).append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
+}
+
+/** Say something for a moment, to eyes and to screen readers. */
+export function say(text) {
+  let element = document.getElementById("said");
+  if (!element) {
+    element = Object.assign(document.createElement("div"), { id: "said", role: "status" });
+    document.body.append(element);
+  }
+  element.textContent = text;
+  clearTimeout(element.timer);
+  element.timer = setTimeout(() => { element.textContent = ""; }, 4000);
+}
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest?.("[data-copy], [data-copy-from]");
+  if (!button) return;
+  const text = button.dataset.copy ?? document.getElementById(button.dataset.copyFrom).textContent;
+  const before = button.textContent;
+  try {
+    await copyText(text);
+    say(`Copied${button.dataset.copy ? ` as ${before}` : ""}.`);
+  } catch {
+    say("The browser did not let the page copy.");
+  }
+});
+
+// A menu closes when something else is clicked, and by Escape, which gives the focus back to what opened it.
+document.addEventListener("click", (event) => {
+  for (const menu of document.querySelectorAll("details.menu[open]")) {
+    if (!menu.contains(event.target)) menu.open = false;
+  }
+});
+
+/** Keys of all pages: what they do, and how the help says it. A page adds its own. */
+const KEYS = new Map([
+  ["/", ["search", () => focusOn(document.querySelector("[data-search]"))]],
+  ["j", ["next row", () => step(1)]],
+  ["k", ["previous row", () => step(-1)]],
+  ["g e", ["experiments", () => { location.href = new URL("./", document.baseURI); }]],
+  ["g n", ["new experiment", () => { location.href = new URL("new", document.baseURI); }]],
+  ["?", ["these keys", showKeys]],
+]);
+
+/** Have a key, or two one after the other as `g x`, do something on this page. */
+export function onKey(keys, tells, run) {
+  KEYS.set(keys, [tells, run]);
+}
+
+function focusOn(element) {
+  element?.focus();
+  element?.select?.();
+}
+
+/** Move the focus to the next or the previous row of the table of the page. */
+function step(by) {
+  const rows = [...document.querySelectorAll("[data-rows] a.row")];
+  if (!rows.length) return;
+  const at = rows.indexOf(document.activeElement);
+  const next = at < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.min(rows.length - 1, Math.max(0, at + by));
+  rows[next].focus();
+  rows[next].scrollIntoView({ block: "nearest" });
+}
+
+function showKeys() {
+  let dialog = document.getElementById("keys");
+  if (!dialog) {
+    dialog = Object.assign(document.createElement("dialog"), { id: "keys" });
+    dialog.setAttribute("aria-labelledby", "keys-title");
+    document.body.append(dialog);
+  }
+  const list = document.createElement("dl");
+  for (const [keys, [tells]] of [...KEYS, ["Enter", ["open the row"]], ["Esc", ["close"]]]) {
+    const term = document.createElement("dt");
+    term.append(...keys.split(" ").flatMap((key) => [Object.assign(document.createElement("kbd"), { textContent: key }), " "]));
+    list.append(term, Object.assign(document.createElement("dd"), { textContent: tells }));
+  }
+  const close = Object.assign(document.createElement("button"), { textContent: "Close", type: "button" });
+  close.addEventListener("click", () => dialog.close());
+  const foot = Object.assign(document.createElement("div"), { className: "foot" });
+  foot.append(close);
+  const title = Object.assign(document.createElement("h2"), { id: "keys-title", textContent: "Keys" });
+  dialog.replaceChildren(title, list, foot);
+  dialog.showModal();
+}
+
+let begun = ""; // the first of two keys
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") {
+    const menu = event.target.closest?.("details.menu[open]");
+    if (menu) { menu.open = false; menu.querySelector("summary").focus(); }
+    else if (event.target.matches?.("input[data-search]")) event.target.blur();
+    return;
+  }
+  if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+  if (event.target.closest?.("input, textarea, select, [contenteditable]") || document.querySelector("dialog[open]")) return;
+  const found = KEYS.get(begun ? `${begun} ${event.key}` : event.key);
+  if (found) event.preventDefault();
+  const starts = !begun && [...KEYS.keys()].some((keys) => keys.startsWith(`${event.key} `));
+  begun = starts ? event.key : "";
+  if (starts) setTimeout(() => { begun = ""; }, 1500);
+  found?.[1]();
+});
 
 showTimes();
 setInterval(showTimes, 10_000);

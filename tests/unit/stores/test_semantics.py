@@ -12,9 +12,10 @@ from katib.errors import InvalidError
 from katib.runtime.objects import Key
 from katib.runtime.search import Query
 from katib.stores import semantics
+from katib.stores.memory import MemoryStore
 from katib.stores.sql import SqlStore
 from tests.contract.test_object_store_search import FACTS
-from tests.support.stores import STATUS_KINDS, WIDGET, widget
+from tests.support.stores import NOTE, STATUS_KINDS, WIDGET, widget
 
 LONGEST_NAME, LONGEST_NAMESPACE = 253, 63
 
@@ -42,6 +43,18 @@ def test_a_generated_name_is_a_label_however_long_its_base(length: int) -> None:
     name = semantics.generated_name({"metadata": {"generateName": "g" * length}})
 
     assert len(name) == min(length + 5, LONGEST_NAMESPACE)
+
+
+def test_only_objects_of_certain_kinds_keep_the_uid_that_they_bring(tmp_path: Path) -> None:
+    with open_database(tmp_path / "objects.db") as database:
+        for store in (MemoryStore((), uid_kinds={NOTE}), SqlStore(database, (), uid_kinds={NOTE})):
+            kept = store.create(widget("a", kind=NOTE, uid="u-1"))
+            other = store.create(widget("a", uid="u-2"))
+            without = store.create(widget("b", kind=NOTE))
+
+            assert kept["metadata"]["uid"] == "u-1"
+            assert other["metadata"]["uid"] != "u-2"
+            assert len(without["metadata"]["uid"]) == 36
 
 
 def test_a_file_of_the_first_layout_is_brought_up_to_date_with_the_facts_of_its_objects(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.errors import ExpiredError, ForbiddenError, NotFoundError, UnavailableError
 from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key, Kind, Object, ObjectList, Watch, WatchEvent
+from katib.runtime.testing import VirtualClock
 from katib.stores.memory import MemoryStore
 from katib.tuning.changes import Cursor, stream_changes
 from katib.tuning.kind_watches import RECONNECT_SECONDS, KindWatches
@@ -20,6 +21,7 @@ from katib.tuning.service import BOOKMARK, Change
 from tests.support.controllers import new_store
 from tests.support.stores import memory_store
 from tests.support.tuning import make_experiment, make_trial
+from tests.support.waiting import eventually
 
 DEMO = Key("default", "demo")
 
@@ -39,6 +41,11 @@ class PerKindStore:
     def list(self, kind: Kind, namespace: str | None = None, *, labels: Mapping[str, str] | None = None) -> ObjectList:
         found = self.inner.list(kind, namespace, labels=labels)
         return ObjectList(found.items, _prefix(kind) + found.resource_version)
+
+    def pages(
+        self, kind: Kind, namespace: str | None = None, *, labels: Mapping[str, str] | None = None
+    ) -> Iterator[ObjectList]:
+        yield self.list(kind, namespace, labels=labels)
 
     def watch(self, kind: Kind, since: str) -> Watch:
         if self.away is not None:
@@ -184,6 +191,22 @@ def test_a_store_that_stays_away_fails_the_stream_in_the_end(store: PerKindStore
         watches.next(10)
 
     assert clock.waited > RECONNECT_SECONDS
+
+
+def test_a_lone_change_is_passed_on_at_once_and_those_right_behind_it_together(store: PerKindStore) -> None:
+    clock = VirtualClock()
+    with KindWatches(store, {TRIAL: "t-2"}, clock) as watches:  # type: ignore[arg-type]  # it has all that a watch needs
+        touch(store, TRIAL, "demo-1", "first")
+        first = watches.next(10)
+        eventually(lambda: clock.waiting_count == 1)
+        for change in ("second", "third"):
+            touch(store, TRIAL, "demo-1", change)
+        before_the_pause_is_over = watches.next(0.0)
+        clock.advance(1.0)
+        found = [first, watches.next(10), watches.next(10)]
+
+    assert before_the_pause_is_over is None
+    assert [event and event.object["status"]["word"] for event in found] == ["first", "second", "third"]
 
 
 class HurriedClock(SystemClock):

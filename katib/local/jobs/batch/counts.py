@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -60,9 +61,21 @@ class PodCounts:
     def failures(self) -> tuple[PodRecord, ...]:
         """Failures that count. Of pods that were lost the first few do not: nothing was wrong with their programs."""
         ignored = {match.pod.name for match in self.matched_rules if match.rule.action == "Ignore"}
-        lost = [p.name for p in self.all_failures if any(exit_.lost for exit_ in p.exits)]
-        ignored.update(lost[:FORGIVEN_LOSSES])
+        ignored.update(self._forgiven)
         return tuple(p for p in self.all_failures if p.name not in ignored)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing is left of the job: none of its pods goes on or has succeeded, and the last one was lost."""
+        if self.active or self.terminating or self.succeeded or not self.all_failures:
+            return False
+        last = max(self.all_failures, key=lambda p: (p.finished_at is not None, p.finished_at))
+        return last.name in self._forgiven
+
+    @cached_property
+    def _forgiven(self) -> tuple[str, ...]:
+        lost = [p.name for p in self.all_failures if any(exit_.lost for exit_ in p.exits)]
+        return tuple(lost[:FORGIVEN_LOSSES])
 
     @cached_property
     def succeeded_indexes(self) -> frozenset[int]:
@@ -86,13 +99,14 @@ class PodCounts:
         return tuple(p for p in self.active if p.index is not None and not self._is_wanted(p.index))
 
     @cached_property
-    def failures_by_index(self) -> dict[int, int]:
-        """How often each index failed."""
-        counts: dict[int, int] = {}
-        for pod in self.failures:
-            if pod.index is not None:
-                counts[pod.index] = counts.get(pod.index, 0) + 1
-        return counts
+    def failures_by_index(self) -> Counter[int]:
+        """How often each index failed, as far as that counts."""
+        return _by_index(self.failures)
+
+    @cached_property
+    def ignored_by_index(self) -> Counter[int]:
+        """How often each index failed without that counting."""
+        return _by_index(self.all_failures) - self.failures_by_index
 
     @property
     def restarts(self) -> int:
@@ -121,6 +135,10 @@ class PodCounts:
             return None
         last = max(p.finished_at for p in in_a_row if p.finished_at is not None)
         return last + timedelta(seconds=delays.recreate.pause_seconds(len(in_a_row)))
+
+
+def _by_index(pods: Iterable[PodRecord]) -> Counter[int]:
+    return Counter(pod.index for pod in pods if pod.index is not None)
 
 
 def _failures_in_a_row(pods: Iterable[PodRecord]) -> Sequence[PodRecord]:

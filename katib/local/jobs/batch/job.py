@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from katib.local.findings import Findings, mapping
-from katib.local.jobs.batch.plan import plan
+from katib.local.jobs.batch.plan import FAILURES, IGNORED_FAILURES, plan
 from katib.local.jobs.batch.rules import check_job_rules
 from katib.local.jobs.batch.spec import JobSpec
 from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring, container_names
@@ -14,6 +14,8 @@ from katib.runtime.objects import Kind, Object
 
 JOB = Kind("batch/v1", "Job")
 INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
+FAILURES_ANNOTATION = "batch.kubernetes.io/job-index-failure-count"
+IGNORED_FAILURES_ANNOTATION = "batch.kubernetes.io/job-index-ignored-failure-count"
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 TEMPLATE_PATH = "spec.template"
 
@@ -29,7 +31,7 @@ class BatchJob:
 
     def pod(self, job: Object, start: PodStart, _wiring: Wiring) -> NewPod:
         """Describe a pod: all are alike but for their index."""
-        return batch_pod(job, start.index)
+        return batch_pod(job, start)
 
     def check(self, job: Object, path: str, findings: Findings) -> None:
         """Find what keeps a Job from running here, but for its pod template."""
@@ -40,8 +42,9 @@ class BatchJob:
         return {TEMPLATE_PATH: (mapping(mapping(job.get("spec")).get("template")), 1)}
 
 
-def batch_pod(job: Object, index: int | None) -> NewPod:
+def batch_pod(job: Object, start: PodStart) -> NewPod:
     """Return a pod of a Job, as the Job controller makes it."""
+    index = start.index
     metadata, template = job["metadata"], job["spec"]["template"]
     name, uid = metadata["name"], metadata.get("uid", "")
     stem = name if index is None else f"{name}-{index}"
@@ -58,8 +61,15 @@ def batch_pod(job: Object, index: int | None) -> NewPod:
         template=template,
         path=TEMPLATE_PATH,
         labels={**owner, **marks},
-        annotations=marks,
+        annotations={**marks, **_failure_annotations(start)},
         hostname="" if index is None else stem,
         variables=dict.fromkeys(container_names(template, init=True), told),
         restarts_on_failure=JobSpec.of(job).restarts_on_failure,
     )
+
+
+def _failure_annotations(start: PodStart) -> dict[str, str]:
+    """Return how often the index of a pod failed before; nothing without a limit per index."""
+    failures, ignored = start.details.get(FAILURES), start.details.get(IGNORED_FAILURES)
+    found = {} if failures is None else {FAILURES_ANNOTATION: str(failures)}
+    return {**found, IGNORED_FAILURES_ANNOTATION: str(ignored)} if ignored else found

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from katib.api.failure_text import failure_cause, with_last_output
 from katib.api.types import format_time
@@ -33,6 +33,12 @@ from katib.local.jobs.conditions import (
 )
 from katib.local.jobs.kind import Moment, Observed, Plan, PodStart
 from katib.local.pods.records import Delays, Phase, PodRecord
+
+FAILURES: Final = "failures"
+"""Detail of a start, with a limit per index: how often its index has failed."""
+
+IGNORED_FAILURES: Final = "ignoredFailures"
+"""Detail of such a start: how often its index has failed without that counting."""
 
 
 class _Outcome(NamedTuple):
@@ -110,6 +116,7 @@ def _go_on(
         started_at=started_at,
         wake_at=_earliest(starts.wake_at, _deadline(spec, started_at)),
         waiting=_waiting(counts, starts),
+        anew=bool(starts.pods) and counts.is_lost,
     )
 
 
@@ -273,7 +280,13 @@ def _starts_by_index(counts: PodCounts, free: list[int], room: int, now: datetim
     moments = {index: counts.retry_at(delays, index) for index in free}
     ready = [index for index, moment in moments.items() if moment is None or moment <= now]
     later = [moment for moment in moments.values() if moment is not None and moment > now]
-    return _Starts(tuple(map(PodStart, ready[:room])), min(later, default=None) if len(ready) < room else None)
+    starts = tuple(PodStart(index, details=_failure_counts(counts, index)) for index in ready[:room])
+    return _Starts(starts, min(later, default=None) if len(ready) < room else None)
+
+
+def _failure_counts(counts: PodCounts, index: int) -> dict[str, int]:
+    """Return what a pod with a limit of its own says about those that had its index before."""
+    return {FAILURES: counts.failures_by_index[index], IGNORED_FAILURES: counts.ignored_by_index[index]}
 
 
 def _deadline(spec: JobSpec, started_at: datetime | None) -> datetime | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from katib.local.jobs.jobset.resolve import NODE, TrainingSet
-from katib.local.jobs.jobset.spec import host_name
+from katib.local.jobs.jobset.spec import host_name, subdomain_of
 from katib.local.jobs.kind import Wiring
 
 PORT: Final = 29500
@@ -87,5 +87,6 @@ def host_file(training: TrainingSet) -> str:
 
 
 def _first(training: TrainingSet, wiring: Wiring) -> tuple[str, str]:
-    address = wiring.address(host_name(training.jobset, training.trainer or NODE, 0, 0), PORT)
+    host = host_name(training.jobset, training.trainer or NODE, 0, 0)
+    address = wiring.address(f"{host}.{subdomain_of(training.jobset)}", PORT)
     return address.host, str(address.port)

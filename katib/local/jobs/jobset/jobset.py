@@ -11,8 +11,8 @@ from katib.local.jobs.batch.job import batch_pod
 from katib.local.jobs.jobset.plan import plan
 from katib.local.jobs.jobset.rules import check_jobset_rules, check_peers
 from katib.local.jobs.jobset.selection import check_pod_labels
-from katib.local.jobs.jobset.spec import API_VERSION, JobSetSpec, child_job, job_labels
-from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring
+from katib.local.jobs.jobset.spec import API_VERSION, JobSetSpec, child_job, job_labels, subdomain_of
+from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring, names_in_domain
 from katib.runtime.objects import Kind, Object
 
 JOB_SET = Kind(API_VERSION, "JobSet")
@@ -39,9 +39,9 @@ class JobSet:
         """Return nothing: a JobSet tells its pods no addresses."""
         return ""
 
-    def check_peer_names(self, job: Object, path: str, findings: Findings, *, are_named: bool) -> None:
-        """Find names of pods that are spelled out and lead nowhere."""
-        check_peers(mapping(job.get("spec")), f"{path}.spec", findings, are_named=are_named)
+    def check_peer_names(self, job: Object, path: str, findings: Findings) -> None:
+        """Find names of pods that are spelled out, which lead nowhere on the network of this machine."""
+        check_peers(mapping(job.get("spec")), f"{path}.spec", findings)
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the pod templates of its replicated jobs with the pods that run together."""
@@ -55,14 +55,23 @@ class JobSet:
 def jobset_pod(jobset: Object, start: PodStart) -> NewPod:
     """Return a pod of a JobSet, as the controllers of JobSet and Job make it."""
     replicated, index = JobSetSpec.of(jobset).replicated_job(start.role)
-    pod = batch_pod(child_job(jobset, replicated, index), start.index)
+    pod = batch_pod(child_job(jobset, replicated, index), start)
     marks = job_labels(jobset, replicated, index, start.details.get("attempt", 0))
     return replace(
         pod,
         path=replicated.path,
         labels={**pod.labels, **marks},
         annotations={**pod.annotations, **marks},
+        aliases=_aliases(jobset, pod.hostname),
     )
+
+
+def _aliases(jobset: Object, host: str) -> tuple[str, ...]:
+    """Return the names of a pod on a cluster, of which one leads to all pods of the JobSet."""
+    if not host or jobset["spec"].get("network", {}).get("enableDNSHostnames") is False:
+        return ()
+    subdomain, namespace = subdomain_of(jobset), jobset["metadata"].get("namespace", "")
+    return (subdomain, *names_in_domain(subdomain, namespace), *names_in_domain(host, subdomain, namespace))
 
 
 def jobset_templates(jobset: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
+from katib.api.failure_text import failure_cause, with_remark
 from katib.local.jobs.batch.plan import plan as plan_job
 from katib.local.jobs.conditions import (
     Conditions,
@@ -94,6 +95,7 @@ class _State:
         not_before: When the next try begins.
         failure: Why it is tried again.
         has_moved: Whether its pods have other ports than at first: somebody else had taken one.
+        is_void: Whether what was reported so far counts no more once the next pods start.
         outcome: How it ends; None while that is open.
     """
 
@@ -105,6 +107,7 @@ class _State:
     not_before: datetime | None = None
     failure: str = ""
     has_moved: bool = False
+    is_void: bool = False
     outcome: Outcome | None = None
 
 
@@ -117,6 +120,7 @@ class _Turn:
     stop: tuple[str, ...] = ()
     wake_at: datetime | None = None
     waiting: str = ""
+    anew: bool = False
 
 
 def plan(observed: Observed, ending: Outcome | None = None, *, moves: bool = False) -> Plan:
@@ -160,7 +164,7 @@ def _plan_open(observed: Observed, spec: JobSetSpec, ending: Outcome | None, *, 
 def _turned(observed: Observed, spec: JobSetSpec, state: _State) -> tuple[_State, _Turn]:
     """Plan every Job that exists, and create those whose time has come."""
     turn = _turn(observed, spec, state)
-    return replace(state, children=turn.children), turn
+    return replace(state, children=turn.children, is_void=state.is_void and not turn.anew), turn
 
 
 def _turn(observed: Observed, spec: JobSetSpec, state: _State) -> _Turn:
@@ -172,6 +176,7 @@ def _turn(observed: Observed, spec: JobSetSpec, state: _State) -> _Turn:
             pods.setdefault(pod.role, []).append(pod)
     start: list[PodStart] = []
     stop: list[str] = []
+    anew = state.is_void
     moments: list[datetime] = []
     waiting: list[str] = []
     held = state.not_before is not None and observed.moment.steady < state.not_before
@@ -201,11 +206,19 @@ def _turn(observed: Observed, spec: JobSetSpec, state: _State) -> _Turn:
                     None if decision.start or decision.stop else looked_at,
                 )
                 attempt = state.restarts + state.attempts.get(role, 0)
-                start += [PodStart(s.index, role, details={"attempt": attempt}) for s in decision.start]
+                start += [PodStart(s.index, role, details={**s.details, "attempt": attempt}) for s in decision.start]
                 stop += decision.stop
+                anew = anew or decision.anew
             moments += [] if child.wake_at is None else [child.wake_at]
             waiting += [child.waiting] if child.waiting else []
-    return _Turn(children, tuple(start), tuple(stop), min(moments, default=None), next(iter(waiting), ""))
+    anew = anew and bool(start) and not any(_counts_on(pod, state) for pod in observed.pods)
+    first = next(iter(waiting), "")
+    return _Turn(children, tuple(start), tuple(stop), min(moments, default=None), first, anew)
+
+
+def _counts_on(pod: PodRecord, state: _State) -> bool:
+    """Return whether what a pod reported counts whatever becomes of others: it goes on, or has succeeded."""
+    return not pod.is_finished or (pod.name not in state.retired and pod.phase is Phase.SUCCEEDED)
 
 
 def _plan_child(
@@ -274,7 +287,7 @@ def _answer_failure(observed: Observed, spec: JobSetSpec, state: _State, failed:
         outcome = _failure("FailJobSetFailurePolicyAction", role, failed[role])
         return _finish(observed, spec, replace(state, outcome=outcome))
     if action in _COUNTED and state.counted >= spec.max_restarts:
-        outcome = _failure("ReachedMaxRestarts", role, failed[role], f"; all {spec.max_restarts} restarts were made")
+        outcome = _failure("ReachedMaxRestarts", role, failed[role], f"all {spec.max_restarts} restarts were made")
         return _finish(observed, spec, replace(state, outcome=outcome))
     return _restart(observed, spec, state, role, action, failed[role])
 
@@ -285,13 +298,14 @@ def _restart(observed: Observed, spec: JobSetSpec, state: _State, role: str, act
     made = state.restarts + sum(state.attempts.values())
     pause = timedelta(seconds=observed.delays.restart.pause_seconds(made))
     _, message = _how(failed)
+    which = f"job {role}" if alone else "the JobSet"
     state = replace(
         state,
         attempts={**state.attempts, role: state.attempts.get(role, 0) + 1} if alone else state.attempts,
         restarts=state.restarts + (not alone),
         counted=state.counted + (action in _COUNTED),
         not_before=observed.moment.steady + pause,
-        failure=f"job {role} failed: {message}; {'it' if alone else 'the JobSet'} starts again, restart {made + 1}",
+        failure=f"{failure_cause(message)}; {which} starts again, restart {made + 1}",
     )
     return _anew(observed, spec, state, role if alone else "")
 
@@ -299,7 +313,7 @@ def _restart(observed: Observed, spec: JobSetSpec, state: _State, role: str, act
 def _move(observed: Observed, spec: JobSetSpec, state: _State, pod: PodRecord) -> Plan:
     """Begin once more with other ports; that is no restart that counts."""
     failure = f"pod {pod.name} found its port taken: {pod.last_output}; all pods start again with other ports"
-    moved = replace(state, has_moved=True, failure=failure)
+    moved = replace(state, has_moved=True, is_void=True, failure=failure)
     return replace(_anew(observed, spec, moved, ""), new_addresses=True)
 
 
@@ -345,7 +359,8 @@ def _ended_at(child: _Child) -> str:
 
 def _failure(reason: str, role: str, child: _Child, more: str = "") -> Outcome:
     why, message = _how(child)
-    return Outcome(success=False, reason=reason, message=f"job {role} failed ({why}): {message}{more}")
+    text = f"job {role} failed ({why}): {message}"
+    return Outcome(success=False, reason=reason, message=with_remark(text, more) if more else text)
 
 
 # --- the plan ---------------------------------------------------------------------------------------------------------
@@ -372,6 +387,7 @@ def _go_on(observed: Observed, spec: JobSetSpec, state: _State, turn: _Turn) -> 
         wake_at=turn.wake_at,
         waiting="the job is suspended" if spec.suspend else turn.waiting,
         memory={**observed.memory, "jobset": state},
+        anew=turn.anew,
     )
 
 

@@ -24,10 +24,6 @@ _REASONS: Final = (
     "PodFailurePolicy",
 )
 _STRATEGIES: Final = ("Recreate", "BlockingRecreate")
-DOMAIN: Final = r"\.[a-z$][-.\w${}]*"
-BOUNDARY: Final = r"\b"
-"""What follows the name of a pod that leads nowhere, as a pattern: in a network of its own it is the domain."""
-
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _CLUSTER = "submit the experiment to Kubernetes"
 
@@ -56,18 +52,17 @@ def check_jobset_rules(spec: Mapping[str, Any], path: str, findings: Findings) -
     _check_surroundings(spec, path, findings)
 
 
-def check_peers(spec: Mapping[str, Any], path: str, findings: Findings, *, are_named: bool) -> None:
+def check_peers(spec: Mapping[str, Any], path: str, findings: Findings) -> None:
     """Find names of other pods that a JobSet's containers spell out and that are no hosts here.
 
     Args:
         spec: The spec; may be malformed.
         path: Where it stands.
         findings: Takes what is found.
-        are_named: Whether the pods have a network of their own, where a name without a domain is one.
     """
     jobs = list(mappings(spec.get("replicatedJobs")))
     names = [re.escape(name) for _, item in jobs if (name := text(item.get("name")))]
-    pattern = re.compile(rf"-((?:{'|'.join(names)})-\d+-\d+{DOMAIN if are_named else BOUNDARY})")
+    pattern = re.compile(rf"-((?:{'|'.join(names)})-\d+-\d+)\b")
     for i, item in jobs if names else ():
         pod = mapping(mapping(job_template(item).get("template")).get("spec"))
         place = f"{path}.replicatedJobs[{i}].template.spec.template.spec"
@@ -76,8 +71,7 @@ def check_peers(spec: Mapping[str, Any], path: str, findings: Findings, *, are_n
                 if found := spelled_out(container, pattern):
                     field, name = found
                     cause = f"the host name of a pod, as in {shown(name)}, leads nowhere on this machine"
-                    own = "write it without the domain" if are_named else "use 127.0.0.1"
-                    remedy = f"{own}, or {_CLUSTER}"
+                    remedy = f"use 127.0.0.1, or {_CLUSTER}"
                     findings.error(f"{place}.{list_}[{j}].{field}", cause, remedy, "jobset-peer-name")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from katib.local.findings import Findings, integer, mapping
-from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring
+from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring, names_in_domain
 from katib.local.jobs.replicated.names import JOB_ROLE, MASTER, REPLICA_INDEX, role_labels
 from katib.local.jobs.replicated.plan import LATE_SECONDS, plan
 from katib.local.jobs.replicated.rules import check_peer_names, check_pod_name, check_training_job
@@ -59,6 +59,7 @@ class ReplicatedJob:
             template=template,
             path=f"spec.{training.replicas_field}.{replica.key}.template",
             labels=labels,
+            aliases=names_in_domain(name, job["metadata"]["namespace"]),
             variables=dict.fromkeys(training.told(template), told),
             restarts_on_failure=spec.restarts_in_place(role),
         )
@@ -72,9 +73,9 @@ class ReplicatedJob:
         """Return which variables tell a program where its peers listen; empty when none do."""
         return self._training.address_variables if self._training.gives_ports else ""
 
-    def check_peer_names(self, job: Object, path: str, findings: Findings, *, are_named: bool) -> None:
-        """Find names of replicas that are spelled out and lead nowhere."""
-        check_peer_names(self._training, job, path, findings, are_named=are_named)
+    def check_peer_names(self, job: Object, path: str, findings: Findings) -> None:
+        """Find names of replicas that are spelled out, which lead nowhere on the network of this machine."""
+        check_peer_names(self._training, job, path, findings)
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the pod template of each type of replicas; all replicas run together."""

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 
 from katib.api.wording import did_you_mean, shown
 from katib.local.findings import Findings, integer, is_given, mapping, mappings, text, texts
-from katib.local.jobs.kind import NewPod
+from katib.local.jobs.kind import NewPod, names_in_domain
 from katib.local.jobs.launcher import with_resources_of
 from katib.local.jobs.replicated.names import JOB_ROLE, OPERATOR_NAME
 from katib.local.jobs.replicated.replicas import Replicas
@@ -154,9 +154,15 @@ class MPIOperatorJob(MPIJob):
         return {"K_MPI_JOB_ROLE": role, **super().variables(peers, role, _index)}
 
     def complete(self, pod: NewPod, peers: Peers, role: str, index: int) -> NewPod:
-        """Return a pod with this operator's labels, which name the role of every pod."""
+        """Return a pod with this operator's labels, which name the role of every pod, and with its names.
+
+        One service, which has the name of the job, leads to all pods.
+        """
         labels = {**pod.labels, OPERATOR_NAME: "mpi-operator", JOB_ROLE: role}
-        return super().complete(replace(pod, labels=labels), peers, role, index)
+        job, namespace = peers.job["metadata"]["name"], peers.job["metadata"]["namespace"]
+        host = f"{job}-{LAUNCHER}" if role == LAUNCHER else pod.name
+        names = (job, *names_in_domain(job, namespace), *names_in_domain(host, job, namespace))
+        return super().complete(replace(pod, labels=labels, hostname=host, aliases=names), peers, role, index)
 
     def _launcher_works(self, spec: TrainingSpec) -> bool:
         return spec.fields.get("runLauncherAsWorker") is True

@@ -206,17 +206,16 @@ def _note_unlimited(kind: TrainingKind, spec: Mapping[str, Any], path: str, find
             findings.notice(place, f"{why} of a replica end the job")
 
 
-def check_peer_names(kind: TrainingKind, job: Object, path: str, findings: Findings, *, are_named: bool) -> None:
-    """Find names of replicas in commands and variables that lead nowhere.
+def check_peer_names(kind: TrainingKind, job: Object, path: str, findings: Findings) -> None:
+    """Find names of replicas in commands and variables.
 
     Args:
         kind: The kind of the job.
         job: The object; may be malformed or hold placeholders.
         path: Where it stands.
         findings: Takes what is found.
-        are_named: Whether its pods have a network of their own, where a name without a domain is one.
     """
-    patterns = _peer_names(kind, are_named=are_named)
+    patterns = _peer_names(kind)
     given = mapping(mapping(job.get("spec")).get(kind.replicas_field))
     for key, replica in replicas_by_type(given, kind.types).values():
         place = f"{path_to(f'{path}.spec.{kind.replicas_field}', str(key))}.template.spec"
@@ -230,11 +229,9 @@ def check_peer_names(kind: TrainingKind, job: Object, path: str, findings: Findi
                     findings.error(f"{place}.containers[{i}].{field}", cause, remedy, "replica-peer-name")
 
 
-def _peer_names(kind: TrainingKind, *, are_named: bool) -> tuple[re.Pattern[str], ...]:
+def _peer_names(kind: TrainingKind) -> tuple[re.Pattern[str], ...]:
     roles = "|".join(type_.lower() for type_ in kind.types)
     number = r"(?:\d+|\$[\w({]+[)}]?)"
-    if are_named:
-        return (re.compile(rf"(?:[a-z0-9}})]|\$\w+)-(?:{roles})-{number}\.[-\w.${{}}]*svc\b"),)
     built = re.compile(rf"(?:[}})]|\$\w+)-(?:{roles})-{number}(?=$|[\s:,;'\"]|\.[-\w.]*svc)")
     return built, re.compile(rf"[a-z0-9]-(?:{roles})-{number}(?::\d|\.[-\w.${{}}]*svc\b)")
 

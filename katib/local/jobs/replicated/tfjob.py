@@ -53,8 +53,9 @@ class TFJob(TrainingKind):
         """Return `TF_CONFIG`; a job of one replica is not distributed and gets none."""
         if peers.spec.total == 1:
             return {}
+        domain = f".{peers.job['metadata']['namespace']}.svc"
         cluster = {
-            name: [f"{host}:{port}" for host, port in (peers.address(name, i) for i in range(replica.count))]
+            name: [f"{host}:{port}" for host, port in (peers.address(name, i, domain) for i in range(replica.count))]
             for name, replica in sorted(peers.spec.roles.items())
         }
         config = {"cluster": cluster, "task": {"type": role, "index": index}, "environment": "cloud"}

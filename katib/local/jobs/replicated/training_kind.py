@@ -49,15 +49,16 @@ class Peers:
         """Return the name of the pod of a replica."""
         return pod_name(self.job, role, index)
 
-    def address(self, role: str, index: int) -> Address:
+    def address(self, role: str, index: int, domain: str = "") -> Address:
         """Return where a replica listens.
 
         Args:
             role: Its type, in lower case.
             index: Its number.
+            domain: What the operator appends to its name, as `.default.svc`.
         """
         number = listening_port(self.spec.roles[role].template, self.container, self.port)
-        return self.wiring.address(self.pod_name(role, index), number, self.port.name)
+        return self.wiring.address(self.pod_name(role, index) + domain, number, self.port.name)
 
 
 class TrainingKind(Protocol):

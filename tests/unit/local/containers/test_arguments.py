@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -25,6 +26,12 @@ def test_the_smallest_line_is_attached_labelled_and_removes_its_container() -> N
         *("run", "--rm", "--name", "box-1", "--pull", "missing", "--log-driver", "none", "--quiet", "--init"),
         *("--label", "owner=me", "--network", "host", "--security-opt", "label=disable", "train:1"),
     ]
+
+
+def test_a_client_that_can_writes_down_that_the_first_process_started() -> None:
+    line = run_line(Program.PODMAN, ALL, ImageRun("box", "i"), "box-1", {}, (), Path("/run/box-1.pid"))
+
+    assert values(list(line.words), "--pidfile") == ["/run/box-1.pid"]
 
 
 def test_docker_takes_the_same_but_for_what_it_does_not_know() -> None:
@@ -88,6 +95,13 @@ def test_cards_are_named_as_each_runtime_names_them() -> None:
 
     assert values(words(run), "--device") == ["nvidia.com/gpu=0", "nvidia.com/gpu=2"]
     assert values(words(run, Program.DOCKER), "--gpus") == ['"device=0,2"']
+
+
+def test_all_names_of_a_container_lead_to_it_in_a_network_of_its_own_and_none_on_that_of_the_machine() -> None:
+    run = ImageRun("box", "i", hostname="j-a-0-0", aliases=("j", "j-a-0-0.j", "j"), network="katib-j")
+
+    assert values(words(run), "--network-alias") == ["j-a-0-0", "j", "j-a-0-0.j"]
+    assert values(words(replace(run, network="host")), "--network-alias") == []
 
 
 def test_rights_are_those_of_the_template() -> None:

@@ -8,7 +8,7 @@ from katib.api.configuration import read_configuration
 from katib.errors import InvalidError, TerminalError
 from katib.local.containers import Choice, choose, chosen, runs_images
 from katib.local.containers.arguments import Program
-from katib.local.containers.choice import docker_abilities, podman_abilities
+from katib.local.containers.choice import docker_abilities, podman_abilities, writes_pid_files
 from katib.services.config import ServicesConfig
 
 INFO = '{"host": {"cgroupControllers": ["cpu", "memory"], "cgroupVersion": "v2", "security": {"rootless": true}}}'
@@ -92,3 +92,35 @@ def test_limits_are_those_that_the_account_may_set() -> None:
     assert limits(True, "v1", "cpu", "memory") == set()
     assert limits(True, "v2", "memory", "pids") == {"memory"}
     assert docker_abilities({"CpuCfsQuota": False, "MemoryLimit": True}).limits == {"memory"}
+
+
+@pytest.mark.parametrize(
+    ("program", "version", "is_remote", "expected"),
+    [
+        pytest.param(Program.PODMAN, "4.3.1", False, True, id="podman 4"),
+        pytest.param(Program.PODMAN, "5.0.0-rc1", False, True, id="podman 5"),
+        pytest.param(Program.PODMAN, "3.0.1", False, False, id="podman 3"),
+        pytest.param(Program.PODMAN, "5.0.0", True, False, id="podman of another machine"),
+        pytest.param(Program.PODMAN, "", False, False, id="unknown version"),
+        pytest.param(Program.DOCKER, "28.0", False, False, id="docker"),
+    ],
+)
+def test_only_a_podman_of_this_machine_writes_down_what_has_started(
+    program: Program, version: str, is_remote: bool, expected: bool
+) -> None:
+    info = {"host": {"serviceIsRemote": is_remote}, "version": {"Version": version}}
+
+    assert writes_pid_files(program, info) is expected
+
+
+def test_what_a_killed_engine_noted_about_containers_is_gone(tmp_path: Path) -> None:
+    program(tmp_path, "podman", """echo '{"version": {"Version": "4.3.1"}}'""")
+    left = tmp_path / "data" / "run" / "containers" / "box-1.pid"
+    left.parent.mkdir(parents=True)
+    left.touch()
+
+    found = choose(Choice.PODMAN, environ(tmp_path), tmp_path / "data")
+
+    assert found is not None
+    assert found.pid_files == left.parent
+    assert not left.exists()

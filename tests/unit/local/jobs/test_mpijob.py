@@ -55,6 +55,19 @@ def test_the_launcher_has_the_slots_of_all_workers() -> None:
     assert "OMPI_MCA_plm_rsh_agent" not in pod.variables["mpi"]
 
 
+def test_of_the_second_operator_all_pods_are_hosts_of_a_service_with_the_name_of_the_job() -> None:
+    job = an_mpijob(version="v2beta1", worker={"name": "mpi", "image": "none", "command": ["work"]})
+    launcher, worker = pod_of(job, "launcher", V2), pod_of(job, "worker", V2, 1)
+    service = ("j", "j.n", "j.n.svc", "j.n.svc.cluster.local")
+
+    assert (launcher.hostname, worker.hostname) == ("j-launcher", "j-worker-1")
+    assert launcher.aliases[:5] == (*service, "j-launcher.j")
+    assert worker.aliases == (
+        *service,
+        *("j-worker-1.j", "j-worker-1.j.n", "j-worker-1.j.n.svc", "j-worker-1.j.n.svc.cluster.local"),
+    )
+
+
 def test_a_launcher_with_cards_works_too() -> None:
     job = an_mpijob(slotsPerWorker=2)
     launcher = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]

@@ -7,8 +7,9 @@ import pytest
 
 from katib.local.admission import check_job
 from katib.local.admission.command_rules import OFFER
-from katib.local.jobs.jobset.runtimes import RUNTIME
+from katib.local.jobs.jobset.runtimes import RUNTIME, SHIPPED, shipped_runtime
 from katib.local.jobs.kinds import job_kinds
+from katib.local.submission import runtime_errors
 from katib.runtime.objects import Key
 from tests.support.admission import HOST
 from tests.unit.local.jobs.test_train_job_plan import Shelf, own_runtime
@@ -254,7 +255,7 @@ def test_names_of_other_pods_are_found_wherever_they_stand() -> None:
     assert peer(args=["data-0-0", "a-0"]) == []
 
 
-def test_in_a_network_of_its_own_only_the_domain_leads_nowhere() -> None:
+def test_in_a_network_of_its_own_names_lead_somewhere_with_and_without_the_domain() -> None:
     def peer(word: str) -> list[str]:
         job = replicated("b")
         job["template"]["spec"]["template"]["spec"]["containers"][0]["args"] = [word]
@@ -264,7 +265,8 @@ def test_in_a_network_of_its_own_only_the_domain_leads_nowhere() -> None:
         return [error.cause for error in check_job(whole, "T", host=host)[0] if error.origin == "jobset-peer-name"]
 
     assert peer("${trialSpec.Name}-a-0-0:80") == []
-    assert peer("$(SET)-a-0-0.demo:80") == ['the host name of a pod, as in "a-0-0.demo", leads nowhere on this machine']
+    assert peer("$(SET)-a-0-0.demo:80") == []
+    assert peer("$(SET)-a-0-0.demo.default.svc.cluster.local:80") == []
 
 
 @pytest.mark.parametrize(
@@ -301,3 +303,25 @@ def test_ports_of_a_runtime_are_explained_by_its_policy(policy: str, told: str) 
 )  # fmt: skip
 def test_a_replicated_job_that_cannot_run_here_is_told_in_one_line(job: dict[str, Any], error: str) -> None:
     assert jobset(replicated(), job)[0] == [f"replicatedJobs[1]{error}"]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_runtime_could_be_stored_by_itself(name: str) -> None:
+    assert runtime_errors({"spec": shipped_runtime(name).spec}, "") == []
+
+
+@pytest.mark.parametrize(
+    ("runtime", "line"),
+    [
+        ({}, "spec: it is missing; write what the runtime is"),
+        ({"specs": {}}, "specs: unknown field; did you mean spec"),
+        ({"spec": {"mlPolicy": {"torch": {}, "mpi": {}}}}, "spec.mlPolicy: it has torch and mpi; keep one of them"),
+        (
+            {"spec": {"template": {"spec": {"replicatedJobs": []}}}},
+            "spec.template.spec.replicatedJobs: it is missing or empty; give at least one",
+        ),
+    ],
+    ids=["nothing", "misspelled", "two policies", "no jobs"],
+)
+def test_what_is_wrong_with_a_runtime_alone_is_told_with_its_place(runtime: dict[str, Any], line: str) -> None:
+    assert line in [str(error) for error in runtime_errors(runtime, "")]

@@ -117,7 +117,7 @@ class TestTorch:
             "PET_MASTER_ADDR": "127.0.0.1",
             "PET_MASTER_PORT": "40001",
         }
-        assert t.wiring.asked == [("t-node-0-0", 29500, "")]
+        assert t.wiring.asked == [("t-node-0-0.t", 29500, "")]
 
     @pytest.mark.parametrize(
         ("trainer", "processes"),
@@ -160,6 +160,7 @@ class TestTorch:
 
         t.end("node-0", 1, last_output=taken)
         assert (t.moves, t.roles()) == (1, ["node-0-0", "node-0-1"])
+        assert t.anew == [2]
         assert t.conditions() == []
 
         t.end("node-0", 1, last_output=taken)

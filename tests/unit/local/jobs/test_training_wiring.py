@@ -29,7 +29,7 @@ class TestTFJob:
     def test_the_configuration_has_the_form_of_the_operator(self) -> None:
         job = training_job(TF, Worker=2, PS=1)
 
-        assert told(TF, job, "worker", 1, ClusterWiring(".n.svc"))["TF_CONFIG"] == (
+        assert told(TF, job, "worker", 1)["TF_CONFIG"] == (
             '{"cluster":{"ps":["j-ps-0.n.svc:2222"],"worker":["j-worker-0.n.svc:2222","j-worker-1.n.svc:2222"]},'
             '"task":{"type":"worker","index":1},"environment":"cloud"}'
         )
@@ -51,7 +51,7 @@ class TestTFJob:
 
         cluster = json.loads(told(TF, job, "worker", 0)["TF_CONFIG"])["cluster"]
 
-        assert cluster == {"ps": ["j-ps-0:4321"], "worker": ["j-worker-0:2222"]}
+        assert cluster == {"ps": ["j-ps-0.n.svc:4321"], "worker": ["j-worker-0.n.svc:2222"]}
 
     def test_only_the_container_that_trains_is_told(self) -> None:
         containers = [{"name": "tensorflow", "command": ["x"]}, {"name": "other", "command": ["x"]}]

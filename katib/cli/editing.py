@@ -1,0 +1,87 @@
+"""`katib budget`, `katib stop` and `katib resume`: experiments that exist, changed."""
+
+from __future__ import annotations
+
+import click
+
+from katib.cli import options
+from katib.tuning.reading import completed_count, is_completed, status_of
+
+_NO_LIMIT = "none"
+
+
+class _Count(click.ParamType[int | str]):
+    """A whole number, or `none` for no limit."""
+
+    name = "count"
+
+    def __init__(self, least: int) -> None:
+        self._least = least
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        """Return the number, or the word for no limit."""
+        if value == _NO_LIMIT:
+            return _NO_LIMIT
+        return click.IntRange(self._least)(value, param, ctx)
+
+
+@click.command(
+    epilog=options.examples(
+        "katib budget my-experiment --max-trials 40",
+        "katib budget my-experiment --parallel 4 --max-failed none",
+    ),
+)
+@click.argument("name", type=options.EXPERIMENT_NAME)
+@click.option("--max-trials", type=_Count(1), metavar="N", help="Trials in all; none: until it is stopped.")
+@click.option("--parallel", type=click.IntRange(1), metavar="N", help="Trials at once.")
+@click.option("--max-failed", type=_Count(0), metavar="N", help="Failed trials that end it; none: no limit.")
+@options.connection
+def budget(
+    name: str, max_trials: int | str | None, parallel: int | None, max_failed: int | str | None, target: options.Target
+) -> None:
+    """Change how many trials an experiment makes, in all and at once.
+
+    One that has used up its budget goes on when it gets a larger one and its resumePolicy is LongRunning or FromVolume.
+    """
+    from katib.cli.connection import connect
+
+    given = {"maxTrialCount": max_trials, "parallelTrialCount": parallel, "maxFailedTrialCount": max_failed}
+    counts = {field: None if value == _NO_LIMIT else int(value) for field, value in given.items() if value is not None}
+    if not counts:
+        raise click.UsageError("give --max-trials, --parallel or --max-failed", click.get_current_context())
+    with connect(target, read_only=False) as (service, namespace):
+        service.edit(namespace, name, counts=counts)
+    words = ", ".join(f"{field} {_NO_LIMIT if value is None else value}" for field, value in counts.items())
+    click.echo(f"experiment/{name}: {words}")
+
+
+@click.command(epilog=options.examples("katib stop my-experiment", "katib stop my-experiment --context production"))
+@click.argument("name", type=options.EXPERIMENT_NAME)
+@options.connection
+def stop(name: str, target: options.Target) -> None:
+    """Start no further trials of an experiment; those that run go on to their ends.
+
+    `katib resume` lets it go on, and so does submitting its file again.
+    """
+    from katib.cli.connection import connect
+
+    with connect(target, read_only=False) as (service, namespace):
+        experiment = service.edit(namespace, name, counts={}, stopped=True)
+    active = sum(int(status_of(experiment).get(field) or 0) for field in ("trialsRunning", "trialsPending"))
+    left = f"; {active} trial{'s' * (active != 1)} that run go on to their ends" if active else ""
+    click.echo(f"experiment/{name}: stopped after {completed_count(experiment)} trials{left}")
+
+
+@click.command(epilog=options.examples("katib resume my-experiment"))
+@click.argument("name", type=options.EXPERIMENT_NAME)
+@options.connection
+def resume(name: str, target: options.Target) -> None:
+    """Let a stopped experiment go on."""
+    from katib.cli.connection import connect
+
+    with connect(target, read_only=False) as (service, namespace):
+        experiment = service.edit(namespace, name, counts={}, stopped=False)
+    if is_completed(experiment):
+        click.echo(f"experiment/{name}: it has ended; `katib budget {name} --max-trials N` gives it more trials")
+        return
+    click.echo(f"experiment/{name}: goes on")

@@ -1,0 +1,79 @@
+"""Changing an experiment that exists: its counts, and whether it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from pydantic.alias_generators import to_snake
+
+from katib.api.conditions import COMPLETED_EXPERIMENT, true_types
+from katib.api.decoding import decode_stored
+from katib.api.defaults import with_defaults
+from katib.api.names import STOPPED, STOPPED_ANNOTATION
+from katib.api.types import Experiment
+from katib.api.validation import validate_update
+from katib.api.validation.update import COUNTS
+from katib.api.wording import one_of
+from katib.controllers.kinds import EXPERIMENT
+from katib.errors import AlreadyExistsError, ConflictError, InvalidError, invalid
+from katib.runtime.objects import Key, Object, ObjectStore
+
+_ATTEMPTS = 20
+
+
+def edit_experiment(
+    store: ObjectStore, key: Key, *, counts: Mapping[str, int | None], stopped: bool | None = None
+) -> Object:
+    """Change the counts of an experiment, stop it, or let it go on; return it as stored.
+
+    One that is stopped makes no further trial; those that run go on to their ends. Raising `maxTrialCount` of one that
+    has used up its budget takes it up again where its resume policy allows that.
+
+    Args:
+        store: Where the experiment is.
+        key: Of the experiment.
+        counts: New value by field of the spec, such as `maxTrialCount`; None takes a limit away.
+        stopped: Whether it is to be stopped; None leaves that as it is.
+
+    Raises:
+        InvalidError: The change is not allowed.
+        NotFoundError: There is no such experiment.
+    """
+    for name in counts:
+        if name not in COUNTS:
+            raise invalid(f"spec.{name}", "it cannot be changed", f"change {one_of(COUNTS)}", "update-immutable")
+    for _ in range(_ATTEMPTS):
+        found = store.get(EXPERIMENT, key)
+        old = with_defaults(decode_stored(found))
+        if old.metadata.deletion_timestamp is not None:
+            raise AlreadyExistsError(f'experiment "{old.name}" is being deleted')
+        changes = _changes(old, counts, stopped)
+        if not changes:
+            return found
+        with suppress(ConflictError):  # the controllers wrote its status this moment
+            return store.patch(found, changes)
+    raise ConflictError(f'experiment "{key.name}" keeps changing; try again in a moment')
+
+
+def is_stopped(experiment: Experiment) -> bool:
+    """Return whether somebody stopped an experiment."""
+    return experiment.metadata.annotations.get(STOPPED_ANNOTATION) == STOPPED
+
+
+def _changes(old: Experiment, counts: Mapping[str, int | None], stopped: bool | None) -> Object:
+    """Return what to patch, checked; empty when everything is so already."""
+    spec = old.spec.model_copy(update={to_snake(name): value for name, value in counts.items()})
+    errors = validate_update(old, with_defaults(old.model_copy(update={"spec": spec})))
+    if errors:
+        raise InvalidError(errors)
+    changes: dict[str, Any] = {}
+    differ = {name: value for name, value in counts.items() if getattr(old.spec, to_snake(name)) != value}
+    if differ:
+        changes["spec"] = differ
+    if stopped is not None and stopped != is_stopped(old):
+        if stopped and true_types(old.status.conditions) & COMPLETED_EXPERIMENT:
+            raise invalid(f"experiment {old.name}", "it has ended", "there is nothing to stop", "stop-ended")
+        changes["metadata"] = {"annotations": {STOPPED_ANNOTATION: STOPPED if stopped else None}}
+    return changes

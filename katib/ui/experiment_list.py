@@ -1,0 +1,156 @@
+"""Which experiments the list shows, and in which order: a question in, rows out. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlencode
+
+from katib.errors import invalid
+from katib.ui.views import Summary
+
+Order = Callable[[Summary], Any]
+
+SIZE = 50
+"""Rows of a page."""
+
+
+def _best(row: Summary) -> float:
+    try:
+        return float(row["best"]["value"])
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def _share(row: Summary) -> float:
+    return float(row["done"] / row["limit"]) if row["limit"] else float(row["done"])
+
+
+SORTS: dict[str, tuple[str, Order]] = {
+    "name": ("Name", lambda row: row["name"]),
+    "namespace": ("Namespace", lambda row: row["namespace"]),
+    "state": ("State", lambda row: row["state"]),
+    "progress": ("Trials", _share),
+    "best": ("Best", _best),
+    "algorithm": ("Algorithm", lambda row: row["algorithm"]),
+    "age": ("Age", lambda row: row["created"]),
+}
+"""Title and key of each column."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListQuery:
+    """What somebody wants to see.
+
+    Attributes:
+        text: Part of the name, the algorithm or the metric, in any case.
+        states: Only experiments in one of these; empty: in any.
+        namespaces: Only those of these namespaces; empty: of all.
+        sort: Column to order by; empty: the newest first.
+        descending: Whether the largest comes first.
+        page: Counted from 1.
+    """
+
+    text: str = ""
+    states: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    sort: str = ""
+    descending: bool = False
+    page: int = 1
+
+    def address(self, **changes: Any) -> str:
+        """Return the part of an address behind `?` that asks this, with some changes."""
+        query = replace(self, **changes)
+        plain = {"text": query.text, "sort": query.sort, "order": "down" if query.descending else ""}
+        if query.page != 1:
+            plain["page"] = str(query.page)
+        pairs = [(key, value) for key, value in plain.items() if value]
+        pairs += [("state", state) for state in query.states]
+        pairs += [("namespace", namespace) for namespace in query.namespaces]
+        return urlencode(pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage:
+    """What the list shows.
+
+    Attributes:
+        query: What was asked, with the page that there is.
+        rows: Of this page.
+        matching: How many experiments pass.
+        total: How many there are.
+        pages: How many pages there are, one at least.
+        states: Those that there are, with how many are in each.
+        namespaces: Those that there are.
+    """
+
+    query: ListQuery
+    rows: tuple[Summary, ...]
+    matching: int
+    total: int
+    pages: int
+    states: tuple[tuple[str, int], ...]
+    namespaces: tuple[str, ...]
+
+    def sort_address(self, column: str) -> str:
+        """Return the question that orders by a column, the other way round if it is ordered by it now."""
+        turned = self.query.sort == column and not self.query.descending
+        return self.query.address(sort=column, descending=turned, page=1)
+
+
+def list_page(rows: Sequence[Summary], query: ListQuery) -> ListPage:
+    """Return what the list shows; the last page where the asked one is behind it.
+
+    Args:
+        rows: All experiments, oldest first.
+        query: What is asked.
+
+    Raises:
+        InvalidError: There is no such column to sort by.
+    """
+    found = _ordered([row for row in rows if _passes(row, query)], query)
+    pages = max(1, -(-len(found) // SIZE))
+    page = min(max(1, query.page), pages)
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row["state"]] = counts.get(row["state"], 0) + 1
+    return ListPage(
+        query=replace(query, page=page),
+        rows=tuple(found[(page - 1) * SIZE : page * SIZE]),
+        matching=len(found),
+        total=len(rows),
+        pages=pages,
+        states=tuple(sorted(counts.items())),
+        namespaces=tuple(sorted({row["namespace"] for row in rows})),
+    )
+
+
+def _passes(row: Summary, query: ListQuery) -> bool:
+    text = query.text.casefold()
+    return (
+        (not query.states or row["state"] in query.states)
+        and (not query.namespaces or row["namespace"] in query.namespaces)
+        and any(text in row[field].casefold() for field in ("name", "algorithm", "metric"))
+    )
+
+
+def _ordered(rows: list[Summary], query: ListQuery) -> list[Summary]:
+    """Return rows in order: equal ones newest first, those without a value last."""
+    newest_first = rows[::-1]
+    if not query.sort:
+        return newest_first
+    if query.sort not in SORTS:
+        raise invalid("sort", f"there is no column {query.sort!r}", f"use {', '.join(SORTS)}", "table-sort")
+    _, key = SORTS[query.sort]
+    with_value, without = _split(newest_first, key)
+    return sorted(with_value, key=key, reverse=query.descending) + without
+
+
+def _split(rows: Iterable[Summary], key: Order) -> tuple[list[Summary], list[Summary]]:
+    with_value: list[Summary] = []
+    without: list[Summary] = []
+    for row in rows:
+        (without if key(row) != key(row) else with_value).append(row)  # NaN differs from itself
+    return with_value, without

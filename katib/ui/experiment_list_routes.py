@@ -1,0 +1,127 @@
+"""The list of experiments: the page, the part of it that holds the rows, and what changes in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Hashable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import HTMLResponse, StreamingResponse
+
+from katib.rest.problems import problem_of
+from katib.rest.routing import Service
+from katib.rest.streams import HEARTBEAT_SECONDS, Closing
+from katib.tuning.service import TuningService
+from katib.ui.experiment_list import SORTS, ListQuery, list_page
+from katib.ui.experiment_watch import ExperimentWatch, Look, RowKey, Watches
+from katib.ui.live import STREAM_HEADERS, event
+from katib.ui.looking import Viewer
+from katib.ui.rendering import fragment, render
+from katib.ui.views import Summary
+
+_CHECK_SECONDS = 0.5
+_LONGEST = 4_096
+_MOST_TOLD = 100
+"""So many changed rows are sent; when there are more, the page is told to ask for what it shows."""
+
+Text = Annotated[str, Query(max_length=_LONGEST)]
+Texts = Annotated[list[Annotated[str, Query(max_length=_LONGEST)]], Query(max_length=200)]
+
+
+def read_list_query(
+    text: Text = "",
+    state: Texts = [],  # noqa: B006 - FastAPI copies it
+    namespace: Texts = [],  # noqa: B006
+    sort: Text = "",
+    order: Annotated[str, Query(pattern="^(up|down|)$")] = "",
+    page: Annotated[int, Query(ge=1, le=1_000_000_000)] = 1,
+) -> ListQuery:
+    """Return what an address asks of the list."""
+    chosen = tuple(filter(None, state)), tuple(filter(None, namespace))
+    return ListQuery(text.strip(), *chosen, sort, order == "down", page)
+
+
+Asked = Annotated[ListQuery, Depends(read_list_query)]
+
+
+def experiment_list_routes(closing: Closing) -> APIRouter:
+    """Return the routes of the list."""
+    watches = Watches(closing)
+    router = APIRouter()
+
+    def shown(service: TuningService, user: Hashable, query: ListQuery) -> dict[str, Any]:
+        found = watches.watch_of(service, user).now()
+        if found.error is not None:
+            raise found.error
+        return {"list": list_page(tuple(found.rows.values()), query), "sorts": SORTS}
+
+    @router.get("/")
+    def show_list(request: Request, service: Service, user: Viewer, query: Asked) -> HTMLResponse:
+        return render(request, "experiments.html", **shown(service, user, query))
+
+    @router.get("/data/list")
+    def show_rows(request: Request, service: Service, user: Viewer, query: Asked) -> HTMLResponse:
+        """Answer with the part of the page that holds the rows."""
+        return render(request, "parts/experiment_table.html", **shown(service, user, query))
+
+    @router.get("/data/list/live")
+    def follow(service: Service, user: Viewer) -> StreamingResponse:
+        watch = watches.watch_of(service, user)
+        watch.now()
+        return StreamingResponse(list_events(watch, closing), media_type="text/event-stream", headers=STREAM_HEADERS)
+
+    return router
+
+
+async def list_events(watch: ExperimentWatch, closing: Closing) -> AsyncIterator[bytes]:
+    """Yield an event `rows` for what changed: new HTML of rows by their ids, those that are gone, and the total.
+
+    The first one tells no rows; the page has them, or asks for them when it connects again. `problem` says that the
+    experiments cannot be read for now.
+    """
+    loop, changed = asyncio.get_running_loop(), asyncio.Event()
+
+    def notify() -> None:
+        loop.call_soon_threadsafe(changed.set)
+
+    end = watch.watch(notify)
+    sent, silent = watch.last, 0.0
+    yield b"retry: 1000\n\n" + event("hello", {"total": len(sent.rows)})
+    try:
+        while not closing.begun:
+            try:
+                await asyncio.wait_for(changed.wait(), _CHECK_SECONDS)
+            except TimeoutError:
+                silent += _CHECK_SECONDS
+                if silent >= HEARTBEAT_SECONDS:
+                    silent = 0.0
+                    yield b": still here\n\n"
+                continue
+            changed.clear()
+            silent, found = 0.0, watch.last
+            yield event("problem", problem_of(found.error)) if found.error else event("rows", difference(sent, found))
+            sent = found
+    finally:
+        end()
+
+
+def difference(before: Look, after: Look) -> dict[str, object]:
+    """Return what is new in a look: rows as HTML by their ids, the ids of those that are gone, and the total."""
+    rows = {key: row for key, row in after.rows.items() if before.rows.get(key) is not row}
+    told = rows if len(rows) <= _MOST_TOLD else {}
+    return {
+        "rows": {row_id(key): _row_html(row) for key, row in told.items()},
+        "gone": [row_id(key) for key in before.rows if key not in after.rows],
+        "other": len(rows) > len(told),
+        "total": len(after.rows),
+    }
+
+
+def row_id(key: RowKey) -> str:
+    """Return the id of an experiment's row in the page."""
+    return "/".join(key)
+
+
+def _row_html(row: Summary) -> str:
+    return fragment("parts/experiment_row.html", row=row)

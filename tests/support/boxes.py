@@ -1,0 +1,41 @@
+"""A runner of local jobs whose containers run in the images of tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from katib.local.containers import Choice, choose
+from katib.local.containers.choice import owner_of
+from katib.local.containers.runtime import OWNER_LABEL
+from tests.support import podman
+from tests.support.local_jobs import PRIMARY, Home, home
+from tests.support.runtimes import Installed
+
+
+@contextmanager
+def home_of_boxes(root: Path, runtime: Installed, **options: Any) -> Iterator[Home]:
+    """Run a runner that leaves no container behind."""
+    images = choose(Choice(runtime.program), {**os.environ, **runtime.variables}, root)
+    with home(root, images=images, **options) as opened:
+        yield opened
+    assert runtime.containers(mine(root)) == []
+
+
+def mine(root: Path) -> str:
+    """Return what selects the containers and networks of a data directory."""
+    return f"label={OWNER_LABEL}={owner_of(root)}"
+
+
+def boxes(*words: str, name: str = PRIMARY, **fields: Any) -> dict[str, Any]:
+    """Return a container that runs in the image of the tests."""
+    command = {"command": list(words)} if words else {}
+    return {"name": name, "image": podman.IMAGE, **command, **fields}
+
+
+def script(text: str, **fields: Any) -> dict[str, Any]:
+    """Return a container that runs a shell script in the image of the tests."""
+    return boxes("/bin/sh", "-c", text.replace("$$", "$$$$"), **fields)

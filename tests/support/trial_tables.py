@@ -1,0 +1,74 @@
+"""Tables of many trials, made without a service."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from katib.figures.trials import STATES, Objective, Parameter, TrialTable
+
+START = 1_900_000_000.0
+
+SPACE = (
+    Parameter("lr", "double", log=True, low=1e-5, high=1.0),
+    Parameter("layers", "int", low=1, high=8),
+    Parameter("optimizer", "categorical", choices=("sgd", "adam", "rmsprop")),
+)
+
+
+def made_table(count: int, *, seed: int = 0, maximize: bool = True) -> TrialTable:
+    """Return a table of trials in all states; values and durations are missing here and there."""
+    rng = np.random.default_rng(seed)
+    states = rng.choice(len(STATES), count, p=_shares()).astype(np.int8)
+    ended = np.isin(states, [STATES.index(state) for state in ("Succeeded", "EarlyStopped")])
+    accuracy = np.where(ended, np.round(rng.random(count), 3), math.nan)
+    created = START + np.arange(count)
+    return TrialTable(
+        names=np.array([f"demo-{rng.bytes(4).hex()}" for _ in range(count)], dtype=object),
+        states=states,
+        created=created,
+        started=created + 1,
+        ended=np.where(ended, created + 1 + rng.integers(1, 500, count), math.nan),
+        values={
+            "lr": 10 ** rng.uniform(-5, 0, count),
+            "layers": rng.integers(1, 9, count).astype(np.float64),
+            "optimizer": np.where(rng.random(count) < 0.1, math.nan, rng.integers(0, 3, count)),
+        },
+        metrics={"accuracy": accuracy, "loss": 1 - accuracy},
+        feasible=np.ones(count, dtype=np.bool_),
+        parameters=SPACE,
+        objectives=(Objective("accuracy", maximize),),
+    )
+
+
+def plain_rows(table: TrialTable) -> list[dict[str, Any]]:
+    """Return the trials as plain values by the keys of columns; None for what a trial does not have."""
+
+    def plain(value: float) -> float | None:
+        return None if math.isnan(value) else float(value)
+
+    rows = []
+    for row in range(len(table)):
+        optimizer = plain(table.values["optimizer"][row])
+        rows.append(
+            {
+                "trial": table.names[row],
+                "number": row + 1,
+                "state": table.state_of(row),
+                "lr": plain(table.values["lr"][row]),
+                "layers": plain(table.values["layers"][row]),
+                "optimizer": None if optimizer is None else SPACE[2].choices[int(optimizer)],
+                "accuracy": plain(table.metrics["accuracy"][row]),
+                "loss": plain(table.metrics["loss"][row]),
+                "duration": plain(table.durations[row]),
+            }
+        )
+    return rows
+
+
+def _shares() -> list[float]:
+    likely = {"Succeeded": 0.7, "EarlyStopped": 0.15}
+    rest = (1 - sum(likely.values())) / (len(STATES) - len(likely))
+    return [likely.get(state, rest) for state in STATES]

@@ -1,0 +1,238 @@
+"""Which trials a table shows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from urllib.parse import parse_qs
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from katib.errors import InvalidError
+from katib.figures.trials import STATES, Objective, Parameter, TrialTable
+from katib.ui.trial_columns import columns_of
+from katib.ui.trial_table import TableQuery, page_of, parse_filter
+from tests.support.trial_tables import SPACE, made_table, plain_rows
+
+TABLE = made_table(300)
+ROWS = plain_rows(TABLE)
+
+ENDS = st.none() | st.floats(-1, 10, allow_nan=False).map(lambda value: round(value, 3))
+RANGES = st.tuples(st.sampled_from(["lr", "layers", "accuracy", "duration", "number"]), ENDS, ENDS)
+CHOICES = st.lists(st.sampled_from(SPACE[2].choices), min_size=1, unique=True)
+
+
+@given(
+    states=st.lists(st.sampled_from(STATES), unique=True),
+    ranges=st.lists(RANGES, max_size=2),
+    choices=st.none() | CHOICES,
+    text=st.sampled_from(["", "a1", "ADAM", "demo", "no such"]),
+    sort=st.sampled_from(["", "trial", "state", "lr", "layers", "optimizer", "accuracy", "duration", "number"]),
+    descending=st.booleans(),
+)
+def test_a_table_shows_what_plain_python_would_pick(
+    states: list[str],
+    ranges: list[tuple[str, float | None, float | None]],
+    choices: list[str] | None,
+    text: str,
+    sort: str,
+    descending: bool,
+) -> None:
+    def show(end: float | None) -> str:
+        return "" if end is None else repr(end)
+
+    def passes(row: dict[str, Any]) -> bool:
+        for key, low, high in ranges:
+            value = row[key]
+            if value is None or (low is not None and value < low) or (high is not None and value > high):
+                return False
+        return (
+            (not states or row["state"] in states)
+            and (choices is None or row["optimizer"] in choices)
+            and (text.lower() in row["trial"] or text.lower() in (row["optimizer"] or ""))
+        )
+
+    where = [f"{key}:{show(low)}..{show(high)}" for key, low, high in ranges]
+    where += [] if choices is None else [f"optimizer={'|'.join(choices)}"]
+    expected = [row for row in ROWS if passes(row)]
+    if sort:
+        with_value = [row for row in expected if row[sort] is not None]
+        key = (lambda row: STATES.index(row["state"])) if sort == "state" else (lambda row: row[sort])
+        ordered = sorted(with_value, key=key, reverse=descending)
+        expected = ordered + [row for row in expected if row[sort] is None]
+    elif descending:
+        expected.reverse()
+
+    query = TableQuery(tuple(states), tuple(where), text, sort, descending, size=1000)
+    page = page_of(TABLE, query)
+
+    assert [row["trial"] for row in expected] == [row.name for row in page.rows]
+    assert (len(expected), len(ROWS)) == (page.matching, page.total)
+
+
+def test_cells_are_short_and_have_every_digit_behind_them() -> None:
+    page = page_of(TABLE, TableQuery(columns=("lr", "layers"), size=1))
+    lr, layers = page.rows[0].cells
+
+    assert float(lr.exact) == TABLE.values["lr"][0]
+    assert lr.shown == f"{TABLE.values['lr'][0]:.6g}"
+    assert layers.exact == str(int(TABLE.values["layers"][0]))
+
+
+def test_without_a_choice_a_table_shows_state_objectives_and_parameters() -> None:
+    page = page_of(TABLE, TableQuery())
+
+    assert [column.key for column in page.shown] == [
+        "number",
+        "state",
+        "accuracy",
+        "loss",
+        "lr",
+        "layers",
+        "optimizer",
+        "duration",
+    ]
+
+
+def test_the_best_trial_is_marked_wherever_it_stands() -> None:
+    best = TABLE.best
+    page = page_of(TABLE, TableQuery(sort="accuracy", descending=True, size=10))
+
+    assert best is not None
+    assert [TABLE.names[best]] == [row.name for row in page.rows if row.is_best]
+
+
+def test_a_page_behind_the_last_one_is_the_last_one() -> None:
+    page = page_of(TABLE, TableQuery(page=99, size=100))
+
+    assert (page.query.page, page.pages, page.first, page.last) == (3, 3, 201, 300)
+
+
+def test_no_trial_at_all_is_a_page_without_rows() -> None:
+    page = page_of(made_table(0), TableQuery(sort="trial", text="x", where=("lr:0..1",)))
+
+    assert (page.matching, page.total, page.pages, page.first) == (0, 0, 1, 0)
+
+
+def test_several_ranges_of_a_filter_are_alternatives() -> None:
+    page = page_of(TABLE, TableQuery(where=("layers:1..2,7..8",), size=1000, columns=("layers",)))
+
+    assert {"1", "2", "7", "8"} == {row.cells[0].exact for row in page.rows}
+
+
+def test_numbers_can_be_named_one_by_one() -> None:
+    page = page_of(TABLE, TableQuery(where=("layers=3|5",), size=1000, columns=("layers",)))
+
+    assert {"3", "5"} == {row.cells[0].exact for row in page.rows}
+
+
+def test_times_are_filtered_in_iso_form() -> None:
+    columns = columns_of(TABLE)
+    condition = parse_filter(columns, "created:2030-03-17T17:46:40Z..2030-03-17T17:46:49+00:00")
+
+    assert condition.mask(TABLE).sum() == 10
+    assert condition == parse_filter(columns, condition.text)
+
+
+@pytest.mark.parametrize(
+    ("text", "origin"),
+    [
+        ("nothing:1..2", "filter-column"),
+        ("lr", "filter-column"),
+        ("lr:1", "filter-range"),
+        ("optimizer:1..2", "filter-range"),
+        ("lr:low..2", "filter-value"),
+        ("lr:nan..2", "filter-value"),
+        ("lr=adam", "filter-value"),
+        ("created:monday..", "filter-value"),
+    ],
+)
+def test_a_filter_that_is_not_understood_is_refused_in_a_line(text: str, origin: str) -> None:
+    with pytest.raises(InvalidError) as refused:
+        page_of(TABLE, TableQuery(where=(text,)))
+
+    assert [origin] == [error.origin for error in refused.value.errors]
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("query", "origin"),
+    [
+        (TableQuery(sort="colour"), "table-column"),
+        (TableQuery(columns=("colour",)), "table-column"),
+        (TableQuery(states=("Odd",)), "table-state"),
+    ],
+)
+def test_what_there_is_not_cannot_be_asked_for(query: TableQuery, origin: str) -> None:
+    with pytest.raises(InvalidError) as refused:
+        page_of(TABLE, query)
+
+    assert [origin] == [error.origin for error in refused.value.errors]
+
+
+def odd_table() -> TrialTable:
+    """A table whose names and choices have every mark that a filter is written with."""
+    choices = ("a|b", "back\\slash", "a", "")
+    names = ("state", "x:y", "x", "p=q")
+    numbers = np.array([0.0, 1, 2, 3])
+    return replace(
+        made_table(4),
+        values=dict.fromkeys(names, numbers),
+        metrics={"x": numbers},
+        parameters=tuple(Parameter(name, "categorical", choices=choices) for name in names),
+        objectives=(Objective("x", maximize=False),),
+    )
+
+
+def test_names_that_meet_are_told_apart() -> None:
+    columns = columns_of(odd_table())
+
+    assert {"state", "x", "trial.state", "metric.x", "x:y", "p=q"} <= set(columns)
+    assert [(columns[key].name, str(columns[key].group)) for key in ("state", "trial.state")] == [
+        ("state", "parameter"),
+        ("state", "trial"),
+    ]
+
+
+@pytest.mark.parametrize("value", ["a|b", "back\\slash", "a", ""])
+@pytest.mark.parametrize("name", ["x:y", "p=q"])
+def test_a_filter_can_be_written_of_any_name_and_value(name: str, value: str) -> None:
+    table = odd_table()
+    columns = columns_of(table)
+    written = value.replace("\\", "\\\\").replace("|", "\\|")
+
+    condition = parse_filter(columns, f"{name}={written}")
+
+    assert (value,) == condition.values
+    assert f"{name}={written}" == condition.text
+    assert condition.mask(table).sum() == 1
+
+
+def test_a_question_survives_its_address() -> None:
+    query = TableQuery(("Failed",), ("lr:0.1..", "optimizer=a&b|c"), "x y", "lr", True, 3, 50, ("lr", "loss"))
+
+    assert parse_qs(query.address()) == {
+        "state": ["Failed"],
+        "where": ["lr:0.1..", "optimizer=a&b|c"],
+        "text": ["x y"],
+        "sort": ["lr"],
+        "order": ["down"],
+        "page": ["3"],
+        "size": ["50"],
+        "column": ["lr", "loss"],
+    }
+
+
+@pytest.mark.parametrize("text", ["optimizer=adam|\\-", "optimizer=\\-", "accuracy:0.9..,none", "accuracy:none"])
+def test_trials_without_a_value_can_be_asked_for(text: str) -> None:
+    condition = parse_filter(columns_of(TABLE), text)
+    key = text.partition("=")[0].partition(":")[0]
+    passes = {row[key] for row in (ROWS[place] for place in np.flatnonzero(condition.mask(TABLE)))}
+
+    assert None in passes
+    assert text == condition.text
+    assert ("adam" in text) == ("adam" in passes)
+    assert "absent" in condition.words
