@@ -15,9 +15,10 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from katib.controllers.kinds import CONFIG_MAP
+from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT
 from katib.rest.app import create_app
 from katib.runtime.objects import Key
+from katib.tuning.reading import name_of
 from katib.ui import ui_routes
 from tests.support.api_server import ApiServer
 from tests.support.cluster import ClusterWorld, server_world
@@ -33,7 +34,7 @@ pytestmark = [
 
 WATCHING = [{**VIEW_RULES[0], "verbs": ["get", "list", "watch"]}]
 PERSON = {"accept": "text/html", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document", "sec-fetch-site": "none"}
-PARAMETERS = {"namespace": TEAM, "figure": "history"}
+PARAMETERS = {"namespace": TEAM, "figure": "history", "form": "csv"}
 """What stands for a part of a path; `name` is a trial's where the path is one of trials."""
 QUERIES = {"trial": "demo-0000", "experiment": "demo", "experimentName": "demo", "trialName": "demo-0000"}
 FIGURE = f"/katib/data/experiments/{TEAM}/demo/figures/history"
@@ -101,7 +102,7 @@ OF_ALL = [path for path in OF_PAGES if "{namespace}" not in path and "fetch_" no
 
 
 def address(path: str) -> str:
-    name = "demo-0000" if "/trials/{name}" in path else "demo"
+    name = "demo-0000" if re.search(r"/trials/({namespace}/)?{name}", path) else "demo"
     filled = path.format_map({**PARAMETERS, "name": name})
     return f"{filled}?timeoutSeconds=1" if path.endswith("/changes") else filled
 
@@ -165,6 +166,37 @@ def test_what_is_about_all_namespaces_holds_those_of_the_user(
     assert status < 500, text
     assert TEAM not in text.replace("steam", "")
     assert "demo-0" not in text
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("compare", {"experiment": f"{TEAM}/demo", "trial": f"{TEAM}/demo-0000"}),
+        ("data/compare/history", {"experiment": [f"{TEAM}/demo", f"{TEAM}/second-demo"]}),
+        ("data/compare/curves", {"trial": f"{TEAM}/demo-0000", "metric": "loss"}),
+        ("data/compare/trials", {"search": "demo"}),
+        ("data/comparison", {"experiment": [f"{TEAM}/demo", f"{TEAM}/second-demo"]}),
+        ("new", {"from": f"{TEAM}/demo"}),
+        ("data/list", {"namespace": TEAM}),
+        ("health", {}),
+    ],
+)
+def test_what_a_query_names_is_asked_about_too(
+    rest: Rest, world: ClusterWorld, demo: str, path: str, query: dict[str, Any]
+) -> None:
+    """What Bob may not read is left out or refused, whether it is there or not."""
+    if not any(name_of(experiment) == "second-demo" for experiment in world.service.experiments(TEAM)):
+        world.service.submit(document("second-demo", namespace=TEAM), source="second.yaml")
+        world.stand_in.play(TEAM, "second-demo")
+    ghost = json.loads(json.dumps(query).replace("demo", "ghost"))
+    theirs, there, not_there = (
+        rest.ask(user, "GET", f"/katib/{path}", params=asked)
+        for user, asked in ((ALICE, query), (BOB, query), (BOB, ghost))
+    )
+
+    assert theirs.is_success, theirs.text
+    assert there.status_code == not_there.status_code
+    assert there.text.replace("demo", "ghost") == not_there.text
 
 
 def test_the_list_shows_everybody_their_own(rest: Rest, world: ClusterWorld, demo: str) -> None:
@@ -235,6 +267,44 @@ def test_an_open_page_ends_when_the_right_is_taken_away(
     told = json.loads(rest_of_it[-1].removeprefix("data: "))
     assert (told["status"], told["reason"]) == (403, "Forbidden")
     assert carol in told["detail"]
+
+
+def test_the_open_page_of_a_trial_ends_when_the_right_is_taken_away(
+    carol: str, api_server: ApiServer, rest: Rest, world: ClusterWorld, demo: str
+) -> None:
+    world.service.submit(document("running", namespace=TEAM), source="running.yaml")
+    experiment = world.stand_in.store.get(EXPERIMENT, Key(TEAM, "running"))
+    world.stand_in.start_trial(experiment, "running-0000")
+    try:
+        with rest.client(carol) as client:
+            with allowed(api_server, TEAM, carol, WATCHING):
+                request = client.build_request("GET", f"/katib/data/trials/{TEAM}/running-0000/live")
+                answer = client.send(request, stream=True)
+                lines = answer.iter_lines()
+                assert next(line for line in lines if line.startswith("event")) == "event: trial"
+            rest_of_it = [line for line in lines if line and not line.startswith(":")]
+            answer.close()
+    finally:
+        world.service.delete(TEAM, "running")
+
+    assert rest_of_it[-2] == "event: problem"
+    assert json.loads(rest_of_it[-1].removeprefix("data: "))["status"] == 403
+
+
+def test_the_open_list_loses_what_its_reader_may_not_list_any_more(
+    carol: str, api_server: ApiServer, rest: Rest, demo: str
+) -> None:
+    with rest.client(carol) as client:
+        with allowed(api_server, TEAM, carol, WATCHING):
+            answer = client.send(client.build_request("GET", "/katib/data/list/live"), stream=True)
+            lines = answer.iter_lines()
+            hello = next(line for line in lines if line.startswith("data"))
+        rows = json.loads(next(line for line in lines if line.startswith("data")).removeprefix("data: "))
+        answer.close()
+
+    assert json.loads(hello.removeprefix("data: "))["total"] >= 1
+    assert f"{TEAM}/demo" in rows["gone"]
+    assert (rows["total"], rows["rows"]) == (0, {})
 
 
 def test_an_open_page_shows_its_own_namespace_only(rest: Rest, world: ClusterWorld, demo: str) -> None:
