@@ -161,25 +161,30 @@ def test_pods_of_a_jobset_are_called_by_their_host_names_in_its_subdomain(boxed:
     assert set(calls(boxed)) == {"t-a-0-0.t", "t-b-0-0.t.ns.svc", "t-b-0-1.t.ns.svc.cluster.local"}
 
 
-def test_the_subdomain_of_a_jobset_leads_to_all_of_its_pods(boxed: Home) -> None:
-    ask = """
-import socket, time
+def test_the_subdomain_of_a_jobset_leads_to_all_of_its_pods(boxed: Home, tmp_path: Path) -> None:
+    ask = f"""
+import os, socket, time
 
 def found():
     try:
-        return {answer[4][0] for answer in socket.getaddrinfo("mine", 80)}
+        return {{answer[4][0] for answer in socket.getaddrinfo("mine", 80)}}
     except OSError:
         return ()
 
 while len(found()) < 2:
     time.sleep(0.1)
+print("both", flush=True)
+while not os.path.exists("{tmp_path}/gate"):
+    time.sleep(0.1)
 """
     container = boxes("/usr/bin/python3", "-c", ask, name="node")
     jobs = [{"name": "a", "template": {"spec": {"parallelism": 2, "completions": 2, **template(container)}}}]
+    boxed.submit(an_object(JOB_SET, {"replicatedJobs": jobs, "network": {"subdomain": "mine"}}))
 
-    end = boxed.run(an_object(JOB_SET, {"replicatedJobs": jobs, "network": {"subdomain": "mine"}}))
+    eventually(lambda: [p for p in boxed.log_files("node", "t") if "both" in p.read_text()][1:], "both find both")
+    (tmp_path / "gate").touch()
 
-    assert end["type"] == "Completed", end
+    assert boxed.wait_for_end("t", JOB_SET)["type"] == "Completed"
 
 
 def test_nodes_of_a_trainjob_meet_at_the_address_that_torchrun_is_told(boxed: Home) -> None:
