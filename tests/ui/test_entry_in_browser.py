@@ -12,9 +12,11 @@ import pytest
 
 from katib.cli.ui import _forwarding
 from katib.rest.server import Server
+from katib.tuning.service import Diagnosis
 from katib.ui import ui_routes
 from tests.support.browser import WIDTHS, Watched, serious_violations, shoot, sideways_scroll
-from tests.support.tuning import MemoryTuningService, condition, document, make_trial
+from tests.support.hostile import hostile_service
+from tests.support.tuning import MemoryTuningService, document
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,6 +32,7 @@ def service() -> MemoryTuningService:
     made = MemoryTuningService()
     made.submit(document("demo"), source="demo.yaml")
     made.play("default", "demo")
+    made.explain("default", Diagnosis("Experiment", "demo", "Succeeded", "All trials have ended."))
     return made
 
 
@@ -245,31 +248,10 @@ def test_other_links_stay(root: str, page: Page, link: str) -> None:
     assert page.url.partition("#")[0] == root
 
 
-SCRIPT = '<script>window.hacked=1</script><img src=x onerror="window.hacked=1">'
-
-
-def hostile(service: MemoryTuningService) -> None:
-    """An experiment with a script in every text that somebody else may choose."""
-    raw = document("demo").replace('"loss"', '"loss' + SCRIPT.replace('"', "'") + '"')
-    service.submit(raw, source="demo.yaml")
-    experiment = service.get("Experiment", "default", "demo")
-    message = condition("Running", SCRIPT, SCRIPT)
-    metric = experiment["spec"]["objective"]["objectiveMetricName"]
-    for index in range(3):
-        trial = make_trial(f"demo-{index}", condition("Succeeded", SCRIPT, SCRIPT), index=index, x=SCRIPT)
-        trial["spec"]["objective"] = experiment["spec"]["objective"]
-        trial["status"]["observation"] = {"metrics": [{"name": metric, "min": "1", "max": "1", "latest": "1"}]}
-        service.put(trial)
-        service.write_log("default", f"demo-{index}", f"{SCRIPT}\n\x1b]0;{SCRIPT}\x07\n".encode())
-    best = {"bestTrialName": SCRIPT, "parameterAssignments": [{"name": SCRIPT, "value": SCRIPT}]}
-    service.put({**experiment, "status": {"conditions": [message], "currentOptimalTrial": best, "trials": 3}})
-
-
 def test_a_script_in_a_name_a_value_or_a_message_is_text(page: Page, watched: Watched) -> None:
     watched.expected.append("status of 404")  # pages that are asked for here need not be there yet
-    service = MemoryTuningService()
-    hostile(service)
-    paths = ("", f"{PAGE}?tab=trials", "trials/default/demo-0", "compare?trial=default/demo-0", PAGE)
+    service = hostile_service()
+    paths = (f"{PAGE}?tab=analysis", "trials/default/demo-0000", "compare?trial=default/demo-0000", PAGE)
     with Server(service, host="127.0.0.1", port=0, ui=ui_routes) as server:
         for path in paths:
             page.goto(f"{server.url}/katib/{path}")
@@ -278,6 +260,7 @@ def test_a_script_in_a_name_a_value_or_a_message_is_text(page: Page, watched: Wa
 
             assert page.evaluate("window.hacked") is None, path
             assert page.locator("img[src=x]").count() == 0, path
+        page.goto("about:blank")  # which ends its streams
 
 
 @pytest.mark.slow
