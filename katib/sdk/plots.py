@@ -81,7 +81,7 @@ def intermediate(
     Args:
         experiment: Name of an experiment, or a result.
         metric: A metric in place of the objective.
-        by: What the horizontal axis counts.
+        by: Whether progress is counted in steps (in a comparison: trials) or in time.
         data_dir: A data directory to read.
         server: The URL of a server to ask.
         namespace: Of the experiment.
@@ -182,7 +182,7 @@ def stopping(
 
     Args:
         experiment: Name of an experiment, or a result.
-        by: What the horizontal axis counts.
+        by: Whether progress is counted in steps (in a comparison: trials) or in time.
         data_dir: A data directory to read.
         server: The URL of a server to ask.
         namespace: Of the experiment.
@@ -210,7 +210,7 @@ def comparison(
     Args:
         experiments: Names of experiments, or results.
         metric: A metric in place of the objective.
-        by: What the horizontal axis counts.
+        by: Whether progress is counted in steps (in a comparison: trials) or in time.
         data_dir: A data directory to read.
         server: The URL of a server to ask.
         namespace: Of the experiment.
@@ -258,7 +258,7 @@ class ResultPlots:
 
         Args:
             metric: A metric in place of the objective.
-            by: What the horizontal axis counts.
+            by: Whether progress is counted in steps (in a comparison: trials) or in time.
         """
         choice = Choice(metric=metric, by=by)
         return draw_figure("intermediate", self.result, choice, Place())
@@ -316,7 +316,7 @@ class ResultPlots:
         How far each trial came, which ones were stopped, and the share of the work that this saved.
 
         Args:
-            by: What the horizontal axis counts.
+            by: Whether progress is counted in steps (in a comparison: trials) or in time.
         """
         choice = Choice(by=by)
         return draw_figure("stopping", self.result, choice, Place())
