@@ -81,6 +81,7 @@ def create_app(
         responses=_PROBLEM,
     )
     answer_with(app, service)
+    app.state.pages = pages
     app.include_router(experiment_routes(closing))
     app.include_router(trial_routes(closing))
     if ui is not None:

@@ -22,7 +22,18 @@ from katib.errors import ForbiddenError, InternalError, InvalidError, KatibError
 from katib.rest.guard import LOOPBACK_HOSTS
 from katib.rest.notes import account_directory, note_of
 from katib.rest.problems import error_of
-from katib.tuning.service import BOOKMARK, Change, Diagnosis, Json, Page, Preview, RecordedEvent, Submission, TrialOrder
+from katib.tuning.service import (
+    BOOKMARK,
+    Change,
+    Diagnosis,
+    Json,
+    Page,
+    Preview,
+    RecordedEvent,
+    StoredRuntime,
+    Submission,
+    TrialOrder,
+)
 
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 60.0
@@ -79,6 +90,10 @@ class HttpTuningService:
     def preview(self, document: str, *, source: str, namespace: str | None = None) -> Preview:
         """Return what the first trial of a document would run."""
         return _read(Preview, self._post("preview", document, source, namespace))
+
+    def store_runtimes(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[StoredRuntime]:
+        """Store training runtimes."""
+        return _read_items(StoredRuntime, self._post("runtimes", document, source, namespace))
 
     def get(self, kind: str, namespace: str, name: str) -> Json:
         """Return an object."""

@@ -40,6 +40,21 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredRuntime:
+    """What became of a training runtime.
+
+    Attributes:
+        runtime: As stored.
+        outcome: `created`; `updated` when another one of that name was there; `unchanged` when it was there.
+    """
+
+    __pydantic_config__: ClassVar[Any] = CAMEL_CASE
+
+    runtime: Json
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """Part of a listing; an empty cursor marks the last page."""
 
@@ -145,6 +160,8 @@ class TuningService(Protocol):
     def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
         """Check a document as `submit` would, store nothing, and return the notices that `submit` would give.
 
+        A document of training runtimes alone is checked as `store_runtimes` would.
+
         Raises:
             InvalidError: Anything wrong with it, all errors at once.
         """
@@ -154,6 +171,18 @@ class TuningService(Protocol):
 
         Raises:
             InvalidError: Anything wrong with it, all errors at once.
+        """
+
+    def store_runtimes(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[StoredRuntime]:
+        """Store training runtimes, so that TrainJobs can refer to them; return what became of each, in order.
+
+        Args:
+            document: The text of a file of TrainingRuntimes and ClusterTrainingRuntimes, nothing else.
+            source: What to call it in errors, such as the file name.
+            namespace: Used for a TrainingRuntime that names none.
+
+        Raises:
+            InvalidError: Anything wrong with them, all errors at once; then none is stored.
         """
 
     def get(self, kind: str, namespace: str, name: str) -> Json:

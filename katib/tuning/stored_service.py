@@ -33,7 +33,7 @@ from katib.tuning.ports import (
     Observations,
     TrialOutput,
 )
-from katib.tuning.service import DEFAULT_NAMESPACE, Json, Preview, Submission
+from katib.tuning.service import DEFAULT_NAMESPACE, Json, Preview, StoredRuntime, Submission
 from katib.tuning.stored_reading import ObjectReadingService
 from katib.tuning.submission import Gate
 
@@ -92,8 +92,9 @@ class ObjectTuningService(ObjectReadingService):
 
     def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
         """Check a document."""
-        submission = self._gate.load(document, source=source, namespace=namespace or self._namespace)
-        admitted = self._gate.admit(submission)
+        admitted = self._gate.check(document, source=source, namespace=namespace or self._namespace)
+        if admitted is None:
+            return ()
         if not admitted.companions:  # they would have to be stored before the experiment could be tried
             self._try_create(admitted.experiment.encode())
         return admitted.notices
@@ -120,6 +121,19 @@ class ObjectTuningService(ObjectReadingService):
             self._put(companion)
         stored = self._store.create(admitted.experiment.encode())
         return Submission(dict(stored), "created", admitted.notices)
+
+    def store_runtimes(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[StoredRuntime]:
+        """Store training runtimes."""
+        found = self._gate.runtimes(document, source=source, namespace=namespace or self._namespace)
+        return tuple(map(self._store_runtime, found))
+
+    def _store_runtime(self, runtime: Mapping[str, Any]) -> StoredRuntime:
+        kind, key = Kind.of(runtime), Key.of(runtime)
+        before = self._find(kind, key)
+        if before is not None and has_content(before, runtime):
+            return StoredRuntime(dict(before), "unchanged")
+        self._put(runtime)
+        return StoredRuntime(dict(self._store.get(kind, key)), "created" if before is None else "updated")
 
     def _resubmit(self, found: Object, submission: Loaded) -> Submission:
         old = with_defaults(decode_stored(found))
@@ -161,7 +175,7 @@ class ObjectTuningService(ObjectReadingService):
         return stored is not None and has_content(stored, companion)
 
     def _put(self, companion: Mapping[str, Any]) -> None:
-        """Create a ConfigMap or Secret, or bring the stored one up to date."""
+        """Create a companion, or bring the stored one up to date."""
         try:
             self._store.create(companion)
         except AlreadyExistsError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from katib.rest.streams import Closing
+from katib.ui.about_pages import about_pages
 from katib.ui.assets import asset_routes
 from katib.ui.experiment_list_routes import experiment_list_routes
 from katib.ui.experiment_pages import experiment_pages
@@ -27,6 +28,7 @@ def ui_routes(closing: Closing) -> APIRouter:
         figure_routes(tables),
         live_routes(tables, closing),
         new_pages(),
+        about_pages(),
     )
     for part in parts:
         router.include_router(part)

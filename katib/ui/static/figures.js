@@ -1,6 +1,7 @@
 // Figures of the server, drawn by Plotly in the colours of the page.
 
 import { fetchJson } from "./core.js";
+import { drawParallel } from "./parallel.js";
 
 function colour(name) {
   const probe = document.createElement("span");
@@ -47,6 +48,20 @@ function fitted(layout) {
   for (const key of Object.keys(layout)) {
     if (/^[xy]axis\d*$/.test(key)) result[key] = { ...layout[key], ...axis };
   }
+  return dark() ? merged(result, layout.meta?.dark ?? {}) : result;
+}
+
+function dark() {
+  return matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+/** A copy of an object with some of its fields, at any depth, replaced. */
+function merged(base, changes) {
+  const result = { ...base };
+  for (const [key, value] of Object.entries(changes)) {
+    const nested = value !== null && typeof value === "object" && !Array.isArray(value);
+    result[key] = nested ? merged(base[key] ?? {}, value) : value;
+  }
   return result;
 }
 
@@ -58,13 +73,31 @@ export async function drawFigure(element, address) {
   try {
     figure = await fetchJson(address);
   } catch (error) {
-    if (element.querySelector(".js-plotly-plot, .main-svg")) return null; // the last one stays
-    element.replaceChildren(Object.assign(document.createElement("p"), { className: "problem", textContent: error.message }));
+    if (!element.querySelector(".main-svg, .parallel")) showProblem(element, error.message); // the last one stays
     return null;
   }
-  element.querySelector(".problem")?.remove();
-  await globalThis.Plotly.react(element, coloured(figure.data), fitted(withNote(figure.layout, element.clientWidth)), CONFIG);
+  const layout = fitted(withNote(figure.layout, element.clientWidth));
+  if (figure.data[0]?.type === "parcoords") {
+    drawParallel(element, figure.data[0], layout);
+  } else if (figure.data.some(({ type }) => type === "scatter3d") && !hasWebGL()) {
+    globalThis.Plotly.purge(element);
+    showProblem(element, "This browser draws no figures in three dimensions: WebGL is turned off or missing.");
+  } else {
+    element.querySelector(".problem")?.remove();
+    await globalThis.Plotly.react(element, coloured(figure.data), layout, CONFIG);
+  }
   return figure;
+}
+
+function showProblem(element, sentence) {
+  element.replaceChildren(Object.assign(document.createElement("p"), { className: "problem", textContent: sentence }));
+}
+
+let webGL = null;
+
+function hasWebGL() {
+  webGL ??= document.createElement("canvas").getContext("webgl") !== null;
+  return webGL;
 }
 
 /** Run a function when the system turns light or dark. */
