@@ -31,6 +31,7 @@ __all__ = [
     "edf",
     "history",
     "intermediate",
+    "parallel",
     "stopping",
     "timeline",
 ]
@@ -191,6 +192,32 @@ def stopping(
     return draw_figure("stopping", experiment, choice, Place(data_dir, server, namespace))
 
 
+def parallel(
+    experiment: str | TuneResult,
+    *,
+    parameters: Sequence[str] = (),
+    data_dir: str | Path | None = None,
+    server: str | None = None,
+    namespace: str = DEFAULT_NAMESPACE,
+) -> go.Figure:
+    """Return the figure "Parallel coordinates".
+
+    A line per trial through the values of its parameters to what it reached, the best in the strongest colour. Drag
+    along an axis to keep only the lines that pass there: where the good ones meet is where to search on.
+
+    Without server and data_dir the experiment is looked for where the command line looks.
+
+    Args:
+        experiment: Name of an experiment, or a result.
+        parameters: Axes to show, in this order; none: those that tell most.
+        data_dir: A data directory to read.
+        server: The URL of a server to ask.
+        namespace: Of the experiment.
+    """
+    choice = Choice(parameters=tuple(parameters))
+    return draw_figure("parallel", experiment, choice, Place(data_dir, server, namespace))
+
+
 def comparison(
     experiments: Sequence[str | TuneResult],
     *,
@@ -320,3 +347,19 @@ class ResultPlots:
         """
         choice = Choice(by=by)
         return draw_figure("stopping", self.result, choice, Place())
+
+    def parallel(
+        self,
+        *,
+        parameters: Sequence[str] = (),
+    ) -> go.Figure:
+        """Return the figure "Parallel coordinates".
+
+        A line per trial through the values of its parameters to what it reached, the best in the strongest colour.
+        Drag along an axis to keep only the lines that pass there: where the good ones meet is where to search on.
+
+        Args:
+            parameters: Axes to show, in this order; none: those that tell most.
+        """
+        choice = Choice(parameters=tuple(parameters))
+        return draw_figure("parallel", self.result, choice, Place())

@@ -48,11 +48,7 @@ function fitted(layout) {
   for (const key of Object.keys(layout)) {
     if (/^[xy]axis\d*$/.test(key)) result[key] = { ...layout[key], ...axis };
   }
-  return dark() ? merged(result, layout.meta?.dark ?? {}) : result;
-}
-
-function dark() {
-  return matchMedia("(prefers-color-scheme: dark)").matches;
+  return scheme.matches ? merged(result, layout.meta?.dark ?? {}) : result;
 }
 
 /** A copy of an object with some of its fields, at any depth, replaced. */
