@@ -27,6 +27,7 @@ from katib.tuning.service import (
     Change,
     Diagnosis,
     Json,
+    NewReadings,
     Page,
     Preview,
     RecordedEvent,
@@ -133,6 +134,10 @@ class HttpTuningService:
         """Return the curve of a metric."""
         query: Query = {"metric": metric, "points": points}
         return _read_items(MetricLog, self._get(_path(namespace, "trials", trial, "metrics"), query))
+
+    def readings(self, namespace: str, trial: str, *, since: str = "") -> NewReadings:
+        """Return what arrived behind a cursor."""
+        return _read(NewReadings, self._get(_path(namespace, "trials", trial, "readings"), {"since": since}))
 
     def pods(self, kind: str, namespace: str, name: str) -> Sequence[Json]:
         """Return the pods of a Trial or an Experiment."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from katib.api.metrics import MetricLog
 from katib.api.types import CAMEL_CASE
 
 if TYPE_CHECKING:
     from katib.api.algorithms import AlgorithmInfo
+    from katib.tuning.offered_templates import OfferedTemplates
 
 Json = dict[str, Any]
 
@@ -102,6 +103,25 @@ class Diagnosis:
     remedies: tuple[str, ...] = ()
     log_tail: tuple[str, ...] = ()
     savings: str = ""
+
+
+NOW = "now"
+"""Cursor behind what is there at the moment: only what comes later is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewReadings:
+    """Readings of a trial that arrived behind a cursor.
+
+    Attributes:
+        items: Of all metrics, in order of arrival.
+        cursor: Opaque place behind the last of them, or the one that was given where there are none.
+    """
+
+    __pydantic_config__: ClassVar[Any] = CAMEL_CASE
+
+    items: tuple[MetricLog, ...]
+    cursor: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +243,18 @@ class TuningService(Protocol):
         `katib.api.thinning.MIN_POINTS`.
         """
 
+    def readings(self, namespace: str, trial: str, *, since: str = "") -> NewReadings:
+        """Return what a trial reported behind a cursor, at once; a long log comes in several answers.
+
+        Args:
+            namespace: Of the trial.
+            trial: Its name.
+            since: Cursor of the last answer; empty: from the first reading on; NOW: none yet, only the cursor.
+
+        Raises:
+            InvalidError: The cursor is not one of these.
+        """
+
     def pods(self, kind: str, namespace: str, name: str) -> Sequence[Json]:
         """Return the pods of a Trial, or of all trials of an Experiment, oldest first.
 
@@ -307,3 +339,15 @@ class TuningService(Protocol):
 
     def algorithms(self) -> Sequence[AlgorithmInfo]:
         """Return the algorithms offered."""
+
+
+@runtime_checkable
+class TemplateService(Protocol):
+    """What a tuning service may offer beside: templates to begin an experiment with, and namespaces to put it in."""
+
+    @property
+    def templates(self) -> OfferedTemplates:
+        """The trial templates that ConfigMaps offer."""
+
+    def namespaces(self) -> Sequence[str]:
+        """Return the namespaces that an experiment may be in, as far as the user may know, in order of their names."""

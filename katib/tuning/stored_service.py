@@ -25,6 +25,7 @@ from katib.tuning.adding import add_trial
 from katib.tuning.companions import changed_too_late, has_content, title_of
 from katib.tuning.deletion import Deletion
 from katib.tuning.editing import edit_experiment, is_stopped
+from katib.tuning.offered_templates import OfferedTemplates
 from katib.tuning.ports import (
     Aftermath,
     EventReader,
@@ -33,6 +34,7 @@ from katib.tuning.ports import (
     Observations,
     TrialOutput,
 )
+from katib.tuning.reading import namespace_of
 from katib.tuning.service import DEFAULT_NAMESPACE, Json, Preview, StoredRuntime, Submission
 from katib.tuning.stored_reading import ObjectReadingService
 from katib.tuning.submission import Gate
@@ -57,6 +59,8 @@ class ObjectTuningService(ObjectReadingService):
         aftermath: What is left of a deleted experiment beside its objects.
         scoped: The store as seen through one namespace: all that the changes of an experiment need to watch.
         try_create: Raises what would keep a new object from being stored, beyond what the gate knows; stores nothing.
+        templates: Trial templates that ConfigMaps offer; left out: those of the store.
+        namespaces: Names the namespaces that the user may know of; left out: those with experiments.
     """
 
     def __init__(
@@ -74,6 +78,8 @@ class ObjectTuningService(ObjectReadingService):
         aftermath: Aftermath | None = None,
         scoped: Callable[[str], ObjectStore] | None = None,
         try_create: Callable[[Object], None] = lambda _obj: None,
+        templates: OfferedTemplates | None = None,
+        namespaces: Callable[[], Sequence[str]] | None = None,
     ) -> None:
         super().__init__(
             store=store,
@@ -89,6 +95,14 @@ class ObjectTuningService(ObjectReadingService):
         self._namespace = namespace
         self._aftermath = aftermath or NoAftermath()
         self._try_create = try_create
+        self.templates = templates or OfferedTemplates(store)
+        self._name_namespaces = namespaces
+
+    def namespaces(self) -> Sequence[str]:
+        """Return the namespaces that an experiment may be in, as far as the user may know, in order of their names."""
+        if self._name_namespaces is not None:
+            return self._name_namespaces()
+        return sorted({self._namespace, *map(namespace_of, self.experiments())})
 
     def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
         """Check a document."""

@@ -23,7 +23,7 @@ from katib.rest.client import HttpTuningService
 from katib.rest.server import Server
 from katib.runtime.objects import Key
 from katib.tuning.reading import assignments_of, is_completed, name_of, objective_value, state_of
-from katib.tuning.service import TrialOrder, TuningService
+from katib.tuning.service import NOW, TrialOrder, TuningService
 from tests.support.cluster import events_in, memory_cluster, memory_world, open_world, server_world
 from tests.support.tuning import MemoryTuningService, document
 
@@ -222,6 +222,7 @@ def test_the_given_namespace_is_used_when_the_document_names_none(world: World) 
         pytest.param(lambda s: s.best(NS, "ghost"), id="best"),
         pytest.param(lambda s: s.metrics(NS, "ghost"), id="metrics"),
         pytest.param(lambda s: s.curve(NS, "ghost", points=4), id="curve"),
+        pytest.param(lambda s: s.readings(NS, "ghost"), id="readings"),
         pytest.param(lambda s: list(s.logs(NS, "ghost")), id="logs"),
         pytest.param(lambda s: s.events("Experiment", NS, "ghost"), id="events"),
         pytest.param(lambda s: list(s.changes(NS, "ghost", timeout_seconds=1)), id="changes"),
@@ -298,6 +299,25 @@ def test_what_a_trial_printed_is_in_its_log_and_in_its_metrics(finished: TuningS
     assert readings[0].time.tzinfo is not None
     assert list(finished.metrics(NS, name_of(trial), metric="other")) == []
     assert list(finished.curve(NS, name_of(trial), points=4)) == list(readings)
+
+
+def test_readings_go_on_behind_a_cursor(finished: TuningService) -> None:
+    trial = finished.trials(NS, "demo").items[0]
+    first = finished.readings(NS, name_of(trial))
+    after = finished.readings(NS, name_of(trial), since=first.cursor)
+
+    assert [(reading.name, reading.value) for reading in first.items] == [("loss", assignments_of(trial)["x"])]
+    assert first.items[0].time.tzinfo is not None
+    assert (after.items, after.cursor) == ((), first.cursor)
+    assert finished.readings(NS, name_of(trial), since=NOW) == after
+
+
+@pytest.mark.parametrize("cursor", ["abc", "-1", "\u00b2", "1" * 40])
+def test_a_cursor_of_no_readings_is_bad_input(finished: TuningService, cursor: str) -> None:
+    trial = name_of(finished.trials(NS, "demo").items[0])
+
+    with pytest.raises(InvalidError, match="start without one"):
+        finished.readings(NS, trial, since=cursor)
 
 
 def test_the_tail_of_a_log_has_so_many_lines(finished: TuningService) -> None:

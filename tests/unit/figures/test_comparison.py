@@ -47,6 +47,14 @@ def test_one_without_a_value_is_named() -> None:
     assert figure.layout.annotations[0].text == "Without a value so far: &lt;fresh&gt;"
 
 
+def test_two_of_one_name_are_told_apart_by_their_namespaces() -> None:
+    data = [make_data(make_table([value])) for value in (1.0, 2.0)]
+    for one, namespace in zip(data, ("left", "right"), strict=True):
+        one.experiment["metadata"]["namespace"] = namespace
+
+    assert [trace.name for trace in compare(data, Choice()).data] == ["left/demo", "right/demo"]
+
+
 def test_different_objectives_cannot_be_compared() -> None:
     minimized = make_data(make_table([1.0]), name="a")
     maximized = make_data(make_table([1.0], maximize=True), name="b")
