@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from katib.errors import NotFoundError, invalid
+from katib.figures.contour import draw_contour
 from katib.figures.data import Choice, ExperimentData
 from katib.figures.history import draw_history
 from katib.figures.parallel import draw_parallel
+from katib.figures.rank import draw_rank
+from katib.figures.slices import draw_slices
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -21,6 +24,11 @@ Obstacle = Callable[[ExperimentData], str]
 def needs_a_value(data: ExperimentData) -> str:
     """Return that no trial has been measured yet, if so."""
     return "" if data.trials.measured.any() else "No trial has a value yet."
+
+
+def needs_two_parameters(data: ExperimentData) -> str:
+    """Return that there are no two parameters, or no measured trial, if so."""
+    return needs_a_value(data) or ("" if len(data.trials.values) > 1 else "It takes two parameters.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,32 @@ FIGURES: tuple[FigureKind, ...] = (
         "Drag along an axis to keep only the lines that pass there: where the good ones meet is where to search on.",
         draw_parallel,
         chooses=("parameters",),
+    ),
+    FigureKind(
+        "slice",
+        "Slices",
+        "What was reached against each parameter by itself. Where the upper or lower edge of the cloud leans, the "
+        "parameter matters; where good trials stand at the end of an axis, the best value may lie beyond it.",
+        draw_slices,
+        chooses=("parameters", "metric"),
+    ),
+    FigureKind(
+        "contour",
+        "Contour",
+        "What was reached over two parameters together, guessed between the trials. A slanted valley or ridge says that "
+        "the best value of one parameter depends on the other.",
+        draw_contour,
+        needs_two_parameters,
+        chooses=("parameters", "metric"),
+    ),
+    FigureKind(
+        "rank",
+        "Rank",
+        "Each pair of parameters with the trials coloured by their rank. Good trials close together mark a region; good "
+        "trials everywhere say that the pair does not matter.",
+        draw_rank,
+        needs_two_parameters,
+        chooses=("parameters", "metric"),
     ),
 )
 """In the order in which they are shown."""

@@ -27,6 +27,10 @@ function fitted(layout) {
   };
   for (const key of Object.keys(layout)) {
     if (/^[xy]axis\d*$/.test(key)) result[key] = { ...layout[key], ...axis };
+    if (/^scene\d*$/.test(key)) {
+      const walls = { ...axis, backgroundcolor: "rgba(0,0,0,0)" };
+      result[key] = merged(layout[key], { xaxis: walls, yaxis: walls, zaxis: walls });
+    }
   }
   return dark() ? merged(result, layout.meta?.dark ?? {}) : result;
 }
@@ -64,9 +68,17 @@ export async function drawFigure(element, address) {
     showProblem(element, "This browser draws no figures in three dimensions: WebGL is turned off or missing.");
   } else {
     element.querySelector(".problem")?.remove();
+    giveRoom(element, layout);
     await globalThis.Plotly.react(element, figure.data, layout, CONFIG);
   }
   return figure;
+}
+
+/** Make room for a figure of several parts: as high as it says, and wider than a phone, which then scrolls. */
+function giveRoom(element, layout) {
+  const { height, meta } = layout;
+  element.style.height = height ? `${height + 2}px` : "";
+  if (meta?.least_width > element.clientWidth) layout.width = meta.least_width;
 }
 
 function showProblem(element, sentence) {
