@@ -10,7 +10,9 @@ from katib.errors import NotFoundError, invalid
 from katib.figures.contour import draw_contour
 from katib.figures.data import Choice, ExperimentData
 from katib.figures.history import draw_history
+from katib.figures.importance import draw_importances, importance_obstacle
 from katib.figures.parallel import draw_parallel
+from katib.figures.pareto import draw_hypervolume, draw_pareto, hypervolume_obstacle, pareto_obstacle
 from katib.figures.rank import draw_rank
 from katib.figures.slices import draw_slices
 
@@ -81,8 +83,8 @@ FIGURES: tuple[FigureKind, ...] = (
     FigureKind(
         "contour",
         "Contour",
-        "What was reached over two parameters together, guessed between the trials. A slanted valley or ridge says that "
-        "the best value of one parameter depends on the other.",
+        "What was reached over two parameters together, guessed between the trials. A slanted valley or ridge says "
+        "that the best value of one parameter depends on the other.",
         draw_contour,
         needs_two_parameters,
         chooses=("parameters", "metric"),
@@ -90,11 +92,37 @@ FIGURES: tuple[FigureKind, ...] = (
     FigureKind(
         "rank",
         "Rank",
-        "Each pair of parameters with the trials coloured by their rank. Good trials close together mark a region; good "
-        "trials everywhere say that the pair does not matter.",
+        "Each pair of parameters with the trials coloured by their rank. Good trials close together mark a region; "
+        "good trials everywhere say that the pair does not matter.",
         draw_rank,
         needs_two_parameters,
         chooses=("parameters", "metric"),
+    ),
+    FigureKind(
+        "importances",
+        "Importances",
+        "How much each parameter matters, by a random forest that learned from the trials. Search on along those on "
+        "top; fix those at the bottom. Believe it as far as the sentence below says.",
+        draw_importances,
+        importance_obstacle,
+        chooses=("metric",),
+    ),
+    FigureKind(
+        "pareto",
+        "Pareto front",
+        "The trials that no other beats in every objective. Which of them is best is yours to say; where the front "
+        "bends sharply, a little less of one objective gains much of another.",
+        draw_pareto,
+        pareto_obstacle,
+        chooses=("objectives",),
+    ),
+    FigureKind(
+        "hypervolume",
+        "Hypervolume",
+        "How much the front covers, trial by trial. A line that has long been flat says that the front hardly moves.",
+        draw_hypervolume,
+        hypervolume_obstacle,
+        chooses=("objectives",),
     ),
 )
 """In the order in which they are shown."""

@@ -149,8 +149,8 @@ def _add_marks(
             hovertemplate=_hover(x, y, target),
         )
     if (best := target.best) is not None:
-        place = [float(axis.coordinates(trials.values[axis.name][[best]])[0]) for axis in (x, y)]
-        add_best(figure, *place, str(trials.names[best]))
+        place_x, place_y = (float(axis.coordinates(trials.values[axis.name][[best]])[0]) for axis in (x, y))
+        add_best(figure, place_x, place_y, str(trials.names[best]))
 
 
 def _hover(x: Axis, y: Axis, target: Target) -> str:

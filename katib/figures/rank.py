@@ -1,5 +1,6 @@
-"""Rank: pairs of parameters, each trial coloured by its rank. Ranks show where the good trials are even when values
-differ by orders of magnitude.
+"""Rank: pairs of parameters, each trial coloured by its rank.
+
+Ranks show where the good trials are even when values differ by orders of magnitude.
 """
 
 from __future__ import annotations
@@ -127,8 +128,8 @@ def _add_pair(
             col=part[1],
         )
     if (best := target.best) is not None:
-        place = [float(axis.coordinates(trials.values[axis.name][[best]])[0]) for axis in axes]
-        add_best(figure, *place, str(trials.names[best]), legend=part == (1, 1), row=part[0], col=part[1])
+        place_x, place_y = (float(axis.coordinates(trials.values[axis.name][[best]])[0]) for axis in axes)
+        add_best(figure, place_x, place_y, str(trials.names[best]), legend=part == (1, 1), row=part[0], col=part[1])
 
 
 def _lay_out(figure: go.Figure, axes: dict[str, Axis], side: int) -> None:
