@@ -222,4 +222,5 @@ def _permuted(forest: RandomForestRegressor, x: Floats, y: Floats, widths: list[
     asked_once = counts > 0
     rest = np.sum((sums[asked_once] / counts[asked_once] - y[asked_once]) ** 2)
     total = np.sum((y[asked_once] - y[asked_once].mean()) ** 2)
-    return grown[~np.isnan(grown).any(axis=1)], float(1 - rest / total) if total > 0 else 0.0
+    judged = grown[~np.isnan(grown).any(axis=1)]
+    return judged if len(judged) else np.zeros((1, len(widths))), float(1 - rest / total) if total > 0 else 0.0

@@ -22,6 +22,8 @@ from katib.figures.trials import Floats, Objective, Rows, TrialTable
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+Flags = npt.NDArray[np.bool_]
+
 _MOST_FRONT = 2_000
 _CHUNK = 1_000
 _DRAWN_FRONT, _DRAWN_OTHERS = 500, 1_000
@@ -134,14 +136,10 @@ def chosen_objectives(trials: TrialTable, choice: Choice) -> tuple[Objective, ..
     """Return the axes: those that are chosen, or the first three.
 
     Raises:
-        InvalidError: Fewer than two or more than three are chosen, or something that is no objective.
+        InvalidError: Fewer than two or more than three are chosen.
     """
     known = {objective.name: objective for objective in trials.objectives}
     names = tuple(dict.fromkeys(choice.objectives)) or tuple(known)[:_SPACE]
-    for name in names:
-        if name not in known:
-            cause = f'"{name}" is not an objective of the experiment'
-            raise invalid("objectives", cause, f"choose of {', '.join(known)}", "figure-objective")
     if not 2 <= len(names) <= _SPACE:  # noqa: PLR2004 - a plane or a space
         raise invalid("objectives", f"{len(names)} are chosen", "choose two or three", "figure-objective")
     return tuple(known[name] for name in names)
@@ -151,7 +149,7 @@ def costs_of(trials: TrialTable, objectives: tuple[Objective, ...]) -> Floats:
     """Return the costs of trials, shape (n, m); infinity for those that cannot be in the front."""
     signs = np.array([-1.0 if objective.maximize else 1.0 for objective in objectives])
     costs = _columns(trials, objectives) * signs
-    counts = np.isfinite(costs).all(axis=1) & trials.feasible & trials.in_states("Succeeded", "EarlyStopped")
+    counts = _all_finite(costs) & trials.feasible & trials.in_states("Succeeded", "EarlyStopped")
     return np.where(counts[:, None], costs, np.inf)
 
 
@@ -190,8 +188,11 @@ def volumes_of(trials: TrialTable, objectives: tuple[Objective, ...]) -> tuple[R
 
 
 def _complete(costs: Floats) -> Rows:
-    finite: npt.NDArray[np.bool_] = np.isfinite(costs).all(axis=1)
-    return places(finite)
+    return places(_all_finite(costs))
+
+
+def _all_finite(columns: Floats) -> Flags:
+    return np.asarray(np.isfinite(columns).all(axis=1), dtype=np.bool_)
 
 
 def _exact(costs: Floats, rows: Rows, reference: tuple[float, ...]) -> float:
@@ -224,7 +225,7 @@ def _joining(costs: Floats, rows: Rows) -> Rows:
     return np.concatenate(joins) if joins else front
 
 
-def _dominated(points: Floats, others: Floats, compared: Any = None) -> Any:
+def _dominated(points: Floats, others: Floats, compared: Flags | None = None) -> Flags:
     """Return which points are dominated by one of some others.
 
     Args:
@@ -234,13 +235,13 @@ def _dominated(points: Floats, others: Floats, compared: Any = None) -> Any:
     """
     if not len(points) or not len(others):
         return np.zeros(len(points), dtype=np.bool_)
-    no_worse = np.ones((len(points), len(others)), dtype=np.bool_)
-    better = np.zeros_like(no_worse)
+    no_worse = np.ones((len(points), len(others)), dtype=np.bool_) if compared is None else compared.copy()
+    better = np.zeros((len(points), len(others)), dtype=np.bool_)
     for mine, theirs in zip(points.T, others.T, strict=True):
         no_worse &= theirs[None, :] <= mine[:, None]
         better |= theirs[None, :] < mine[:, None]
-    found = no_worse & better
-    return (found if compared is None else found & compared).any(axis=1)
+    dominated: Flags = (no_worse & better).any(axis=1)
+    return dominated
 
 
 def _thinned(rows: Rows) -> Rows:
@@ -256,7 +257,7 @@ def _columns(trials: TrialTable, objectives: tuple[Objective, ...]) -> Floats:
 def _front_of(trials: TrialTable, objectives: tuple[Objective, ...]) -> _Front:
     costs = costs_of(trials, objectives)
     rows = front_rows(costs)
-    measured = np.isfinite(_columns(trials, objectives)).all(axis=1) & trials.in_states("Succeeded", "EarlyStopped")
+    measured = _all_finite(_columns(trials, objectives)) & trials.in_states("Succeeded", "EarlyStopped")
     beaten = np.setdiff1d(places(measured & trials.feasible), rows)
     return _Front(objectives, costs, rows, beaten, places(measured & ~trials.feasible))
 

@@ -14,6 +14,10 @@ from tests.support import podman
 ALL = ("podman-runc", "podman-crun", "docker")
 """What tests of containers run with, as far as it is installed."""
 
+WITH_NETWORKS = ("podman", "docker")
+"""What tests of networks run with: crun may need a view of the file system here that others do not share, and then
+podman elsewhere cannot list its containers while they have a network."""
+
 
 @dataclass(frozen=True)
 class Installed:
@@ -27,20 +31,30 @@ class Installed:
     program: str
     variables: Mapping[str, str]
 
+    @property
+    def has_networks(self) -> bool:
+        """Whether others can list its containers while they have a network."""
+        return "PATH" not in self.variables
+
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return podman.run(self.program, *words, variables=self.variables)
 
     def containers(self, chosen: str) -> list[str]:
         """Return the names of containers, also of those that have ended."""
-        return self.run("ps", "--all", "--format", "{{.Names}}", "--filter", chosen).stdout.split()
+        return self._listed("ps", "--all", "--format", "{{.Names}}", "--filter", chosen)
 
     def running(self, chosen: str) -> list[str]:
         """Return the names of containers that run."""
-        return self.run("ps", "--format", "{{.Names}}", "--filter", chosen).stdout.split()
+        return self._listed("ps", "--format", "{{.Names}}", "--filter", chosen)
 
     def networks(self, chosen: str) -> list[str]:
         """Return the names of networks."""
-        return self.run("network", "ls", "--format", "{{.Name}}", "--filter", chosen).stdout.split()
+        return self._listed("network", "ls", "--format", "{{.Name}}", "--filter", chosen)
+
+    def _listed(self, *words: str) -> list[str]:
+        result = self.run(*words)
+        assert result.returncode == 0, result.stderr
+        return result.stdout.split()
 
 
 @functools.cache

@@ -1,7 +1,22 @@
 // Figures of the server, drawn by Plotly in the colours of the page.
 
-import { fetchJson } from "./core.js";
 import { drawParallel } from "./parallel.js";
+
+let loading = null;
+
+/** Plotly, fetched when a figure is drawn first: a page is there before it. */
+function plotly() {
+  if (globalThis.Plotly) return Promise.resolve(globalThis.Plotly);
+  loading ??= new Promise((resolve, reject) => {
+    const script = Object.assign(document.createElement("script"), { src: `${document.body.dataset.assets}/plotly.js` });
+    script.onload = () => resolve(globalThis.Plotly);
+    script.onerror = () => { loading = null; reject(new Error("the part that draws figures could not be loaded")); };
+    document.head.append(script);
+  });
+  return loading;
+}
+
+const DARK = matchMedia("(prefers-color-scheme: dark)");
 
 function colour(name) {
   const probe = document.createElement("span");
@@ -12,8 +27,27 @@ function colour(name) {
   return found;
 }
 
+/** On a dark page the blue of most marks is too dark. */
+function coloured(data) {
+  return DARK.matches ? JSON.parse(JSON.stringify(data).replaceAll("#0072B2", "#5B9BFF")) : data;
+}
+
+/** The note below a figure in lines that fit: 6 pixels a character, 14 a line. */
+function withNote(layout, width) {
+  const note = layout.annotations?.find(({ name }) => name === "note");
+  if (!note) return layout;
+  const lines = [""];
+  for (const word of note.text.replaceAll("<br>", " ").split(" ")) {
+    if (lines.at(-1) && (lines.at(-1).length + word.length) * 6 > width - 80) lines.push("");
+    lines[lines.length - 1] += (lines.at(-1) && " ") + word;
+  }
+  const annotations = layout.annotations.map((other) => (other === note ? { ...note, text: lines.join("<br>") } : other));
+  return { ...layout, annotations, margin: { ...layout.margin, b: 62 + 14 * lines.length } };
+}
+
 /** The layout of the server with the page's colours and without the title, which the page shows itself. */
-function fitted(layout) {
+function fitted(given) {
+  const layout = DARK.matches ? merged(given, given.meta?.dark ?? {}) : given;
   const [text, line] = [colour("--text"), colour("--line")];
   const axis = { gridcolor: line, zerolinecolor: line, linecolor: line };
   const result = {
@@ -32,56 +66,69 @@ function fitted(layout) {
       result[key] = merged(layout[key], { xaxis: walls, yaxis: walls, zaxis: walls });
     }
   }
-  return dark() ? merged(result, layout.meta?.dark ?? {}) : result;
+  return result;
 }
 
-function dark() {
-  return matchMedia("(prefers-color-scheme: dark)").matches;
-}
-
-/** A copy of an object with some of its fields, at any depth, replaced. */
+/** One object over another, at every depth. */
 function merged(base, changes) {
   const result = { ...base };
   for (const [key, value] of Object.entries(changes)) {
-    const nested = value !== null && typeof value === "object" && !Array.isArray(value);
-    result[key] = nested ? merged(base[key] ?? {}, value) : value;
+    const deep = value !== null && typeof value === "object" && !Array.isArray(value);
+    result[key] = deep ? merged(base[key] ?? {}, value) : value;
   }
   return result;
 }
 
 const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
 
-/** Draw a figure of the server into an element, or say why there is none. Returns the answer, null when there is none. */
+/**
+ * Draw a figure of the server into an element, or say why there is none. Returns the answer, null when there is none.
+ * The element's `version` says of what state of the trials it is.
+ */
 export async function drawFigure(element, address) {
   let figure;
   try {
-    figure = await fetchJson(address);
+    const response = await fetch(address, { headers: { accept: "application/json" } });
+    figure = await response.json();
+    if (!response.ok) throw new Error(figure.detail ?? `the server answered ${response.status}`);
+    element.version = Number(response.headers.get("x-katib-version") ?? 0);
+    if (figure.obstacle) {
+      showProblem(element, figure.obstacle);
+      return null;
+    }
+    await showFigure(element, figure);
   } catch (error) {
     if (!element.querySelector(".main-svg, .parallel")) showProblem(element, error.message); // the last one stays
     return null;
   }
-  const layout = fitted(figure.layout);
-  if (figure.data[0]?.type === "parcoords") {
-    drawParallel(element, figure.data[0], layout);
-  } else if (figure.data.some(({ type }) => type === "scatter3d") && !hasWebGL()) {
-    globalThis.Plotly.purge(element);
-    showProblem(element, "This browser draws no figures in three dimensions: WebGL is turned off or missing.");
-  } else {
-    element.querySelector(".problem")?.remove();
-    giveRoom(element, layout);
-    await globalThis.Plotly.react(element, figure.data, layout, CONFIG);
-  }
   return figure;
+}
+
+/** Draw a figure that is here already. */
+export async function showFigure(element, { data, layout }) {
+  const shown = fitted(withNote(layout, element.clientWidth));
+  if (data[0]?.type === "parcoords") {
+    drawParallel(element, data[0], shown);
+    return;
+  }
+  const Plotly = await plotly();
+  if (data.some(({ type }) => type === "scatter3d") && !hasWebGL()) {
+    showProblem(element, "This browser draws no figures in three dimensions: WebGL is turned off or missing.");
+    return;
+  }
+  if (!element.data) element.replaceChildren(); // what was said in its place
+  giveRoom(element, shown);
+  await Plotly.react(element, coloured(data), shown, CONFIG);
 }
 
 /** Make room for a figure of several parts: as high as it says, and wider than a phone, which then scrolls. */
 function giveRoom(element, layout) {
-  const { height, meta } = layout;
-  element.style.height = height ? `${height + 2}px` : "";
-  if (meta?.least_width > element.clientWidth) layout.width = meta.least_width;
+  element.style.height = layout.height ? `${layout.height + 2}px` : "";
+  if (layout.meta?.least_width > element.clientWidth) layout.width = layout.meta.least_width;
 }
 
 function showProblem(element, sentence) {
+  if (element.data) globalThis.Plotly.purge(element);
   element.replaceChildren(Object.assign(document.createElement("p"), { className: "problem", textContent: sentence }));
 }
 
@@ -94,5 +141,5 @@ function hasWebGL() {
 
 /** Run a function when the system turns light or dark. */
 export function whenColoursChange(run) {
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", run);
+  DARK.addEventListener("change", run);
 }
