@@ -53,6 +53,7 @@ class FigureKind:
         obstacle: Says in a sentence why it cannot be drawn; empty when it can.
         curves: Says of which trials it needs curves; None: of none.
         chooses: Fields of `Choice` that concern it.
+        keep_seconds: So long it is good although trials have changed, because it takes long to draw.
     """
 
     name: str
@@ -62,6 +63,7 @@ class FigureKind:
     obstacle: Obstacle = needs_a_value
     curves: CurveChoice | None = None
     chooses: tuple[str, ...] = ()
+    keep_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,7 @@ FIGURES: tuple[FigureKind, ...] = (
         draw_importances,
         importance_obstacle,
         chooses=("metric",),
+        keep_seconds=10.0,
     ),
     FigureKind(
         "pareto",

@@ -240,8 +240,7 @@ def _dominated(points: Floats, others: Floats, compared: Flags | None = None) ->
     for mine, theirs in zip(points.T, others.T, strict=True):
         no_worse &= theirs[None, :] <= mine[:, None]
         better |= theirs[None, :] < mine[:, None]
-    dominated: Flags = (no_worse & better).any(axis=1)
-    return dominated
+    return np.asarray((no_worse & better).any(axis=1), dtype=np.bool_)
 
 
 def _thinned(rows: Rows) -> Rows:

@@ -15,6 +15,7 @@ from katib.figures.data import Choice, ExperimentData
 from katib.plotting.reading import KeptCurves, with_curves
 from katib.rest.routing import Name, Namespace, Service
 from katib.tuning.service import TuningService
+from katib.ui.kept_figures import KeptFigures
 from katib.ui.looking import Viewer, table_for
 from katib.ui.tables import Tables
 
@@ -31,6 +32,7 @@ def figure_routes(tables: Tables) -> APIRouter:
     """Return the routes of figures."""
     router = APIRouter(prefix="/data")
     curves_of: dict[Hashable, KeptCurves] = {}
+    kept_figures = KeptFigures()
 
     @router.get("/experiments/{namespace}/{name}/figures/{figure}")
     def draw_figure(
@@ -52,6 +54,10 @@ def figure_routes(tables: Tables) -> APIRouter:
             data = with_curves(service, data, kind, choice, _kept(curves_of, user))
         if obstacle := kind.obstacle(data):
             return JSONResponse({"obstacle": obstacle}, headers=_headers(version))
+        if kind.keep_seconds:
+            key = (user, namespace, name, data.experiment["metadata"].get("uid"), figure, choice)
+            kept = kept_figures.get(key, version, kind.keep_seconds, lambda: str(draw(kind, data, choice).to_json()))
+            return Response(kept.json, media_type="application/json", headers=_headers(kept.version))
         return _answer(draw(kind, data, choice), version)
 
     @router.get("/comparison")
