@@ -273,3 +273,21 @@ def _syntax_error(error: yaml.MarkedYAMLError, source: str, text: str) -> Invali
         problem = "a tab character indents this line"
     remedy = next((remedy for words, remedy in _REMEDIES if words in problem), "fix the YAML syntax here")
     return invalid(place, problem, remedy, "file-syntax")
+
+
+class _Dumper(yaml.CSafeDumper):
+    """Writes texts of several lines as blocks, in which a person can read them."""
+
+
+def _write_text(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
+    is_number = _INT.fullmatch(text) or _FLOAT.fullmatch(text)  # `1e-3` is one here, and text for PyYAML
+    return dumper.represent_scalar(f"{_TAG}str", text, style="|" if "\n" in text else "'" if is_number else None)
+
+
+_Dumper.add_representer(str, _write_text)
+
+
+def dump_yaml(data: Any) -> str:
+    """Return plain data as YAML, keys in their order."""
+    text: str = yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    return text

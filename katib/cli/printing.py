@@ -49,9 +49,9 @@ def to_text(data: Any, form: str) -> str:
     """Return plain data as JSON or YAML text, without a line break at the end."""
     if form == "json":
         return json.dumps(data, indent=2, ensure_ascii=False)
-    import yaml
+    from katib.api.yaml_text import dump_yaml
 
-    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)
+    text = dump_yaml(data)
     return text.rstrip("\n")
 
 

@@ -15,6 +15,7 @@ from katib.figures.edf import draw_edf
 from katib.figures.history import draw_history
 from katib.figures.intermediate import curves_are_missing, draw_intermediate
 from katib.figures.measure import measure_of
+from katib.figures.parallel import draw_parallel
 from katib.figures.stopping import draw_stopping, nothing_was_stopped
 from katib.figures.timeline import draw_timeline, nothing_has_started
 
@@ -117,6 +118,14 @@ FIGURES: tuple[FigureKind, ...] = (
         nothing_was_stopped,
         curves=evenly_ended,
         chooses=("by",),
+    ),
+    FigureKind(
+        "parallel",
+        "Parallel coordinates",
+        "A line per trial through the values of its parameters to what it reached, the best in the strongest colour. "
+        "Drag along an axis to keep only the lines that pass there: where the good ones meet is where to search on.",
+        draw_parallel,
+        chooses=("parameters",),
     ),
 )
 """In the order in which they are shown."""

@@ -38,27 +38,22 @@ class Statements:
     Attributes:
         curve: The columns that readings are ordered by.
         readings: Selects what `reading_of` takes, of all trials.
-        values: Selects names and values of the `metrics` of `trial_name`, each metric's in order.
     """
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self.curve: tuple[ColumnElement[Any], ...] = (table.c.time, table.c.id)
-        if layout.has_steps:
-            self.curve = (table.c.step, *self.curve)
+        self.curve = _curve(layout)
         self.readings = select(table.c.time, table.c.metric_name, table.c.value, _step(layout), table.c.id)
-        of_trial = (
-            table.c.trial_name == bindparam("trial_name"),
-            table.c.metric_name.in_(bindparam("metrics", expanding=True)),
-        )
-        # Built once: a trial of one reading costs more to ask about than to read.
-        self.values = (
-            select(table.c.metric_name, table.c.value)
-            .where(*of_trial)
-            .order_by(table.c.metric_name, *self.curve)
-            .execution_options(yield_per=FETCH_ROWS)
-        )
-        self.some_values = self.values.limit(bindparam("count"))
+
+    def values(self, trial_name: str, metrics: Sequence[str]) -> tuple[Select[Any], dict[str, Any]]:
+        """Return what selects names and values of these metrics, each metric's in order, and its parameters."""
+        names = {f"metric_{number}": name for number, name in enumerate(metrics)}
+        return _values(self._layout, len(metrics)), {"trial_name": trial_name, **names}
+
+    def some_values(self, trial_name: str, metrics: Sequence[str], count: int) -> tuple[Select[Any], dict[str, Any]]:
+        """Return the same for at most so many readings."""
+        _, parameters = self.values(trial_name, metrics)
+        return _some_values(self._layout, len(metrics)), {**parameters, "count": count}
 
     def newest(self, limit: int) -> Select[Any]:
         """Return what selects the last readings of a curve, the last one first."""
@@ -84,6 +79,31 @@ def reading_of(row: Sequence[Any]) -> MetricLog:
     """Return the reading of a row of `Statements.readings`."""
     time, name, value, step, _ = row
     return MetricLog(time, name, value, None if step < 0 else step)
+
+
+def _curve(layout: Layout) -> tuple[ColumnElement[Any], ...]:
+    return (table.c.step, table.c.time, table.c.id) if layout.has_steps else (table.c.time, table.c.id)
+
+
+@lru_cache
+def _values(layout: Layout, metric_count: int) -> Select[Any]:
+    """Return the statement for so many metrics.
+
+    Built once for each number: a trial of one reading costs more to ask about than to read, above all where SQLAlchemy
+    writes the names into the statement each time.
+    """
+    metrics: list[Any] = [bindparam(f"metric_{number}") for number in range(metric_count)]
+    return (
+        select(table.c.metric_name, table.c.value)
+        .where(table.c.trial_name == bindparam("trial_name"), table.c.metric_name.in_(metrics))
+        .order_by(table.c.metric_name, *_curve(layout))
+        .execution_options(yield_per=FETCH_ROWS)
+    )
+
+
+@lru_cache
+def _some_values(layout: Layout, metric_count: int) -> Select[Any]:
+    return _values(layout, metric_count).limit(bindparam("count"))
 
 
 @lru_cache(maxsize=2 * _TRIALS_AT_ONCE)

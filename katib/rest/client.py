@@ -31,6 +31,7 @@ from katib.tuning.service import (
     Page,
     Preview,
     RecordedEvent,
+    StoredRuntime,
     Submission,
     TrialOrder,
 )
@@ -90,6 +91,10 @@ class HttpTuningService:
     def preview(self, document: str, *, source: str, namespace: str | None = None) -> Preview:
         """Return what the first trial of a document would run."""
         return _read(Preview, self._post("preview", document, source, namespace))
+
+    def store_runtimes(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[StoredRuntime]:
+        """Store training runtimes."""
+        return _read_items(StoredRuntime, self._post("runtimes", document, source, namespace))
 
     def get(self, kind: str, namespace: str, name: str) -> Json:
         """Return an object."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Annotated
+from collections.abc import AsyncIterator, Hashable
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, StreamingResponse
@@ -12,7 +12,8 @@ from fastapi.responses import HTMLResponse, StreamingResponse
 from katib.rest.problems import problem_of
 from katib.rest.routing import Service
 from katib.rest.streams import HEARTBEAT_SECONDS, Closing
-from katib.ui.experiment_list import SORTS, ListPage, ListQuery, list_page
+from katib.tuning.service import TuningService
+from katib.ui.experiment_list import SORTS, ListQuery, list_page
 from katib.ui.experiment_watch import ExperimentWatch, Look, RowKey, Watches
 from katib.ui.live import STREAM_HEADERS, event
 from katib.ui.looking import Viewer
@@ -49,22 +50,20 @@ def experiment_list_routes(closing: Closing) -> APIRouter:
     watches = Watches(closing)
     router = APIRouter()
 
-    def page_for(service: Service, user: Viewer, query: Asked) -> ListPage:
+    def shown(service: TuningService, user: Hashable, query: ListQuery) -> dict[str, Any]:
         found = watches.watch_of(service, user).now()
         if found.error is not None:
             raise found.error
-        return list_page(tuple(found.rows.values()), query)
-
-    Shown = Annotated[ListPage, Depends(page_for)]  # noqa: N806 - a type
+        return {"list": list_page(tuple(found.rows.values()), query), "sorts": SORTS}
 
     @router.get("/")
-    def show_list(request: Request, shown: Shown) -> HTMLResponse:
-        return render(request, "experiments.html", list=shown, sorts=SORTS)
+    def show_list(request: Request, service: Service, user: Viewer, query: Asked) -> HTMLResponse:
+        return render(request, "experiments.html", **shown(service, user, query))
 
     @router.get("/data/list")
-    def show_rows(request: Request, shown: Shown) -> HTMLResponse:
+    def show_rows(request: Request, service: Service, user: Viewer, query: Asked) -> HTMLResponse:
         """Answer with the part of the page that holds the rows."""
-        return render(request, "parts/experiment_table.html", list=shown, sorts=SORTS)
+        return render(request, "parts/experiment_table.html", **shown(service, user, query))
 
     @router.get("/data/list/live")
     def follow(service: Service, user: Viewer) -> StreamingResponse:

@@ -52,6 +52,7 @@ def experiment_pages(tables: Tables) -> APIRouter:
             "name": name,
             "experiment": experiment_head(experiment, datetime.now(UTC)),
             "fields": action_fields(experiment),
+            "figures": FIGURES,
         }
         if tab in ("overview", "trials"):
             live = table_for(tables, service, user, namespace, name)
@@ -63,7 +64,6 @@ def experiment_pages(tables: Tables) -> APIRouter:
             values |= vars_of(_first_table(experiment, snapshot, query, tab, given))
         elif tab == "analysis":
             empty = TrialTable.of(experiment, ())
-            values["figures"] = FIGURES
             values["parameters"] = [axis.name for axis in empty.parameters]
             values["metrics"] = list(empty.metrics)
             values["objectives"] = [objective.name for objective in empty.objectives]

@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query, Response
+from fastapi.responses import JSONResponse
 
 from katib.errors import invalid
 from katib.figures.catalogue import check_choice, compare, draw, figure_named
@@ -49,6 +50,8 @@ def figure_routes(tables: Tables) -> APIRouter:
         check_choice(data, choice)
         if kind.curves:
             data = with_curves(service, data, kind, choice, _kept(curves_of, user))
+        if obstacle := kind.obstacle(data):
+            return JSONResponse({"obstacle": obstacle}, headers=_headers(version))
         return _answer(draw(kind, data, choice), version)
 
     @router.get("/comparison")
@@ -92,5 +95,8 @@ def _split(text: str) -> tuple[str, str]:
 
 
 def _answer(figure: go.Figure, version: int) -> Response:
-    headers = {"cache-control": "no-store", "x-katib-version": str(version)}
-    return Response(figure.to_json(), media_type="application/json", headers=headers)
+    return Response(figure.to_json(), media_type="application/json", headers=_headers(version))
+
+
+def _headers(version: int) -> dict[str, str]:
+    return {"cache-control": "no-store", "x-katib-version": str(version)}

@@ -84,12 +84,15 @@ def new_pages() -> APIRouter:
 
     @router.post("/data/new/metrics")
     def read(lines: Lines) -> Json:
-        parser = parser_for(lines.format, lines.names, lines.filters)
+        try:
+            parser = parser_for(lines.format, lines.names, lines.filters)
+        except InvalidError as error:  # the answer to who writes a pattern, not a refusal
+            return {"readings": [], "error": "; ".join(f"{one.cause}; {one.remedy}" for one in error.errors)}
         found = []
         for number, line in enumerate(lines.text.splitlines()[:_MOST_LINES], 1):
             readings = parser.feed(line.encode() + b"\n")
             found += [{"line": number, "name": reading.name, "value": reading.value} for reading in readings]
-        return {"readings": found}
+        return {"readings": found, "error": ""}
 
     return router
 
@@ -114,7 +117,7 @@ def check_draft(service: TuningService, text: str) -> Json:
         errors = tuple(one for one in error.errors if one.origin != _NAS)
         notices += tuple(f"{one.cause}; {one.remedy}" for one in error.errors if one.origin == _NAS)
     except KatibError as error:
-        errors = (FieldError(_SOURCE, str(error), "try again", "check-failed"),)
+        notices = (f"It could not be checked: {error}",)
     return {"errors": [_shown(error, text) for error in errors], "notices": notices, "form": form, "trial": trial}
 
 

@@ -1,11 +1,13 @@
-"""Which trials a table shows, and in which order: a question in, rows out. Pure.
+r"""Which trials a table shows, and in which order: a question in, rows out. Pure.
 
 A question comes from an address. Filters are written
 
-- `lr:0.001..0.1`: from 0.001 to 0.1; either end may be missing, and several parts are separated by commas;
-- `optimizer=adam|sgd`: one of these; a backslash stands before a `|` or a backslash that is part of a value.
+- `lr:0.001..0.1`: from 0.001 to 0.1; either end may be missing, several parts are separated by commas, and the part
+  `none` stands for trials without a value;
+- `optimizer=adam|sgd`: one of these; a backslash stands before a `|` or a backslash that is part of a value, and `\-`
+  for trials without a value.
 
-All filters have to hold. A trial without a value of a column passes no filter of it and comes last in either order.
+All filters have to hold. A trial without a value of a column comes last in either order.
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ SIZES = (10, 25, 50, 100, 200)
 MOST_ROWS = 1_000
 
 _VALUE = re.compile(r"\\(.)|\|", re.DOTALL)
+_NO_RANGE, _NO_VALUE, _ABSENT = "none", "\\-", "\0"
+"""How a filter names trials without a value, and what stands for it while values are read: no value has it."""
 Mask = npt.NDArray[np.bool_]
 
 
@@ -55,26 +59,30 @@ class Filter:
         column: Which one.
         ranges: Both ends belong to a range.
         values: Exact texts of values.
+        absent: Whether trials without a value pass, too.
+        by_values: Whether it is written with values.
     """
 
     column: Column
     ranges: tuple[tuple[float, float], ...] = ()
     values: tuple[str, ...] = ()
+    absent: bool = False
+    by_values: bool = False
 
     @property
     def text(self) -> str:
         """As it is written in an address."""
-        if self.values:
-            return f"{self.column.key}={'|'.join(map(_escaped, self.values))}"
-        return f"{self.column.key}:{','.join(f'{self._end(low)}..{self._end(high)}' for low, high in self.ranges)}"
+        if self.by_values:
+            return f"{self.column.key}={'|'.join([*map(_escaped, self.values), *[_NO_VALUE] * self.absent])}"
+        parts = [f"{self._end(low)}..{self._end(high)}" for low, high in self.ranges]
+        return f"{self.column.key}:{','.join([*parts, *[_NO_RANGE] * self.absent])}"
 
     @property
     def words(self) -> str:
         """As a person reads it."""
-        title = self.column.title
-        if self.values:
-            return f"{title} is {' or '.join(self.values)}"
-        return f"{title} {' or '.join(self._range_words(low, high) for low, high in self.ranges)}"
+        values = [f"is {' or '.join(self.values)}"] if self.values else []
+        parts = [*values, *(self._range_words(low, high) for low, high in self.ranges), *["is absent"] * self.absent]
+        return f"{self.column.title} {' or '.join(parts)}"
 
     def mask(self, table: TrialTable) -> Mask:
         """Return which trials pass."""
@@ -82,14 +90,12 @@ class Filter:
             return np.isin(table.names, np.array(self.values, dtype=object))
         numbers = numbers_of(table, self.column)
         if self.column.kind is Kind.CHOICE:
-            chosen = [place for place, choice in enumerate(self.column.choices) if choice in self.values]
-            return np.isin(numbers, chosen)
-        if self.values:
-            return np.isin(numbers, [float(value) for value in self.values])
-        passes = np.zeros(len(table), dtype=np.bool_)
+            passes = np.isin(numbers, [i for i, choice in enumerate(self.column.choices) if choice in self.values])
+        else:
+            passes = np.isin(numbers, [float(value) for value in self.values])
         for low, high in self.ranges:
             passes |= (numbers >= low) & (numbers <= high)
-        return passes
+        return passes | np.isnan(numbers) if self.absent else passes
 
     def _end(self, value: float) -> str:
         if math.isinf(value):
@@ -277,15 +283,17 @@ def parse_filter(columns: Mapping[str, Column], text: str) -> Filter:
         raise invalid("where", f"{text!r} names no column", remedy, "filter-column")
     column, mark, rest = columns[key], text[len(key)], text[len(key) + 1 :]
     if mark == "=":
-        values = _split_values(rest)
+        values, absent = _split_values(rest)
         if column.kind not in (Kind.CHOICE, Kind.TEXT):
             for value in values:
                 _number(column, value, text)
-        return Filter(column, values=values)
+        return Filter(column, values=values, absent=absent, by_values=True)
     if column.kind in (Kind.CHOICE, Kind.TEXT):
         remedy = f"write {key}=VALUE|VALUE"
         raise invalid("where", f"{text!r}: {key} has no numbers", remedy, "filter-range")
-    return Filter(column, ranges=tuple(_range(column, part, text) for part in rest.split(",")))
+    parts = rest.split(",")
+    ranges = tuple(_range(column, part, text) for part in parts if part != _NO_RANGE)
+    return Filter(column, ranges=ranges, absent=_NO_RANGE in parts)
 
 
 def _range(column: Column, part: str, text: str) -> tuple[float, float]:
@@ -349,15 +357,17 @@ def _rows(table: TrialTable, shown: Sequence[Column], rows: Rows) -> Iterable[Ta
         yield TableRow(str(table.names[row]), table.state_of(row), row == best, bool(table.feasible[row]), cells)
 
 
-def _split_values(text: str) -> tuple[str, ...]:
-    values, start, current = [], 0, ""
+def _split_values(text: str) -> tuple[tuple[str, ...], bool]:
+    """Return values, and whether trials without one are named, too."""
+    parts, start, current = [], 0, ""
     for found in _VALUE.finditer(text):
-        current += text[start : found.start()] + (found[1] or "")
+        current += text[start : found.start()] + (_ABSENT if found[1] == "-" else found[1] or "")
         start = found.end()
         if found[1] is None:
-            values.append(current)
+            parts.append(current)
             current = ""
-    return (*values, current + text[start:])
+    parts.append(current + text[start:])
+    return tuple(part for part in parts if part != _ABSENT), _ABSENT in parts
 
 
 def _escaped(value: str) -> str:

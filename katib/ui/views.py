@@ -14,6 +14,7 @@ import yaml
 from katib.api.metrics import is_usable
 from katib.api.names import STOPPED, STOPPED_ANNOTATION
 from katib.api.types import ParameterType
+from katib.api.yaml_text import dump_yaml
 from katib.figures.trials import objectives_of
 from katib.following.progress import Progress
 from katib.tuning.reading import (
@@ -189,4 +190,4 @@ def copies_of(values: Mapping[str, Any]) -> dict[str, str]:
 
 def yaml_of(obj: Json) -> str:
     """Return an object as `katib get -o yaml` prints it."""
-    return yaml.safe_dump(obj, sort_keys=False, allow_unicode=True, width=120)
+    return dump_yaml(obj)

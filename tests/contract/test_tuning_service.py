@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -451,3 +452,44 @@ def test_a_forgotten_cursor_is_expired_where_it_is_forgotten() -> None:
 
     with pytest.raises(ExpiredError):
         next(service.changes(NS, "demo", since="1"))
+
+
+def test_training_runtimes_are_stored_by_themselves(world: World) -> None:
+    if world.is_cluster:
+        pytest.skip("the kinds are those of an operator")
+    documents = [_runtime("ClusterTrainingRuntime", "shared"), _runtime("TrainingRuntime", "mine", namespace="team")]
+    text = yaml.safe_dump_all(documents)
+
+    first = world.service.store_runtimes(text, source="runtimes.yaml")
+    again = world.service.store_runtimes(text, source="runtimes.yaml")
+    documents[1]["spec"]["mlPolicy"]["numNodes"] = 3
+    changed = world.service.store_runtimes(yaml.safe_dump_all(documents), source="runtimes.yaml")
+
+    assert [stored.outcome for stored in (*first, *again, *changed)] == [
+        *("created", "created"),
+        *("unchanged", "unchanged"),
+        *("unchanged", "updated"),
+    ]
+    assert [stored.runtime["metadata"].get("namespace", "") for stored in changed] == ["", "team"]
+    assert changed[1].runtime["spec"]["mlPolicy"]["numNodes"] == 3
+    assert world.service.validate(text, source="runtimes.yaml") == ()
+
+
+def test_what_is_wrong_with_runtimes_comes_at_once_with_its_document(world: World) -> None:
+    documents = [_runtime("TrainingRuntime", "a"), _runtime("TrainingRuntime", "a"), _runtime("TrainingRuntime", "B")]
+
+    with pytest.raises(InvalidError) as refused:
+        world.service.store_runtimes(yaml.safe_dump_all(documents), source="runtimes.yaml")
+
+    assert [(e.path.partition(": ")[2], e.origin) for e in refused.value.errors] == [
+        ("metadata.name", "companion-duplicate"),
+        ("metadata.name", "name-format"),
+    ]
+
+
+def _runtime(kind: str, name: str, **metadata: str) -> dict[str, Any]:
+    pod = {"spec": {"containers": [{"name": "node", "command": ["train"]}]}}
+    job = {"name": "node", "template": {"spec": {"template": pod}}}
+    spec = {"mlPolicy": {"numNodes": 2}, "template": {"spec": {"replicatedJobs": [job]}}}
+    header = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": kind, "metadata": {"name": name, **metadata}}
+    return {**header, "spec": spec}

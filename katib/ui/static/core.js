@@ -4,7 +4,10 @@
 async function ask(address, options) {
   const response = await fetch(address, options);
   if (response.ok) return response;
-  const body = await response.json().catch(() => null);
+  const body = await response.json().catch((error) => {
+    if (error.name === "AbortError") throw error;
+    return null;
+  });
   const error = new Error(body?.detail ?? `the server answered ${response.status}`);
   error.status = response.status;
   error.problem = body;

@@ -1,27 +1,145 @@
 // The page of one experiment.
 
-import { atMostEvery, follow, showLive } from "./core.js";
+import { actions } from "./actions.js";
+import { atMostEvery, fetchHtml, fetchJson, follow, onKey, swap } from "./core.js";
 import { drawFigure, whenColoursChange } from "./figures.js";
+import { Linked } from "./linked.js";
+import { Part } from "./part.js";
 
 const root = document.getElementById("experiment");
-const data = `data/experiments/${root.dataset.namespace}/${root.dataset.name}`;
+const { namespace, name, tab } = root.dataset;
+const page = `experiments/${namespace}/${name}`;
+const data = `data/${page}`;
 
-function drawAll() {
-  for (const element of root.querySelectorAll("[data-figure]")) {
-    drawFigure(element, `${data}/figures/${element.dataset.figure}`);
+// --- the head
+
+const head = document.getElementById("head");
+let saved = "";
+
+function showSavings() {
+  const element = document.getElementById("savings");
+  if (element && element.textContent !== saved) element.textContent = saved;
+}
+
+async function showHead() {
+  swap(head, await fetchHtml(`${data}/head`).catch(() => head.shownHtml));
+  showSavings();
+}
+
+/** Say why the experiment waits or failed, and what early stopping saved. */
+async function explain() {
+  const found = await fetchJson(`api/v1/namespaces/${namespace}/why/${name}`).catch(() => null);
+  if (!found) return;
+  saved = found.savings;
+  showSavings();
+  const state = head.querySelector(".state").dataset.state;
+  const shown = document.getElementById("why");
+  shown.hidden = state !== "Failed" && !(found.remedies.length && state !== "Succeeded");
+  if (shown.hidden) return;
+  const list = (title, lines) => {
+    if (!lines.length) return [];
+    const items = document.createElement("ul");
+    items.append(...lines.map((line) => Object.assign(document.createElement("li"), { textContent: line })));
+    return [Object.assign(document.createElement("h3"), { textContent: title }), items];
+  };
+  const log = Object.assign(document.createElement("pre"), { textContent: found.logTail.join("\n"), tabIndex: 0 });
+  shown.replaceChildren(
+    Object.assign(document.createElement("p"), { className: "verdict", textContent: found.verdict }),
+    ...list("What helps", found.remedies),
+    ...list("What it rests on", found.findings),
+    ...(found.logTail.length ? [log] : []),
+  );
+}
+
+// --- figures
+
+const figures = [...root.querySelectorAll("[data-figure]")];
+const visible = new Set();
+const chosen = (figure) => new URLSearchParams(
+  [...new FormData(root.querySelector(`form[data-for="${figure}"]`) ?? undefined)].filter(([, value]) => value),
+);
+
+const open = (trial) => { location.href = new URL(`trials/${namespace}/${trial}`, document.baseURI); };
+
+async function draw(element) {
+  const figure = element.dataset.figure;
+  const drawn = await drawFigure(element, `${data}/figures/${figure}?${chosen(figure)}`);
+  if (drawn && element.on && !element.opens) {
+    element.opens = true;
+    element.on("plotly_click", ({ points }) => { // a mark that names a trial opens it
+      const named = [points[0]?.customdata].flat()[0];
+      if (/^[a-z0-9][a-z0-9.-]*$/.test(named ?? "")) open(named);
+    });
   }
 }
 
-const drawSoon = atMostEvery(1000, drawAll);
+const seen = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    if (isIntersecting) {
+      visible.add(target);
+      if (target.version === undefined || target.version < version) draw(target);
+    } else visible.delete(target);
+  }
+}, { rootMargin: "200px" });
 
-whenColoursChange(drawAll);
+root.addEventListener("change", (event) => {
+  const form = event.target.closest("form[data-for]");
+  if (form) draw(root.querySelector(`[data-figure="${form.dataset.for}"]`));
+});
+root.addEventListener("submit", (event) => { if (event.target.matches("form[data-for]")) event.preventDefault(); });
+
+let version = 0;
+const drawSoon = atMostEvery(1000, () => {
+  for (const element of visible) if (element.version !== version) draw(element);
+});
+
+// --- the table and the events
+
+const table = document.getElementById("trials");
+let part = null;
+if (table) {
+  part = new Part({
+    element: table, form: document.getElementById("filters"), data: `${data}/table`, page, query: table.dataset.query,
+    kept: { tab },
+  });
+  new Linked({ part, root, open, parallel: figures.find((element) => element.dataset.figure === "parallel") });
+  if ("missing" in table.dataset) part.refresh();
+}
+const tableSoon = atMostEvery(1000, () => part?.refresh());
+
+const events = document.getElementById("events");
+const eventsSoon = atMostEvery(2000, async () => {
+  if (events) swap(events, await fetchHtml(`${data}/events`).catch(() => events.shownHtml));
+});
+
+// --- what happens
+
+for (const element of figures) seen.observe(element);
+whenColoursChange(() => visible.forEach(draw));
+actions(root, { namespace, name, done: () => { showHead(); explain(); } });
+explain();
+
+const headSoon = atMostEvery(500, showHead);
+const explainSoon = atMostEvery(5000, explain);
+let known = "";
+
 follow(`${data}/live`, {
-  change: ({ experiment }) => {
-    showLive(experiment);
+  change: (change) => {
+    version = change.version;
+    const { state, reason, counts } = change.experiment;
+    headSoon();
+    tableSoon();
+    eventsSoon();
     drawSoon();
+    const now = `${state} ${reason} ${counts.Failed}`;
+    if (known && known !== now) explainSoon();
+    known = now;
   },
   problem: (problem, source) => {
     source.close();
     document.getElementById("connection").textContent = problem.detail;
   },
 });
+
+const tabs = [...root.querySelectorAll(".tabs a")];
+tabs.forEach((link, i) => onKey(String(i + 1), link.textContent.toLowerCase(), () => link.click()));

@@ -22,13 +22,8 @@ function showRow(id, html) {
   return true;
 }
 
-let greeted = false;
-
 follow("data/list/live", {
-  hello: () => {
-    if (greeted) part.refresh(); // connected again: what was missed is not told
-    greeted = true;
-  },
+  hello: () => part.refresh(), // what changed since the page was made, or while there was no connection
   rows: ({ rows, gone, other }) => {
     const known = Object.entries(rows).map(([id, html]) => showRow(id, html));
     const asked = ["text", "state", "sort"].some((name) => part.query.get(name));

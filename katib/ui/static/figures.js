@@ -1,6 +1,22 @@
 // Figures of the server, drawn by Plotly in the colours of the page.
 
-import { fetchJson } from "./core.js";
+import { drawParallel } from "./parallel.js";
+
+let loading = null;
+
+/** Plotly, fetched when a figure is drawn first: a page is there before it. */
+function plotly() {
+  if (globalThis.Plotly) return Promise.resolve(globalThis.Plotly);
+  loading ??= new Promise((resolve, reject) => {
+    const script = Object.assign(document.createElement("script"), { src: `${document.body.dataset.assets}/plotly.js` });
+    script.onload = () => resolve(globalThis.Plotly);
+    script.onerror = () => { loading = null; reject(new Error("the part that draws figures could not be loaded")); };
+    document.head.append(script);
+  });
+  return loading;
+}
+
+const DARK = matchMedia("(prefers-color-scheme: dark)");
 
 function colour(name) {
   const probe = document.createElement("span");
@@ -11,11 +27,9 @@ function colour(name) {
   return found;
 }
 
-const scheme = matchMedia("(prefers-color-scheme: dark)");
-
 /** On a dark page the blue of most marks is too dark. */
 function coloured(data) {
-  return scheme.matches ? JSON.parse(JSON.stringify(data).replaceAll("#0072B2", "#5B9BFF")) : data;
+  return DARK.matches ? JSON.parse(JSON.stringify(data).replaceAll("#0072B2", "#5B9BFF")) : data;
 }
 
 /** The note below a figure in lines that fit: 6 pixels a character, 14 a line. */
@@ -32,7 +46,8 @@ function withNote(layout, width) {
 }
 
 /** The layout of the server with the page's colours and without the title, which the page shows itself. */
-function fitted(layout) {
+function fitted(given) {
+  const layout = DARK.matches ? merged(given, given.meta?.dark ?? {}) : given;
   const [text, line] = [colour("--text"), colour("--line")];
   const axis = { gridcolor: line, zerolinecolor: line, linecolor: line };
   const result = {
@@ -50,29 +65,70 @@ function fitted(layout) {
   return result;
 }
 
+/** One object over another, at every depth. */
+function merged(base, changes) {
+  const result = { ...base };
+  for (const [key, value] of Object.entries(changes)) {
+    const deep = value !== null && typeof value === "object" && !Array.isArray(value);
+    result[key] = deep ? merged(base[key] ?? {}, value) : value;
+  }
+  return result;
+}
+
 const CONFIG = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
 
-/** Draw a figure of the server into an element, or say why there is none. Returns the answer, null when there is none. */
+/**
+ * Draw a figure of the server into an element, or say why there is none. Returns the answer, null when there is none.
+ * The element's `version` says of what state of the trials it is.
+ */
 export async function drawFigure(element, address) {
   let figure;
   try {
-    figure = await fetchJson(address);
+    const response = await fetch(address, { headers: { accept: "application/json" } });
+    figure = await response.json();
+    if (!response.ok) throw new Error(figure.detail ?? `the server answered ${response.status}`);
+    element.version = Number(response.headers.get("x-katib-version") ?? 0);
+    if (figure.obstacle) {
+      showProblem(element, figure.obstacle);
+      return null;
+    }
+    await showFigure(element, figure);
   } catch (error) {
-    if (element.querySelector(".js-plotly-plot, .main-svg")) return null; // the last one stays
-    element.replaceChildren(Object.assign(document.createElement("p"), { className: "problem", textContent: error.message }));
+    if (!element.querySelector(".main-svg, .parallel")) showProblem(element, error.message); // the last one stays
     return null;
   }
-  await showFigure(element, figure);
   return figure;
 }
 
 /** Draw a figure that is here already. */
-export async function showFigure(element, figure) {
-  element.querySelector(".problem")?.remove();
-  await globalThis.Plotly.react(element, coloured(figure.data), fitted(withNote(figure.layout, element.clientWidth)), CONFIG);
+export async function showFigure(element, { data, layout }) {
+  const shown = fitted(withNote(layout, element.clientWidth));
+  if (data[0]?.type === "parcoords") {
+    drawParallel(element, data[0], shown);
+    return;
+  }
+  const Plotly = await plotly();
+  if (data.some(({ type }) => type === "scatter3d") && !hasWebGL()) {
+    showProblem(element, "This browser draws no figures in three dimensions: WebGL is turned off or missing.");
+    return;
+  }
+  if (!element.data) element.replaceChildren(); // what was said in its place
+  await Plotly.react(element, coloured(data), shown, CONFIG);
+}
+
+function showProblem(element, sentence) {
+  if (element.data) globalThis.Plotly.purge(element);
+  element.replaceChildren(Object.assign(document.createElement("p"), { className: "problem", textContent: sentence }));
+}
+
+let webGL = null;
+
+function hasWebGL() {
+  webGL ??= document.createElement("canvas").getContext("webgl") !== null;
+  return webGL;
 }
 
 /** Run a function when the system turns light or dark. */
 export function whenColoursChange(run) {
-  scheme.addEventListener("change", run);
+  DARK.addEventListener("change", run);
 }

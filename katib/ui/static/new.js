@@ -98,7 +98,9 @@ function clearErrors() {
   }
   for (const input of form.querySelectorAll("[aria-invalid]")) {
     input.removeAttribute("aria-invalid");
-    input.removeAttribute("aria-errormessage");
+    const hint = input.getAttribute("aria-describedby").split(" ").find((id) => id.startsWith("h-"));
+    if (hint) input.setAttribute("aria-describedby", hint);
+    else input.removeAttribute("aria-describedby");
   }
 }
 
@@ -128,7 +130,8 @@ function showAtField(error) {
   }
   shown.id ||= `error-${Math.random().toString(36).slice(2)}`;
   input.setAttribute("aria-invalid", "true");
-  input.setAttribute("aria-errormessage", shown.id);
+  const hint = (input.getAttribute("aria-describedby") ?? "").split(" ").find((id) => id.startsWith("h-"));
+  input.setAttribute("aria-describedby", [hint, shown.id].filter(Boolean).join(" "));
 }
 
 function goToLine(line) {
@@ -172,12 +175,17 @@ async function check() {
   create.disabled = answer.errors.length > 0;
   verdict.dataset.ok = String(!answer.errors.length);
   const count = answer.errors.length;
-  verdict.textContent = count ? `${count} thing${count > 1 ? "s" : ""} to fix` : ["Ready to create.", ...answer.notices].join(" ");
+  verdict.textContent = count ? `${count} thing${count > 1 ? "s" : ""} to fix` : "Ready to create.";
+  document.getElementById("notices").replaceChildren(...answer.notices.map((notice) => Object.assign(document.createElement("li"), { textContent: notice })));
   const trial = document.getElementById("trial");
   trial.textContent = answer.trial?.yaml ?? (count ? "It is shown when nothing is left to fix." : "It cannot be shown before the algorithm was asked.");
   if (answer.form) {
     const names = [answer.form.metric, ...answer.form.additional.split(",")].map((name) => name.trim()).filter(Boolean);
-    if (names.join() !== metricNames.join()) { metricNames = names; readLines(); }
+    if (names.join() !== metricNames.join()) {
+      metricNames = names;
+      if (!touched) lines.value = names.map((name, i) => `epoch=1 ${name}=0.${52 - 21 * i}`).join("\n");
+      readLines();
+    }
     document.getElementById("command").textContent = `katib apply ${answer.form.name || "experiment"}.yaml`;
   }
 }
@@ -202,17 +210,17 @@ create.addEventListener("click", async () => {
 // --- the tester of patterns ------------------------------------------------------------------------------------------------
 
 let metricNames = [];
+let touched = false; // whether somebody pasted lines
 const lines = document.getElementById("lines");
 const filters = document.getElementById("filters");
 
 async function readLines() {
   const shown = document.getElementById("readings");
   const patterns = filters.value.split("\n").filter((line) => line.trim());
-  let answer;
-  try {
-    answer = await fetchJson("data/new/metrics", json({ text: lines.value, names: metricNames, filters: patterns }));
-  } catch (error) {
-    shown.replaceChildren(Object.assign(document.createElement("p"), { className: "field-error", textContent: error.message }));
+  const answer = await fetchJson("data/new/metrics", json({ text: lines.value, names: metricNames, filters: patterns }))
+    .catch((error) => ({ error: error.message }));
+  if (answer.error) {
+    shown.replaceChildren(Object.assign(document.createElement("p"), { className: "field-error", textContent: answer.error }));
     return;
   }
   const found = new Set(answer.readings.map((reading) => reading.name));
@@ -227,6 +235,7 @@ async function readLines() {
   shown.replaceChildren(sentence, list);
 }
 
+lines.addEventListener("input", () => { touched = true; });
 lines.addEventListener("input", settled(200, readLines));
 filters.addEventListener("input", settled(200, readLines));
 

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-DOCUMENTED_ROOMS = ("api", "templates", "local/jobs/replicated", "local/jobs/jobset")
+DOCUMENTED_ROOMS = ("api", "templates", "local/jobs/replicated", "local/jobs/jobset", "figures", "ui")
 DOCUMENTED_FILES = (
     "katib/cluster/template_warnings.py",
     "katib/cluster/webhooks/experiments.py",
@@ -16,6 +16,8 @@ DOCUMENTED_FILES = (
     "katib/local/containers/failures.py",
     "katib/local/jobs/images.py",
     "katib/tuning/companions.py",
+    "katib/tuning/editing.py",
+    "katib/tuning/preview.py",
     "suggestion_services/enas/enas.py",
 )
 RAISERS = {"FieldError", "SpawnError", "error", "invalid"}

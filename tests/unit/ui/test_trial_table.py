@@ -224,3 +224,15 @@ def test_a_question_survives_its_address() -> None:
         "size": ["50"],
         "column": ["lr", "loss"],
     }
+
+
+@pytest.mark.parametrize("text", ["optimizer=adam|\\-", "optimizer=\\-", "accuracy:0.9..,none", "accuracy:none"])
+def test_trials_without_a_value_can_be_asked_for(text: str) -> None:
+    condition = parse_filter(columns_of(TABLE), text)
+    key = text.partition("=")[0].partition(":")[0]
+    passes = {row[key] for row in (ROWS[place] for place in np.flatnonzero(condition.mask(TABLE)))}
+
+    assert None in passes
+    assert text == condition.text
+    assert ("adam" in text) == ("adam" in passes)
+    assert "absent" in condition.words

@@ -1,0 +1,178 @@
+"""How a parameter or a metric lies on an axis: its scale, its ticks, and a place for what a trial does not have.
+
+Notation: a *value* is what a table's column holds; its *place* is where it is drawn: the value itself, log10 of it on a
+logarithmic axis, the number of its choice on a categorical one. A trial that does not have a conditional parameter
+stands at a place of its own below all others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from katib.api.types import ParameterType
+from katib.figures.trials import Floats, Parameter, Rows, TrialTable
+from katib.tuning.reading import shortened
+
+LINEAR, LOG, CATEGORICAL = "linear", "log", "categorical"
+
+ABSENT = "absent"
+"""What an axis calls a parameter that a trial does not have."""
+
+_ABSENT_SHARE = 0.12
+"""How far below the others absent ones stand, as a share of the axis."""
+_MARGIN = 0.04
+_MOST_TICKS = 12
+_FEW_TICKS = 6
+_LONGEST_TICK = 24
+"""Characters of a choice on an axis; architectures have hundreds."""
+_WIDE = 1_000.0
+"""Positive values whose largest is so many times the smallest are told apart on a logarithmic axis only."""
+_FEW_DECADES = 2.5
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis.
+
+    Attributes:
+        name: Of the parameter or metric.
+        scale: `linear`, `log` or `categorical`.
+        low: The lowest place of a value.
+        high: The highest place of a value.
+        choices: Of a categorical one; the place of each is its number.
+        absent: The place of trials that do not have it; None when all have it.
+        whole: Whether only whole numbers lie on it.
+        listed: The only values on it, in order, where they are few; empty otherwise.
+    """
+
+    name: str
+    scale: str
+    low: float
+    high: float
+    choices: tuple[str, ...] = ()
+    absent: float | None = None
+    whole: bool = False
+    listed: tuple[float, ...] = ()
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """From where to where the axis is drawn, in places."""
+        margin = 0.5 if self.scale == CATEGORICAL else _MARGIN * (self.high - self.low)
+        return (self.low if self.absent is None else self.absent) - margin, self.high + margin
+
+    def places(self, values: Floats) -> Floats:
+        """Return where values lie; NaN for an absent one that the axis has no place for."""
+        places = np.log10(np.where(values > 0, values, np.nan)) if self.scale == LOG else values.astype(np.float64)
+        return places if self.absent is None else np.where(np.isnan(values), self.absent, places)
+
+    def value(self, place: float) -> float:
+        """Return the value at a place: the inverse of `places` for what is not absent."""
+        return 10.0**place if self.scale == LOG else place
+
+    def ticks(self, most: int = _MOST_TICKS) -> tuple[list[float], list[str]]:
+        """Return places with what to write at them, from the bottom up; at most so many, and one for the absent.
+
+        The texts are as they are: most of Plotly's axes read HTML, those of parallel coordinates do not.
+        """
+        marks = [] if self.absent is None else [(self.absent, ABSENT)]
+        if self.scale == CATEGORICAL:
+            marks += [(float(i), shown(self.choices[i])) for i in _spread(len(self.choices), most)]
+        else:
+            values = self._tick_values(min(most, _FEW_TICKS))
+            marks += [(math.log10(value) if self.scale == LOG else value, number(value)) for value in values]
+        return [place for place, _ in marks], [text for _, text in marks]
+
+    def _tick_values(self, most: int) -> Sequence[float]:
+        if self.listed:
+            return [self.listed[i] for i in _spread(len(self.listed), most)]
+        if self.scale == LOG:
+            return _log_ticks(self.low, self.high, most)
+        return _even_ticks(self.low, self.high, most, whole=self.whole)
+
+
+def parameter_axis(trials: TrialTable, name: str, rows: Rows) -> Axis:
+    """Return the axis of a parameter, from bound to bound, or as far as the values of some trials lie beyond."""
+    parameter, values = trials.parameter(name), trials.values[name][rows]
+    has_absent = bool(np.isnan(values).any())
+    if parameter.is_categorical:
+        top = float(max(len(parameter.choices) - 1, 0))
+        return Axis(name, CATEGORICAL, 0.0, top, parameter.choices, absent=-1.0 if has_absent else None)
+    return _number_axis(parameter, values, LOG if parameter.log else LINEAR, has_absent=has_absent)
+
+
+def metric_axis(name: str, values: Floats) -> Axis:
+    """Return the axis of a metric, logarithmic where values of one sign differ by orders of magnitude."""
+    found = values[np.isfinite(values)]
+    wide = bool(len(found)) and found.min() > 0 and found.max() / found.min() >= _WIDE
+    has_absent = len(found) < len(values)
+    return _number_axis(Parameter(name, ParameterType.DOUBLE), values, LOG if wide else LINEAR, has_absent=has_absent)
+
+
+def _number_axis(parameter: Parameter, values: Floats, scale: str, *, has_absent: bool) -> Axis:
+    found = values[np.isfinite(values) & ((values > 0) | (scale != LOG))]
+    bounds = [bound for bound in (parameter.low, parameter.high) if math.isfinite(bound)]
+    low = min((*bounds, found.min())) if len(found) else min(bounds, default=1.0)
+    high = max((*bounds, found.max())) if len(found) else max(bounds, default=1.0)
+    whole = parameter.type == ParameterType.INT
+    listed: tuple[float, ...] = ()
+    if parameter.type == ParameterType.DISCRETE:
+        distinct = np.unique(found)
+        listed = tuple(map(float, distinct)) if len(distinct) <= _FEW_TICKS else ()
+    low, high = (math.log10(low), math.log10(high)) if scale == LOG else (float(low), float(high))
+    if high <= low:  # one value: it stands in the middle
+        room = abs(low) * 0.1 or 0.5
+        low, high = low - room, high + room
+    absent = low - _ABSENT_SHARE * (high - low) if has_absent else None
+    return Axis(parameter.name, scale, low, high, absent=absent, whole=whole, listed=listed)
+
+
+def number(value: float) -> str:
+    """Return a number as an axis or a label shows it: `0.001`, `50k`, `1e-05`."""
+    thousand, most = 1_000, 1e6
+    if abs(value) >= 10 * thousand and abs(value) < most and value % thousand == 0:
+        return f"{value / thousand:.0f}k"
+    return f"{value:.4g}"
+
+
+def shown(choice: str) -> str:
+    """Return a choice as an axis shows it, without its middle when it is long."""
+    return shortened(choice, _LONGEST_TICK)
+
+
+def _spread(count: int, most: int) -> list[int]:
+    """Return at most so many numbers below a count, evenly spread, the first and the last among them."""
+    if count <= most:
+        return list(range(count))
+    return sorted({round(i) for i in np.linspace(0, count - 1, most)})
+
+
+def _log_ticks(low: float, high: float, most: int) -> list[float]:
+    """Return round numbers between two powers of ten: decades, or 1, 2 and 5 of each where there are few decades."""
+    for mantissas in ((1, 2, 5), (1, 3), (1,)) if high - low <= _FEW_DECADES else ((1,),):
+        ticks = [
+            mantissa * 10.0**decade
+            for decade in range(math.floor(low), math.ceil(high) + 1)
+            for mantissa in mantissas
+            if low - 1e-9 <= decade + math.log10(mantissa) <= high + 1e-9
+        ]
+        if len(ticks) <= most and len(ticks) > 1:
+            return ticks
+    if len(ticks) > 1:
+        every = math.ceil(len(ticks) / most)
+        return ticks[::every]
+    return [10.0**low, 10.0**high]
+
+
+def _even_ticks(low: float, high: float, most: int, *, whole: bool) -> list[float]:
+    """Return round numbers at even distances."""
+    rough = (high - low) / max(most - 1, 1)
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * (1 - 1e-9))
+    if whole:
+        step = max(1.0, math.ceil(step))
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [float(f"{i * step:.12g}") for i in range(first, last + 1)]

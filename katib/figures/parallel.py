@@ -1,0 +1,208 @@
+"""Parallel coordinates: a line per trial through its parameters and what it reached.
+
+The JSON has one trace of the type `parcoords`; files and notebooks draw it with Plotly. A page may not: Plotly's WebGL
+layer compiles code while it runs, which `script-src 'self'` forbids. There `katib/ui/static/parallel.js` draws the same
+JSON. `layout.meta` says what the lines and the axes are:
+
+    {"trials": ["demo-a1b2c3d4", ...],            the drawn ones, in the order of `dimensions[i].values`
+     "axes": [                                    one for each of `dimensions`
+       {"name": "state", "of": "state", "scale": "categorical", "choices": ["Succeeded", "EarlyStopped"], ...},
+       {"name": "feasible", "of": "feasible", "scale": "categorical", "choices": ["no", "yes"], ...},
+       {"name": "lr", "of": "parameter", "type": "double", "scale": "log", "absent": null},
+       {"name": "optimizer", "of": "parameter", "type": "categorical", "scale": "categorical",
+        "choices": ["adam", "sgd"], "absent": -1.0},
+       {"name": "accuracy", "of": "metric", "scale": "linear", ...}],
+     "best": "demo-a1b2c3d4",                     null without one
+     "dark": {"coloraxis": {...}}}                what to change of the layout on a dark page
+
+Values are places on the axis: log10 of the value where `scale` is `log`, the number of the choice where it is
+`categorical`, otherwise the value itself. `true_range` turns a brush from place to place into what it selects. `absent`
+is the place of trials that do not have the parameter; null when all have it. `choices` is missing where there are too
+many to be named: such an axis cannot become a condition. The axes `state` and `feasible` are there only when the drawn
+trials differ in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from katib.figures.axes import CATEGORICAL, Axis, metric_axis, parameter_axis
+from katib.figures.data import Choice, ExperimentData
+from katib.figures.style import add_note, html_safe, new_figure
+from katib.figures.targets import Shades, shades_of, target_of
+from katib.figures.telling import most_telling
+from katib.figures.trials import STATES, Floats, Rows, TrialTable
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+_MOST_LINES = 1_500
+_MOST_VALUES = 20_000
+"""Of all lines together, which bounds the size of the JSON for spaces of many parameters."""
+_BEST_LINES = 300
+_MOST_AXES = 20
+"""Parameters shown when none is chosen: more axes leave no room for their names."""
+_MOST_CHOICES = 200
+_LOTS = 7_121
+"""A seed that nobody else takes: lots must not go with the values that a search drew."""
+_STATES = ("Succeeded", "EarlyStopped")
+_FEASIBLE = ("no", "yes")
+
+
+@dataclass(frozen=True, slots=True)
+class _Dimension:
+    """An axis with what lies on it.
+
+    Attributes:
+        axis: Its form.
+        values: Of the drawn trials.
+        of: `parameter`, `metric`, `state` or `feasible`.
+        type: Of a parameter.
+    """
+
+    axis: Axis
+    values: Floats
+    of: str
+    type: str = ""
+
+
+def draw_parallel(data: ExperimentData, choice: Choice) -> go.Figure:
+    """Return parallel coordinates of at most 1,500 measured trials, the best on top."""
+    trials = data.trials
+    target = target_of(trials)
+    shown = choice.parameters or most_telling(trials, _MOST_AXES)
+    rows = lines_of(trials, min(_MOST_LINES, _MOST_VALUES // (len(shown) + len(trials.objectives))))
+    dimensions = _dimensions(trials, shown, rows)
+    shades = shades_of(target, rows)
+    figure = new_figure(title=f"{data.name}: parallel coordinates")
+    figure.add_parcoords(
+        dimensions=[_drawn(dimension) for dimension in dimensions],
+        line={"color": shades.shades.astype(np.float32), "coloraxis": "coloraxis"},
+        labelangle=-20 if len(dimensions) > _SLANTED else 0,
+        labelside="top",
+    )
+    figure.update_layout(
+        coloraxis=shades.axis,
+        margin={"l": 90, "r": 40, "t": 120 if len(dimensions) > _SLANTED else 100, "b": 50},
+        meta=_meta(trials, rows, dimensions, shades),
+    )
+    if note := _note(trials, len(rows), len(shown)):
+        add_note(figure, note)
+    return figure
+
+
+_SLANTED = 8
+"""With more axes than this their names are written at an angle."""
+
+
+def lines_of(trials: TrialTable, most: int) -> Rows:
+    """Return at most so many measured trials, from the worst to the best, so that the best are drawn last.
+
+    The best ones, those with the extremes of every parameter and objective, and a share of the others that does not
+    change while trials are added, except that newer ones take places.
+    """
+    target = target_of(trials)
+    ranked = target.ranked
+    if len(ranked) > most:
+        extremes = {
+            int(ranked[place])
+            for column in (*trials.values.values(), *(trials.metrics[term.name] for term in trials.objectives))
+            for place in _ends(column[ranked])
+        }
+        kept = np.concatenate(
+            (ranked[: min(_BEST_LINES, most // 2)], np.array(sorted(extremes)[: most // 3], dtype=np.int64))
+        )
+        kept = np.unique(kept)
+        others = np.setdiff1d(ranked, kept)
+        lots = np.random.default_rng(_LOTS).random(len(trials))[others]
+        drawn = np.concatenate((kept, others[np.argsort(lots)[: most - len(kept)]]))
+        ranked = ranked[np.isin(ranked, drawn)]
+    return ranked[::-1]
+
+
+def true_range(axis: dict[str, Any], low: float, high: float) -> tuple[float, float] | list[str]:
+    """Return what a brush from one place to another selects: the numbers from and to, or the choices.
+
+    Args:
+        axis: Of `layout.meta["axes"]`.
+        low: Where the brush begins.
+        high: Where it ends.
+    """
+    if axis["scale"] == CATEGORICAL:
+        return [text for place, text in enumerate(axis["choices"]) if low <= place <= high]
+    return (10.0**low, 10.0**high) if axis["scale"] == "log" else (low, high)
+
+
+def _ends(column: Floats) -> list[int]:
+    if np.isnan(column).all():
+        return []
+    return [int(np.nanargmin(column)), int(np.nanargmax(column))]
+
+
+def _dimensions(trials: TrialTable, names: tuple[str, ...], rows: Rows) -> list[_Dimension]:
+    states = (trials.states[rows] == STATES.index("EarlyStopped")).astype(np.float64)
+    dimensions = _where_they_differ("state", _STATES, states)
+    dimensions += _where_they_differ("feasible", _FEASIBLE, trials.feasible[rows].astype(np.float64))
+    for name in names:
+        axis = parameter_axis(trials, name, rows)
+        dimensions.append(_Dimension(axis, trials.values[name][rows], "parameter", trials.parameter(name).type))
+    for objective in (*trials.objectives[1:], trials.objective):
+        values = trials.metrics[objective.name][rows]
+        dimensions.append(_Dimension(metric_axis(objective.name, values), values, "metric"))
+    return dimensions
+
+
+def _where_they_differ(name: str, choices: tuple[str, ...], values: Floats) -> list[_Dimension]:
+    if len(np.unique(values)) < len(choices):
+        return []
+    return [_Dimension(Axis(name, CATEGORICAL, 0.0, 1.0, choices), values, name)]
+
+
+def _drawn(dimension: _Dimension) -> dict[str, Any]:
+    """Return a dimension of Plotly, in single precision: finer than what a screen shows."""
+    axis = dimension.axis
+    ticks, texts = axis.ticks()
+    ends = axis.range  # without a tick at its ends Plotly draws the axis from the first tick to the last one only
+    places = axis.places(dimension.values)
+    few = axis.scale == CATEGORICAL and len(axis.choices) < np.iinfo(np.int8).max
+    return {
+        "label": html_safe([axis.name])[0],
+        "values": places.astype(np.int8 if few else np.float32),
+        "range": list(ends),
+        "tickvals": [ends[0], *ticks, ends[1]],
+        "ticktext": ["", *texts, ""],
+    }
+
+
+def _meta(trials: TrialTable, rows: Rows, dimensions: list[_Dimension], shades: Shades) -> dict[str, Any]:
+    axes = []
+    for dimension in dimensions:
+        axis = dimension.axis
+        entry: dict[str, Any] = {"name": axis.name, "of": dimension.of, "scale": axis.scale, "absent": axis.absent}
+        if dimension.type:
+            entry["type"] = dimension.type
+        if axis.scale == CATEGORICAL and len(axis.choices) <= _MOST_CHOICES:
+            entry["choices"] = list(axis.choices)
+        axes.append(entry)
+    best = trials.best
+    return {
+        "trials": list(trials.names[rows]),
+        "axes": axes,
+        "best": None if best is None else str(trials.names[best]),
+        "dark": {"coloraxis": shades.dark},
+    }
+
+
+def _note(trials: TrialTable, drawn: int, shown: int) -> str:
+    measured = int(trials.measured.sum())
+    parts = []
+    if drawn < measured:
+        parts.append(f"{drawn:,} of {measured:,} measured trials drawn: the best, the extremes and some of the others")
+    if len(trials) > measured:
+        parts.append(f"{len(trials) - measured:,} trials without a value not drawn")
+    if shown < len(trials.values):
+        parts.append(f"{shown} of {len(trials.values)} parameters shown")
+    return "; ".join(parts)

@@ -1,0 +1,354 @@
+"""The page of an experiment: filters, order, brushes, actions, and what changes while it is open."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from katib.tuning.service import Diagnosis, RecordedEvent
+from tests.support.browser import WIDTHS, Watched, serious_violations, sideways_scroll
+from tests.support.tuning import START, MemoryTuningService, condition, document, make_trial
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext, Page
+
+PAGE = "experiments/default/demo"
+TRIALS = 30
+
+
+@pytest.fixture
+def service() -> MemoryTuningService:
+    """An experiment that runs, with thirty trials: some failed, some were stopped early."""
+    service = MemoryTuningService()
+    service.submit(document("demo", trials=40), source="demo.yaml")
+    for index in range(TRIALS):
+        put_trial(service, index)
+    put_experiment(service, TRIALS)
+    service.explain("default", Diagnosis("Experiment", "demo", "Running", "It runs."))
+    return service
+
+
+def state_of(index: int) -> str:
+    return "Failed" if index % 10 == 9 else "EarlyStopped" if index % 10 == 5 else "Succeeded"
+
+
+def put_trial(service: MemoryTuningService, index: int) -> None:
+    state, x = state_of(index), f"{0.1 + 0.8 * index / TRIALS:.4f}"
+    loss = None if state == "Failed" else f"{abs(float(x) - 0.5):.4f}"
+    service.put(make_trial(f"demo-{index:04d}", condition(state, at=10 * index + 5), index=index, x=x, loss=loss))
+
+
+def put_experiment(service: MemoryTuningService, count: int) -> None:
+    best = service.get("Trial", "default", f"demo-{TRIALS // 2 - 1:04d}")  # any other than the stopped one beside it
+    counts = [[state_of(index) for index in range(count)].count(s) for s in ("Succeeded", "EarlyStopped", "Failed")]
+    service.put(
+        {
+            **service.get("Experiment", "default", "demo"),
+            "status": {
+                "startTime": "2030-01-01T12:00:00Z",
+                "conditions": [condition("Created"), condition("Running", message="Experiment is running")],
+                "trials": count,
+                "trialsSucceeded": counts[0],
+                "trialsEarlyStopped": counts[1],
+                "trialsFailed": counts[2],
+                "currentOptimalTrial": {
+                    "bestTrialName": best["metadata"]["name"],
+                    "parameterAssignments": best["spec"]["parameterAssignments"],
+                    "observation": best["status"]["observation"],
+                },
+            },
+        }
+    )
+
+
+def tally(page: Page, text: str) -> None:
+    page.locator("#trials .tally", has_text=text).wait_for()
+
+
+def names(page: Page) -> list[str]:
+    return page.locator("#trials tbody tr").evaluate_all("rows => rows.map(row => row.dataset.trial)")
+
+
+def test_the_table_is_filtered_ordered_and_turned(root: str, page: Page) -> None:
+    page.goto(f"{root}{PAGE}?tab=trials&size=10")
+    tally(page, "30 trials, 1 to 10 shown")
+
+    assert names(page)[0] == "demo-0029"
+
+    page.locator("#trials thead a", has_text="loss").click()
+    page.locator("#trials th[aria-sort=ascending]", has_text="loss").wait_for()
+    assert names(page)[0] == "demo-0015"
+
+    page.get_by_text("Next").click()
+    tally(page, "11 to 20 shown")
+
+    page.locator("summary", has_text="State").click()
+    page.get_by_label("EarlyStopped").check()
+    tally(page, "3 of 30 trials")
+
+    assert "state=EarlyStopped" in page.url
+    assert "page=" not in page.url
+
+    page.keyboard.press("Escape")
+    page.get_by_label("Search").fill("0015")
+    tally(page, "1 of 30 trials")
+
+    page.reload()  # what is asked stands in the address
+    tally(page, "1 of 30 trials")
+    page.get_by_text("Show all").click()
+    tally(page, "30 trials")
+    assert page.get_by_label("Search").input_value() == ""
+
+
+def test_a_range_of_a_column_is_a_filter_that_can_be_taken_away(root: str, page: Page) -> None:
+    page.goto(f"{root}{PAGE}?tab=trials")
+    tally(page, "30 trials")
+
+    page.locator("summary", has_text="Filter").click()
+    page.locator("[data-filter-column]").select_option("x")
+    page.get_by_role("textbox", name="from", exact=True).fill("0.5")
+    page.get_by_text("Add filter").click()
+    tally(page, "15 of 30 trials")
+
+    page.get_by_role("link", name="Remove the filter x from 0.5").click()
+    tally(page, "30 trials")
+
+
+def test_a_filter_that_is_not_understood_says_so_in_place_of_the_rows(root: str, page: Page, watched: Watched) -> None:
+    watched.expected.append("422")
+    page.goto(f"{root}{PAGE}?tab=trials&where=y:1..2")
+
+    page.locator("#trials [role=alert]", has_text="names no column").wait_for()
+
+
+def test_columns_are_chosen(root: str, page: Page) -> None:
+    page.goto(f"{root}{PAGE}?tab=trials")
+    page.locator("summary", has_text="Columns").click()
+    page.get_by_role("checkbox", name="Created").check()
+    page.locator("#trials th", has_text="Created").wait_for()
+    page.get_by_role("checkbox", name="loss").uncheck()
+    page.locator("#trials th", has_text="loss").wait_for(state="detached")
+
+    assert page.locator("#trials td time").count() > 0
+
+
+def test_a_brush_filters_the_table_and_goes_with_its_filter(root: str, page: Page) -> None:
+    page.goto(root + PAGE)
+    tally(page, "30 trials")
+    axis = page.locator('[data-figure="parallel"] [data-axis="x"] .handle')
+    axis.wait_for()
+    box = axis.bounding_box()
+    assert box is not None
+    middle = box["x"] + box["width"] / 2
+    page.mouse.move(middle, box["y"] + box["height"] * 0.25)
+    page.mouse.down()
+    page.mouse.move(middle, box["y"] + box["height"] * 0.5, steps=4)
+    page.mouse.up()
+    page.locator("#trials .chips").wait_for()
+
+    shown = page.locator("#trials tbody tr").count()
+    assert 0 < shown < TRIALS
+    assert "where=x" in page.url
+
+    page.locator("#trials .chips a").click()
+    tally(page, "30 trials")
+    assert page.locator('[data-figure="parallel"] .brushes rect').count() == 0
+
+
+def test_pointing_at_a_row_shows_its_line(root: str, page: Page) -> None:
+    page.goto(root + PAGE)
+    page.locator('[data-figure="parallel"] canvas').first.wait_for()
+    marked = '() => { const c = document.querySelectorAll("[data-figure=parallel] canvas")[1]; '
+    marked += 'return c.getContext("2d").getImageData(0, 0, c.width, c.height).data.some(value => value) }'
+
+    assert not page.evaluate(marked)
+
+    page.locator('#trials tr[data-trial="demo-0014"] th').hover()
+    page.wait_for_function(marked)
+
+
+def test_clicking_a_mark_opens_the_trial(root: str, page: Page, watched: Watched) -> None:
+    watched.expected.append("404")
+    page.goto(root + PAGE)
+    mark = page.locator('[data-figure="history"] .scatterlayer .point').first
+    mark.wait_for()
+    box = mark.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.locator('[data-figure="history"] .hoverlayer .hovertext').wait_for()
+    page.mouse.down()
+    page.mouse.up()
+
+    page.wait_for_url("**/trials/default/demo-*")
+
+
+def test_what_happens_appears_while_the_page_is_open(root: str, page: Page, service: MemoryTuningService) -> None:
+    page.goto(f"{root}{PAGE}?tab=trials")
+    tally(page, "30 trials")
+    page.locator("#head .count", has_text="30 / 40").wait_for()
+
+    put_trial(service, TRIALS)
+    put_experiment(service, TRIALS + 1)
+
+    tally(page, "31 trials")
+    page.locator("#head .count", has_text="31 / 40").wait_for()
+
+
+def test_an_open_menu_and_the_focus_survive_what_happens(root: str, page: Page, service: MemoryTuningService) -> None:
+    page.goto(f"{root}{PAGE}?tab=trials")
+    tally(page, "30 trials")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    focused = page.evaluate("document.activeElement.textContent")
+
+    put_trial(service, TRIALS)
+    tally(page, "31 trials")
+
+    assert focused == "demo-0028"
+    assert page.evaluate("document.activeElement.textContent") == focused
+
+
+def test_the_best_parameters_are_copied_in_four_forms(root: str, page: Page, context: BrowserContext) -> None:
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto(f"{root}{PAGE}?tab=yaml")
+    copied = {}
+    for form in ("YAML", "JSON", "Python", "Command line"):
+        page.get_by_role("button", name=form, exact=True).click()
+        page.locator("#said", has_text=f"Copied as {form}.").wait_for()
+        copied[form] = page.evaluate("navigator.clipboard.readText()")
+
+    assert copied["YAML"] == "x: 0.4733\n"
+    assert json.loads(copied["JSON"]) == {"x": 0.4733}
+    assert copied["Python"] == "{'x': 0.4733}"
+    assert copied["Command line"] == "--x=0.4733"
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+def test_what_is_filtered_is_downloaded(root: str, page: Page, form: str) -> None:
+    page.goto(f"{root}{PAGE}?tab=trials&state=Failed")
+    with page.expect_download() as download:
+        page.get_by_label(f"Download {form.upper()}").click()
+
+    assert download.value.suggested_filename == f"demo-trials.{form}"
+    if form == "csv":
+        assert len(download.value.path().read_text().splitlines()) == 4
+
+
+def test_keys_move_search_and_explain_themselves(root: str, page: Page) -> None:
+    page.goto(f"{root}{PAGE}?tab=trials")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.type") == "search"
+
+    page.keyboard.type("?")  # in a field a key is a letter
+    assert page.locator("dialog[open]").count() == 0
+    page.keyboard.press("Escape")
+
+    page.keyboard.press("?")
+    page.locator("dialog#keys", has_text="next row").wait_for()
+    page.keyboard.press("Escape")
+    page.locator("dialog#keys").wait_for(state="hidden")
+
+    page.keyboard.press("5")
+    page.wait_for_url("**tab=yaml")
+    page.keyboard.press("g")
+    page.keyboard.press("e")
+    page.wait_for_url(root)
+
+
+def test_more_trials_are_asked_for_with_the_command_that_does_the_same(
+    root: str, page: Page, service: MemoryTuningService
+) -> None:
+    page.goto(f"{root}{PAGE}?tab=yaml")
+    page.get_by_role("button", name="More trials…").click()
+    page.get_by_label("Trials in all").fill("50")
+    page.get_by_text("The same in a terminal").first.click()
+
+    assert page.locator("dialog[open] [data-command=katib]").inner_text() == "katib budget demo --max-trials 50"
+    assert '{"spec":{"maxTrialCount":50}}' in page.locator("dialog[open] [data-command=kubectl]").inner_text()
+
+    page.get_by_role("button", name="Change").click()
+    page.locator("#head .count", has_text="30 / 50").wait_for()
+    assert service.get("Experiment", "default", "demo")["spec"]["maxTrialCount"] == 50
+
+
+def test_an_error_stands_at_its_field(root: str, page: Page, watched: Watched) -> None:
+    watched.expected.append("422")
+    page.goto(f"{root}{PAGE}?tab=yaml")
+    page.get_by_role("button", name="More trials…").click()
+    page.get_by_label("Trials at once").fill("0")
+    page.get_by_role("button", name="Change").click()
+    page.locator("#parallelTrialCount-error", has_text="0").wait_for()
+
+    assert page.evaluate("document.activeElement.name") == "parallelTrialCount"
+
+
+def test_an_experiment_is_stopped_and_goes_on(root: str, page: Page, service: MemoryTuningService) -> None:
+    page.goto(f"{root}{PAGE}?tab=yaml")
+    page.get_by_role("button", name="Stop…").click()
+    page.get_by_role("button", name="Stop", exact=True).click()
+    page.get_by_role("button", name="Resume…").click()
+    page.get_by_role("button", name="Resume", exact=True).click()
+
+    page.get_by_role("button", name="Stop…").wait_for()
+
+
+def test_an_experiment_is_deleted_by_a_second_click_that_names_it(
+    root: str, page: Page, service: MemoryTuningService
+) -> None:
+    page.goto(f"{root}{PAGE}?tab=yaml")
+    page.get_by_role("button", name="Delete…").click()
+    page.get_by_role("button", name="Cancel").last.click()
+    assert [one["metadata"]["name"] for one in service.experiments()] == ["demo"]
+
+    page.get_by_role("button", name="Delete…").click()
+    page.get_by_role("button", name="Delete demo").click()
+    page.wait_for_url(root)
+
+    page.get_by_text("No experiment yet.").wait_for()
+
+
+def test_a_failure_is_explained_with_what_helps(root: str, page: Page, service: MemoryTuningService) -> None:
+    service.explain(
+        "default",
+        Diagnosis(
+            "Experiment", "demo", "Running", "It waits.", ("<b>Nothing</b> moves.",), ("Start it.",), ("last line",)
+        ),
+    )
+    page.goto(f"{root}{PAGE}?tab=yaml")
+    page.locator("#why", has_text="Start it.").wait_for()
+
+    assert "<b>Nothing</b> moves." in page.locator("#why").inner_text()
+
+
+def test_events_are_shown_newest_first_and_live(root: str, page: Page, service: MemoryTuningService) -> None:
+    service.record("default", RecordedEvent(START, "Experiment", "demo", False, "ExperimentCreated", "<i>made</i>"))
+    page.goto(f"{root}{PAGE}?tab=events")
+    page.get_by_text("<i>made</i>").wait_for()
+
+    service.record("default", RecordedEvent(START, "Trial", "demo-0001", True, "JobFailed", "it broke", 3))
+    put_trial(service, TRIALS)
+
+    page.locator("#events tbody tr.warning", has_text="it broke").wait_for()
+    assert "it broke" in page.locator("#events tbody tr").first.inner_text()
+
+
+@pytest.mark.parametrize("tab", ["overview", "trials", "analysis", "events", "yaml"])
+def test_every_tab_can_be_used_by_everybody_and_fits_a_phone(root: str, page: Page, tab: str) -> None:
+    page.set_viewport_size({"width": WIDTHS["phone"], "height": 780})
+    page.goto(f"{root}{PAGE}?tab={tab}")
+    page.wait_for_load_state("load")
+
+    assert sideways_scroll(page) == 0
+    assert serious_violations(page) == []
+
+
+def test_open_dialogs_can_be_used_by_everybody(root: str, page: Page) -> None:
+    page.goto(f"{root}{PAGE}?tab=yaml")
+    for name in ("More trials…", "Add a trial…", "Delete…"):
+        page.get_by_role("button", name=name).click()
+
+        assert serious_violations(page) == []
+
+        page.keyboard.press("Escape")
