@@ -75,9 +75,9 @@ function traceOf(plot, kind) {
 function sayLatest(chart, point = null) {
   const { by, unit } = chart.plot.layout?.meta ?? {};
   const readings = chart.plot.data?.[traceOf(chart.plot, "readings")];
-  const count = (readings?.x.length ?? 0) + (point ? chart.waiting.length : 0);
-  if (!count) { chart.latest.textContent = "No reading yet."; return; }
-  const place = point ? (by === "time" ? point[1] / unit : by === "step" ? point[0] : count) : readings.x.at(-1);
+  const last = readings?.x.at(-1);
+  if (last === undefined && !point) { chart.latest.textContent = "No reading yet."; return; }
+  const place = point ? (by === "time" ? point[1] / unit : by === "step" ? point[0] : (last ?? 0) + chart.waiting.length) : last;
   const value = point ? point[2] : readings.y.at(-1);
   const shown = value === null ? "no finite number" : String(Number(value.toPrecision(6)));
   const where = by === "time" ? `after ${duration(place * unit)}` : by === "step" ? `at step ${place}` : `reading ${place}`;
