@@ -10,6 +10,7 @@ from katib.figures.data import Choice, ExperimentData
 from katib.figures.measure import Measure, measure_of
 from katib.figures.scales import TimeUnit, compact, time_unit, value_axis
 from katib.figures.style import (
+    GOLDEN,
     STATE_COLOURS,
     STATE_MARKS,
     add_note,
@@ -29,8 +30,7 @@ _MOST_OF_A_STATE = 150
 _MOST_MEASURED = 800
 _FEWEST_FOR_A_BOX = 5
 _JITTER = 0.3
-_GOLDEN = 0.6180339887498949
-"""Multiples of it spread evenly without a pattern: marks of equal durations do not hide each other."""
+"""To each side: marks of equal durations do not hide each other."""
 _LEFT, _RIGHT = (0.0, 0.42), (0.55, 1.0)
 
 
@@ -94,7 +94,7 @@ def _add_state(figure: go.Figure, trials: TrialTable, durations: Floats, state: 
         )
     drawn = thinned_rows(durations, rows, _MOST_OF_A_STATE)
     figure.add_scatter(
-        x=compact(place + _JITTER * (np.arange(len(drawn)) * _GOLDEN % 1.0 * 2 - 1)),
+        x=compact(place + _JITTER * (np.arange(len(drawn)) * GOLDEN % 1.0 * 2 - 1)),
         y=compact(durations[drawn]),
         mode="markers",
         name=state,

@@ -31,6 +31,7 @@ __all__ = [
     "edf",
     "history",
     "intermediate",
+    "parallel",
     "stopping",
     "timeline",
 ]
@@ -81,7 +82,7 @@ def intermediate(
     Args:
         experiment: Name of an experiment, or a result.
         metric: A metric in place of the objective.
-        by: What the horizontal axis counts.
+        by: What progress is counted in: steps (a comparison: trials) or time.
         data_dir: A data directory to read.
         server: The URL of a server to ask.
         namespace: Of the experiment.
@@ -182,13 +183,39 @@ def stopping(
 
     Args:
         experiment: Name of an experiment, or a result.
-        by: What the horizontal axis counts.
+        by: What progress is counted in: steps (a comparison: trials) or time.
         data_dir: A data directory to read.
         server: The URL of a server to ask.
         namespace: Of the experiment.
     """
     choice = Choice(by=by)
     return draw_figure("stopping", experiment, choice, Place(data_dir, server, namespace))
+
+
+def parallel(
+    experiment: str | TuneResult,
+    *,
+    parameters: Sequence[str] = (),
+    data_dir: str | Path | None = None,
+    server: str | None = None,
+    namespace: str = DEFAULT_NAMESPACE,
+) -> go.Figure:
+    """Return the figure "Parallel coordinates".
+
+    A line per trial through the values of its parameters to what it reached, the best in the strongest colour. Drag
+    along an axis to keep only the lines that pass there: where the good ones meet is where to search on.
+
+    Without server and data_dir the experiment is looked for where the command line looks.
+
+    Args:
+        experiment: Name of an experiment, or a result.
+        parameters: Axes to show, in this order; none: those that tell most.
+        data_dir: A data directory to read.
+        server: The URL of a server to ask.
+        namespace: Of the experiment.
+    """
+    choice = Choice(parameters=tuple(parameters))
+    return draw_figure("parallel", experiment, choice, Place(data_dir, server, namespace))
 
 
 def comparison(
@@ -210,7 +237,7 @@ def comparison(
     Args:
         experiments: Names of experiments, or results.
         metric: A metric in place of the objective.
-        by: What the horizontal axis counts.
+        by: What progress is counted in: steps (a comparison: trials) or time.
         data_dir: A data directory to read.
         server: The URL of a server to ask.
         namespace: Of the experiment.
@@ -258,7 +285,7 @@ class ResultPlots:
 
         Args:
             metric: A metric in place of the objective.
-            by: What the horizontal axis counts.
+            by: What progress is counted in: steps (a comparison: trials) or time.
         """
         choice = Choice(metric=metric, by=by)
         return draw_figure("intermediate", self.result, choice, Place())
@@ -316,7 +343,23 @@ class ResultPlots:
         How far each trial came, which ones were stopped, and the share of the work that this saved.
 
         Args:
-            by: What the horizontal axis counts.
+            by: What progress is counted in: steps (a comparison: trials) or time.
         """
         choice = Choice(by=by)
         return draw_figure("stopping", self.result, choice, Place())
+
+    def parallel(
+        self,
+        *,
+        parameters: Sequence[str] = (),
+    ) -> go.Figure:
+        """Return the figure "Parallel coordinates".
+
+        A line per trial through the values of its parameters to what it reached, the best in the strongest colour.
+        Drag along an axis to keep only the lines that pass there: where the good ones meet is where to search on.
+
+        Args:
+            parameters: Axes to show, in this order; none: those that tell most.
+        """
+        choice = Choice(parameters=tuple(parameters))
+        return draw_figure("parallel", self.result, choice, Place())
