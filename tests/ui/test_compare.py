@@ -57,6 +57,7 @@ def test_what_is_missing_is_said_and_the_rest_is_shown(root: str, two: MemoryTun
     page.wait_for_url("**/compare?experiment=default/first")
 
 
+@pytest.mark.slow
 def test_a_trial_is_found_by_a_part_of_its_name_and_added(root: str, two: MemoryTuningService, page: Page) -> None:
     page.goto(f"{root}compare")
     page.get_by_label("Add a trial").press_sequentially("sec")
@@ -68,6 +69,7 @@ def test_a_trial_is_found_by_a_part_of_its_name_and_added(root: str, two: Memory
     assert page.get_by_role("link", name="second-0001", exact=True).count() == 1
 
 
+@pytest.mark.slow
 def test_an_experiment_is_added_to_those_that_are_there(root: str, two: MemoryTuningService, page: Page) -> None:
     page.goto(f"{root}compare?experiment=first")
     page.get_by_label("Add an experiment").fill("second")

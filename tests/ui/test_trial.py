@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -29,11 +28,6 @@ ADDRESS = f"trials/{NS}/{RUNNING}"
 
 def reading(step: int, value: str, *, name: str = "loss") -> MetricLog:
     return MetricLog(START + timedelta(seconds=100 + step), name, value, step)
-
-
-def line(text: str) -> str:
-    """Return a pattern of a whole line in the log."""
-    return rf"(^|\n){re.escape(text)}(\n|$)"
 
 
 @pytest.fixture
@@ -88,12 +82,14 @@ def test_a_reading_appears_where_it_belongs_without_a_new_picture(opened: Page, 
     assert opened.evaluate("""document.querySelector('[data-metric="loss"] .figure').data.old""")
 
 
+@pytest.mark.slow
 def test_a_metric_that_nobody_expected_gets_a_curve(opened: Page, running: MemoryTuningService) -> None:
     running.report(RUNNING, reading(0, "7", name="speed"))
 
     opened.locator('[data-metric="speed"] .main-svg').first.wait_for()
 
 
+@pytest.mark.slow
 def test_readings_of_a_late_step_stand_in_order(opened: Page, running: MemoryTuningService) -> None:
     running.report(RUNNING, reading(9, "1"), reading(5, "1.5"))
     drawn(opened, 5)
@@ -114,6 +110,7 @@ def test_smoothing_keeps_the_readings_behind_and_goes_on_with_new_ones(
     assert found["smoothed"]["y"] == [4, None, pytest.approx(2 / 0.75), pytest.approx((0.5 + 0.5 * 2) / 0.875)]
 
 
+@pytest.mark.slow
 def test_the_axes_are_chosen(opened: Page) -> None:
     opened.get_by_label("logarithmic").check()
     until(opened, """() => document.querySelector('[data-metric="loss"] .figure').layout.yaxis.type === 'log'""")
@@ -151,26 +148,28 @@ def test_the_log_is_followed_and_searched(opened: Page, running: MemoryTuningSer
     assert not opened.get_by_label("follow").is_checked()
 
 
-@pytest.mark.parametrize(
-    ("printed", "shown"),
-    [
-        pytest.param("<img src=x onerror=alert(1)><b>bold</b>", "<img src=x onerror=alert(1)><b>bold</b>", id="html"),
-        pytest.param("\x1b[1;31mred\x1b[0m \x1b]0;title\x07plain", "red plain", id="colours and titles"),
-        pytest.param("\x1b[2J\x1b[10;5Hmoved", "moved", id="cursor"),
-        pytest.param("10%\r50%\r100%\r", "100%", id="progress"),
-        pytest.param("bell\x07 null\x00", "bell\u2407 null\u2400", id="controls"),
-        pytest.param("x" * 6000, "x" * 5000 + "\u2026 (1,000 more characters)", id="long"),
-    ],
-)
-def test_what_a_trial_prints_is_text(opened: Page, running: MemoryTuningService, printed: str, shown: str) -> None:
-    running.write_log(NS, RUNNING, f"{printed}\nmarker\n".encode())
-    opened.get_by_text("6 lines.").wait_for()
-    text = opened.locator("[data-log-lines]").evaluate("element => element.textContent")
+PRINTED = {
+    "<img src=x onerror=alert(1)><b>bold</b>": "<img src=x onerror=alert(1)><b>bold</b>",
+    "\x1b[1;31mred\x1b[0m \x1b]0;title\x07plain": "red plain",
+    "\x1b[2J\x1b[10;5Hmoved": "moved",
+    "10%\r50%\r100%\r": "100%",
+    "bell\x07 null\x00": "bell\u2407 null\u2400",
+    "x" * 6000: "x" * 5000 + "\u2026 (1,000 more characters)",
+}
+"""What a program writes, and what is to be seen: HTML, colours and titles, cursor movements, a progress bar, other
+control characters, a very long line."""
 
-    assert re.search(line(shown), text)
+
+def test_what_a_trial_prints_is_text(opened: Page, running: MemoryTuningService) -> None:
+    running.write_log(NS, RUNNING, "".join(f"{printed}\n" for printed in PRINTED).encode())
+    opened.get_by_text("10 lines.").wait_for()
+    text: str = opened.locator("[data-log-lines]").evaluate("element => element.textContent")
+
+    assert text.splitlines()[4:] == list(PRINTED.values())
     assert opened.locator("[data-log-lines] img, [data-log-lines] b").count() == 0
 
 
+@pytest.mark.slow
 def test_of_a_long_log_the_last_lines_are_kept(opened: Page, running: MemoryTuningService) -> None:
     for part in range(10):
         first = part * 10_000
@@ -189,6 +188,7 @@ def test_of_a_long_log_the_last_lines_are_kept(opened: Page, running: MemoryTuni
     )
 
 
+@pytest.mark.slow
 def test_a_replica_is_chosen(root: str, running: MemoryTuningService, page: Page) -> None:
     for replica in ("master-0", "worker-0"):
         pod = make_pod(f"{RUNNING}-{replica}", RUNNING, replica=replica)
@@ -207,6 +207,7 @@ def test_brackets_lead_to_the_trials_beside(opened: Page) -> None:
     opened.wait_for_url("**/trials/default/demo-0002")
 
 
+@pytest.mark.slow
 def test_two_pages_of_a_trial_share_one_look(
     root: str, running: MemoryTuningService, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,6 +231,16 @@ def test_two_pages_of_a_trial_share_one_look(
         drawn(one, 4)
 
     assert len(lookers) == 1
+
+
+def test_the_log_of_a_waiting_trial_begins_when_it_runs(root: str, running: MemoryTuningService, page: Page) -> None:
+    running.put(make_trial("demo-wait", index=11, x="0.8"))
+    page.goto(f"{root}trials/{NS}/demo-wait")
+    page.get_by_text("The log begins when the trial runs.").wait_for()
+    running.write_log(NS, "demo-wait", b"hello\n")
+    running.put(make_trial("demo-wait", RUNS, index=11, x="0.8"))
+
+    page.locator("[data-log-lines]").get_by_text("hello").wait_for()
 
 
 def test_a_missing_trial_is_said(root: str, service: MemoryTuningService, page: Page, watched: Any) -> None:

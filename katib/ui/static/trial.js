@@ -186,13 +186,20 @@ async function showParts() {
   showTimes(root);
   tick();
   offerReplicas();
-  if (!log.isReading && !log.ended) log.start();
+  startLog();
 }
 const showPartsSoon = atMostEvery(1000, showParts);
 
 function offerReplicas() {
   const rows = [...root.querySelectorAll("[data-replica]")];
   log.offer(rows.map(({ dataset }) => ({ name: dataset.replica, containers: dataset.containers.split(" ").filter(Boolean) })));
+}
+
+function startLog() {
+  if (log.isReading || log.ended) return;
+  const waits = root.querySelector("[data-part=head] .state").dataset.state === "Pending";
+  if (waits) log.say("The log begins when the trial runs.");
+  else log.start();
 }
 
 function tick() {
@@ -240,12 +247,12 @@ document.addEventListener("visibilitychange", () => {
     left = false;
     showParts();
     draw();
-    if (!log.isReading && !log.ended) log.start();
+    startLog();
   }
 });
 
 offerReplicas();
 tick();
-log.start();
+startLog();
 draw();
 showNeighbours();
