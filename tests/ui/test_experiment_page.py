@@ -81,7 +81,7 @@ def test_the_table_is_filtered_ordered_and_turned(root: str, page: Page) -> None
     page.locator("#trials th[aria-sort=ascending]", has_text="loss").wait_for()
     assert names(page)[0] == "demo-0015"
 
-    page.get_by_text("Next").click()
+    page.get_by_role("link", name="Next").click()
     tally(page, "11 to 20 shown")
 
     page.locator("summary", has_text="State").click()
@@ -97,7 +97,7 @@ def test_the_table_is_filtered_ordered_and_turned(root: str, page: Page) -> None
 
     page.reload()  # what is asked stands in the address
     tally(page, "1 of 30 trials")
-    page.get_by_text("Show all").click()
+    page.get_by_role("link", name="Show all").click()
     tally(page, "30 trials")
     assert page.get_by_label("Search").input_value() == ""
 
@@ -312,7 +312,9 @@ def test_an_experiment_is_deleted_by_a_second_click_that_names_it(
 def test_a_failure_is_explained_with_what_helps(root: str, page: Page, service: MemoryTuningService) -> None:
     service.explain(
         "default",
-        Diagnosis("Experiment", "demo", "Running", "It waits.", ("<b>Nothing</b> moves.",), ("Start it.",), ("last line",)),
+        Diagnosis(
+            "Experiment", "demo", "Running", "It waits.", ("<b>Nothing</b> moves.",), ("Start it.",), ("last line",)
+        ),
     )
     page.goto(f"{root}{PAGE}?tab=yaml")
     page.locator("#why", has_text="Start it.").wait_for()
