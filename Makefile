@@ -106,6 +106,7 @@ schema: $(STAMP) ## Generate the schema of a Job anew from the kubernetes packag
 golden: $(STAMP) ## Write the golden files anew; read the diff before you commit it
 	@$(BIN)/python -m tools.golden
 	@$(BIN)/python -m tools.algorithm_page
+	@$(BIN)/python -m tools.plot_functions
 
 bench: $(STAMP) ## Run the benchmarks and print figures and ratios
 	@$(BIN)/python -m benchmarks

@@ -15,9 +15,9 @@ from katib.version import __version__
 
 if TYPE_CHECKING:
     from katib import callbacks
-    from katib.sdk import TuneError, TuneResult, report, search, tune
+    from katib.sdk import TuneError, TuneResult, plots, report, search, tune
 
-__all__ = ["TuneError", "TuneResult", "__version__", "callbacks", "report", "search", "tune"]
+__all__ = ["TuneError", "TuneResult", "__version__", "callbacks", "plots", "report", "search", "tune"]
 
 
 def __getattr__(name: str) -> Any:

@@ -51,7 +51,7 @@ _LAUNCHED = JobKind("Complete", {_REPLICATED_JOB: "launcher"})
 """Of TrainJobs whose runtime uses MPI the first node only waits for the launcher, which prints what comes out."""
 
 _MPI_RUNTIMES = frozenset({"deepspeed-distributed", "mlx-distributed"})
-"""As Kubeflow Trainer ships them; of a runtime of a user's own nothing is known here."""
+"""As Kubeflow Trainer ships them. Runtimes of users are looked up where they can be, on one machine."""
 
 
 def known_kind(obj: Mapping[str, Any]) -> JobKind | None:

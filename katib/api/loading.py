@@ -1,7 +1,7 @@
 """Files to submissions: the first wall that input meets.
 
 A file holds exactly one Experiment, and beside it any number of the `v1` ConfigMaps and Secrets that its template uses
-and of the training runtimes that its TrainJobs refer to.
+and of the training runtimes that its TrainJobs refer to. A file of training runtimes alone can be stored, too.
 What makes the rest meaningless (no YAML, wrong kind) is raised at once. What concerns single fields is collected in the
 submission, so that it can be reported together with everything validation finds.
 """
@@ -30,6 +30,7 @@ _COMPANIONS = {
 }
 """By kind, the apiVersion of what may stand beside an Experiment."""
 
+_RUNTIMES = frozenset({"TrainingRuntime", "ClusterTrainingRuntime"})
 _CLUSTER_SCOPED = frozenset({"ClusterTrainingRuntime"})
 _COMPANION_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 _API_VERSIONS = {"Experiment": API_VERSION, **_COMPANIONS}
@@ -112,8 +113,44 @@ def load_experiment(text: str | bytes, source: str, default_namespace: str) -> S
         )
     if not experiments:
         kinds = ", ".join(document.kind for document in companions)
-        raise invalid(source, f"it holds no Experiment, only {kinds}", "add the Experiment", "document-missing")
+        only_runtimes = all(document.kind in _RUNTIMES for document in companions)
+        remedy = "add the Experiment" + (", or store it with katib apply" if only_runtimes else "")
+        raise invalid(source, f"it holds no Experiment, only {kinds}", remedy, "document-missing")
     return decode_experiment(experiments[0].data, default_namespace, companions)
+
+
+def holds_runtimes(text: str | bytes, source: str) -> bool:
+    """Return whether a file can be read and holds training runtimes and nothing else."""
+    try:
+        return all(document.kind in _RUNTIMES for document in load_documents(text, source))
+    except InvalidError:
+        return False
+
+
+def load_runtimes(text: str | bytes, source: str, default_namespace: str) -> tuple[tuple[str, dict[str, Any]], ...]:
+    """Read a file of training runtimes: each with what to put before the paths of its fields in errors.
+
+    Args:
+        text: YAML or JSON; bytes are UTF-8.
+        source: Name of the file, shown in errors.
+        default_namespace: Namespace of a TrainingRuntime that names none.
+
+    Raises:
+        InvalidError: It cannot be read, a runtime has no usable name, or it holds something else.
+    """
+    documents = load_documents(text, source)
+    errors = list(_companions_errors(documents, default_namespace))
+    errors += [
+        FieldError(f"{source}:{d.line}: kind", f"{d.kind} is not a training runtime", "remove it", "kind-unknown")
+        for d in documents
+        if d.kind not in _RUNTIMES
+    ]
+    if errors:
+        raise InvalidError(errors)
+    return tuple(
+        (f"{d.kind} at line {d.line}: " if len(documents) > 1 else "", _with_namespace(d.data, default_namespace))
+        for d in documents
+    )
 
 
 def decode_experiment(

@@ -39,6 +39,10 @@ class MetricLog(NamedTuple):
     step: int | None = None
 
 
+BEFORE_THE_LAST = -1
+"""Cursor behind which there is only the last change."""
+
+
 class Change(NamedTuple):
     """One reading that arrived.
 
@@ -135,15 +139,16 @@ class ObservationLog(Protocol):
     def count(self, trial_name: str, *, metric_name: str = "") -> int:
         """Return how many readings `read` returns."""
 
-    def changes(self, cursors: Mapping[str, int], metric_name: str) -> Sequence[Change]:
+    def changes(self, cursors: Mapping[str, int], metric_name: str = "") -> Sequence[Change]:
         """Return what arrived of a metric after these cursors; of each trial in order of arrival.
 
         A long log comes in several answers: there is more until one is empty. A log that was deleted begins anew, so
         its cursor is to be forgotten.
 
         Args:
-            cursors: By trial name, that of the last change which is known; 0: none is.
-            metric_name: Of which metric.
+            cursors: By trial name, that of the last change which is known; 0: none is. BEFORE_THE_LAST: only the last
+                change is wanted, so that a reader can go on from the end of a long log.
+            metric_name: Of which metric; empty: of all.
         """
 
     def curve(self, trial_name: str, metric_name: str, max_points: int) -> Sequence[MetricLog]:

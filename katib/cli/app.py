@@ -29,6 +29,7 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
     "On this machine": {
         "run": _Entry("katib.cli.run.command", "Run an experiment here, to its end."),
         "serve": _Entry("katib.cli.serve", "Run experiments here as a server."),
+        "ui": _Entry("katib.cli.ui", "Open the page of a running server in a browser."),
         "validate": _Entry("katib.cli.submitting", "Check experiment files and store nothing."),
         "algorithms": _Entry("katib.cli.algorithms", "List the algorithms and their settings."),
     },
@@ -40,6 +41,7 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "best": _Entry("katib.cli.results", "Show the best trial of an experiment."),
         "trials": _Entry("katib.cli.results", "List the trials of an experiment."),
         "metrics": _Entry("katib.cli.metrics", "Show the metrics that a trial reported."),
+        "plot": _Entry("katib.cli.plot", "Write figures of an experiment to a file."),
         "replay": _Entry("katib.cli.replay", "Show what early stopping would have saved."),
         "logs": _Entry("katib.cli.results", "Print the output of a trial."),
         "trial": _Entry("katib.cli.trial", "Add a trial by hand."),

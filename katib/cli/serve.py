@@ -189,7 +189,7 @@ def _listening(
 
     with (
         Server(service, host=host, port=port, token=access.token(), pages=pages, ui=ui_routes) as server,
-        noted(server.address, access.file, data_dir, account_directory()),
+        noted(server.address, access.file, data_dir, account_directory(), page=server.page),
     ):
         yield server
 
@@ -197,10 +197,12 @@ def _listening(
 def _announce(server: Server, access: _Access, about: str) -> None:
     """Say where the server listens, and how others than katib get in: the token is shown to anyone who started it."""
     click.echo(f"katib listens on {server.url} ({about}, API at {server.url}/docs); Ctrl-C stops it")
+    if server.page:
+        click.echo(f"in a browser: {server.page} (or: katib ui)")
     if access.file is not None:
-        token, (scheme, _, place) = access.token(), server.url.partition("//")
-        click.echo(f"in a browser: {scheme}//katib:{token}@{place}/docs")
         click.echo(f'elsewhere:    curl -u "katib:$(cat {access.file})" {server.url}/api/v1/experiments')
+    if server.is_open:
+        click.echo("no token:     every account of this machine may read everything here and run commands as you")
 
 
 def _serve_cluster(

@@ -11,6 +11,7 @@ import click
 from katib.cli import failures, options
 from katib.cli.printing import full_name, print_object
 from katib.errors import InvalidError
+from katib.tuning.service import StoredRuntime
 
 
 @click.command(
@@ -81,6 +82,7 @@ def _checker(
     epilog=options.examples(
         "katib apply experiment.yaml",
         "katib apply -f a.yaml -f b.yaml",
+        "katib apply -f runtimes.yaml",
         "sed s/demo/demo-2/ experiment.yaml | katib apply -f -",
     ),
 )
@@ -94,10 +96,11 @@ def apply(
     form: str | None,
     target: options.Target,
 ) -> int:
-    """Submit experiments to a server.
+    """Submit experiments to a server, or store training runtimes there.
 
     An experiment that exists and is unfinished goes on; one whose budget changed is updated.
     """
+    from katib.api.loading import holds_runtimes
     from katib.cli.connection import connect
     from katib.errors import KatibError, code_of
 
@@ -109,6 +112,9 @@ def apply(
         for path in paths:
             try:
                 text, source = options.read_file(path)
+                if holds_runtimes(text, source):
+                    _show_runtimes(service.store_runtimes(text, source=source, namespace=namespace), form)
+                    continue
                 submission = service.submit(text, source=source, namespace=namespace)
             except KatibError as error:
                 for line in failures.error_lines(error, path):
@@ -122,6 +128,14 @@ def apply(
             else:
                 click.echo(f"{full_name(submission.experiment)} {submission.outcome}")
     return code
+
+
+def _show_runtimes(runtimes: Sequence[StoredRuntime], form: str | None) -> None:
+    for stored in runtimes:
+        if form:
+            print_object(stored.runtime, form)
+        else:
+            click.echo(f"{full_name(stored.runtime)} {stored.outcome}")
 
 
 @click.command(

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from katib.errors import NotFoundError, invalid
-from katib.figures.data import Choice, ExperimentData
+from katib.errors import InvalidError, NotFoundError, invalid
+from katib.figures.comparison import draw_comparison, why_incomparable
+from katib.figures.curves import CurveChoice, chosen, evenly_ended
+from katib.figures.data import WAYS, Choice, ExperimentData
+from katib.figures.durations import draw_durations, no_trial_has_ended
+from katib.figures.edf import draw_edf
 from katib.figures.history import draw_history
+from katib.figures.intermediate import curves_are_missing, draw_intermediate
+from katib.figures.measure import measure_of
 from katib.figures.parallel import draw_parallel
+from katib.figures.stopping import draw_stopping, nothing_was_stopped
+from katib.figures.timeline import draw_timeline, nothing_has_started
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -33,7 +41,7 @@ class FigureKind:
         tells: What it shows and how to read it, one or two sentences.
         draw: Draws it. Called only where `obstacle` finds none.
         obstacle: Says in a sentence why it cannot be drawn; empty when it can.
-        curves: Whether it needs curves.
+        curves: Says of which trials it needs curves; None: of none.
         chooses: Fields of `Choice` that concern it.
     """
 
@@ -42,7 +50,19 @@ class FigureKind:
     tells: str
     draw: Draw
     obstacle: Obstacle = needs_a_value
-    curves: bool = False
+    curves: CurveChoice | None = None
+    chooses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonKind:
+    """One figure of several experiments; its attributes are those of `FigureKind`."""
+
+    name: str
+    title: str
+    tells: str
+    draw: Callable[[Sequence[ExperimentData], Choice], go.Figure]
+    obstacle: Callable[[Sequence[ExperimentData], Choice], str]
     chooses: tuple[str, ...] = ()
 
 
@@ -53,6 +73,51 @@ FIGURES: tuple[FigureKind, ...] = (
         "The value of each trial in the order of their creation, and the best so far. A line that has long been flat "
         "says that more trials of the same kind will hardly help.",
         draw_history,
+        chooses=("metric",),
+    ),
+    FigureKind(
+        "intermediate",
+        "Intermediate values",
+        "What trials reported while they ran. Curves that still improve at their end ask for longer trainings; "
+        "curves that cross late warn of early stopping.",
+        draw_intermediate,
+        curves_are_missing,
+        curves=chosen,
+        chooses=("metric", "by"),
+    ),
+    FigureKind(
+        "edf",
+        "Distribution",
+        "Which share of the trials reached which value. When the second half is no better than the first, the "
+        "algorithm learns nothing from its trials.",
+        draw_edf,
+        chooses=("metric",),
+    ),
+    FigureKind(
+        "timeline",
+        "Timeline",
+        "When each trial ran, in as many slots as ran at once; of many trials, how many ran at once. Gaps are time "
+        "in which nothing was tried: trials that wait for each other, for the algorithm, or for room.",
+        draw_timeline,
+        nothing_has_started,
+    ),
+    FigureKind(
+        "durations",
+        "Durations",
+        "How long trials run by how they ended, and whether the long ones are better. Failures after a long time are "
+        "the most expensive ones.",
+        draw_durations,
+        no_trial_has_ended,
+        chooses=("metric",),
+    ),
+    FigureKind(
+        "stopping",
+        "Early stopping",
+        "How far each trial came, which ones were stopped, and the share of the work that this saved.",
+        draw_stopping,
+        nothing_was_stopped,
+        curves=evenly_ended,
+        chooses=("by",),
     ),
     FigureKind(
         "parallel",
@@ -64,6 +129,17 @@ FIGURES: tuple[FigureKind, ...] = (
     ),
 )
 """In the order in which they are shown."""
+
+COMPARISON = ComparisonKind(
+    "comparison",
+    "Comparison",
+    "The best so far of several experiments, against their trials or the time. The lower line at the same time is the "
+    "better search; for an objective that is maximized, the higher one.",
+    draw_comparison,
+    why_incomparable,
+    chooses=("metric", "by"),
+)
+"""The figure of several experiments."""
 
 _BY_NAME = {figure.name: figure for figure in FIGURES}
 
@@ -86,11 +162,58 @@ def draw(kind: FigureKind, data: ExperimentData, choice: Choice) -> go.Figure:
         InvalidError: It cannot be drawn of these trials, or the choice names something that the experiment does not
             have.
     """
+    check_choice(data, choice)
+    if obstacle := why_impossible(kind, data, choice):
+        raise _impossible(kind.name, obstacle, "choose another one, or wait for more trials")
+    return kind.draw(data, choice)
+
+
+def check_choice(data: ExperimentData, choice: Choice) -> None:
+    """Check that an experiment has what a reader chose.
+
+    Raises:
+        InvalidError: It does not.
+    """
+    _check_way(choice)
     for name in choice.parameters:
         if name not in data.trials.values:
             remedy = f"choose of {', '.join(data.trials.values)}"
             raise invalid("parameters", f'{data.name} has no parameter "{name}"', remedy, "figure-parameter")
-    if obstacle := kind.obstacle(data):
-        cause = f"{obstacle[:1].lower()}{obstacle[1:].removesuffix('.')}"
-        raise invalid(f"figure {kind.name}", cause, "choose another one, or wait for more trials", "figure-impossible")
-    return kind.draw(data, choice)
+    if choice.metric and choice.metric not in data.trials.metrics:
+        remedy = f"choose of {', '.join(data.trials.metrics)}"
+        raise invalid("metric", f'{data.name} has no metric "{choice.metric}"', remedy, "figure-metric")
+    known = tuple(objective.name for objective in data.trials.objectives)
+    for name in choice.objectives:
+        if name not in known:
+            remedy = f"choose of {', '.join(known)}"
+            raise invalid("objectives", f'{data.name} has no objective "{name}"', remedy, "figure-objective")
+
+
+def why_impossible(kind: FigureKind, data: ExperimentData, choice: Choice) -> str:
+    """Return in a sentence why a figure cannot be drawn; empty when it can."""
+    obstacle = kind.obstacle(data)
+    if obstacle or not choice.metric or "metric" not in kind.chooses or kind.curves:
+        return obstacle
+    return "" if measure_of(data.trials, choice.metric).drawn.any() else f"No trial has a value of {choice.metric} yet."
+
+
+def compare(experiments: Sequence[ExperimentData], choice: Choice) -> go.Figure:
+    """Return the figure of several experiments.
+
+    Raises:
+        InvalidError: They cannot be compared.
+    """
+    _check_way(choice)
+    if obstacle := COMPARISON.obstacle(experiments, choice):
+        raise _impossible(COMPARISON.name, obstacle, "choose experiments that optimize the same metric")
+    return COMPARISON.draw(experiments, choice)
+
+
+def _check_way(choice: Choice) -> None:
+    if choice.by not in WAYS:
+        raise invalid("by", f'there is no axis "{choice.by}"', f"choose of {', '.join(WAYS)}", "figure-axis")
+
+
+def _impossible(name: str, obstacle: str, remedy: str) -> InvalidError:
+    cause = f"{obstacle[:1].lower()}{obstacle[1:].removesuffix('.')}"
+    return invalid(f"figure {name}", cause, remedy, "figure-impossible")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from katib.figures.trials import Floats, TrialTable
 from katib.tuning.reading import Json, name_of
+
+WAYS = ("step", "time")
+"""What the horizontal axis of curves may count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +36,15 @@ class ExperimentData:
     Attributes:
         experiment: The Experiment.
         trials: All of its trials.
-        curves: Curves of the asked metric by the trial's name, of those trials that `katib.figures.curves.chosen`
-            names; empty for figures that need none.
+        curves: Curves of the asked metric by the trial's name, of those trials that the figure's `curves` names;
+            empty for figures that need none.
+        now: When all of this was so, in seconds since 1970: what still runs is drawn until then. NaN: not known.
     """
 
     experiment: Json
     trials: TrialTable
     curves: Mapping[str, Curve] = field(default_factory=lambda: MappingProxyType({}))
+    now: float = math.nan
 
     @property
     def name(self) -> str:
@@ -53,7 +59,7 @@ class Choice:
     Attributes:
         parameters: Axes to show, in order; empty: those that the figure finds most telling.
         metric: In place of the objective; empty: the objective.
-        by: What the horizontal axis of curves counts: `step` or `time`.
+        by: What the horizontal axis counts: `step` (of a training, or in a comparison the trials) or `time`.
         objectives: Axes of a Pareto front, two or three; empty: the first ones.
     """
 

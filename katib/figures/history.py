@@ -1,4 +1,4 @@
-"""The objective value of every trial, in the order of creation, and the best so far."""
+"""The value of every trial, in the order of creation, and the best so far."""
 
 from __future__ import annotations
 
@@ -7,76 +7,104 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from katib.figures.data import Choice, ExperimentData
+from katib.figures.measure import Measure, improvements, measure_of
+from katib.figures.scales import value_axis
 from katib.figures.style import (
     GREEN,
-    MOST_POINTS,
+    GREY,
+    ORANGE,
     STATE_COLOURS,
     STATE_MARKS,
+    add_note,
     html_safe,
     new_figure,
     places,
-    say_what_is_shown,
+    shown_words,
     thinned_rows,
 )
-from katib.figures.trials import Rows, TrialTable
+from katib.figures.trials import STATES, Rows, TrialTable
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 _RUG = 0.02
 """Height of the marks of trials without a value, as a share of the figure."""
+_MOST_IN_RUG = 100
+"""Marks of one state at the bottom: more would be a line."""
+_MOST_MEASURED = 1_500
+_MEDIANS = 50
 
 
-def draw_history(data: ExperimentData, _choice: Choice) -> go.Figure:
-    """Return the optimization history: a mark per trial, a line of the best so far, the goal, failures at the bottom.
+def draw_history(data: ExperimentData, choice: Choice) -> go.Figure:
+    """Return the history: a mark per trial, a line of the best so far, the goal, trials without a value at the bottom.
 
-    Of more than 2,000 measured trials so many are drawn, all extremes among them; the line of the best is exact.
+    Of more than 1,500 measured trials so many are drawn, all extremes among them, and a line of the median beside them;
+    the line of the best is exact.
+    Without a direction, as other metrics than objectives have none, there is no best.
     """
-    trials, objective = data.trials, data.trials.objective
-    figure = new_figure(title=f"{data.name}: history", x="trial", y=objective.name)
-    drawn = thinned_rows(trials.objective_values, places(trials.measured))
+    trials, measure = data.trials, measure_of(data.trials, choice.metric)
+    axis = value_axis(measure.values[measure.drawn], maximize=measure.maximize)
+    [title] = html_safe([measure.name])
+    figure = new_figure(title=f"{data.name}: history", x="trial", y=title)
+    figure.update_layout(yaxis=axis.layout)
+    drawn = thinned_rows(measure.values, places(measure.drawn), _MOST_MEASURED)
     for state in ("Succeeded", "EarlyStopped"):
         rows = drawn[trials.in_states(state)[drawn]]
-        if len(rows):
-            _add_marks(figure, trials, rows, state)
-    _add_best(figure, trials)
-    if objective.goal is not None:
-        figure.add_hline(y=objective.goal, line={"dash": "dot", "color": GREEN}, annotation_text="goal")
-    _add_rug(figure, trials)
-    say_what_is_shown(figure, len(drawn), int(trials.measured.sum()))
+        _add_marks(figure, trials, measure, rows[trials.feasible[rows]], state)
+        _add_marks(figure, trials, measure, rows[~trials.feasible[rows]], state, infeasible=True)
+    if len(drawn) < measure.drawn.sum():
+        _add_median(figure, measure)
+    _add_best(figure, measure)
+    if measure.goal is not None and len(trials):
+        _add_goal(figure, measure.goal, len(trials))
+    _add_rug(figure, trials, measure)
+    add_note(figure, shown_words(len(drawn), int(measure.drawn.sum())), axis.note)
     return figure
 
 
-def _add_marks(figure: go.Figure, trials: TrialTable, rows: Rows, state: str) -> None:
-    feasible = trials.feasible[rows]
+def _add_marks(
+    figure: go.Figure, trials: TrialTable, measure: Measure, rows: Rows, state: str, *, infeasible: bool = False
+) -> None:
+    if not len(rows):
+        return
+    name = f"{state}, violates a constraint" if infeasible else state
+    mark = f"{STATE_MARKS[state]}-open" if infeasible else STATE_MARKS[state]
     figure.add_scatter(
         x=rows + 1,
-        y=trials.objective_values[rows],
+        y=measure.values[rows],
         mode="markers",
-        name=state,
-        marker={
-            "color": STATE_COLOURS[state],
-            "symbol": STATE_MARKS[state],
-            "size": 7,
-            "opacity": np.where(feasible, 0.8, 0.3),
-        },
+        name=name,
+        marker={"color": GREY if infeasible else STATE_COLOURS[state], "symbol": mark, "size": 7, "opacity": 0.8},
         customdata=html_safe(list(trials.names[rows])),
-        hovertemplate="%{customdata}<br>%{y}<extra>" + state + "</extra>",
+        hovertemplate="%{customdata}<br>trial %{x}: %{y:.6g}<extra>" + name + "</extra>",
     )
 
 
-def _add_best(figure: go.Figure, trials: TrialTable) -> None:
+def _add_median(figure: go.Figure, measure: Measure) -> None:
+    """Add the median of each of fifty equally long parts: whether most trials get better, which single marks hide."""
+    parts = np.array_split(places(measure.drawn), _MEDIANS)
+    figure.add_scatter(
+        x=[float(rows.mean()) + 1 for rows in parts],
+        y=[float(np.median(measure.values[rows])) for rows in parts],
+        mode="lines",
+        line={"color": ORANGE, "width": 3},
+        name="median around",
+        hovertemplate="%{y:.6g}<extra>median around here</extra>",
+    )
+
+
+def _add_best(figure: go.Figure, measure: Measure) -> None:
     """Add the best so far as steps: a corner where it improves, so that its size does not grow with the trials."""
-    costs = trials.costs
-    best = np.minimum.accumulate(costs) if len(costs) else costs
-    improved = places(np.isfinite(costs) & (costs < np.concatenate(([np.inf], best[:-1]))))
+    costs = measure.costs
+    improved = improvements(costs)
     if not len(improved):
         return
-    rows = np.append(improved, len(trials) - 1)
-    values = best[rows]
+    last = len(costs) - 1
+    rows = improved if improved[-1] == last else np.append(improved, last)
+    values = costs[np.append(improved, improved[-1])[: len(rows)]]
     figure.add_scatter(
         x=rows + 1,
-        y=-values if trials.objective.maximize else values,
+        y=-values if measure.maximize else values,
         mode="lines",
         line={"shape": "hv", "color": GREEN, "width": 2},
         name="best so far",
@@ -84,19 +112,33 @@ def _add_best(figure: go.Figure, trials: TrialTable) -> None:
     )
 
 
-def _add_rug(figure: go.Figure, trials: TrialTable) -> None:
-    """Add the trials that ended without a value, at the bottom: they would be missing otherwise."""
-    for state in ("Failed", "MetricsUnavailable"):
-        rows = places(trials.in_states(state))[:MOST_POINTS]
-        if len(rows):
-            figure.add_scatter(
-                x=rows + 1,
-                y=np.full(len(rows), _RUG),
-                yaxis="y2",
-                mode="markers",
-                name=state,
-                marker={"color": STATE_COLOURS[state], "symbol": STATE_MARKS[state], "size": 7},
-                customdata=html_safe(list(trials.names[rows])),
-                hovertemplate="%{customdata}<extra>" + state + "</extra>",
-            )
-            figure.update_layout(yaxis2={"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True})
+def _add_goal(figure: go.Figure, goal: float, trials: int) -> None:
+    figure.add_scatter(
+        x=[1, max(trials, 2)],
+        y=[goal, goal],
+        mode="lines",
+        line={"dash": "dot", "color": GREEN, "width": 1.5},
+        name=f"goal {goal:g}",
+        hoverinfo="skip",
+    )
+
+
+def _add_rug(figure: go.Figure, trials: TrialTable, measure: Measure) -> None:
+    """Add the trials that have no value, at the bottom: those that run, and those that would be missing otherwise."""
+    for state in STATES:
+        rows = places(trials.in_states(state) & ~measure.drawn)
+        if not len(rows):
+            continue
+        name = state if state not in {"Succeeded", "EarlyStopped"} else f"{state} without a value"
+        rows = rows[np.unique(np.linspace(0, len(rows) - 1, _MOST_IN_RUG).astype(np.int64))]
+        figure.add_scatter(
+            x=rows + 1,
+            y=np.full(len(rows), _RUG, dtype=np.float32),
+            yaxis="y2",
+            mode="markers",
+            name=name,
+            marker={"color": STATE_COLOURS[state], "symbol": STATE_MARKS[state], "size": 7},
+            customdata=html_safe(list(trials.names[rows])),
+            hovertemplate="%{customdata}<br>trial %{x}<extra>" + name + "</extra>",
+        )
+        figure.update_layout(yaxis2={"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True})

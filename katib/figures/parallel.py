@@ -6,11 +6,11 @@ JSON. `layout.meta` says what the lines and the axes are:
 
     {"trials": ["demo-a1b2c3d4", ...],            the drawn ones, in the order of `dimensions[i].values`
      "axes": [                                    one for each of `dimensions`
+       {"name": "state", "of": "state", "scale": "categorical", "choices": ["Succeeded", "EarlyStopped"], ...},
+       {"name": "feasible", "of": "feasible", "scale": "categorical", "choices": ["no", "yes"], ...},
        {"name": "lr", "of": "parameter", "type": "double", "scale": "log", "absent": null},
        {"name": "optimizer", "of": "parameter", "type": "categorical", "scale": "categorical",
         "choices": ["adam", "sgd"], "absent": -1.0},
-       {"name": "state", "of": "state", "scale": "categorical", "choices": ["Succeeded", "EarlyStopped"], ...},
-       {"name": "feasible", "of": "feasible", "scale": "categorical", "choices": ["no", "yes"], ...},
        {"name": "accuracy", "of": "metric", "scale": "linear", ...}],
      "best": "demo-a1b2c3d4",                     null without one
      "dark": {"coloraxis": {...}}}                what to change of the layout on a dark page
@@ -46,6 +46,8 @@ _BEST_LINES = 300
 _MOST_AXES = 20
 """Parameters shown when none is chosen: more axes leave no room for their names."""
 _MOST_CHOICES = 200
+_LOTS = 7_121
+"""A seed that nobody else takes: lots must not go with the values that a search drew."""
 _STATES = ("Succeeded", "EarlyStopped")
 _FEASIBLE = ("no", "yes")
 
@@ -115,7 +117,7 @@ def lines_of(trials: TrialTable, most: int) -> Rows:
         )
         kept = np.unique(kept)
         others = np.setdiff1d(ranked, kept)
-        lots = np.random.default_rng(0).random(len(trials))[others]
+        lots = np.random.default_rng(_LOTS).random(len(trials))[others]
         drawn = np.concatenate((kept, others[np.argsort(lots)[: most - len(kept)]]))
         ranked = ranked[np.isin(ranked, drawn)]
     return ranked[::-1]
@@ -141,15 +143,12 @@ def _ends(column: Floats) -> list[int]:
 
 
 def _dimensions(trials: TrialTable, names: tuple[str, ...], rows: Rows) -> list[_Dimension]:
-    dimensions = [
-        _Dimension(
-            parameter_axis(trials, name, rows), trials.values[name][rows], "parameter", trials.parameter(name).type
-        )
-        for name in names
-    ]
     states = (trials.states[rows] == STATES.index("EarlyStopped")).astype(np.float64)
-    dimensions += _where_they_differ("state", _STATES, states)
+    dimensions = _where_they_differ("state", _STATES, states)
     dimensions += _where_they_differ("feasible", _FEASIBLE, trials.feasible[rows].astype(np.float64))
+    for name in names:
+        axis = parameter_axis(trials, name, rows)
+        dimensions.append(_Dimension(axis, trials.values[name][rows], "parameter", trials.parameter(name).type))
     for objective in (*trials.objectives[1:], trials.objective):
         values = trials.metrics[objective.name][rows]
         dimensions.append(_Dimension(metric_axis(objective.name, values), values, "metric"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,6 +53,13 @@ STATE_MARKS = {
 COLOUR_SCALE = "Viridis"
 """Of continuous values; readable in grey and with any colour vision."""
 
+_OF_A_PART = 6
+"""Trials that are drawn of a part beside its extremes."""
+
+NOTE = "note"
+"""Name of the annotation below a figure, by which scripts find it."""
+_LINE_LENGTH = 120
+
 MOST_POINTS = 2_000
 """So many marks of one kind are drawn: more cannot be told apart, and a browser stays quick."""
 
@@ -82,37 +90,62 @@ def new_figure(*, title: str, x: str = "", y: str = "", **layout: Any) -> go.Fig
     return figure
 
 
+def shown_words(shown: int, total: int, what: str = "trials") -> str:
+    """Return how many of all are drawn, where it is not all of them; empty where it is."""
+    return "" if shown >= total else f"{shown:,} of {total:,} {what} drawn; the extremes are among them"
+
+
 def say_what_is_shown(figure: go.Figure, shown: int, total: int, what: str = "trials") -> None:
     """Write below a figure how many of all are drawn, where it is not all of them."""
-    if shown < total:
-        add_note(figure, f"{shown:,} of {total:,} {what} drawn; the extremes are among them")
+    add_note(figure, shown_words(shown, total, what))
 
 
-def add_note(figure: go.Figure, text: str) -> None:
-    """Write a sentence below a figure: what a reader has to know to read it."""
-    place = {"xref": "paper", "yref": "paper", "x": 1, "y": -0.14, "xanchor": "right", "yanchor": "top"}
-    figure.add_annotation(text=text, showarrow=False, opacity=0.7, **place)
+def add_note(figure: go.Figure, *texts: str) -> None:
+    """Write sentences below a figure: what a reader has to know to read it. Empty ones are left out.
+
+    The text stands in lines that fit an image; pages that are narrower break it anew, which they know by its name.
+    """
+    if text := ". ".join(filter(None, texts)):
+        lines = wrap(text, _LINE_LENGTH)
+        place = {"xref": "paper", "yref": "paper", "x": 1, "y": 0, "yshift": -46, "xanchor": "right", "yanchor": "top"}
+        look = {"showarrow": False, "opacity": 0.75, "align": "right", "font": {"size": 11}}
+        figure.add_annotation(name=NOTE, text="<br>".join(lines), **place, **look)
+        figure.update_layout(margin={"b": 62 + 14 * len(lines)})
 
 
 def thinned_rows(values: Floats, rows: Rows, most: int = MOST_POINTS) -> Rows:
-    """Return at most so many of some trials, in their order: of equally long parts the smallest and the largest value.
+    """Return at most so many of some trials, in their order: extremes of equally long parts, and an even choice beside.
 
-    The first and the last one are kept, and so is every extreme of a part, so that the outline does not change.
+    The first and the last one are kept, and so is every extreme of a part, so that the outline does not change. Three
+    in four are none of these, so that a reader sees where most trials are.
 
     Args:
         values: Column of what is drawn, finite at `rows`.
         rows: Trials that could be drawn.
-        most: Returned at most, 4 at least.
+        most: Returned at most, 10 at least.
     """
     if len(rows) <= most:
         return rows
     drawn = values[rows]
-    bounds = np.linspace(0, len(rows), (most - 2) // 2 + 1).astype(np.int64)
-    kept = {0, len(rows) - 1}
+    parts = max(1, (most - 2) // (_OF_A_PART + 2))
+    bounds = np.linspace(0, len(rows), parts + 1).astype(np.int64)
+    others = np.linspace(0, len(rows) - 1, parts * _OF_A_PART).astype(np.int64).tolist()
+    kept = {0, len(rows) - 1, *others}
     for first, end in pairwise(bounds):
         part = drawn[first:end]
         kept |= {int(first + np.argmin(part)), int(first + np.argmax(part))}
     return rows[np.array(sorted(kept), dtype=np.int64)]
+
+
+def even_rows(rows: Rows, most: int) -> Rows:
+    """Return at most so many of some trials: every second, fourth, eighth, ... one.
+
+    So a choice that was made stays as it is while trials are added, until there are twice as many.
+    """
+    step = 1
+    while len(rows) > most * step:
+        step *= 2
+    return rows[::step]
 
 
 def places(mask: npt.NDArray[np.bool_]) -> Rows:

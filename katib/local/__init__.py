@@ -96,4 +96,5 @@ def validate_document(
     in_images = runs_images(chosen(containers, settings), os.environ)
     host = replace(HostCapacity.detect(), runs_images=in_images, names_pods=in_images)
     gate = local_gate(Catalog(settings.infos()), host, lambda _namespace, _name: None)
-    return gate.admit(gate.load(document, source=source, namespace=namespace or DEFAULT_NAMESPACE)).notices
+    admitted = gate.check(document, source=source, namespace=namespace or DEFAULT_NAMESPACE)
+    return () if admitted is None else admitted.notices

@@ -11,13 +11,15 @@ from katib.diagnosis import JobFacts
 from katib.diagnosis.diagnostician import attempt_of
 from katib.diagnosis.replicas import failed_replica
 from katib.errors import NotFoundError
+from katib.local.pods.objects import PULLING
 from katib.local.trial_files import TrialFiles
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.reading import failure_of
-from katib.tuning.replicas import POD, last_failure, replica_name
+from katib.tuning.replicas import POD, is_over, last_failure, replica_name, waiting_words
 from katib.tuning.service import Json
 
 _LOG_LINES = 12
+_PULL_FIRST = "Wait for it; a large image is better pulled before the run (podman pull, docker pull)."
 
 
 class LocalJobs:
@@ -48,8 +50,12 @@ class LocalJobs:
         known = JobFacts(log_tail=tail, log_container=container, program=self._files.program(trial), pods=pods)
         if job is None:
             return known
-        reason = self._waiting(job)
-        return replace(known, job=job, waiting=f"its job {reason}" if reason else "", attempt=attempt_of(job))
+        reason, remedy = self._waiting(job), ""
+        pulling = next((words for pod in pods if not is_over(pod) and (words := _pulling(pod))), "")
+        if pulling:
+            reason, remedy = f"is {pulling}", _PULL_FIRST
+        waiting = f"its job {reason}" if reason else ""
+        return replace(known, job=job, waiting=waiting, remedy=remedy, attempt=attempt_of(job))
 
     def _pods(self, trial: Object) -> tuple[Json, ...]:
         key = Key.of(trial)
@@ -64,3 +70,8 @@ def _source(trial: Object, failed: Json | None, cause: str, files: TrialFiles) -
         return "", files.container_quoted(trial, cause) if cause else ""
     container = str(last_failure(failed).get("name", ""))
     return replica_name(failed), "" if container == primary else container
+
+
+def _pulling(pod: Json) -> str:
+    words = waiting_words(pod)
+    return words if words.startswith(PULLING) else ""

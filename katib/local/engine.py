@@ -37,7 +37,7 @@ from katib.local.aftermath import LocalAftermath
 from katib.local.checkpoints import TrialCheckpoints
 from katib.local.claims import claimed
 from katib.local.containers import choose, chosen, keep_clean
-from katib.local.containers.remains import NOTE_FILE
+from katib.local.containers.remains import NOTE_FILE, removal_script
 from katib.local.diagnosing import LocalJobs
 from katib.local.events import LoggedEvents, RecordedEvents
 from katib.local.jobs.kinds import job_kinds
@@ -49,6 +49,7 @@ from katib.local.monitoring import TrialMonitors
 from katib.local.pods.inherited import inherited_environment
 from katib.local.pods.tokens import Capacity
 from katib.local.processes.client import Processes
+from katib.local.pulling import TrialPulls
 from katib.local.report_metrics import DIRECTORY as REPORT_METRICS
 from katib.local.report_metrics import python_path
 from katib.local.services.host import ServiceHost
@@ -134,6 +135,11 @@ class Engine:
             self._processes = Processes(self._layout.run, adopt_orphans=self._own_process)
             self._processes.start()
             stack.callback(self._processes.stop)
+            if self._images is not None:
+                self._images = self._images.of_engine(self._processes.engine_id)
+                script = removal_script(self._images.program, self._images.path, self._processes.engine_id)
+                argv = ["/bin/sh", "-c", script]
+                stack.enter_context(self._processes.executing_last(argv, self._images.environment))
             note = self._layout.run / NOTE_FILE
             stack.enter_context(keep_clean(note, self._layout.root, self._images, os.environ))
             self._catalog = Catalog(self._config.infos())
@@ -211,6 +217,13 @@ class Engine:
         def is_ending(trial: Trial) -> bool:
             return self._runner is not None and self._runner.runs(key_of(trial))
 
+        def pulling(job: Key) -> str:
+            return self._runner.pulling(job) if self._runner is not None else ""
+
+        def wake_trial(trial: Key) -> None:
+            assembly.wake_trial(trial)
+
+        pulls = TrialPulls(caches.trials.get, events, pulling, wake_trial)
         logs = LocalTrialLogs(self._observations)
         assembly = assemble(
             store=self._store,
@@ -222,12 +235,13 @@ class Engine:
             settings=self._settings,
             given_rules=UncollectedTrials(lambda _trial: self._observations),
             is_ending=is_ending,
+            pods=pulls if self._images is not None else None,
             thread=thread,
         )
 
         def job_gone(job: Object) -> None:
             monitors.job_gone(job)
-            assembly.wake_trial(Key.of(job))
+            wake_trial(Key.of(job))
 
         self._services.on_change(lambda namespace, name: assembly.wake_suggestion(Key(namespace, name)))
         runner = LocalJobRunner(
@@ -250,6 +264,7 @@ class Engine:
             companions=monitors.companions,
             checkpoint=TrialCheckpoints(self._layout, caches.trials, caches.experiments).of,
             may_delete=lambda job: not _is_active(caches.trials.get(Key.of(job))),
+            pulled=pulls.told,
             gone=job_gone,
             jobs={kind.kind: caches.jobs[kind.kind] for kind in self._kinds},
             thread=thread,

@@ -144,7 +144,7 @@ class TrialMonitors:
         return None
 
     def discard(self, job: Object) -> None:
-        """Forget the readings of a run that was cut off: the next run reports them again."""
+        """Forget the readings of a run that was cut off or thrown away: the next run reports them again."""
         trial = self._trial_of(job)
         if trial is not None:
             self._reporter.discard(trial.name)

@@ -67,6 +67,10 @@ class OfflineService(ObjectReadingService):
         """Refuse: that needs no data directory."""
         raise _read_only()
 
+    def store_runtimes(self, _document: str, *, source: str, namespace: str | None = None) -> NoReturn:  # noqa: ARG002 - of the protocol
+        """Refuse."""
+        raise _read_only()
+
     def add_trial(self, _namespace: str, _experiment: str, _assignments: Mapping[str, str]) -> NoReturn:
         """Refuse."""
         raise _read_only()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from katib.api.wording import shown
 from katib.errors import FieldError
 from katib.local.admission import HostCapacity, check_job
 from katib.local.findings import Findings, mapping, mappings
-from katib.local.jobs.kind import JobKind, KnowsPeers, LabelsPods
+from katib.local.jobs.jobset.trainjob_rules import check_runtime
+from katib.local.jobs.kind import JobKind, KnowsPeers, KnowsPrimary, LabelsPods
 from katib.local.jobs.kinds import Lookup, job_kinds, kinds_by_name, nothing_stored
 from katib.local.jobs.networks import PUSHES_NOTHING, may_be_named
 from katib.runtime.objects import Kind
@@ -65,7 +67,33 @@ def local_gate(
         on_algorithm=on_algorithm,
         has_experiment=has_experiment,
         find=find,
+        check_runtime=runtime_errors,
+        primary_labels=primary_labels,
     )
+
+
+def primary_labels(source: Mapping[str, Any], find: FindObject) -> Mapping[str, str]:
+    """Return the labels of the pod that prints metrics where its job does not say them by itself; else nothing.
+
+    Args:
+        source: The object that trials run as; may be malformed or hold placeholders.
+        find: Where objects are that jobs depend on.
+    """
+    name = Kind(str(source.get("apiVersion")), str(source.get("kind")))
+    kind: object = kinds_by_name(job_kinds(find)).get(name)
+    return kind.primary_labels(dict(source)) if isinstance(kind, KnowsPrimary) else {}
+
+
+def runtime_errors(runtime: Mapping[str, Any], place: str) -> list[FieldError]:
+    """Return what is wrong with a training runtime that no TrainJob refers to yet.
+
+    Args:
+        runtime: The object.
+        place: What to put before the paths of its fields.
+    """
+    findings = Findings()
+    check_runtime(runtime, findings)
+    return [replace(error, path=f"{place}{error.path}") for error in findings.errors]
 
 
 def _no_notices(_source: Mapping[str, Any], _path: str, _spec: ExperimentSpec) -> list[str]:

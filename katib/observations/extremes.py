@@ -7,7 +7,7 @@ Katib's adds to a trial that has one is not seen here, nor is it in any other wa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, insert, select, update
@@ -94,11 +94,19 @@ _UPDATE = (
     .where(table.c.trial_name == bindparam("of_trial"), table.c.metric_name == bindparam("of_metric"))
     .values({name: bindparam(name) for name in Extremes._fields})
 )
+_OF_TRIAL = select(table).where(table.c.trial_name == bindparam("name"))
 _OF_TRIALS = select(table).where(table.c.trial_name.in_(bindparam("names", expanding=True)))
 
 
 def _known(connection: Connection, trial_names: Sequence[str]) -> dict[tuple[str, str], Extremes]:
+    if len(trial_names) == 1:  # the usual case; SQLAlchemy would write the list of names into the statement each time
+        (name,) = trial_names
+        return _by_metric(connection.execute(_OF_TRIAL, {"name": name}))
     rows: list[Any] = []
     for first in range(0, len(trial_names), _NAMES_AT_ONCE):
         rows += connection.execute(_OF_TRIALS, {"names": trial_names[first : first + _NAMES_AT_ONCE]})
+    return _by_metric(rows)
+
+
+def _by_metric(rows: Iterable[Any]) -> dict[tuple[str, str], Extremes]:
     return {(row.trial_name, row.metric_name): Extremes(*row[2:]) for row in rows}

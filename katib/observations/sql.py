@@ -100,15 +100,16 @@ class SqlObservationLog:
             return self._summarize(connection, trial_name, metrics)
 
     def _summarize(self, connection: Connection, trial_name: str, metrics: Sequence[str]) -> Observation | None:
-        wanted = {"trial_name": trial_name, "metrics": list(metrics)}
-        some = connection.execute(self._statements.some_values, {**wanted, "count": FOLDED_ROWS + 1}).all()
+        some = connection.execute(*self._statements.some_values(trial_name, metrics, FOLDED_ROWS + 1)).all()
         if len(some) <= FOLDED_ROWS:
             return observation_of(metrics, map(tuple, some))
         try:
             curve = self._statements.curve
             found = [metric_summary(connection, trial_name, name, curve) for name in dict.fromkeys(metrics)]
         except NotComputableError:
-            return observation_of(metrics, map(tuple, connection.execute(self._statements.values, wanted)))
+            return observation_of(
+                metrics, map(tuple, connection.execute(*self._statements.values(trial_name, metrics)))
+            )
         return observation_with(metrics, filter(None, found))
 
     def _summary(self, connection: Connection, trial_name: str, metric: str) -> Metric | None:
@@ -187,7 +188,7 @@ class SqlObservationLog:
                 query = query.where(*metric_is(connection.dialect.name, metric_name))
             return int(connection.execute(query).scalar_one())
 
-    def changes(self, cursors: Mapping[str, int], metric_name: str) -> list[Change]:
+    def changes(self, cursors: Mapping[str, int], metric_name: str = "") -> list[Change]:
         """Return what arrived after these cursors."""
         with self._database.read() as connection:
             return list(self._statements.changes(connection, cursors, metric_name))

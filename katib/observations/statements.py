@@ -18,7 +18,7 @@ from sqlalchemy import (
     union_all,
 )
 
-from katib.api.metrics import Change, MetricLog
+from katib.api.metrics import BEFORE_THE_LAST, Change, MetricLog
 from katib.observations.dialects import metric_is
 from katib.observations.tables import NO_STEP, Layout
 from katib.observations.tables import observation_logs as table
@@ -38,27 +38,22 @@ class Statements:
     Attributes:
         curve: The columns that readings are ordered by.
         readings: Selects what `reading_of` takes, of all trials.
-        values: Selects names and values of the `metrics` of `trial_name`, each metric's in order.
     """
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self.curve: tuple[ColumnElement[Any], ...] = (table.c.time, table.c.id)
-        if layout.has_steps:
-            self.curve = (table.c.step, *self.curve)
+        self.curve = _curve(layout)
         self.readings = select(table.c.time, table.c.metric_name, table.c.value, _step(layout), table.c.id)
-        of_trial = (
-            table.c.trial_name == bindparam("trial_name"),
-            table.c.metric_name.in_(bindparam("metrics", expanding=True)),
-        )
-        # Built once: a trial of one reading costs more to ask about than to read.
-        self.values = (
-            select(table.c.metric_name, table.c.value)
-            .where(*of_trial)
-            .order_by(table.c.metric_name, *self.curve)
-            .execution_options(yield_per=FETCH_ROWS)
-        )
-        self.some_values = self.values.limit(bindparam("count"))
+
+    def values(self, trial_name: str, metrics: Sequence[str]) -> tuple[Select[Any], dict[str, Any]]:
+        """Return what selects names and values of these metrics, each metric's in order, and its parameters."""
+        names = {f"metric_{number}": name for number, name in enumerate(metrics)}
+        return _values(self._layout, len(metrics)), {"trial_name": trial_name, **names}
+
+    def some_values(self, trial_name: str, metrics: Sequence[str], count: int) -> tuple[Select[Any], dict[str, Any]]:
+        """Return the same for at most so many readings."""
+        _, parameters = self.values(trial_name, metrics)
+        return _some_values(self._layout, len(metrics)), {**parameters, "count": count}
 
     def newest(self, limit: int) -> Select[Any]:
         """Return what selects the last readings of a curve, the last one first."""
@@ -70,10 +65,12 @@ class Statements:
         share = max(1, CHANGES // max(1, len(wanted)))
         for first in range(0, len(wanted), _TRIALS_AT_ONCE):
             some = wanted[first : first + _TRIALS_AT_ONCE]
-            values: dict[str, Any] = {"metric_name": metric_name, "share": share}
+            values: dict[str, Any] = {"share": share, **({"metric_name": metric_name} if metric_name else {})}
             for number, (trial_name, cursor) in enumerate(some):
                 values |= {f"trial_{number}": trial_name, f"cursor_{number}": cursor}
-            rows = connection.execute(_changes(self._layout, connection.dialect.name, len(some)), values)
+            only_last = tuple(cursor == BEFORE_THE_LAST for _, cursor in some)
+            statement = _changes(self._layout, connection.dialect.name, only_last, of_all_metrics=not metric_name)
+            rows = connection.execute(statement, values)
             for row in rows:
                 yield Change(row.trial_name, row.id, reading_of(row[1:]))
 
@@ -84,15 +81,51 @@ def reading_of(row: Sequence[Any]) -> MetricLog:
     return MetricLog(time, name, value, None if step < 0 else step)
 
 
+def _curve(layout: Layout) -> tuple[ColumnElement[Any], ...]:
+    return (table.c.step, table.c.time, table.c.id) if layout.has_steps else (table.c.time, table.c.id)
+
+
+@lru_cache
+def _values(layout: Layout, metric_count: int) -> Select[Any]:
+    """Return the statement for so many metrics.
+
+    Built once for each number: a trial of one reading costs more to ask about than to read, above all where SQLAlchemy
+    writes the names into the statement each time.
+    """
+    metrics: list[Any] = [bindparam(f"metric_{number}") for number in range(metric_count)]
+    return (
+        select(table.c.metric_name, table.c.value)
+        .where(table.c.trial_name == bindparam("trial_name"), table.c.metric_name.in_(metrics))
+        .order_by(table.c.metric_name, *_curve(layout))
+        .execution_options(yield_per=FETCH_ROWS)
+    )
+
+
+@lru_cache
+def _some_values(layout: Layout, metric_count: int) -> Select[Any]:
+    return _values(layout, metric_count).limit(bindparam("count"))
+
+
 @lru_cache(maxsize=2 * _TRIALS_AT_ONCE)
-def _changes(layout: Layout, dialect: str, trial_count: int) -> Executable:
-    """Return the statement that asks for each trial by itself, so that every database uses the index."""
+def _changes(layout: Layout, dialect: str, only_last: tuple[bool, ...], *, of_all_metrics: bool) -> Executable:
+    """Return the statement that asks for each trial by itself, so that every database uses the index.
+
+    The sum keeps a database from going through the rows of all trials in order of their ids.
+
+    Args:
+        layout: What the table has.
+        dialect: Of the database.
+        only_last: For each trial, whether its last change is all that is wanted.
+        of_all_metrics: Whether the readings of all metrics are.
+    """
+    place = table.c.id + 0
     columns = (table.c.trial_name, table.c.time, table.c.metric_name, table.c.value, _step(layout), table.c.id)
-    is_metric = tuple(metric_is(dialect, bindparam("metric_name")))
+    is_metric = () if of_all_metrics else tuple(metric_is(dialect, bindparam("metric_name")))
     parts = []
-    for number in range(trial_count):
-        is_new = (table.c.trial_name == bindparam(f"trial_{number}"), table.c.id > bindparam(f"cursor_{number}"))
-        part = select(*columns).where(*is_new, *is_metric).order_by(table.c.id).limit(bindparam("share"))
+    for number, is_last in enumerate(only_last):
+        is_new = (table.c.trial_name == bindparam(f"trial_{number}"), place > bindparam(f"cursor_{number}"))
+        part = select(*columns).where(*is_new, *is_metric)
+        part = part.order_by(place.desc()).limit(1) if is_last else part.order_by(place).limit(bindparam("share"))
         parts.append(select(part.subquery()))
     return union_all(*parts) if len(parts) > 1 else parts[0]
 

@@ -21,10 +21,22 @@ from katib.rest.docs_page import HEADERS, render_page
 from katib.rest.experiment_routes import experiment_routes
 from katib.rest.guard import LOOPBACK_HOSTS, Guard
 from katib.rest.problems import MEDIA_TYPE, Problem, problem, problem_of, render
-from katib.rest.routing import KIND_MARK, SCHEMAS, Health, Items, Service, answer_with, object_schemas
+from katib.rest.request_headers import Headers
+from katib.rest.routing import (
+    KIND_MARK,
+    SCHEMAS,
+    Health,
+    Items,
+    Service,
+    answer_with,
+    let_in_by,
+    object_schemas,
+)
+from katib.rest.sessions import Sessions
 from katib.rest.streams import ChangeData, Closing
 from katib.rest.trial_routes import trial_routes
 from katib.rest.users import Gateway
+from katib.rest.visits import UI_PREFIX, PageRouter, ShowProblem, wants_page
 from katib.tuning.service import TuningService
 from katib.version import __version__
 
@@ -41,28 +53,26 @@ _PROBLEM: dict[int | str, dict[str, Any]] = {
 }
 
 
-MakeRouter = Callable[[Closing], APIRouter]
-"""Returns further routes, whose streams end when the server is about to stop."""
-
-UI_PREFIX = "/katib"
-"""Where the page for people lives: Katib's dashboards and gateways send them here. The API answers below it, too, so
-that a gateway that knows no other path gives the page all it needs."""
+MakePages = Callable[[Closing], PageRouter]
+"""Returns the pages for people, whose streams end when the server is about to stop."""
 
 
 def create_app(
     service: TuningService | Gateway,
     *,
     token: str | None = None,
+    ticket: str = "",
     allowed_hosts: Collection[str] | None = LOOPBACK_HOSTS,
     closing: Closing | None = None,
     pages: Mapping[str, Page] = MappingProxyType({}),
-    ui: MakeRouter | None = None,
+    ui: MakePages | None = None,
 ) -> FastAPI:
     """Return the web application of a tuning service.
 
     Args:
         service: What answers: one service for all requests, or behind a gateway one for each user.
         token: Token that requests must carry; None only on loopback.
+        ticket: What a link carries that lets a browser in; empty: no link does.
         allowed_hosts: Names under which the server may be addressed; None: any.
         closing: Ends all streams when the server is about to stop.
         pages: What monitoring reads: `/readyz` and `/metrics`. Without the first the server is ready when it answers,
@@ -80,17 +90,28 @@ def create_app(
         generate_unique_id_function=lambda route: route.name,
         responses=_PROBLEM,
     )
+    sessions = Sessions(token.encode(), ticket) if token else None
     answer_with(app, service)
-    app.include_router(experiment_routes(closing))
-    app.include_router(trial_routes(closing))
-    if ui is not None:
-        for router in (experiment_routes(closing), trial_routes(closing)):
+    app.state.pages = pages
+    let_in_by(app, sessions)
+    people = None if ui is None else ui(closing)
+    for router in (experiment_routes(closing), trial_routes(closing), _algorithm_routes()):
+        app.include_router(router)
+        if people is not None:
             app.include_router(router, prefix=UI_PREFIX, include_in_schema=False)
-        app.include_router(ui(closing), prefix=UI_PREFIX, include_in_schema=False)
-    _add_service_routes(app, pages, home="docs" if ui is None else f"{UI_PREFIX[1:]}/")
-    _add_error_handlers(app)
-    headers = service.headers if isinstance(service, Gateway) else None
-    app.add_middleware(Guard, token=token, allowed_hosts=allowed_hosts, user_headers=headers)
+    if people is not None:
+        app.include_router(people, prefix=UI_PREFIX, include_in_schema=False)
+    _add_service_routes(app, pages)
+    _add_documents(app, has_pages=people is not None)
+    show_problem = None if people is None else people.show_problem
+    _add_error_handlers(app, show_problem)
+    app.add_middleware(
+        Guard,
+        sessions=sessions,
+        allowed_hosts=allowed_hosts,
+        user_headers=service.headers if isinstance(service, Gateway) else None,
+        show_problem=show_problem,
+    )
     return app
 
 
@@ -104,12 +125,18 @@ class _App(FastAPI):
         return self.openapi_schema
 
 
-def _add_service_routes(app: FastAPI, pages: Mapping[str, Page], *, home: str) -> None:
-    @app.get("/api/v1/algorithms", tags=["algorithms"])
+def _algorithm_routes() -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/api/v1/algorithms", tags=["algorithms"])
     def list_algorithms(service: Service) -> Items[AlgorithmInfo]:
         """List the algorithms offered, suggestion algorithms first."""
         return {"items": list(service.algorithms())}
 
+    return router
+
+
+def _add_service_routes(app: FastAPI, pages: Mapping[str, Page]) -> None:
     @app.get("/healthz", tags=["service"])
     def check_health() -> Health:
         """Tell that the server is up. Needs no token and no user."""
@@ -128,13 +155,23 @@ def _add_service_routes(app: FastAPI, pages: Mapping[str, Page], *, home: str) -
             raise NotFoundError("this server counts nothing; in a cluster the controller does")
         return page
 
-    @app.get("/docs", include_in_schema=False)
-    def docs() -> HTMLResponse:
-        return HTMLResponse(render_page(app.openapi()), headers=HEADERS)
+
+def _add_documents(app: FastAPI, *, has_pages: bool) -> None:
+    """Add what describes the API, also below the pages, and what leads to the first page."""
+    home = f"{UI_PREFIX[1:]}/" if has_pages else "docs"
 
     @app.get("/", include_in_schema=False)
     def root() -> RedirectResponse:
         return RedirectResponse(home)
+
+    @app.get("/docs", include_in_schema=False)
+    def docs() -> HTMLResponse:
+        return HTMLResponse(render_page(app.openapi()), headers=HEADERS)
+
+    if has_pages:
+        app.get(UI_PREFIX, include_in_schema=False)(root)
+        app.get(f"{UI_PREFIX}/docs", include_in_schema=False)(docs)
+        app.get(f"{UI_PREFIX}/openapi.json", include_in_schema=False)(app.openapi)
 
 
 def _page(pages: Mapping[str, Page], path: str) -> Response | None:
@@ -144,19 +181,21 @@ def _page(pages: Mapping[str, Page], path: str) -> Response | None:
     return Response(body, status, {"content-type": content_type, "cache-control": "no-store"})
 
 
-def _add_error_handlers(app: FastAPI) -> None:
-    def respond(body: Problem, extra: dict[str, str] | None = None) -> Response:
+def _add_error_handlers(app: FastAPI, show_problem: ShowProblem | None) -> None:
+    def respond(request: Request, body: Problem, extra: dict[str, str] | None = None) -> Response:
+        if show_problem is not None and wants_page(request.method, request.url.path, Headers(request.scope["headers"])):
+            return show_problem(request, body)
         status, content, headers = render(body)
         return Response(content, status, {**headers, **(extra or {})})
 
     @app.exception_handler(KatibError)
-    async def on_katib_error(_request: Request, error: KatibError) -> Response:
-        return respond(problem_of(error))
+    async def on_katib_error(request: Request, error: KatibError) -> Response:
+        return respond(request, problem_of(error))
 
     @app.exception_handler(RequestValidationError)
-    async def on_bad_request(_request: Request, error: RequestValidationError) -> Response:
+    async def on_bad_request(request: Request, error: RequestValidationError) -> Response:
         errors = tuple(map(_field_error, error.errors()))
-        return respond(problem(422, "Invalid", "\n".join(map(str, errors)), errors))
+        return respond(request, problem(422, "Invalid", "\n".join(map(str, errors)), errors))
 
     @app.exception_handler(HTTPException)
     async def on_http_error(request: Request, error: HTTPException) -> Response:
@@ -167,11 +206,11 @@ def _add_error_handlers(app: FastAPI) -> None:
         headers = {name.lower(): value for name, value in (error.headers or {}).items()}
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             headers["allow"] = ", ".join(_methods_at(request))
-        return respond(body, headers)
+        return respond(request, body, headers)
 
     @app.exception_handler(Exception)
-    async def on_bug(_request: Request, error: Exception) -> Response:
-        return respond(problem_of(error))
+    async def on_bug(request: Request, error: Exception) -> Response:
+        return respond(request, problem_of(error))
 
 
 def _methods_at(request: Request) -> list[str]:

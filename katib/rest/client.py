@@ -22,7 +22,19 @@ from katib.errors import ForbiddenError, InternalError, InvalidError, KatibError
 from katib.rest.guard import LOOPBACK_HOSTS
 from katib.rest.notes import account_directory, note_of
 from katib.rest.problems import error_of
-from katib.tuning.service import BOOKMARK, Change, Diagnosis, Json, Page, Preview, RecordedEvent, Submission, TrialOrder
+from katib.tuning.service import (
+    BOOKMARK,
+    Change,
+    Diagnosis,
+    Json,
+    NewReadings,
+    Page,
+    Preview,
+    RecordedEvent,
+    StoredRuntime,
+    Submission,
+    TrialOrder,
+)
 
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 60.0
@@ -80,6 +92,10 @@ class HttpTuningService:
         """Return what the first trial of a document would run."""
         return _read(Preview, self._post("preview", document, source, namespace))
 
+    def store_runtimes(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[StoredRuntime]:
+        """Store training runtimes."""
+        return _read_items(StoredRuntime, self._post("runtimes", document, source, namespace))
+
     def get(self, kind: str, namespace: str, name: str) -> Json:
         """Return an object."""
         obj: Json = self._get(_path(namespace, _KIND_PATHS[kind], name))
@@ -118,6 +134,10 @@ class HttpTuningService:
         """Return the curve of a metric."""
         query: Query = {"metric": metric, "points": points}
         return _read_items(MetricLog, self._get(_path(namespace, "trials", trial, "metrics"), query))
+
+    def readings(self, namespace: str, trial: str, *, since: str = "") -> NewReadings:
+        """Return what arrived behind a cursor."""
+        return _read(NewReadings, self._get(_path(namespace, "trials", trial, "readings"), {"since": since}))
 
     def pods(self, kind: str, namespace: str, name: str) -> Sequence[Json]:
         """Return the pods of a Trial or an Experiment."""

@@ -32,6 +32,16 @@ REQUEST_BODY: dict[str, Any] = {
 }
 
 
+RUNTIMES_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "TrainingRuntimes and ClusterTrainingRuntimes of trainer.kubeflow.org/v1alpha1, as one or "
+        "several documents.",
+        "content": {media_type: {"schema": {"type": "object"}} for media_type in MEDIA_TYPES},
+    }
+}
+
+
 async def read_document(request: Request) -> str:
     """Return the text of the body.
 

@@ -11,7 +11,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from katib.api.types import ParetoSet
-from katib.rest.documents import REQUEST_BODY, SOURCE, check_namespace, read_document
+from katib.rest.documents import REQUEST_BODY, RUNTIMES_BODY, SOURCE, check_namespace, read_document
 from katib.rest.routing import (
     LONGEST_NAME,
     OBJECT_NAME,
@@ -32,7 +32,15 @@ from katib.rest.routing import (
     TrialPage,
 )
 from katib.rest.streams import Closing, change_stream
-from katib.tuning.service import DEFAULT_NAMESPACE, Diagnosis, Preview, RecordedEvent, TrialOrder, TuningService
+from katib.tuning.service import (
+    DEFAULT_NAMESPACE,
+    Diagnosis,
+    Preview,
+    RecordedEvent,
+    StoredRuntime,
+    TrialOrder,
+    TuningService,
+)
 
 OtherNamespace = Annotated[
     str, Query(description="Used when the document names none.", pattern=OBJECT_NAME, max_length=LONGEST_NAME)
@@ -101,6 +109,17 @@ def _add_submission(router: APIRouter) -> None:
         """Create an experiment in this namespace, or resume or update the one of that name."""
         await run_in_threadpool(check_namespace, document, namespace)
         return await run_in_threadpool(submitted, service, document, source, namespace, inside=True)
+
+    @router.post("/runtimes", tags=["runtimes"], openapi_extra=RUNTIMES_BODY)
+    async def store_runtimes(
+        service: Service,
+        document: Document,
+        namespace: OtherNamespace = DEFAULT_NAMESPACE,
+        source: Source = SOURCE,
+    ) -> Items[StoredRuntime]:
+        """Store training runtimes, so that TrainJobs can refer to them."""
+        stored = await run_in_threadpool(service.store_runtimes, document, source=source, namespace=namespace)
+        return {"items": list(stored)}
 
     @router.post("/validate", openapi_extra=REQUEST_BODY)
     async def validate_experiment(

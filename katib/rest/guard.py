@@ -4,9 +4,10 @@ An Experiment runs commands, so a request must not come from a web page that the
 close that door, also where no token is asked for:
 
 - the Host header must name this server, else a rebound DNS name would make a foreign page same-origin;
-- a browser's Origin must be this server's own, and its Sec-Fetch-Site must not say otherwise;
-- with a token set, every request carries it, as a bearer token or as the password of the Basic scheme, which is what
-  browsers know; they keep it for this one port, which they would not do with a cookie.
+- a browser's Origin must be this server's own, and its Sec-Fetch-Site must not say otherwise. Only the way to a page
+  may begin at a foreign one (`katib.rest.visits`): what is linked to is shown to the user alone;
+- with a token set, every request carries it, as a bearer token or as the password of the Basic scheme, or the cookie
+  that a browser gets for it (`katib.rest.sessions`). The cookie helps nobody past the check before.
 
 Behind a gateway, every request names its user (`katib.rest.users`). Only the probes are answered to everybody.
 
@@ -17,18 +18,21 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hmac
-import re
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import urlsplit
+
+from starlette.requests import Request
 
 from katib.api.yaml_text import MAX_BYTES
 from katib.rest.problems import Problem, problem, render
+from katib.rest.request_headers import Headers
+from katib.rest.sessions import Sessions, cookie_name, cookie_values
 from katib.rest.streams import CutOffError
 from katib.rest.users import UnknownUserError, User, UserHeaders
+from katib.rest.visits import ShowProblem, is_browser, is_own_site, is_visit, needs_no_token, wants_page
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -46,9 +50,11 @@ LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """What is answered to everybody: it says nothing about anybody."""
 _CHALLENGES = 'Bearer realm="katib", Basic realm="katib", charset="UTF-8"'
+_CHALLENGE_OF_BROWSERS = 'Bearer realm="katib"'
+"""At the word Basic a browser opens a window of its own."""
 _USER = "katib.user"
-_HOST = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[\w.-]+))(?::\d+)?", re.ASCII)
-_OWN_SITES = frozenset({"", "same-origin", "none"})
+_BY_COOKIE = "katib.by-cookie"
+_DEFAULT_PORT = "80"
 
 
 class BodyTooLargeError(Exception):
@@ -60,23 +66,26 @@ class Guard:
 
     Args:
         app: What is guarded.
-        token: Bearer token that every request must carry; None asks for none.
+        sessions: What every request must carry; None asks for nothing.
         allowed_hosts: Names that the Host header may have, without port; None allows any, which is safe only with a
             token, because a browser does not know it, or behind a gateway, which knows its own names.
         user_headers: Where a gateway writes who asks; None: there is none, and no header says anything.
+        show_problem: Returns what a person is shown in place of a page; None: there are no pages.
     """
 
     def __init__(
         self,
         app: App,
         *,
-        token: str | None,
+        sessions: Sessions | None,
         allowed_hosts: Collection[str] | None,
         user_headers: UserHeaders | None = None,
+        show_problem: ShowProblem | None = None,
     ) -> None:
         self._app = app
         self._user_headers = user_headers
-        self._token = token.encode() if token else None
+        self._sessions = sessions
+        self._show_problem = show_problem
         self._hosts = None if allowed_hosts is None else frozenset(host.lower().strip("[]") for host in allowed_hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,34 +93,52 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        refusal = self._refusal(scope)
+        headers = Headers(scope["headers"])
+        refusal = self._refusal(scope, headers)
         if refusal is not None:
-            if not _Headers(scope).get("expect"):  # who waits for "100 Continue" has sent no body yet
+            if not headers.get("expect"):  # who waits for "100 Continue" has sent no body yet
                 await _discard_body(receive)
-            await _respond(send, refusal, {} if self._user_headers else {"www-authenticate": _CHALLENGES})
+            await self._refuse(scope, headers, refusal, receive, send)
             return
         await self._pass_on(scope, receive, send)
 
-    def _refusal(self, scope: Scope) -> Problem | None:
-        headers = _Headers(scope)
+    def _refusal(self, scope: Scope, headers: Headers) -> Problem | None:
         return (
             self._check_host(headers)
-            or _check_site(headers)
-            or self._check_token(headers, scope["path"])
+            or _check_site(scope, headers)
+            or self._check_token(scope, headers)
             or self._note_user(scope)
             or _check_length(headers)
         )
 
-    def _check_host(self, headers: _Headers) -> Problem | None:
-        host = headers.get("host")
-        if self._hosts is None or _host_name(host) in self._hosts:
+    async def _refuse(self, scope: Scope, headers: Headers, refusal: Problem, receive: Receive, send: Send) -> None:
+        """Answer with the problem, to a person who has to sign in as a page."""
+        challenge = _CHALLENGE_OF_BROWSERS if is_browser(headers) else _CHALLENGES
+        if (
+            self._show_problem is None
+            or not wants_page(scope["method"], scope["path"], headers)
+            or refusal["status"] != HTTPStatus.UNAUTHORIZED
+        ):
+            await _respond(send, refusal, {} if self._user_headers else {"www-authenticate": challenge})
+            return
+        page = self._show_problem(Request(scope), refusal)
+        if page.status_code == HTTPStatus.UNAUTHORIZED:
+            page.headers["www-authenticate"] = _CHALLENGE_OF_BROWSERS
+        await page(scope, receive, send)
+
+    def _check_host(self, headers: Headers) -> Problem | None:
+        if self._hosts is None or headers.host_name in self._hosts:
             return None
+        host = headers.get("host")
         return problem(403, "ForeignHost", f'this server is not called "{host}"; use the address it printed')
 
-    def _check_token(self, headers: _Headers, path: str) -> Problem | None:
-        if self._token is None or path in OPEN_PATHS:
+    def _check_token(self, scope: Scope, headers: Headers) -> Problem | None:
+        if self._sessions is None or scope["path"] in OPEN_PATHS:
             return None
-        if hmac.compare_digest(_token_in(headers.get("authorization")), self._token):
+        scope[_BY_COOKIE] = self._sessions.is_valid(_cookies(headers), time.time())
+        if scope[_BY_COOKIE] or (self._show_problem is not None and needs_no_token(scope["path"])):
+            return None
+        if self._sessions.is_token(_token_in(headers.get("authorization"))):
             return None
         return problem(401, "Unauthorized", "send the server's token as `Authorization: Bearer ...`, or as a password")
 
@@ -160,17 +187,18 @@ def user_of(scope: Scope) -> User | None:
     return user
 
 
-class _Headers:
-    """Headers of a request; repeated ones are joined, so that a second Host cannot hide behind the first."""
+def is_signed_in(scope: Scope) -> bool:
+    """Return whether a request that passed the guard brought the cookie of a browser that signed in."""
+    return bool(scope.get(_BY_COOKIE))
 
-    def __init__(self, scope: Scope) -> None:
-        self._values: dict[str, str] = {}
-        for raw_name, raw_value in scope["headers"]:
-            name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1").strip()
-            self._values[name] = f"{self._values[name]}, {value}" if name in self._values else value
 
-    def get(self, name: str) -> str:
-        return self._values.get(name, "")
+def session_cookie(headers: Headers) -> str:
+    """Return the name of the cookie for the address under which a browser knows this server."""
+    return cookie_name(headers.port or _DEFAULT_PORT)
+
+
+def _cookies(headers: Headers) -> list[str]:
+    return cookie_values(headers.get("cookie"), session_cookie(headers))
 
 
 def _token_in(authorization: str) -> bytes:
@@ -186,21 +214,14 @@ def _token_in(authorization: str) -> bytes:
         return b""
 
 
-def _host_name(host: str) -> str:
-    """Return the name in a Host header, without port and brackets, in lower case; empty when it is malformed."""
-    match = _HOST.fullmatch(host)
-    return (match["v6"] or match["name"]).lower() if match else ""
-
-
-def _check_site(headers: _Headers) -> Problem | None:
-    origin, site = headers.get("origin"), headers.get("sec-fetch-site").lower()
-    foreign_origin = origin and urlsplit(origin).netloc.lower() != headers.get("host").lower()
-    if not foreign_origin and site in _OWN_SITES:
+def _check_site(scope: Scope, headers: Headers) -> Problem | None:
+    if is_own_site(headers) or is_visit(scope["method"], scope["path"], headers):
         return None
-    return problem(403, "CrossSite", f"requests of other web pages are refused ({origin or site})")
+    asked_by = headers.get("origin") or headers.get("sec-fetch-site").lower()
+    return problem(403, "CrossSite", f"requests of other web pages are refused ({asked_by})")
 
 
-def _check_length(headers: _Headers) -> Problem | None:
+def _check_length(headers: Headers) -> Problem | None:
     length = headers.get("content-length")
     return _too_large() if length.isdigit() and int(length) > MAX_BODY_BYTES else None
 

@@ -1,8 +1,8 @@
 """The token of a server on this machine, and how a client of the same account finds it.
 
 The token is made at the first start and kept in the server's data directory, for its owner only. While a server runs,
-it leaves a note there and in a directory of the account: its address, and where its token is. So a command finds the
-server of its account from any directory.
+it leaves a note there and in a directory of the account: its address, where its token is, and the link that lets a
+browser in. So a command finds the server of its account from any directory.
 
 A client hands the token to nobody but the server that wrote the note: a server holds a lock on its note, and without
 one the note is not believed. Whatever listens at that address then may be another account's, in wait for the token.
@@ -43,10 +43,19 @@ class Note:
     Attributes:
         url: Where it listens.
         token: What it asks for; None: it asks for none, or was given one that stands in no file.
+        page: Link to its page for people; empty: it has none.
+        directory: Where the note is.
     """
 
     url: str
     token: str | None
+    page: str = ""
+    directory: Path | None = None
+
+    @property
+    def opening_file(self) -> Path | None:
+        """Where a file may stand that a browser opens instead of the link; it goes with the note."""
+        return None if self.directory is None else self.directory / _opening_name(self.url)
 
 
 def account_directory() -> Path | None:
@@ -83,19 +92,22 @@ def kept_token(directory: Path) -> str:
 
 
 @contextmanager
-def noted(url: str, token_file: Path | None, *directories: Path | None) -> Iterator[None]:
+def noted(url: str, token_file: Path | None, *directories: Path | None, page: str = "") -> Iterator[None]:
     """Leave a note of a server in directories while it runs; one that cannot be written to is passed over.
 
     Args:
         url: Where the server listens, as an address.
         token_file: Where its token is; None: in no file.
         directories: Where to leave the note.
+        page: Link to its page for people; empty: it has none.
     """
-    text = json.dumps({"url": url, "machine": platform.node(), "tokenFile": token_file and str(token_file.absolute())})
+    file = token_file and str(token_file.absolute())
+    text = json.dumps({"url": url, "machine": platform.node(), "tokenFile": file, "page": page})
     with ExitStack() as stack:
         for directory in directories:
             if directory is not None:
                 _leave_note(stack, directory / _file_name(url), text)
+                stack.callback(_forget, directory / _opening_name(url))
         yield
 
 
@@ -109,6 +121,24 @@ def note_of(url: str, *directories: Path | None) -> Note | None:
             if host in (noted_host, "localhost"):
                 return note
     return None
+
+
+def running_servers(*directories: Path | None) -> list[Note]:
+    """Return the notes of all servers that run, those of the first directory first; each server once."""
+    found: dict[str, Note] = {}
+    for directory in directories:
+        for path in sorted(directory.glob("server-*.json")) if directory is not None else ():
+            if (note := _read_note(path)) is not None:
+                found.setdefault(note.url, note)
+    return list(found.values())
+
+
+def write_privately(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, in place of one that is there."""
+    descriptor, draft = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)  # for its owner only
+    with open(descriptor, "w") as file:  # noqa: PTH123 - of a descriptor
+        file.write(text)
+    Path(draft).replace(path)
 
 
 def _make_token(path: Path) -> None:
@@ -125,6 +155,15 @@ def _make_token(path: Path) -> None:
 
 def _file_name(url: str) -> str:
     return f"server-{urlsplit(url).port or 80}.json"
+
+
+def _opening_name(url: str) -> str:
+    return f"open-{urlsplit(url).port or 80}.html"
+
+
+def _forget(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
 
 
 def _leave_note(stack: ExitStack, path: Path, text: str) -> None:
@@ -162,7 +201,8 @@ def _read_note(path: Path) -> Note | None:
         if content["machine"] != platform.node():
             return None  # a home of several machines
         token_file = content["tokenFile"]
-        return Note(str(content["url"]), Path(token_file).read_text().strip() if token_file else None)
+        token = Path(token_file).read_text().strip() if token_file else None
+        return Note(str(content["url"]), token, str(content.get("page") or ""), path.parent)
     except (OSError, ValueError, LookupError, TypeError):
         return None
 

@@ -13,6 +13,7 @@ from typing_extensions import TypedDict  # pydantic wants this one below Python 
 from katib.api.types import Experiment, Suggestion, Trial
 from katib.errors import InternalError
 from katib.rest.guard import user_of
+from katib.rest.sessions import Sessions
 from katib.rest.users import Gateway
 from katib.tuning.service import TuningService
 
@@ -55,6 +56,13 @@ class Reading(TypedDict):
     name: str
     value: Annotated[str, Field(description="The text that was printed; NaN and infinities are kept.")]
     step: NotRequired[Annotated[int, Field(description="Of the training, from 0; absent where it is not known.")]]
+
+
+class ArrivedReadings(TypedDict):
+    """Readings in the order in which they arrived."""
+
+    items: list[Reading]
+    cursor: Annotated[str, Field(description="Give it back as `since` for what arrives later.")]
 
 
 class Notices(TypedDict):
@@ -124,6 +132,16 @@ def object_schemas() -> dict[str, Any]:
 def answer_with(app: FastAPI, service: TuningService | Gateway) -> None:
     """Have the routes of an application answered by a service, or by the services of a gateway's users."""
     app.state.service = service
+
+
+def let_in_by(app: FastAPI, sessions: Sessions | None) -> None:
+    """Have the entrances of an application let browsers in by these; None: nobody has to sign in."""
+    app.state.sessions = sessions
+
+
+def sessions_of(request: Request) -> Sessions | None:
+    """Return what lets browsers in; None where nobody has to sign in."""
+    return cast("Sessions | None", request.app.state.sessions)
 
 
 async def _service_of(request: Request) -> TuningService:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import secrets
 import socket
 import threading
 from collections.abc import Mapping
@@ -14,13 +15,17 @@ import uvicorn
 
 from katib.errors import FieldError, InvalidError
 from katib.monitoring import Page
-from katib.rest.app import MakeRouter, create_app
+from katib.rest.app import MakePages, create_app
 from katib.rest.guard import LOOPBACK_HOSTS
+from katib.rest.sessions import Sessions
 from katib.rest.streams import Closing
 from katib.rest.users import Gateway
+from katib.rest.visits import UI_PREFIX
 from katib.tuning.service import TuningService
 
 _DRAIN_SECONDS = 5
+_TICKET_BYTES = 24
+_BESIDE = "::1"
 
 
 class Server:
@@ -34,6 +39,14 @@ class Server:
         pages: What monitoring reads, by path (`create_app`).
         ui: The page for people (`create_app`).
 
+    Attributes:
+        url: Where it listens, as its host was named.
+        address: Where it listens, as an address.
+        port: Its port.
+        page: Address of the page for people, as a link that lets a browser in where a token is asked for; empty where
+            there is no page, or its address is not known here.
+        is_open: Whether everybody who reaches it may do everything.
+
     Raises:
         InvalidError: The port is in use or not ours to take, the host is unknown, or the token is missing.
     """
@@ -46,32 +59,41 @@ class Server:
         port: int,
         token: str | None = None,
         pages: Mapping[str, Page] = MappingProxyType({}),
-        ui: MakeRouter | None = None,
+        ui: MakePages | None = None,
     ) -> None:
         loopback, behind_gateway = is_loopback(host), isinstance(service, Gateway)
         if not loopback and not token:
             raise InvalidError([_no_token(host, behind_gateway=behind_gateway)])
-        self._socket = _listen(host, port)
+        self._sockets = [_listen(host, port)]
+        address, self.port = self._sockets[0].getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        self.url = f"http://{shown}:{self.port}"
+        self.address = f"http://[{address}]:{self.port}" if ":" in address else f"http://{address}:{self.port}"
+        ticket = secrets.token_urlsafe(_TICKET_BYTES) if token else ""
+        own_name = self._take_own_name(Sessions(token.encode())) if token else ""
+        base = f"http://{own_name}:{self.port}" if own_name else _local(self.url, address)
+        way_in = f"open?ticket={ticket}" if ticket else ""
+        self.page = f"{base}{UI_PREFIX}/{way_in}" if ui and not behind_gateway else ""
+        self.is_open = not token and not behind_gateway
         self._closing = Closing()
         # Beyond loopback and behind a gateway the names are not known: a token or a login keeps foreign pages out.
-        hosts = LOOPBACK_HOSTS | {host} if loopback and not behind_gateway else None
-        app = create_app(service, token=token, allowed_hosts=hosts, closing=self._closing, pages=pages, ui=ui)
+        hosts = LOOPBACK_HOSTS | {host, own_name} - {""} if loopback and not behind_gateway else None
+        app = create_app(
+            service, token=token, ticket=ticket, allowed_hosts=hosts, closing=self._closing, pages=pages, ui=ui
+        )
         self._server = uvicorn.Server(
             uvicorn.Config(
                 app,
                 log_level="warning",
                 access_log=False,
                 lifespan="off",
+                proxy_headers=False,
                 server_header=False,
                 timeout_graceful_shutdown=_DRAIN_SECONDS,
             )
         )
-        shown = f"[{host}]" if ":" in host else host
-        address, self.port = self._socket.getsockname()[:2]
-        self.url = f"http://{shown}:{self.port}"
-        self.address = f"http://[{address}]:{self.port}" if ":" in address else f"http://{address}:{self.port}"
         self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [self._socket]}, name="katib-rest", daemon=True
+            target=self._server.run, kwargs={"sockets": self._sockets}, name="katib-rest", daemon=True
         )
         self._thread.start()
 
@@ -80,7 +102,22 @@ class Server:
         self._closing.begin()
         self._server.should_exit = True
         self._thread.join()
-        self._socket.close()
+        for listening in self._sockets:
+            listening.close()
+
+    def _take_own_name(self, sessions: Sessions) -> str:
+        """Return the host name under which browsers find this server and nobody else's; empty where there is none.
+
+        They look for names below `localhost` at ::1 first, so nobody else may listen there.
+        """
+        if self._sockets[0].getsockname()[0] != "127.0.0.1":
+            return ""
+        try:
+            self._sockets.append(_listen(_BESIDE, self.port))
+        except InvalidError as error:
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE:
+                return ""
+        return sessions.host_name()
 
     def __enter__(self) -> Self:
         return self
@@ -97,6 +134,12 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _local(url: str, address: str) -> str:
+    """Return where this machine reaches a server that may listen at all its addresses."""
+    here = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(address)  # noqa: S104 - compared with, not listened on
+    return url if here is None else f"http://{here}:{url.rpartition(':')[2]}"
 
 
 def _no_token(host: str, *, behind_gateway: bool) -> FieldError:

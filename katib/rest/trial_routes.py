@@ -10,7 +10,17 @@ from fastapi.responses import StreamingResponse
 
 from katib.api.metrics import MetricLog
 from katib.api.thinning import MIN_POINTS
-from katib.rest.routing import LONGEST_NAME, Items, Name, Namespace, PodList, Reading, Service, TrialObject
+from katib.rest.routing import (
+    LONGEST_NAME,
+    ArrivedReadings,
+    Items,
+    Name,
+    Namespace,
+    PodList,
+    Reading,
+    Service,
+    TrialObject,
+)
 from katib.rest.streams import Closing, byte_stream
 from katib.tuning.service import RecordedEvent
 
@@ -21,6 +31,7 @@ _POINTS = (
 )
 _REPLICA = "Of this pod of the job, such as `worker-1`, or by the pod's name; of the primary one when none is named."
 _CONTAINER = "Of this container of the pod; of the primary one when none is named."
+_SINCE = "Only what arrived behind this cursor of an earlier answer; `now`: nothing yet, only the cursor."
 MAX_LINES = 1_000_000_000
 
 
@@ -55,6 +66,17 @@ def trial_routes(closing: Closing) -> APIRouter:
         else:
             readings = service.curve(namespace, name, metric=metric, points=points)
         return {"items": list(map(_reading, readings))}
+
+    @router.get("/readings")
+    def list_new_readings(
+        service: Service,
+        namespace: Namespace,
+        name: Name,
+        since: Annotated[str, Query(max_length=LONGEST_NAME, description=_SINCE)] = "",
+    ) -> ArrivedReadings:
+        """List the readings of all metrics of a trial in order of arrival; a long log comes in several answers."""
+        found = service.readings(namespace, name, since=since)
+        return {"items": list(map(_reading, found.items)), "cursor": found.cursor}
 
     @router.get(
         "/logs",

@@ -202,7 +202,7 @@ class DbManagerClient:
         except _NotImplementedThereError:
             return len(self.read(trial_name, metric_name=metric_name))
 
-    def changes(self, cursors: Mapping[str, int], metric_name: str) -> list[Change]:
+    def changes(self, cursors: Mapping[str, int], metric_name: str = "") -> list[Change]:
         """Return what arrived after these cursors.
 
         Of a DB manager of Katib's the whole log is read, and as many readings are skipped as are known.
@@ -212,10 +212,11 @@ class DbManagerClient:
         try:
             found = self._call(self._ours.GetChanges, request).changes
         except _NotImplementedThereError:
+            numbered = {trial: list(enumerate(self.read(trial, metric_name=metric_name), 1)) for trial in cursors}
             return [
                 Change(trial, number, log)
                 for trial, cursor in cursors.items()
-                for number, log in enumerate(self.read(trial, metric_name=metric_name)[cursor:], cursor + 1)
+                for number, log in numbered[trial][cursor:]
             ]
         return [Change(c.trial_name, c.cursor, reading_of(c.reading.time_stamp, c.reading)) for c in found]
 

@@ -10,17 +10,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from katib.sdk import search
+    from katib.sdk import plots, search
     from katib.sdk.reporting import report
     from katib.sdk.tuning import TrialResult, TuneError, TuneResult, tune
 
-__all__ = ["TrialResult", "TuneError", "TuneResult", "report", "search", "tune"]
+__all__ = ["TrialResult", "TuneError", "TuneResult", "plots", "report", "search", "tune"]
 
 
 def __getattr__(name: str) -> Any:
     """Import what is asked for: a trial's process needs neither an engine nor anything that one imports."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "search":
-        return import_module("katib.sdk.search")
+    if name in {"plots", "search"}:
+        return import_module(f"katib.sdk.{name}")
     return getattr(import_module("katib.sdk.reporting" if name == "report" else "katib.sdk.tuning"), name)

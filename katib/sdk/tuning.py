@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from katib.api.types import API_VERSION, UNAVAILABLE
 from katib.errors import KatibError, invalid
@@ -31,6 +31,9 @@ from katib.tuning.reading import (
     state_of,
 )
 from katib.tuning.service import DEFAULT_NAMESPACE, Json, TuningService
+
+if TYPE_CHECKING:
+    from katib.sdk.plots import ResultPlots
 
 _CONTAINER = "function"
 _PAGE = 1000
@@ -70,6 +73,7 @@ class TuneResult:
         best: The best trial; with several objectives the best one of the first.
         trials: All trials, oldest first.
         pareto: With several objectives the trials that no other one beats in all of them, in the order of the first.
+        data_dir: Where the experiment is kept.
     """
 
     name: str
@@ -77,6 +81,14 @@ class TuneResult:
     best: TrialResult
     trials: tuple[TrialResult, ...]
     pareto: tuple[TrialResult, ...] = ()
+    data_dir: Path = field(default=Path(".katib"), repr=False)
+
+    @property
+    def plot(self) -> ResultPlots:
+        """Its figures: `result.plot.history()` returns one, which a notebook shows."""
+        from katib.sdk.plots import ResultPlots
+
+        return ResultPlots(self)
 
 
 def tune(
@@ -175,7 +187,7 @@ def tune(
         payload.save(file)  # only now is the name known to be one
         engine.start()
         final = _follow(engine.service, submission.experiment, verbose=verbose)
-        return _result(engine.service, final, space)
+        return _result(engine.service, final, space, root.absolute())
 
 
 def _fresh_name(function: Callable[..., Any]) -> str:
@@ -246,7 +258,7 @@ def _follow(service: TuningService, experiment: Json, *, verbose: bool) -> Json:
     return progress.experiment
 
 
-def _result(service: TuningService, experiment: Json, space: Mapping[str, Parameter]) -> TuneResult:
+def _result(service: TuningService, experiment: Json, space: Mapping[str, Parameter], data_dir: Path) -> TuneResult:
     name = name_of(experiment)
     trials: list[TrialResult] = []
     cursor = ""
@@ -263,7 +275,7 @@ def _result(service: TuningService, experiment: Json, space: Mapping[str, Parame
         cause = reason if state_of(experiment) == "Failed" else nothing
         raise TuneError(f"{name}: {cause}{_last_words(service, trials)}")
     pareto = _pareto(experiment, trials)
-    return TuneResult(name=name, reason=reason, best=_trial(best, space), trials=tuple(trials), pareto=pareto)
+    return TuneResult(name, reason, _trial(best, space), tuple(trials), pareto, data_dir)
 
 
 def _pareto(experiment: Json, trials: Sequence[TrialResult]) -> tuple[TrialResult, ...]:

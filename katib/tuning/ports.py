@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
+from katib.api.metrics import Change as MetricChange
 from katib.api.metrics import MetricLog
 from katib.runtime.objects import Key, Object
 from katib.tuning.service import Diagnosis, RecordedEvent
@@ -21,6 +22,9 @@ class ObservationReader(Protocol):
 
     def count(self, trial_name: str, *, metric_name: str = "") -> int:
         """Return the number of readings."""
+
+    def changes(self, cursors: Mapping[str, int], metric_name: str = "") -> Sequence[MetricChange]:
+        """Return what arrived after these cursors; see `katib.api.metrics.ObservationLog.changes`."""
 
 
 class Observations(Protocol):

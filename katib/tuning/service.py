@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from katib.api.metrics import MetricLog
 from katib.api.types import CAMEL_CASE
 
 if TYPE_CHECKING:
     from katib.api.algorithms import AlgorithmInfo
+    from katib.tuning.offered_templates import OfferedTemplates
 
 Json = dict[str, Any]
 
@@ -37,6 +38,21 @@ class Submission:
     experiment: Json
     outcome: str
     notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRuntime:
+    """What became of a training runtime.
+
+    Attributes:
+        runtime: As stored.
+        outcome: `created`; `updated` when another one of that name was there; `unchanged` when it was there.
+    """
+
+    __pydantic_config__: ClassVar[Any] = CAMEL_CASE
+
+    runtime: Json
+    outcome: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +103,25 @@ class Diagnosis:
     remedies: tuple[str, ...] = ()
     log_tail: tuple[str, ...] = ()
     savings: str = ""
+
+
+NOW = "now"
+"""Cursor behind what is there at the moment: only what comes later is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewReadings:
+    """Readings of a trial that arrived behind a cursor.
+
+    Attributes:
+        items: Of all metrics, in order of arrival.
+        cursor: Opaque place behind the last of them, or the one that was given where there are none.
+    """
+
+    __pydantic_config__: ClassVar[Any] = CAMEL_CASE
+
+    items: tuple[MetricLog, ...]
+    cursor: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +180,8 @@ class TuningService(Protocol):
     def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
         """Check a document as `submit` would, store nothing, and return the notices that `submit` would give.
 
+        A document of training runtimes alone is checked as `store_runtimes` would.
+
         Raises:
             InvalidError: Anything wrong with it, all errors at once.
         """
@@ -154,6 +191,18 @@ class TuningService(Protocol):
 
         Raises:
             InvalidError: Anything wrong with it, all errors at once.
+        """
+
+    def store_runtimes(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[StoredRuntime]:
+        """Store training runtimes, so that TrainJobs can refer to them; return what became of each, in order.
+
+        Args:
+            document: The text of a file of TrainingRuntimes and ClusterTrainingRuntimes, nothing else.
+            source: What to call it in errors, such as the file name.
+            namespace: Used for a TrainingRuntime that names none.
+
+        Raises:
+            InvalidError: Anything wrong with them, all errors at once; then none is stored.
         """
 
     def get(self, kind: str, namespace: str, name: str) -> Json:
@@ -192,6 +241,18 @@ class TuningService(Protocol):
 
         A longer one keeps its first and last reading and true extremes in between. `points` is at least
         `katib.api.thinning.MIN_POINTS`.
+        """
+
+    def readings(self, namespace: str, trial: str, *, since: str = "") -> NewReadings:
+        """Return what a trial reported behind a cursor, at once; a long log comes in several answers.
+
+        Args:
+            namespace: Of the trial.
+            trial: Its name.
+            since: Cursor of the last answer; empty: from the first reading on; NOW: none yet, only the cursor.
+
+        Raises:
+            InvalidError: The cursor is not one of these.
         """
 
     def pods(self, kind: str, namespace: str, name: str) -> Sequence[Json]:
@@ -278,3 +339,15 @@ class TuningService(Protocol):
 
     def algorithms(self) -> Sequence[AlgorithmInfo]:
         """Return the algorithms offered."""
+
+
+@runtime_checkable
+class TemplateService(Protocol):
+    """What a tuning service may offer beside: templates to begin an experiment with, and namespaces to put it in."""
+
+    @property
+    def templates(self) -> OfferedTemplates:
+        """The trial templates that ConfigMaps offer."""
+
+    def namespaces(self) -> Sequence[str]:
+        """Return the namespaces that an experiment may be in, as far as the user may know, in order of their names."""

@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from katib.api.metrics import MetricLog
+from katib.api.metrics import BEFORE_THE_LAST, MetricLog
 from katib.api.names import EXPERIMENT_LABEL, TRIAL_LABEL
 from katib.api.types import API_VERSION
 from katib.controllers.kinds import EXPERIMENT, TRIAL
-from katib.errors import NotFoundError
+from katib.errors import NotFoundError, invalid
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.changes import stream_changes
 from katib.tuning.ports import EventReader, Explain, Observations, TrialOutput
 from katib.tuning.reading import objective_of, state_of
 from katib.tuning.replicas import POD, POD_HEADER, trial_of
-from katib.tuning.service import Change, Diagnosis, Json, Page, RecordedEvent, TrialOrder
+from katib.tuning.service import NOW, Change, Diagnosis, Json, NewReadings, Page, RecordedEvent, TrialOrder
 from katib.tuning.trial_pages import find_trials
 
 if TYPE_CHECKING:
@@ -105,6 +105,16 @@ class ObjectReadingService:
         metric = metric or objective_of(dict(obj)).get("objectiveMetricName", "")
         return self._observations.within(namespace).curve(trial, metric, points)
 
+    def readings(self, namespace: str, trial: str, *, since: str = "") -> NewReadings:
+        """Return what arrived behind a cursor."""
+        self._require(TRIAL, Key(namespace, trial))
+        log = self._observations.within(namespace)
+        if since == NOW:
+            last = log.changes({trial: BEFORE_THE_LAST})
+            return NewReadings((), str(last[-1].cursor) if last else "0")
+        changes = log.changes({trial: _cursor_of(since)})
+        return NewReadings(tuple(change.reading for change in changes), str(changes[-1].cursor) if changes else since)
+
     def pods(self, kind: str, namespace: str, name: str) -> Sequence[Json]:
         """Return the pods of a trial or an experiment."""
         obj = self._require(Kind(API_VERSION, kind), Key(namespace, name))
@@ -169,3 +179,13 @@ class ObjectReadingService:
         if obj is None:
             raise NotFoundError(f'{kind.kind.lower()} "{key.name}" is not in namespace {key.namespace}')
         return obj
+
+
+_MOST_DIGITS = 18
+"""Of a cursor: the numbers of readings fit into 64 bits."""
+
+
+def _cursor_of(text: str) -> int:
+    if text and not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        raise invalid("since", f'"{text}" is not a cursor of readings', "start without one", "cursor")
+    return int(text or 0)

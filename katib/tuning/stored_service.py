@@ -25,6 +25,7 @@ from katib.tuning.adding import add_trial
 from katib.tuning.companions import changed_too_late, has_content, title_of
 from katib.tuning.deletion import Deletion
 from katib.tuning.editing import edit_experiment, is_stopped
+from katib.tuning.offered_templates import OfferedTemplates
 from katib.tuning.ports import (
     Aftermath,
     EventReader,
@@ -33,7 +34,8 @@ from katib.tuning.ports import (
     Observations,
     TrialOutput,
 )
-from katib.tuning.service import DEFAULT_NAMESPACE, Json, Preview, Submission
+from katib.tuning.reading import namespace_of
+from katib.tuning.service import DEFAULT_NAMESPACE, Json, Preview, StoredRuntime, Submission
 from katib.tuning.stored_reading import ObjectReadingService
 from katib.tuning.submission import Gate
 
@@ -57,6 +59,8 @@ class ObjectTuningService(ObjectReadingService):
         aftermath: What is left of a deleted experiment beside its objects.
         scoped: The store as seen through one namespace: all that the changes of an experiment need to watch.
         try_create: Raises what would keep a new object from being stored, beyond what the gate knows; stores nothing.
+        templates: Trial templates that ConfigMaps offer; left out: those of the store.
+        namespaces: Names the namespaces that the user may know of; left out: those with experiments.
     """
 
     def __init__(
@@ -74,6 +78,8 @@ class ObjectTuningService(ObjectReadingService):
         aftermath: Aftermath | None = None,
         scoped: Callable[[str], ObjectStore] | None = None,
         try_create: Callable[[Object], None] = lambda _obj: None,
+        templates: OfferedTemplates | None = None,
+        namespaces: Callable[[], Sequence[str]] | None = None,
     ) -> None:
         super().__init__(
             store=store,
@@ -89,11 +95,20 @@ class ObjectTuningService(ObjectReadingService):
         self._namespace = namespace
         self._aftermath = aftermath or NoAftermath()
         self._try_create = try_create
+        self.templates = templates or OfferedTemplates(store)
+        self._name_namespaces = namespaces
+
+    def namespaces(self) -> Sequence[str]:
+        """Return the namespaces that an experiment may be in, as far as the user may know, in order of their names."""
+        if self._name_namespaces is not None:
+            return self._name_namespaces()
+        return sorted({self._namespace, *map(namespace_of, self.experiments())})
 
     def validate(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[str]:
         """Check a document."""
-        submission = self._gate.load(document, source=source, namespace=namespace or self._namespace)
-        admitted = self._gate.admit(submission)
+        admitted = self._gate.check(document, source=source, namespace=namespace or self._namespace)
+        if admitted is None:
+            return ()
         if not admitted.companions:  # they would have to be stored before the experiment could be tried
             self._try_create(admitted.experiment.encode())
         return admitted.notices
@@ -120,6 +135,19 @@ class ObjectTuningService(ObjectReadingService):
             self._put(companion)
         stored = self._store.create(admitted.experiment.encode())
         return Submission(dict(stored), "created", admitted.notices)
+
+    def store_runtimes(self, document: str, *, source: str, namespace: str | None = None) -> Sequence[StoredRuntime]:
+        """Store training runtimes."""
+        found = self._gate.runtimes(document, source=source, namespace=namespace or self._namespace)
+        return tuple(map(self._store_runtime, found))
+
+    def _store_runtime(self, runtime: Mapping[str, Any]) -> StoredRuntime:
+        kind, key = Kind.of(runtime), Key.of(runtime)
+        before = self._find(kind, key)
+        if before is not None and has_content(before, runtime):
+            return StoredRuntime(dict(before), "unchanged")
+        self._put(runtime)
+        return StoredRuntime(dict(self._store.get(kind, key)), "created" if before is None else "updated")
 
     def _resubmit(self, found: Object, submission: Loaded) -> Submission:
         old = with_defaults(decode_stored(found))
@@ -161,7 +189,7 @@ class ObjectTuningService(ObjectReadingService):
         return stored is not None and has_content(stored, companion)
 
     def _put(self, companion: Mapping[str, Any]) -> None:
-        """Create a ConfigMap or Secret, or bring the stored one up to date."""
+        """Create a companion, or bring the stored one up to date."""
         try:
             self._store.create(companion)
         except AlreadyExistsError:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from katib.api.algorithms import AlgorithmCatalog
 from katib.api.defaults import default_algorithm, with_defaults
-from katib.api.loading import Submission, load_experiment
+from katib.api.loading import Submission, holds_runtimes, load_experiment, load_runtimes
 from katib.api.names import WORKSPACE_ANNOTATION
 from katib.api.types import CollectorKind, Experiment, ExperimentSpec, ParameterSpec, TrialTemplate
 from katib.api.validation import admit, admit_update, find_warnings
@@ -55,6 +55,15 @@ ObjectErrors = Callable[[Mapping[str, Any], str, ExperimentSpec, FindObject], Se
 """Says what of that object cannot work with the rest of the spec, or with objects of the same file."""
 
 
+RuntimeCheck = Callable[[Mapping[str, Any], str], Sequence[FieldError]]
+"""Says what is wrong with a training runtime, given the object and what to put before the paths of its fields."""
+
+
+PrimaryLabels = Callable[[Mapping[str, Any], FindObject], Mapping[str, str]]
+"""Returns the labels of the pod that prints metrics where they depend on what the object that trials run as refers to;
+empty where they do not. Takes the object, which may be malformed, and what finds the others."""
+
+
 def check_nothing(
     _source: Mapping[str, Any], _path: str, _workspace: Path | None, _find: FindObject
 ) -> tuple[list[FieldError], list[str]]:
@@ -89,6 +98,8 @@ class Gate:
         on_algorithm: Told at once which algorithm a document asks for, so that its service can come up meanwhile.
         has_experiment: Says whether an experiment is stored, for warm starts.
         find: Finds a stored object that a template depends on.
+        check_runtime: Says what is wrong with a training runtime that is stored by itself.
+        primary_labels: Finds the labels of primary pods that an experiment does not name.
         notes_workspace: Whether relative paths of commands start from the directory of the submitted file.
     """
 
@@ -104,6 +115,8 @@ class Gate:
         on_algorithm: Callable[[str], None] = lambda _name: None,
         has_experiment: HasExperiment = lambda _namespace, _name: True,
         find: FindObject = lambda _kind, _key: None,
+        check_runtime: RuntimeCheck = lambda _runtime, _place: (),
+        primary_labels: PrimaryLabels = lambda _source, _find: {},
         notes_workspace: bool = True,
     ) -> None:
         self._catalog = catalog
@@ -115,11 +128,13 @@ class Gate:
         self._on_algorithm = on_algorithm
         self._has_experiment = has_experiment
         self._find = find
+        self._check_runtime = check_runtime
+        self._primary_labels = primary_labels
         self._notes_workspace = notes_workspace
 
     def load(self, document: str, *, source: str, namespace: str) -> Submission:
         """Read a document. Raises InvalidError when it holds no experiment."""
-        submission = load_experiment(document, source, namespace)
+        submission = self._with_primary_labels(load_experiment(document, source, namespace))
         algorithm = default_algorithm(submission.experiment.spec)
         if algorithm is not None:
             self._on_algorithm(algorithm.algorithm_name)
@@ -131,6 +146,42 @@ class Gate:
             update={"metadata": metadata.model_copy(update={"annotations": annotations})}
         )
         return Submission(submission.raw, experiment, submission.companions, submission.errors)
+
+    def _with_primary_labels(self, submission: Submission) -> Submission:
+        """Fill in which pods are primary where that is known only with what the template refers to."""
+        experiment = submission.experiment
+        template = experiment.spec.trial_template
+        if template is None or template.primary_pod_labels or not template.trial_spec:
+            return submission
+        labels = self._primary_labels(template.trial_spec, self._finder(submission))
+        if not labels:
+            return submission
+        template = template.model_copy(update={"primary_pod_labels": dict(labels)})
+        spec = experiment.spec.model_copy(update={"trial_template": template})
+        return replace(submission, experiment=experiment.model_copy(update={"spec": spec}))
+
+    def runtimes(self, document: str, *, source: str, namespace: str) -> tuple[dict[str, Any], ...]:
+        """Return the training runtimes of a document that holds nothing else.
+
+        Raises:
+            InvalidError: With everything that is wrong with them.
+        """
+        found = load_runtimes(document, source, namespace)
+        errors = [error for place, runtime in found for error in self._check_runtime(runtime, place)]
+        if errors:
+            raise InvalidError(errors)
+        return tuple(runtime for _, runtime in found)
+
+    def check(self, document: str, *, source: str, namespace: str) -> Admitted | None:
+        """Check a document and return what it holds; None for one of training runtimes alone.
+
+        Raises:
+            InvalidError: With everything that is wrong with it.
+        """
+        if holds_runtimes(document, source):
+            self.runtimes(document, source=source, namespace=namespace)
+            return None
+        return self.admit(self.load(document, source=source, namespace=namespace))
 
     def admit(self, submission: Submission) -> Admitted:
         """Return a new experiment, ready to be created.

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import time
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
 
-from katib.figures.catalogue import draw, figure_named
+from katib.errors import invalid
+from katib.figures.catalogue import check_choice, compare, draw, figure_named, why_impossible
 from katib.figures.data import Choice, ExperimentData
+from katib.plotting.reading import KeptCurves, with_curves
 from katib.rest.routing import Name, Namespace, Service
+from katib.tuning.service import TuningService
 from katib.ui.looking import Viewer, table_for
 from katib.ui.tables import Tables
 
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
 _PATIENCE_SECONDS = 30.0
 """A figure waits so long for all trials; after that it is drawn of those that are there."""
+_MOST_USERS = 32
+"""Whose curves are kept; the one who came first is forgotten first."""
 
 
 def figure_routes(tables: Tables) -> APIRouter:
     """Return the routes of figures."""
-    router = APIRouter(prefix="/data/experiments/{namespace}/{name}/figures")
+    router = APIRouter(prefix="/data")
+    curves_of: dict[Hashable, KeptCurves] = {}
 
-    @router.get("/{figure}")
+    @router.get("/experiments/{namespace}/{name}/figures/{figure}")
     def draw_figure(
         service: Service,
         user: Viewer,
@@ -31,15 +42,61 @@ def figure_routes(tables: Tables) -> APIRouter:
         parameter: Annotated[list[str], Query()] = [],  # noqa: B006 - FastAPI copies it
         metric: str = "",
         by: str = "step",
+        objective: Annotated[list[str], Query()] = [],  # noqa: B006 - as above
     ) -> Response:
         kind = figure_named(figure)
-        table = table_for(tables, service, user, namespace, name)
-        snapshot = table.snapshot(wait_seconds=_PATIENCE_SECONDS)
-        headers = {"cache-control": "no-store", "x-katib-version": str(snapshot.version)}
-        data = ExperimentData(snapshot.experiment, snapshot.trials)
-        if obstacle := kind.obstacle(data):
-            return JSONResponse({"obstacle": obstacle}, headers=headers)
-        drawn = draw(kind, data, Choice(parameters=tuple(parameter), metric=metric, by=by))
-        return Response(drawn.to_json(), media_type="application/json", headers=headers)
+        choice = Choice(parameters=tuple(parameter), metric=metric, by=by, objectives=tuple(objective))
+        data, version = _data(tables, service, user, namespace, name)
+        check_choice(data, choice)
+        if kind.curves:
+            data = with_curves(service, data, kind, choice, _kept(curves_of, user))
+        if obstacle := why_impossible(kind, data, choice):
+            return JSONResponse({"obstacle": obstacle}, headers=_headers(version))
+        return _answer(draw(kind, data, choice), version)
+
+    @router.get("/comparison")
+    def draw_comparison(
+        service: Service,
+        user: Viewer,
+        experiment: Annotated[list[str], Query()] = [],  # noqa: B006 - as above
+        metric: str = "",
+        by: str = "step",
+    ) -> Response:
+        """Draw the comparison of experiments that are given as NAMESPACE/NAME."""
+        found = [_data(tables, service, user, *_split(text)) for text in dict.fromkeys(experiment)]
+        drawn = compare([data for data, _ in found], Choice(metric=metric, by=by))
+        return _answer(drawn, sum(version for _, version in found))
 
     return router
+
+
+def _data(
+    tables: Tables, service: TuningService, user: Hashable, namespace: str, name: str
+) -> tuple[ExperimentData, int]:
+    """Return an experiment with the version of its table."""
+    snapshot = table_for(tables, service, user, namespace, name).snapshot(wait_seconds=_PATIENCE_SECONDS)
+    return ExperimentData(snapshot.experiment, snapshot.trials, now=time.time()), snapshot.version
+
+
+def _kept(curves_of: dict[Hashable, KeptCurves], user: Hashable) -> KeptCurves:
+    """Return the curves that are kept for a user; made at the first call."""
+    while user not in curves_of and len(curves_of) >= _MOST_USERS:
+        curves_of.pop(next(iter(curves_of)), None)
+    return curves_of.setdefault(user, KeptCurves())
+
+
+def _split(text: str) -> tuple[str, str]:
+    namespace, slash, name = text.partition("/")
+    if not (slash and namespace and name):
+        raise invalid(
+            "experiment", f'"{text}" is not an experiment', "write it as NAMESPACE/NAME", "experiment-address"
+        )
+    return namespace, name
+
+
+def _answer(figure: go.Figure, version: int) -> Response:
+    return Response(figure.to_json(), media_type="application/json", headers=_headers(version))
+
+
+def _headers(version: int) -> dict[str, str]:
+    return {"cache-control": "no-store", "x-katib-version": str(version)}

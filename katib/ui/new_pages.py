@@ -84,12 +84,15 @@ def new_pages() -> APIRouter:
 
     @router.post("/data/new/metrics")
     def read(lines: Lines) -> Json:
-        parser = parser_for(lines.format, lines.names, lines.filters)
+        try:
+            parser = parser_for(lines.format, lines.names, lines.filters)
+        except InvalidError as error:  # the answer to who writes a pattern, not a refusal
+            return {"readings": [], "error": "; ".join(f"{one.cause}; {one.remedy}" for one in error.errors)}
         found = []
         for number, line in enumerate(lines.text.splitlines()[:_MOST_LINES], 1):
             readings = parser.feed(line.encode() + b"\n")
             found += [{"line": number, "name": reading.name, "value": reading.value} for reading in readings]
-        return {"readings": found}
+        return {"readings": found, "error": ""}
 
     return router
 

@@ -10,7 +10,8 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
-from katib.rest.app import UI_PREFIX
+from katib.rest.guard import is_signed_in
+from katib.rest.visits import UI_PREFIX
 from katib.tuning.reading import short
 from katib.ui.assets import assets_version
 from katib.ui.views import progress_parts, progress_words
@@ -26,7 +27,8 @@ of elements, which takes 'unsafe-inline' for styles. A dashboard of the same ori
 HEADERS = {
     "content-security-policy": _POLICY,
     "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",  # without any, browsers send forms with the Origin "null"
+    "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
 
@@ -41,10 +43,10 @@ def render(request: Request, template: str, status: HTTPStatus = HTTPStatus.OK, 
         status: Of the answer.
         values: What the template shows.
     """
-    here = request.url.path.removeprefix(request.scope.get("root_path", "")).removeprefix(UI_PREFIX).removeprefix("/")
     shared = {
-        "root": "../" * here.count("/") or "./",
-        "here": f"{here}?{request.url.query}" if request.url.query else here,
+        "root": _root_from(_path_of(request)),
+        "here": here_of(request),
+        "signed_in": is_signed_in(request.scope),
         "assets": f"static/{assets_version()}",
         "version": __version__,
         "page": template.removesuffix(".html"),
@@ -56,6 +58,25 @@ def render(request: Request, template: str, status: HTTPStatus = HTTPStatus.OK, 
 def fragment(template: str, **values: Any) -> str:
     """Return a part of a page that needs nothing of the request."""
     return _templates().get_template(template).render(values)
+
+
+def here_of(request: Request) -> str:
+    """Return the address of the page that is asked for, relative to the root of all pages."""
+    path = _path_of(request)
+    if not path.startswith(f"{UI_PREFIX}/"):
+        return ""
+    here = path.removeprefix(f"{UI_PREFIX}/")
+    return f"{here}?{request.url.query}" if request.url.query else here
+
+
+def _path_of(request: Request) -> str:
+    return request.url.path.removeprefix(request.scope.get("root_path", ""))
+
+
+def _root_from(path: str) -> str:
+    """Return the way from a page to the root of all pages, also from the few addresses that are not below it."""
+    above = "../" * (path.count("/") - UI_PREFIX.count("/") - 1)
+    return above or "./" if path.startswith(f"{UI_PREFIX}/") else f"{'../' * (path.count('/') - 1)}{UI_PREFIX[1:]}/"
 
 
 @cache

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from katib.api.metrics import ZERO_TIME, BatchId, MetricLog
+from katib.api.metrics import BEFORE_THE_LAST, ZERO_TIME, BatchId, MetricLog
 from katib.api.thinning import thinned
 from katib.api.types import Metric, Observation
 from katib.observations import SqlObservationLog, best, sql, statements
@@ -179,6 +179,27 @@ def test_what_arrived_since_is_found_by_its_cursor(log: Log) -> None:
     ]
     assert [change.reading for change in after] == [reading("3", step=1, second=-9), reading("4", step=0)]
     assert list(last) == []
+
+
+def test_changes_of_all_metrics_come_in_order_of_arrival(log: Log) -> None:
+    log.report("b", [reading("other")])
+    log.report("a", [reading("0", step=5), reading("1", name="Loss"), reading("2", name="acc", second=-1)])
+    first = log.changes({"a": 0})
+    log.report("a", [reading("3", step=1), reading("4", name="acc")])
+    after = log.changes({"a": first[-1].cursor})
+
+    assert [change.reading.value for change in first] == ["0", "1", "2"]
+    assert [change.reading for change in after] == [reading("3", step=1), reading("4", name="acc")]
+
+
+def test_a_reader_can_go_on_from_the_last_change(log: Log) -> None:
+    log.report("a", [reading("0", step=9), reading("1", name="acc", second=-1)])
+    last = log.changes({"a": BEFORE_THE_LAST, "nobody": BEFORE_THE_LAST})
+    log.report("a", [reading("2")])
+
+    assert [(change.trial_name, change.reading.value) for change in last] == [("a", "1")]
+    assert [change.reading.value for change in log.changes({"a": last[0].cursor})] == ["2"]
+    assert [change.reading.value for change in log.changes({"a": BEFORE_THE_LAST}, "acc")] == ["1"]
 
 
 def test_nobody_has_no_changes(log: Log) -> None:

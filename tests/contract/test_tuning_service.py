@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -22,7 +23,7 @@ from katib.rest.client import HttpTuningService
 from katib.rest.server import Server
 from katib.runtime.objects import Key
 from katib.tuning.reading import assignments_of, is_completed, name_of, objective_value, state_of
-from katib.tuning.service import TrialOrder, TuningService
+from katib.tuning.service import NOW, TrialOrder, TuningService
 from tests.support.cluster import events_in, memory_cluster, memory_world, open_world, server_world
 from tests.support.tuning import MemoryTuningService, document
 
@@ -221,6 +222,7 @@ def test_the_given_namespace_is_used_when_the_document_names_none(world: World) 
         pytest.param(lambda s: s.best(NS, "ghost"), id="best"),
         pytest.param(lambda s: s.metrics(NS, "ghost"), id="metrics"),
         pytest.param(lambda s: s.curve(NS, "ghost", points=4), id="curve"),
+        pytest.param(lambda s: s.readings(NS, "ghost"), id="readings"),
         pytest.param(lambda s: list(s.logs(NS, "ghost")), id="logs"),
         pytest.param(lambda s: s.events("Experiment", NS, "ghost"), id="events"),
         pytest.param(lambda s: list(s.changes(NS, "ghost", timeout_seconds=1)), id="changes"),
@@ -297,6 +299,25 @@ def test_what_a_trial_printed_is_in_its_log_and_in_its_metrics(finished: TuningS
     assert readings[0].time.tzinfo is not None
     assert list(finished.metrics(NS, name_of(trial), metric="other")) == []
     assert list(finished.curve(NS, name_of(trial), points=4)) == list(readings)
+
+
+def test_readings_go_on_behind_a_cursor(finished: TuningService) -> None:
+    trial = finished.trials(NS, "demo").items[0]
+    first = finished.readings(NS, name_of(trial))
+    after = finished.readings(NS, name_of(trial), since=first.cursor)
+
+    assert [(reading.name, reading.value) for reading in first.items] == [("loss", assignments_of(trial)["x"])]
+    assert first.items[0].time.tzinfo is not None
+    assert (after.items, after.cursor) == ((), first.cursor)
+    assert finished.readings(NS, name_of(trial), since=NOW) == after
+
+
+@pytest.mark.parametrize("cursor", ["abc", "-1", "\u00b2", "1" * 40])
+def test_a_cursor_of_no_readings_is_bad_input(finished: TuningService, cursor: str) -> None:
+    trial = name_of(finished.trials(NS, "demo").items[0])
+
+    with pytest.raises(InvalidError, match="start without one"):
+        finished.readings(NS, trial, since=cursor)
 
 
 def test_the_tail_of_a_log_has_so_many_lines(finished: TuningService) -> None:
@@ -431,3 +452,44 @@ def test_a_forgotten_cursor_is_expired_where_it_is_forgotten() -> None:
 
     with pytest.raises(ExpiredError):
         next(service.changes(NS, "demo", since="1"))
+
+
+def test_training_runtimes_are_stored_by_themselves(world: World) -> None:
+    if world.is_cluster:
+        pytest.skip("the kinds are those of an operator")
+    documents = [_runtime("ClusterTrainingRuntime", "shared"), _runtime("TrainingRuntime", "mine", namespace="team")]
+    text = yaml.safe_dump_all(documents)
+
+    first = world.service.store_runtimes(text, source="runtimes.yaml")
+    again = world.service.store_runtimes(text, source="runtimes.yaml")
+    documents[1]["spec"]["mlPolicy"]["numNodes"] = 3
+    changed = world.service.store_runtimes(yaml.safe_dump_all(documents), source="runtimes.yaml")
+
+    assert [stored.outcome for stored in (*first, *again, *changed)] == [
+        *("created", "created"),
+        *("unchanged", "unchanged"),
+        *("unchanged", "updated"),
+    ]
+    assert [stored.runtime["metadata"].get("namespace", "") for stored in changed] == ["", "team"]
+    assert changed[1].runtime["spec"]["mlPolicy"]["numNodes"] == 3
+    assert world.service.validate(text, source="runtimes.yaml") == ()
+
+
+def test_what_is_wrong_with_runtimes_comes_at_once_with_its_document(world: World) -> None:
+    documents = [_runtime("TrainingRuntime", "a"), _runtime("TrainingRuntime", "a"), _runtime("TrainingRuntime", "B")]
+
+    with pytest.raises(InvalidError) as refused:
+        world.service.store_runtimes(yaml.safe_dump_all(documents), source="runtimes.yaml")
+
+    assert [(e.path.partition(": ")[2], e.origin) for e in refused.value.errors] == [
+        ("metadata.name", "companion-duplicate"),
+        ("metadata.name", "name-format"),
+    ]
+
+
+def _runtime(kind: str, name: str, **metadata: str) -> dict[str, Any]:
+    pod = {"spec": {"containers": [{"name": "node", "command": ["train"]}]}}
+    job = {"name": "node", "template": {"spec": {"template": pod}}}
+    spec = {"mlPolicy": {"numNodes": 2}, "template": {"spec": {"replicatedJobs": [job]}}}
+    header = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": kind, "metadata": {"name": name, **metadata}}
+    return {**header, "spec": spec}

@@ -15,7 +15,7 @@ from katib.local.containers.runtime import OWNER_LABEL
 from katib.local.processes import proc
 from tests.support import podman
 from tests.support.cli import KATIB, environment, katib, katib_json
-from tests.support.runtimes import Installed, installed
+from tests.support.runtimes import WITH_NETWORKS, Installed, installed
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -23,10 +23,10 @@ pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).parents[1] / "support" / "katib_examples"
 
 
-@pytest.fixture(scope="module")
-def runtime() -> Installed:
+@pytest.fixture
+def runtime(request: pytest.FixtureRequest) -> Installed:
     try:
-        return installed("podman")
+        return installed(getattr(request, "param", "podman"))
     except LookupError as reason:
         pytest.skip(str(reason))
 
@@ -99,17 +99,64 @@ spec:
 """
 
 
-@pytest.mark.slow
+TOGETHER = """
+      apiVersion: kubeflow.org/v1
+      kind: PyTorchJob
+      spec:
+        pytorchReplicaSpecs:
+          Master: &replica
+            replicas: 1
+            template:
+              spec:
+                containers:
+                - name: pytorch
+                  image: IMAGE
+                  args: [/bin/sh, -c, 'echo loss=${trialParameters.x}; [ -e GATE ] || exec sleep 1000']
+          Worker: *replica
+"""
+
+
+def together() -> str:
+    """Return the experiment with trials that are jobs of two containers."""
+    head, at, _ = SLEEPING.replace("primaryContainerName: main", "primaryContainerName: pytorch").partition(
+        "trialSpec:"
+    )
+    return head + at + TOGETHER
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("runtime", WITH_NETWORKS, indirect=True)
+def test_containers_and_networks_are_gone_seconds_after_the_engine_was_killed(
+    tmp_path: Path, runtime: Installed
+) -> None:
+    file = tmp_path / "sleeping.yaml"
+    file.write_text(together().replace("IMAGE", podman.IMAGE).replace("GATE", "/nothing"))
+    command = ["run", file.name, "-q", "--containers", runtime.program]
+    engine = subprocess.Popen([*KATIB, *command], cwd=tmp_path, env=environment(**runtime.variables))
+    eventually(lambda: len(runtime.running(_mine(tmp_path))) == 4, "two jobs of two containers run", seconds=60)
+    assert len(runtime.networks(_mine(tmp_path))) == 2
+
+    engine.send_signal(signal.SIGKILL)
+    engine.wait()
+
+    eventually(lambda: not runtime.running(_mine(tmp_path)), "no container runs", seconds=10)
+    eventually(lambda: not runtime.containers(_mine(tmp_path)), "no container is left", seconds=20)
+    eventually(lambda: not runtime.networks(_mine(tmp_path)), "no network is left", seconds=20)
+
+
+@pytest.mark.parametrize("job", ["one container", "several with a network"])
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("whole_group", [False, True], ids=["engine", "engine and guard"])
 def test_nothing_is_left_when_the_engine_is_killed_and_the_next_one_finishes_the_trials(
-    tmp_path: Path, runtime: Installed, whole_group: bool
+    tmp_path: Path, runtime: Installed, whole_group: bool, job: str
 ) -> None:
-    gate, file = tmp_path / "gate", tmp_path / "sleeping.yaml"
-    file.write_text(SLEEPING.replace("IMAGE", podman.IMAGE).replace("GATE", str(gate)))
+    gate, file, text, count = tmp_path / "gate", tmp_path / "sleeping.yaml", SLEEPING, 2
+    if job != "one container":
+        text, count = together(), 4
+    file.write_text(text.replace("IMAGE", podman.IMAGE).replace("GATE", str(gate)))
     command = ["run", file.name, "-q", "--containers", "podman"]
     engine = subprocess.Popen([*KATIB, *command], cwd=tmp_path, env=environment(**runtime.variables))
-    eventually(lambda: len(runtime.running(_mine(tmp_path))) == 2, "two containers run", seconds=60)
+    eventually(lambda: len(runtime.running(_mine(tmp_path))) == count, "all containers run", seconds=60)
     guards = proc.children(engine.pid)
 
     engine.send_signal(signal.SIGKILL)
@@ -120,6 +167,7 @@ def test_nothing_is_left_when_the_engine_is_killed_and_the_next_one_finishes_the
     done = katib(*command, cwd=tmp_path, timeout=120, **runtime.variables)
 
     assert done.returncode == 0, done.stderr
+    assert runtime.networks(_mine(tmp_path)) == []
     trials = katib_json("trials", "sleeping", "--data-dir", ".katib", cwd=tmp_path)
     assert len(trials["items"] if isinstance(trials, dict) else trials) == 2
 

@@ -20,17 +20,16 @@ from katib.stores.memory import MemoryStore
 from tests.support import podman
 from tests.support.boxes import boxes, home_of_boxes, mine
 from tests.support.local_jobs import Home
-from tests.support.runtimes import ALL, Installed, installed
+from tests.support.runtimes import WITH_NETWORKS, Installed, installed
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
 MEET = """
-import json, os, socket, sys, threading, time
+import os, re, socket, sys, threading, time
 
-config = json.loads(os.environ.get("TF_CONFIG", "{}"))
 peers = [os.path.expandvars(word) for word in sys.argv[1:]]
-peers += [peer for role in config.get("cluster", {}).values() for peer in role]
+peers += re.findall(r'"([\\w.-]+:[0-9]+)"', os.environ.get("TF_CONFIG", ""))
 peers = [peer if ":" in peer else peer + ":7000" for peer in peers]
 port = int(peers[0].rpartition(":")[2])
 server = socket.create_server(("", port), backlog=50)
@@ -60,7 +59,7 @@ for line in sorted(heard):
 """Calls every peer, itself too, and ends when it was called as often: each replica is called by all, by one name."""
 
 
-@pytest.fixture(scope="module", params=ALL)
+@pytest.fixture(scope="module", params=WITH_NETWORKS)
 def runtime(request: pytest.FixtureRequest) -> Installed:
     if not podman.has_python():
         pytest.skip("the image has no Python, since Debian's is not installed here")
@@ -93,14 +92,12 @@ def an_object(kind: Kind, spec: dict[str, Any], name: str = "t") -> dict[str, An
 
 
 def calls(h: Home) -> dict[str, set[str]]:
-    """Return by which name each host was called, and by how many, all of which must have used one name."""
+    """Return by which name the hosts were called, and by whom."""
     found: dict[str, set[str]] = {}
     for path in job_directory(h.root, "ns", "t").glob("*/*.log"):
-        lines = path.read_text().splitlines()
-        assert lines, path
-        found.setdefault(" ".join(sorted({line.rpartition(" ")[2] for line in lines})), set()).update(
-            line.partition(" ")[0] for line in lines
-        )
+        for caller, word, name in (line.split() for line in path.read_text().splitlines() if " called " in line):
+            assert word == "called"
+            found.setdefault(name, set()).add(caller)
     return found
 
 
@@ -145,10 +142,16 @@ def test_pods_of_a_jobset_are_called_by_their_host_names_in_its_subdomain(boxed:
 
 def test_the_subdomain_of_a_jobset_leads_to_all_of_its_pods(boxed: Home) -> None:
     ask = """
-import socket, sys, time
-while len({found[4][0] for found in socket.getaddrinfo("mine", 80)}) < 2:
+import socket, time
+
+def found():
+    try:
+        return {answer[4][0] for answer in socket.getaddrinfo("mine", 80)}
+    except OSError:
+        return ()
+
+while len(found()) < 2:
     time.sleep(0.1)
-print("both")
 """
     container = boxes("/usr/bin/python3", "-c", ask, name="node")
     jobs = [{"name": "a", "template": {"spec": {"parallelism": 2, "completions": 2, **template(container)}}}]

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -170,7 +171,15 @@ def test_the_command_line_finds_the_token_from_any_directory(serving: Serving, t
 def test_what_the_server_prints_gets_a_browser_and_curl_in(serving: Serving) -> None:
     token = (serving.data / "token").read_text().strip()
 
-    assert f"katib:{token}@" in serving.printed[1]
+    link = serving.printed[1].removeprefix("in a browser: ").split()[0]
+    parts = urlsplit(link)
+    base, headers = f"http://127.0.0.1:{parts.port}", {"host": parts.netloc, "sec-fetch-site": "none"}
+    with httpx.Client(base_url=base, trust_env=False) as browser:
+        cookie = browser.get(f"{parts.path}?{parts.query}", headers=headers).headers["set-cookie"].partition(";")[0]
+        page = browser.get("/katib/", headers={**headers, "cookie": cookie})
+
+    assert token not in "".join(serving.printed)
+    assert (page.status_code, "Experiments" in page.text) == (200, True)
     assert f'-u "katib:$(cat {serving.data / "token"})"' in serving.printed[2]
     assert httpx.get(f"{serving.url}/docs", auth=("katib", token), trust_env=False).status_code == 200
 
@@ -192,6 +201,17 @@ def test_without_the_token_the_server_answers_its_probes_only(serving: Serving) 
 
     assert answers == {"/healthz": 200, "/readyz": 200, "/metrics": 401, "/docs": 401, "/api/v1/experiments": 401}
     assert submitted.status_code == 401
+
+
+def test_the_page_without_the_token_is_the_way_in_only(serving: Serving) -> None:
+    person = {"accept": "text/html", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    paths = ("/katib/", "/katib/experiments/default/pushing", "/katib/data/experiments/default/pushing/live")
+    paths += ("/katib/fetch_experiments/?namespace=default", "/katib/api/v1/experiments")
+    with httpx.Client(base_url=serving.url, trust_env=False) as anyone:
+        answers = [anyone.get(path, headers=person) for path in paths]
+
+    assert [answer.status_code for answer in answers] == [401] * len(paths)
+    assert not any("pushing" in answer.text.replace('value="experiments/default/pushing"', "") for answer in answers)
 
 
 def test_prometheus_reads_the_counts_with_the_token(serving: Serving) -> None:

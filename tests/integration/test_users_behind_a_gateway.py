@@ -13,27 +13,36 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
-import yaml
 
-from katib.cluster.access.users import open_users
-from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, SUGGESTION
+from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT
 from katib.rest.app import create_app
-from katib.rest.server import Server
-from katib.rest.users import USER_HEADER, Gateway, UserHeaders
-from katib.rpc.db_manager import serve_db_manager
+from katib.rest.users import USER_HEADER
 from katib.runtime.objects import Key
 from tests.support.api_server import ApiServer
 from tests.support.cluster import ClusterWorld, server_world
+from tests.support.gateway import (
+    ALICE,
+    BOB,
+    RBAC,
+    RIVALS,
+    ROOT_USER,
+    SERVER,
+    TEAM,
+    VIEW_RULES,
+    Json,
+    Rest,
+    allowed,
+    ended_demo,
+    rules_of_the_server,
+    serving,
+    two_users,
+)
 from tests.support.networks import LossyProxy
-from tests.support.observations import MemoryObservationLog
 from tests.support.tuning import MemoryTuningService, document
 from tests.support.waiting import eventually
 
@@ -42,86 +51,6 @@ pytestmark = [
     # When the server goes away, the client library drops the socket instead of closing it.
     pytest.mark.filterwarnings("ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"),
 ]
-
-ROOT = Path(__file__).resolve().parents[2]
-SERVER = "katib-server"
-ALICE, BOB, ROOT_USER = "alice@example.com", "bob@example.com", "root@example.com"
-TEAM, RIVALS = "team", "rivals"
-YAML = {"content-type": "application/yaml"}
-RBAC = "/apis/rbac.authorization.k8s.io/v1"
-KEPT_SECONDS = 0.2
-"""How long the servers of these tests remember an answer: tests would wait for the usual five seconds."""
-
-Json = dict[str, Any]
-
-VIEW_RULES = [
-    {"apiGroups": ["kubeflow.org"], "resources": ["experiments", "trials", "suggestions"], "verbs": ["get", "list"]},
-]
-EDIT_RULES = [
-    {"apiGroups": ["kubeflow.org"], "resources": ["experiments", "trials", "suggestions"], "verbs": ["*"]},
-    {"apiGroups": [""], "resources": ["pods", "pods/log", "events", "configmaps"], "verbs": ["get", "list", "watch"]},
-]
-
-
-def rules_of_the_server() -> list[Json]:
-    """Return what the manifests allow the server behind a gateway."""
-    components = ROOT / "manifests" / "components"
-    files = [components / "server" / "server.yaml", components / "kubeflow" / "rbac.yaml"]
-    documents = [obj for file in files for obj in yaml.safe_load_all(file.read_text())]
-    return [rule for obj in documents if obj["kind"] == "ClusterRole" for rule in obj["rules"]]
-
-
-@contextmanager
-def allowed(server: ApiServer, namespace: str, user: str, rules: list[Json]) -> Iterator[None]:
-    """Let a user do something in a namespace for a while; with no namespace, everywhere."""
-    place = f"{RBAC}/namespaces/{namespace}" if namespace else RBAC
-    roles, bindings, kind = (
-        ("roles", "rolebindings", "Role") if namespace else ("clusterroles", "clusterrolebindings", "ClusterRole")
-    )
-    name = re.sub("[^a-z0-9]", "-", user)
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
-    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}
-    server.create(f"{place}/{roles}", {"metadata": {"name": name}, "rules": rules})
-    server.create(f"{place}/{bindings}", {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]})
-    eventually(lambda: all(is_allowed(server, namespace, user, rule) for rule in rules), "the rights to be in force")
-    try:
-        yield
-    finally:
-        server.admin.request("DELETE", f"{place}/{bindings}/{name}")
-        server.admin.request("DELETE", f"{place}/{roles}/{name}")
-
-
-def is_allowed(server: ApiServer, namespace: str, user: str, rule: Json) -> bool:
-    """Return whether the API server knows of a right already: it follows its roles with a short delay."""
-    resource, _, subresource = rule["resources"][-1].partition("/")
-    attributes = {"namespace": namespace, "verb": rule["verbs"][-1], "group": rule["apiGroups"][0]}
-    asked = {"user": user, "resourceAttributes": {**attributes, "resource": resource, "subresource": subresource}}
-    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": asked}
-    answer = server.admin.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body=review)
-    return bool(answer["status"]["allowed"])
-
-
-@dataclass(frozen=True)
-class Rest:
-    """The REST service as its gateway reaches it."""
-
-    url: str
-
-    def ask(self, user: str, method: str, path: str, **request: Any) -> httpx.Response:
-        with self.client(user) as client:
-            return client.request(method, path, **request)
-
-    def client(self, user: str) -> httpx.Client:
-        return httpx.Client(base_url=self.url, headers={USER_HEADER: user}, trust_env=False, timeout=60)
-
-
-@contextmanager
-def serving(kubeconfig: Path, db_manager: str) -> Iterator[Rest]:
-    with (
-        open_users(kubeconfig, db_manager=db_manager, kept_seconds=KEPT_SECONDS) as users,
-        Server(Gateway(UserHeaders(), users.service_of), host="127.0.0.1", port=0) as server,
-    ):
-        yield Rest(server.url)
 
 
 @pytest.fixture(scope="module")
@@ -133,33 +62,19 @@ def world(api_server: ApiServer) -> Iterator[ClusterWorld]:
 
 @pytest.fixture(scope="module")
 def rest(api_server: ApiServer, world: ClusterWorld) -> Iterator[Rest]:
-    """The server, with an account that has the rights of the manifests, and two users with a namespace each."""
+    """The server with its two users."""
     del world
-    with ExitStack() as stack:
-        kubeconfig = api_server.user(SERVER, rules_of_the_server())
-        stack.callback(api_server.forget_user, SERVER)
-        stack.enter_context(allowed(api_server, TEAM, ALICE, EDIT_RULES))
-        stack.enter_context(allowed(api_server, RIVALS, BOB, EDIT_RULES))
-        log = MemoryObservationLog()
-        manager = serve_db_manager(log, "127.0.0.1:0")
-        stack.callback(lambda: manager.stop(0))
-        yield stack.enter_context(serving(kubeconfig, manager.address))
+    with two_users(api_server) as served:
+        yield served
 
 
 @pytest.fixture
 def demo(world: ClusterWorld) -> str:
     """The experiment `demo` of Alice's team, which ran to its end."""
-    store = world.stand_in.store
-    if not any(Key.of(obj).name == "demo" for obj in store.list(EXPERIMENT, TEAM).items):
-        world.service.submit(document("demo", namespace=TEAM), source="demo.yaml")
-        world.stand_in.play(TEAM, "demo")
-    if not store.list(SUGGESTION, TEAM).items:
-        spec = {"algorithm": {"algorithmName": "random"}, "requests": 3}
-        metadata = {"name": "demo", "namespace": TEAM}
-        suggestion = {"apiVersion": SUGGESTION.api_version, "kind": "Suggestion", "metadata": metadata, "spec": spec}
-        store.create(suggestion)
-    return "demo"
+    return ended_demo(world)
 
+
+YAML = {"content-type": "application/yaml"}
 
 # --- every route ------------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
-from katib.api.metrics import BatchId, BestTrial, Change, MetricLog
+from katib.api.metrics import BEFORE_THE_LAST, BatchId, BestTrial, Change, MetricLog
 from katib.api.summary import best_of, observation_of
 from katib.api.thinning import thinned
 from katib.api.types import Observation
@@ -91,14 +91,19 @@ class MemoryObservationLog:
         summaries = {name: self.summarize(name, [metric_name]) for name in trial_names}
         return best_of({name: found.metrics[0] for name, found in summaries.items() if found}, maximize=maximize)
 
-    def changes(self, cursors: Mapping[str, int], metric_name: str) -> list[Change]:
+    def changes(self, cursors: Mapping[str, int], metric_name: str = "") -> list[Change]:
         with self._lock:
-            return [
-                Change(trial, number, log)
-                for trial, cursor in cursors.items()
-                for number, log in enumerate(self._logs.get(trial, ()), 1)
-                if log.name == metric_name and number > cursor
-            ]
+            numbered = {trial: list(enumerate(self._logs.get(trial, ()), 1)) for trial in cursors}
+        wanted = {
+            trial: [(number, log) for number, log in logs if metric_name in ("", log.name)]
+            for trial, logs in numbered.items()
+        }
+        return [
+            Change(trial, number, log)
+            for trial, cursor in cursors.items()
+            for number, log in (wanted[trial][-1:] if cursor == BEFORE_THE_LAST else wanted[trial])
+            if number > cursor
+        ]
 
     def within(self, _namespace: str) -> Self:
         return self

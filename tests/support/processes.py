@@ -48,6 +48,9 @@ from katib.local.processes.client import Processes
 directory, pid_file, daemon = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 processes = Processes(directory)
 processes.start()
+last = processes.executing_last(["/bin/sh", "-c", sys.argv[4]], dict(os.environ))
+if sys.argv[4]:
+    last.__enter__()
 null = os.open(os.devnull, os.O_RDWR)
 argv = [sys.executable, "-c", daemon, pid_file, "stay"]
 processes.spawn(argv, dict(os.environ), Path("/"), null, on_exit=lambda *_: None)
@@ -141,9 +144,15 @@ def start_daemon(processes: Processes, pid_file: Path, *, stay: bool = False) ->
 
 
 @contextmanager
-def engine(directory: Path, pid_file: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run the stand-in for the engine in a process of its own; yields when its daemon is up."""
-    command = [sys.executable, "-c", ENGINE, str(directory), str(pid_file), DAEMON]
+def engine(directory: Path, pid_file: Path, last: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    """Run the stand-in for the engine in a process of its own; yields when its daemon is up.
+
+    Args:
+        directory: Of the engine.
+        pid_file: Where the daemon writes who it is.
+        last: A script that the guard is to execute last.
+    """
+    command = [sys.executable, "-c", ENGINE, str(directory), str(pid_file), DAEMON, last]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None

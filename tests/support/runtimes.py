@@ -14,6 +14,10 @@ from tests.support import podman
 ALL = ("podman-runc", "podman-crun", "docker")
 """What tests of containers run with, as far as it is installed."""
 
+WITH_NETWORKS = ("podman", "docker")
+"""What tests of networks run with: crun may need a view of the file system here that others do not share, and then
+podman elsewhere cannot list its containers while they have a network."""
+
 
 @dataclass(frozen=True)
 class Installed:
@@ -26,6 +30,11 @@ class Installed:
 
     program: str
     variables: Mapping[str, str]
+
+    @property
+    def has_networks(self) -> bool:
+        """Whether others can list its containers while they have a network."""
+        return "PATH" not in self.variables
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return podman.run(self.program, *words, variables=self.variables)

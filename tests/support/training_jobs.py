@@ -74,6 +74,7 @@ class Training:
         self.status: dict[str, Any] = {}
         self.pods: list[PodRecord] = []
         self.rewired: list[int] = []
+        self.anew: list[int] = []
         self.now = START
         self.polite = True
         self.deleted = False
@@ -96,6 +97,7 @@ class Training:
             self.status, self._started_at = decision.status, decision.started_at
             self._memory = decision.memory
             self.deleted = decision.delete
+            self.anew += [len(self.pods)] * decision.anew
             if decision.new_addresses:
                 self.rewired.append(len(self.pods))
             for start in decision.start:

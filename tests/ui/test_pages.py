@@ -12,7 +12,13 @@ from tests.support.tuning import MemoryTuningService, document
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
 
-PAGES = {"experiments": "", "experiment": "experiments/default/demo"}
+PAGES = {
+    "experiments": "",
+    "experiment": "experiments/default/demo",
+    "new": "new",
+    "algorithms": "algorithms",
+    "health": "health",
+}
 """Addresses by name, below the root. Each new page is an entry."""
 
 

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Protocol, Self, TypeVar
 
-from katib.api.metrics import MetricLog
+from katib.api.metrics import Change, MetricLog
 from katib.cluster.environment import db_manager_address
 from katib.cluster.pods.reading import POD
 from katib.cluster.services.kinds import SERVICE
@@ -68,6 +68,10 @@ class _Within:
     def count(self, trial_name: str, *, metric_name: str = "") -> int:
         """Return the number of readings."""
         return self.access.ask(self.namespace, lambda log: log.count(trial_name, metric_name=metric_name))
+
+    def changes(self, cursors: Mapping[str, int], metric_name: str = "") -> Sequence[Change]:
+        """Return what arrived after these cursors."""
+        return self.access.ask(self.namespace, lambda log: log.changes(cursors, metric_name))
 
 
 class MetricsAccess:

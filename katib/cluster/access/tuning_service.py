@@ -30,6 +30,7 @@ from katib.cluster.pods.logs import ClusterOutput, PodLogs, ServerLogs
 from katib.cluster.pods.reading import POD
 from katib.cluster.store import KubernetesStore
 from katib.cluster.template_warnings import template_errors, template_warnings
+from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT
 from katib.diagnosis.diagnostician import Diagnostician
 from katib.errors import (
     AlreadyExistsError,
@@ -43,10 +44,14 @@ from katib.rpc.credentials import Credentials
 from katib.rpc.tokens import Claims, Role, Tokens
 from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.templates.source import OFFERED, OFFERED_LABEL
+from katib.tuning.offered_templates import OfferedTemplates
 from katib.tuning.ports import EventReader, Observations
 from katib.tuning.service import TuningService
 from katib.tuning.stored_service import ObjectTuningService
 from katib.tuning.submission import ConfigMaps, FindObject, Gate
+
+NAMESPACE = Kind("v1", "Namespace")
 
 _LOOK_SECONDS = 1.0
 
@@ -186,9 +191,28 @@ def make_tuning_service(
         clock=clock,
         namespace=namespace,
         aftermath=PodsAftermath(store, clock),
+        templates=OfferedTemplates(
+            store, shared=partial(_shared_templates, core_store, core_namespace), may_create=True
+        ),
+        namespaces=partial(_namespaces, store, core_namespace),
         scoped=scoped,
         try_create=try_create,
     )
+
+
+def _shared_templates(core_store: ObjectStore, core_namespace: str) -> Sequence[Object]:
+    """Return the templates of the installation, which every user may see."""
+    with suppress(KatibError):
+        return core_store.list(CONFIG_MAP, core_namespace, labels={OFFERED_LABEL: OFFERED}).items
+    return ()
+
+
+def _namespaces(store: ObjectStore, core_namespace: str) -> Sequence[str]:
+    """Return all namespaces; to a user who may not list them, those with experiments that the user may list."""
+    try:
+        return sorted(Key.of(namespace).name for namespace in store.list(NAMESPACE).items)
+    except ForbiddenError:
+        return sorted({core_namespace, *(Key.of(obj).namespace for obj in store.list(EXPERIMENT).items)})
 
 
 class PodsAftermath:

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from katib.cluster.access.connect import Cluster, connect
-from katib.cluster.access.tuning_service import open_metrics, service_on
+from katib.cluster.access.tuning_service import NAMESPACE, open_metrics, service_on
 from katib.cluster.client import (
     KEPT_SECONDS,
     AccessReviews,
@@ -37,8 +37,6 @@ from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.objects import Key, Kind, Object, ObjectList, ObjectStore
 from katib.tuning.ports import Observations
 from katib.tuning.service import TuningService
-
-NAMESPACE = Kind("v1", "Namespace")
 
 _AT_ONCE = 8
 """Namespaces that are asked about together; one after the other takes seconds where there are hundreds."""
@@ -159,7 +157,7 @@ class UserStore(KubernetesStore):
         try:
             return in_one(namespace)
         except NotPermittedError:
-            if namespace:
+            if namespace or kind == NAMESPACE:
                 raise
 
         def found_in(name: str) -> tuple[Object, ...]:

@@ -109,6 +109,17 @@ def remove_words(program: Program, *names: str) -> tuple[str, ...]:
     return ("rm", "--force", "--volumes", *at_once, *names)
 
 
+def list_words(kind: str, label: str) -> tuple[str, ...]:
+    """Return the words that print, one a line, the containers or networks with a label.
+
+    Args:
+        kind: `ps` or `network`.
+        label: With its value, as `name=value`.
+    """
+    words = ("ps", "--all", "--quiet", "--no-trunc") if kind == "ps" else ("network", "ls", "--quiet")
+    return (*words, "--filter", f"label={label}")
+
+
 def network_words(name: str, labels: Mapping[str, str]) -> tuple[str, ...]:
     """Return the words that make a network in which containers find each other by name."""
     return ("network", "create", *_options("--label", (f"{key}={value}" for key, value in labels.items())), name)

@@ -24,6 +24,7 @@ _INIT_WORDS = re.compile(
 """What the first process of a container says when it cannot become the program; its exit code depends on its maker."""
 
 _HINTS = re.compile(r"^(Run|See) '\w+ (run )?--help'.*$")
+_PREFIXES = re.compile(r"^(Error response from daemon|Error): ")
 _LONGEST = 400
 _OF_THE_CLIENT = frozenset({125, 126, 127})
 _NOT_EXECUTED = frozenset({126, 127})
@@ -76,6 +77,25 @@ def start_failure(
     of_the_client = code in _OF_THE_CLIENT and not has_started
     words = _LAST_WORDS[program].match(last) if of_the_client else None
     return _explained(program, run, code, short(words.group(1))) if words else None
+
+
+def pull_failure(program: Program, run: ImageRun, output: str) -> SpawnError:
+    """Return why an image could not be fetched.
+
+    Args:
+        program: Who printed it.
+        run: What was to run.
+        output: The end of what was printed.
+    """
+    lines = [line.strip() for line in output.splitlines() if line.strip()] or ["no word"]
+    said = short(_PREFIXES.sub("", next((line for line in reversed(lines) if _PREFIXES.match(line)), lines[-1])))
+    if _NO_DAEMON.search(said):
+        return runtime_down(program, said)
+    found = _image_error(program, run, said)
+    if found is not None:
+        return found
+    remedy = f"try it by hand: {program} pull {run.image}"
+    return SpawnError(f'image "{run.image}" cannot be pulled: {said}', remedy, "image-pull")
 
 
 def short(text: str) -> str:

@@ -2,20 +2,24 @@
 
 Every container carries a label of its data directory, and while an engine uses a runtime a note in that directory says
 which. One engine works in a directory at a time, so what carries the label when an engine opens is left over.
+
+Containers need not wait for that: the guard of an engine that was killed runs `removal_script`. Another engine may have
+opened by then, so the script goes by the label of its own engine.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import shlex
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from katib.local.containers.arguments import Program, remove_words
+from katib.local.containers.arguments import Program, list_words, remove_words
 from katib.local.containers.choice import owner_of
-from katib.local.containers.runtime import OWNER_LABEL, Runtime
+from katib.local.containers.runtime import ENGINE_LABEL, OWNER_LABEL, Runtime
 
 NOTE_FILE = "containers.json"
 
@@ -55,19 +59,34 @@ def _remove_noted(note: Path, data_directory: Path, environ: Mapping[str, str]) 
 
 def remove_all(program: Program, path: str, owner: str, environ: Mapping[str, str]) -> bool:
     """Remove all containers and networks of a data directory; False when the runtime did not do it."""
-    label = f"label={OWNER_LABEL}={owner}"
-    found = _output([path, "ps", "--all", "--quiet", "--no-trunc", "--filter", label], environ)
-    if found is None:
-        return False
-    names = found.split()
-    if names:
-        _log.warning("Containers of an earlier engine are removed", extra={"count": len(names)})
-    if names and _output([path, *remove_words(program, *names)], environ) is None:
-        return False
-    networks = _output([path, "network", "ls", "--quiet", "--filter", label], environ)
-    if networks and networks.split():
-        return _output([path, "network", "rm", *networks.split()], environ) is not None
-    return networks is not None
+    label = f"{OWNER_LABEL}={owner}"
+    return _removed([path, *list_words("ps", label)], [path, *remove_words(program)], environ) and _removed(
+        [path, *list_words("network", label)], [path, "network", "rm"], environ
+    )
+
+
+def removal_script(program: Program, path: str, engine_id: str) -> str:
+    """Return a shell script that removes all containers and networks of one engine.
+
+    A client that was killed may have asked for a container that appears a moment later, so it looks twice.
+    """
+    label = f"{ENGINE_LABEL}={engine_id}"
+    containers = _script_of([path, *list_words("ps", label)], [path, *remove_words(program)])
+    networks = _script_of([path, *list_words("network", label)], [path, "network", "rm"])
+    return f"{containers}; sleep 1; {containers}; {networks}"
+
+
+def _script_of(find: Sequence[str], remove: Sequence[str]) -> str:
+    return f'found=$({shlex.join(find)}) && [ -n "$found" ] && {shlex.join(remove)} $found'
+
+
+def _removed(find: Sequence[str], remove: Sequence[str], environ: Mapping[str, str]) -> bool:
+    """Remove what is found; True when nothing is left, even if somebody else has removed it."""
+    found = _output(find, environ)
+    if not found or not found.split():
+        return found is not None
+    _log.warning("Containers or networks of an earlier engine are removed", extra={"count": len(found.split())})
+    return _output([*remove, *found.split()], environ) is not None or _output(find, environ) == ""
 
 
 def _output(argv: Sequence[str], environ: Mapping[str, str]) -> str | None:

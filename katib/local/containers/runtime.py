@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from katib.local.containers.arguments import (
@@ -16,13 +16,17 @@ from katib.local.containers.arguments import (
     remove_words,
     run_line,
 )
-from katib.local.containers.failures import start_failure
+from katib.local.containers.failures import pull_failure, start_failure
 from katib.local.pods.environment import ContainerCommand
 from katib.local.pods.images import ImageRun
 from katib.local.processes.spawn_errors import SpawnError
 
 OWNER_LABEL = "katib.data-dir"
 """Label of everything that we make: for which data directory it was, as a digest."""
+
+
+ENGINE_LABEL = "katib.engine"
+"""Likewise: which engine has made it. Its guard removes that, and nothing of the engine after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +49,26 @@ class Runtime:
     labels: Mapping[str, str] = field(default_factory=dict)
     pid_files: Path | None = None
 
+    def of_engine(self, engine_id: str) -> Runtime:
+        """Return the same for one engine, whose name everything bears that it makes."""
+        return replace(self, labels={**self.labels, ENGINE_LABEL: engine_id})
+
     @property
     def has_names(self) -> bool:
         """Whether containers find each other by name in a network of their own."""
         return self.abilities.names
+
+    def has_image(self, image: str) -> ContainerCommand:
+        """Return the command that succeeds where an image is on this machine."""
+        return self._command(("image", "inspect", "--format", "{{.Id}}", image))
+
+    def pull(self, image: str) -> ContainerCommand:
+        """Return the command that fetches an image."""
+        return self._command(("pull", "--quiet", image))
+
+    def pull_failure(self, run: ImageRun, output: str) -> SpawnError:
+        """Return why an image could not be fetched."""
+        return pull_failure(self.program, run, output)
 
     def make_network(self, name: str) -> ContainerCommand:
         """Return the command that makes a network, unless it is there; several pods may do so at once."""

@@ -44,6 +44,7 @@ from katib.local.pods.image_process import execute
 from katib.local.pods.images import HOST_NETWORK
 from katib.local.pods.monitor import Monitor
 from katib.local.pods.pod import Pod, PodPlan, PodTools
+from katib.local.pods.pulls import PullNews
 from katib.runtime.controller import DONE, Controller, Result
 from katib.runtime.informer import Informer, InformerEvent
 from katib.runtime.objects import Key, Object, ObjectStore
@@ -75,7 +76,7 @@ class MonitorFactory(Protocol):
         """
 
     def discard(self, job: Object) -> None:
-        """Forget what an earlier run of this job reported: it was cut off with the engine and starts anew."""
+        """Forget what an earlier run of this job reported: it was cut off and starts anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ class ControllerTools:
         ports: The ports of this machine that jobs were promised.
         may_start: Whether a job that was not seen before is to run; no when it is about to be deleted.
         may_delete: Whether a job that outlived its ttlSecondsAfterFinished may go; no while its trial needs it.
+        pulled: Told of a job when an image has to be fetched for it, and when that has ended. On the loop.
         gone: Told of a job that was deleted before its end, once none of its processes is left; what this raises is
             tried again.
         settle_seconds: How long a passing status must hold before it is written.
@@ -106,6 +108,7 @@ class ControllerTools:
     ports: PortTable
     may_start: Callable[[Object], bool]
     may_delete: Callable[[Object], bool]
+    pulled: Callable[[Object, PullNews], None]
     gone: Callable[[Object], None]
     settle_seconds: float
     sync_timeout_seconds: float
@@ -201,6 +204,12 @@ class JobController:
             return ""
         records = run.records
         return next((r.waiting for r in records if r.waiting and not r.is_finished), run.waiting)
+
+    def pulling(self, key: Key) -> str:
+        """Return which image is fetched for a job now; empty when none is. For any thread."""
+        run = self._runs.get(key)
+        records = () if run is None else run.records
+        return next((record.pulling for record in records if record.pulling and not record.is_finished), "")
 
     def runs(self, key: Key) -> bool:
         """Return whether a job runs, or ran and its processes have their time to end. For any thread."""
@@ -301,6 +310,8 @@ class JobController:
         decision = self._kind.plan(observed)
         if decision.delete:
             return self._delete(key, run)
+        if decision.anew:  # before anything is remembered: when the log cannot be reached, the same is planned again
+            self._tools.monitors.discard(run.job)
         run.started_at, run.waiting, run.memory = decision.started_at, decision.waiting, decision.memory
         self._stop_pods(run, decision)
         if decision.new_addresses:
@@ -332,7 +343,8 @@ class JobController:
                 run.waiting = str(error)
                 raise
             changed = partial(self._pod_changed, key, run.job)
-            pod = Pod(pod_plan, self._tools.pods, partial(self._tools.monitors.open, run.job), changed)
+            pulled = partial(self._tools.pulled, run.job)
+            pod = Pod(pod_plan, self._tools.pods, partial(self._tools.monitors.open, run.job), changed, pulled)
             pods.append(pod)
             if not start.role:
                 run.pods.append(pod)

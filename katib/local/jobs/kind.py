@@ -63,6 +63,11 @@ class Plan:
         delete: The job object has outlived its time.
         memory: What the kind wants to know at the next plan and does not show in the status.
         new_addresses: The pods that start now and later get other ports than those before them.
+        anew: All pods begin again, with those that start now, for a reason of this machine: a port that somebody took,
+            a guard that died. That try never counted, so what it reported is removed first. A try that the author of
+            the job asked for (backoffLimit, restartPolicy, maxRestarts) is none of these: what was reported before it
+            stays, as it does on a cluster. Such a program usually goes on from its checkpoint, and without the
+            earlier readings its curve would begin in the middle.
     """
 
     status: dict[str, Any]
@@ -74,6 +79,7 @@ class Plan:
     delete: bool = False
     memory: Mapping[str, Any] = field(default_factory=dict)
     new_addresses: bool = False
+    anew: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +217,18 @@ class LabelsPods(Protocol):
             labels: What is to select pods.
             path: Where they stand.
             findings: Takes what is found.
+        """
+
+
+@runtime_checkable
+class KnowsPrimary(Protocol):
+    """An ability of a kind: which pod prints metrics depends on what its job refers to."""
+
+    def primary_labels(self, job: Object) -> Mapping[str, str]:
+        """Return the labels of that pod; empty where the kind's own default holds, or nothing is known.
+
+        Args:
+            job: The object; may be malformed or hold placeholders.
         """
 
 

@@ -25,6 +25,7 @@ from katib.local.jobs.wiring import PortTable
 from katib.local.pods.images import ImageRuntime
 from katib.local.pods.loop import Loop
 from katib.local.pods.pod import PodTools
+from katib.local.pods.pulls import ImagePulls, PullNews
 from katib.local.pods.records import Delays
 from katib.local.pods.tokens import Capacity, Tokens
 from katib.local.processes.client import Processes
@@ -71,6 +72,7 @@ class LocalJobRunner:
         inherited: What that environment starts from; by default that of this process.
         may_start: Whether a job that was not seen before is to run; no when it is about to be deleted.
         may_delete: Whether a job that outlived its ttlSecondsAfterFinished may go; no while its trial needs it.
+        pulled: Told of a job when an image has to be fetched for it, and when that has ended; returns at once.
         gone: Told of a job that was deleted before its end, once none of its processes is left; what this raises is
             tried again.
         settle_seconds: How long a passing status must hold before it is written.
@@ -102,6 +104,7 @@ class LocalJobRunner:
         inherited: Mapping[str, str] | None = None,
         may_start: Callable[[Object], bool] = _always,
         may_delete: Callable[[Object], bool] = _always,
+        pulled: Callable[[Object, PullNews], None] = lambda _job, _news: None,
         gone: Callable[[Object], None] = _nothing,
         settle_seconds: float = SETTLE_SECONDS,
         sync_timeout_seconds: float = SYNC_TIMEOUT_SECONDS,
@@ -111,7 +114,9 @@ class LocalJobRunner:
         clock, capacity = clock or SystemClock(), capacity or Capacity.of_machine()
         inherited = os.environ if inherited is None else inherited
         self._loop = Loop(clock)
-        pods = PodTools(self._loop, processes, Tokens(capacity), clock, SteadyTime(clock), delays or Delays(), images)
+        steady, tokens = SteadyTime(clock), Tokens(capacity)
+        pulls = None if images is None else ImagePulls(images, processes, self._loop, clock)
+        pods = PodTools(self._loop, processes, tokens, clock, steady, delays or Delays(), images, pulls)
         self._objects = PodObjects(store, clock, pods.steady, labels=labels, thread=thread)
         tools = ControllerTools(
             store=store,
@@ -135,6 +140,7 @@ class LocalJobRunner:
             ports=PortTable(),
             may_start=may_start,
             may_delete=may_delete,
+            pulled=pulled,
             gone=gone,
             settle_seconds=settle_seconds,
             sync_timeout_seconds=sync_timeout_seconds,
@@ -174,6 +180,10 @@ class LocalJobRunner:
         """Return why no pod of a job runs now; empty when one does or nothing is known. For any thread."""
         reasons = (controller.waiting_reason(namespace, name) for controller in self._controllers.values())
         return next(filter(None, reasons), "")
+
+    def pulling(self, key: Key) -> str:
+        """Return which image is fetched for a job now; empty when none is. For any thread."""
+        return next(filter(None, (controller.pulling(key) for controller in self._controllers.values())), "")
 
     def runs(self, key: Key) -> bool:
         """Return whether a job runs, or ran and its processes have their time to end. For any thread."""

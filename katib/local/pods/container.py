@@ -16,6 +16,7 @@ from katib.local.pods.images import ImageRun, ImageRuntime
 from katib.local.pods.loop import Loop, Timer
 from katib.local.pods.monitor import Monitor
 from katib.local.pods.output import LogFile, Output
+from katib.local.pods.pulls import ImagePulls, PullNews
 from katib.local.pods.records import ContainerExit, ContainerState, Delays, EarlierEnd
 from katib.local.processes.client import ANSWER_SECONDS, Processes, Start, no_answer
 from katib.local.processes.handle import Exit, ProcessHandle
@@ -68,6 +69,8 @@ class Container:
         started: Called when a process runs; with a handle whose number is new to the pod.
         changed: Called after each start and end of a process and when nothing more comes.
         images: Runs images; for a plan that has one.
+        pulls: Fetches them before.
+        told: Called when the image has to be fetched, and when that has ended.
     """
 
     def __init__(
@@ -84,6 +87,8 @@ class Container:
         changed: Callable[[], None],
         after_feed: Callable[[], None],
         images: ImageRuntime | None = None,
+        pulls: ImagePulls | None = None,
+        told: Callable[[PullNews], None] = lambda _news: None,
     ) -> None:
         self.plan = plan
         self.monitor = monitor
@@ -97,6 +102,7 @@ class Container:
         self.is_started = False
         self.has_run = False
         self.is_over = False
+        self.pulling = ""
         self._loop = loop
         self._processes = processes
         self._clock = clock
@@ -104,6 +110,9 @@ class Container:
         self._started = started
         self._changed = changed
         self._after_feed = after_feed
+        self._pulls = pulls
+        self._told = told
+        self._give_up_image: Callable[[], None] | None = None
         self._image: ImageProcess | None = None
         if plan.image is not None and images is not None:
             self._image = ImageProcess(plan.image, images, processes=processes, loop=loop)
@@ -127,8 +136,8 @@ class Container:
 
     @property
     def is_starting(self) -> bool:
-        """Whether it waits for its process."""
-        return self._start is not None
+        """Whether it waits for its image or its process."""
+        return self._start is not None or self._give_up_image is not None
 
     @property
     def is_running(self) -> bool:
@@ -157,6 +166,10 @@ class Container:
             self._processes.signal(self._handle, sig)
         elif self._start is not None:
             self._processes.withdraw(self._start)
+        elif self._give_up_image is not None:
+            self._give_up_image()
+            self._give_up_image, self.pulling = None, ""
+            self._end()
         elif self._timer is not None:
             self._end()
 
@@ -180,7 +193,28 @@ class Container:
         return [self._processes.kill_tree(handle) for handle in remains]
 
     def _run(self) -> None:
+        """Start the process as soon as its image is here."""
         self._timer = None
+        image = self.plan.image
+        if image is None or self._pulls is None or self._pulls.is_ready(image):
+            self._launch()
+        else:
+            self._give_up_image = self._pulls.fetch(image, self._image_news, self._image_here)
+
+    def _image_news(self, news: PullNews) -> None:
+        self.pulling = news.image if news.seconds is None else ""
+        self._changed()
+        self._told(news)
+
+    def _image_here(self, error: KatibError | None) -> None:
+        self._give_up_image = None
+        if error is not None:
+            self._fail(error)
+            return
+        self._launch()
+        self._changed()
+
+    def _launch(self) -> None:
         plan = self.plan
         command = plan.command if self._image is None else self._image.next_command()
         directory = plan.directory if self._image is None else self.log.directory

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from katib.errors import KatibError
 from katib.local.pods.environment import ContainerCommand
-from katib.local.pods.images import ImageRun, ImageRuntime
+from katib.local.pods.images import ImageRun, ImageRuntime, Pull
 from katib.local.pods.loop import Loop, Timer
 from katib.local.processes.client import Processes
 from katib.local.processes.handle import Exit
@@ -33,7 +34,7 @@ class ImageProcess:
     """
 
     def __init__(self, run: ImageRun, runtime: ImageRuntime, *, processes: Processes, loop: Loop) -> None:
-        self._run = run
+        self._run = run if run.pull is Pull.NEVER else replace(run, pull=Pull.MISSING)  # it was fetched before
         self._runtime = runtime
         self._processes = processes
         self._loop = loop

@@ -103,6 +103,20 @@ class ImageRuntime(Protocol):
     def has_names(self) -> bool:
         """Whether containers find each other by name in a network of their own."""
 
+    def has_image(self, image: str) -> ContainerCommand:
+        """Return the command that succeeds where an image is on this machine."""
+
+    def pull(self, image: str) -> ContainerCommand:
+        """Return the command that fetches an image."""
+
+    def pull_failure(self, run: ImageRun, output: str) -> SpawnError:
+        """Return why an image could not be fetched.
+
+        Args:
+            run: What was to run.
+            output: The end of what the command printed.
+        """
+
     def make_network(self, name: str) -> ContainerCommand:
         """Return the command that makes a network, unless it is there."""
 

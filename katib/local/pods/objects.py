@@ -23,6 +23,8 @@ RECORD_FILE = "pod.json"
 PROCESS_ID = "process://"
 """A container's id is that of its process behind this, where a cluster has the id that its runtime gave it."""
 
+PULLING = "pulling image"
+_CREATING = "ContainerCreating"
 _SIGNAL_BASE = 128
 _LARGEST_SIGNAL = 64
 
@@ -80,12 +82,30 @@ def _status(plan: PodPlan, record: PodRecord, steady: SteadyTime) -> Json:
     status.update({name: text for name, text in zip(("reason", "message"), _reason(record), strict=True) if text})
     told = next((c.name for c in record.containers if c.exit is not None and c.exit.code), "")
     outputs = {told: record.last_output} if record.last_output else {}
-    statuses = [(c.is_main, _container_status(c, plan.images, outputs, steady)) for c in record.containers]
+    containers = record.containers or _not_started(plan, record)
+    statuses = [(c.is_main, _container_status(c, plan.images, outputs, steady)) for c in containers]
+    for _, found in statuses:
+        waits = (found.get("state") or {}).get("waiting") or {}
+        if waits.get("reason") == _CREATING and record.pulling == found["image"] != "":
+            waits["message"] = pulling_words(record.pulling)
     if statuses:
         status["containerStatuses"] = [found for is_main, found in statuses if is_main]
     if others := [found for is_main, found in statuses if not is_main]:
         status["initContainerStatuses"] = others
     return status
+
+
+def pulling_words(image: str) -> str:
+    """Return that an image is being fetched, as the rest of a sentence about a pod."""
+    return f'{PULLING} "{image}"'
+
+
+def _not_started(plan: PodPlan, record: PodRecord) -> tuple[ContainerState, ...]:
+    """Return the containers of a pod none of which has run; none while nothing is to be said of them."""
+    if not record.pulling or record.is_finished:
+        return ()
+    names = {container.command.name: container.is_main for container in plan.containers}
+    return tuple(ContainerState(name, is_main, 0, 0, None, None, None, False) for name, is_main in names.items())
 
 
 def _reason(record: PodRecord) -> tuple[str, str]:
@@ -118,7 +138,7 @@ def _container_status(
     elif container.exit is not None:
         status["state"] = {"waiting": {"reason": "CrashLoopBackOff"}}
     else:
-        status["state"] = {"waiting": {"reason": "ContainerCreating"}}
+        status["state"] = {"waiting": {"reason": _CREATING}}
     if (earlier := container.earlier) is not None:
         before = container._replace(began=earlier.began, ended=earlier.ended, exit=earlier.exit)
         status["lastState"] = {"terminated": _terminated(before, earlier.output, steady)}

@@ -22,6 +22,7 @@ from katib.local.pods.images import ImageRuntime
 from katib.local.pods.loop import Loop, Timer
 from katib.local.pods.monitor import Monitor, MonitorReport, ShieldedMonitor
 from katib.local.pods.objects import RECORD_FILE, pod_object
+from katib.local.pods.pulls import ImagePulls, PullNews
 from katib.local.pods.records import ContainerState, Delays, Phase, PodRecord
 from katib.local.pods.tokens import Lease, Request, Tokens
 from katib.local.processes.client import Processes
@@ -73,12 +74,20 @@ class PodTools:
     steady: SteadyTime
     delays: Delays
     images: ImageRuntime | None = None
+    pulls: ImagePulls | None = None
 
 
 class Pod:
     """Runs one pod. `record` may be read from any thread, everything else belongs to the loop."""
 
-    def __init__(self, plan: PodPlan, tools: PodTools, open_monitor: OpenMonitor, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        plan: PodPlan,
+        tools: PodTools,
+        open_monitor: OpenMonitor,
+        changed: Callable[[], None],
+        pulled: Callable[[PullNews], None] = lambda _news: None,
+    ) -> None:
         """Prepare; nothing runs before `start`.
 
         Args:
@@ -86,12 +95,14 @@ class Pod:
             tools: Shared by all pods.
             open_monitor: Makes the readers of its main containers' output.
             changed: Called after every change of `record`.
+            pulled: Called when an image has to be fetched, and when that has ended.
         """
         self.plan = plan
         self.record = PodRecord(plan.name, plan.index, role=plan.role)
         self._tools = tools
         self._make_monitor = open_monitor
         self._changed = changed
+        self._pulled = pulled
         self._containers: list[Container] = []
         self._handles: list[tuple[str, ProcessHandle]] = []
         self._lease: Lease | None = None
@@ -180,6 +191,8 @@ class Pod:
             changed=self._advance,
             after_feed=self._judge,
             images=self._tools.images,
+            pulls=self._tools.pulls,
+            told=self._pulled,
         )
 
     def _open_monitor(self, container: str) -> Monitor | None:
@@ -332,6 +345,7 @@ class Pod:
         self._note(
             phase=Phase.RUNNING if running else Phase.PENDING,
             waiting="",
+            pulling=next((c.pulling for c in self._containers if c.pulling), ""),
             restarts=sum(c.restarts for c in self._containers),
             failures=max(c.failures for c in self._containers),
             exits=tuple(c.exit for c in self._containers if c.exit is not None),

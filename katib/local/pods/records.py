@@ -101,6 +101,7 @@ class PodRecord:
         verdict: Why its trial is stopped early; empty otherwise.
         explanation: What the monitor says about missing metrics; empty when there are none missing.
         waiting: What it waits for before it can start; empty when it does not wait.
+        pulling: The image that is fetched for it now; empty when none is.
         role: Replica type, or name of the replicated job; empty where all pods of a job are alike.
         containers: How each of its containers is; empty until the first one has run.
     """
@@ -120,6 +121,7 @@ class PodRecord:
     verdict: str = ""
     explanation: str = ""
     waiting: str = ""
+    pulling: str = ""
     role: str = ""
     containers: tuple[ContainerState, ...] = ()
     started_at: datetime | None = None

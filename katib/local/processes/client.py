@@ -13,8 +13,9 @@ import os
 import secrets
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -36,6 +37,9 @@ START_SECONDS = 60.0
 
 ANSWER_SECONDS = START_SECONDS + 15.0
 """How long to wait for the guard to say whether a program started; longer than it waits itself."""
+
+_NO_LAST: wire.Message = ("last", [], {})
+"""Tells a guard that nothing is left to do when everything has ended."""
 
 _ATTEMPTS = 3
 """How often a start is tried when the guard dies under it."""
@@ -113,6 +117,7 @@ class Processes:
         self._dying: dict[int, Future[None]] = {}
         self._stopping = False
         self._deaths_in_a_row = 0
+        self._last = wire.pack(_NO_LAST)
         self._reader: threading.Thread | None = None
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -161,16 +166,18 @@ class Processes:
     def _connect(self) -> None:
         """Start a guard and ask it for everything that an earlier one was asked for and did not start."""
         connection = GuardConnection.open(self.engine_id, self._start_seconds)
+        connection.send(self._last)
         self._note_down(connection)
         self._connected_at = self._clock.monotonic()
         with self._changed:
-            stopping, waiting = self._stopping, list(self._starting.items())
+            stopping, waiting, last = self._stopping, list(self._starting.items()), self._last
             if not stopping:
                 self._connection = connection
         if stopping:  # meanwhile
             connection.close()
             connection.wait()
             return
+        connection.send(last)  # it may have changed meanwhile
         for key, process in waiting:
             self._send_start(connection, key, process)
 
@@ -279,6 +286,27 @@ class Processes:
         if not self._tell("kill", handle.key):
             self._conclude_kill(handle.key)
         return gone
+
+    @contextmanager
+    def executing_last(self, argv: Sequence[str], env: Mapping[str, str]) -> Iterator[None]:
+        """Have the guard execute a command when it has ended all processes because this one was killed meanwhile.
+
+        Args:
+            argv: Full path of the program, and its arguments. It must end by itself, and do no harm to an engine that
+                comes after us.
+            env: Its environment; the marks of our processes are not added.
+        """
+        encoded = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
+        self._leave_last(("last", list(argv), encoded))
+        try:
+            yield
+        finally:
+            self._leave_last(_NO_LAST)
+
+    def _leave_last(self, message: wire.Message) -> None:
+        with self._lock:
+            self._last = wire.pack(message)
+        self._tell(*message)
 
     def _tell(self, *message: object) -> bool:
         with self._lock:

@@ -6,6 +6,8 @@ Laws:
   a double fork or otherwise, becomes the guard's child and not init's.
 - When the engine ends, by whatever, its end of the socket closes (and its pidfd becomes readable, should a forked copy
   hold the socket open). The guard then kills every descendant until none is left, and exits.
+- What runs elsewhere on behalf of the engine, such as the containers of a service, is ended by a command that the
+  engine left with the guard; it is executed last, and only when the engine has not taken it back.
 - When the guard itself is killed, the kernel kills its direct children (parent death signal); the engine finds the
   others by their environment.
 
@@ -43,6 +45,11 @@ _GIVE_UP_SECONDS = 10.0
 _HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ)
 """A Ctrl-C or a polite end is the engine's to answer. These get a handler that does nothing: unlike an ignored signal,
 a handled one is back to its default in the programs we start, at no cost."""
+
+_LAST_SECONDS = 60.0
+"""How long the last command may take."""
+
+_LAST_PAUSE_SECONDS = 0.02
 
 _BUFFER = 1 << 16
 
@@ -89,6 +96,7 @@ class Guard:
         self._starting: dict[int, _Process] = {}  # by the descriptor of its report
         self._started: dict[int, _Process] = {}  # by key
         self._by_pid: dict[int, _Process] = {}  # those not reaped yet
+        self._last: tuple[list[str], dict[bytes, bytes]] | None = None
         self._wakeup = _child_signal_pipe()
         self._poll = select.poll()
         self._poll.register(engine, select.POLLIN)
@@ -104,7 +112,9 @@ class Guard:
                 pass
         except ConnectionError:  # the engine went while we answered
             pass
+        self._read_last()
         self._kill_everything()
+        self._execute_last()
 
     def _turn(self) -> bool:
         dying = [process for process in self._started.values() if process.dying]
@@ -152,6 +162,8 @@ class Guard:
                     self._kill_remains(process)
                 else:
                     self._tell("gone", key)
+            case ("last", argv, env):
+                self._last = (argv, env) if argv else None
 
     def _tell(self, *message: object) -> None:
         wire.send(self._engine, wire.pack(message))
@@ -317,6 +329,36 @@ class Guard:
             if self._reap_silently():
                 return
             time.sleep(_RETRY_SECONDS)
+
+    def _read_last(self) -> None:
+        """Take the last command from what the engine sent before it ended and we did not read."""
+        self._engine.setblocking(False)
+        try:
+            while messages := self._receiver.receive():
+                for message in messages:
+                    if message[0] == "last":
+                        self._handle(message)
+        except (OSError, wire.BrokenStreamError):
+            return
+
+    def _execute_last(self) -> None:
+        """Run the command that the engine has left, and wait for its end. It goes on should we be killed meanwhile."""
+        if self._last is None:
+            return
+        argv, env = self._last
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.setsid()
+                null = os.open(os.devnull, os.O_RDWR)
+                for stream in range(3):
+                    os.dup2(null, stream, inheritable=True)
+                os.execve(argv[0], argv, env)  # noqa: S606 - it is the engine's own
+            finally:
+                os._exit(127)
+        deadline = time.monotonic() + _LAST_SECONDS
+        while time.monotonic() < deadline and os.waitpid(pid, os.WNOHANG) == (0, 0):
+            time.sleep(_LAST_PAUSE_SECONDS)
 
     def _reap_silently(self) -> bool:
         """Reap what ended; True when no child is left."""

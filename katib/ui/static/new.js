@@ -98,7 +98,9 @@ function clearErrors() {
   }
   for (const input of form.querySelectorAll("[aria-invalid]")) {
     input.removeAttribute("aria-invalid");
-    input.removeAttribute("aria-errormessage");
+    const hint = input.getAttribute("aria-describedby").split(" ").find((id) => id.startsWith("h-"));
+    if (hint) input.setAttribute("aria-describedby", hint);
+    else input.removeAttribute("aria-describedby");
   }
 }
 
@@ -128,7 +130,8 @@ function showAtField(error) {
   }
   shown.id ||= `error-${Math.random().toString(36).slice(2)}`;
   input.setAttribute("aria-invalid", "true");
-  input.setAttribute("aria-errormessage", shown.id);
+  const hint = (input.getAttribute("aria-describedby") ?? "").split(" ").find((id) => id.startsWith("h-"));
+  input.setAttribute("aria-describedby", [hint, shown.id].filter(Boolean).join(" "));
 }
 
 function goToLine(line) {
@@ -214,11 +217,10 @@ const filters = document.getElementById("filters");
 async function readLines() {
   const shown = document.getElementById("readings");
   const patterns = filters.value.split("\n").filter((line) => line.trim());
-  let answer;
-  try {
-    answer = await fetchJson("data/new/metrics", json({ text: lines.value, names: metricNames, filters: patterns }));
-  } catch (error) {
-    shown.replaceChildren(Object.assign(document.createElement("p"), { className: "field-error", textContent: error.message }));
+  const answer = await fetchJson("data/new/metrics", json({ text: lines.value, names: metricNames, filters: patterns }))
+    .catch((error) => ({ error: error.message }));
+  if (answer.error) {
+    shown.replaceChildren(Object.assign(document.createElement("p"), { className: "field-error", textContent: answer.error }));
     return;
   }
   const found = new Set(answer.readings.map((reading) => reading.name));

@@ -6,7 +6,8 @@
 //            true values; `absent` says whether trials without the parameter are selected, too. Empty: no brush.
 //   "pick"   detail.trial: name of the trial whose line was clicked.
 
-const MARGIN = { top: 46, right: 104, bottom: 18, left: 64 };
+const MARGIN = { top: 46, right: 104, bottom: 18 };
+const LETTER = 6.6; // pixels of a letter, about
 const LEAST_SPACE = 84; // between axes; a narrower figure scrolls sideways
 const REACH = 12; // pixels beside an axis that belong to it
 const NEAR = 7; // pixels from a line that belong to it
@@ -131,12 +132,14 @@ class Parallel {
     const { clientWidth, clientHeight } = this.scroller;
     if (!clientWidth || !clientHeight) return;
     const count = this.dimensions.length;
-    this.width = Math.max(clientWidth, MARGIN.left + MARGIN.right + LEAST_SPACE * (count - 1));
+    const longest = Math.max(...this.dimensions[0].ticks.map(([, text]) => text.length), this.dimensions[0].name.length / 2);
+    this.left = clamp(16 + LETTER * longest, 48, Math.max(64, clientWidth * 0.16));
+    this.width = Math.max(clientWidth, this.left + MARGIN.right + LEAST_SPACE * (count - 1));
     this.height = clientHeight;
     this.bottom = this.height - MARGIN.bottom;
-    const space = (this.width - MARGIN.left - MARGIN.right) / Math.max(count - 1, 1);
+    const space = (this.width - this.left - MARGIN.right) / Math.max(count - 1, 1);
     this.dimensions.forEach((dimension, i) => {
-      dimension.x = MARGIN.left + i * space;
+      dimension.x = this.left + i * space;
       dimension.ys = dimension.places.map((place) => this.y(dimension, place));
     });
     const density = globalThis.devicePixelRatio || 1;
@@ -166,12 +169,12 @@ class Parallel {
   axis(dimension, space) {
     const { x, name } = dimension;
     const group = svg("g", { class: "axis", tabindex: "0", role: "slider", "aria-orientation": "vertical", "data-axis": name });
-    const room = Math.max(4, Math.floor(space / 7.5));
+    const room = Math.max(4, Math.floor(space / 8.5));
     const title = svg("text", { class: "name", x, y: MARGIN.top - 22, "text-anchor": "middle" });
     title.append(name.length > room ? `${name.slice(0, room - 1)}…` : name, svg("title"));
     title.lastChild.textContent = name;
     group.append(title, svg("line", { x1: x, x2: x, y1: MARGIN.top, y2: this.bottom }));
-    const letters = Math.max(4, Math.floor((space - 16) / 6.6));
+    const letters = Math.max(4, Math.floor(((x === this.left ? this.left : space) - 12) / LETTER));
     for (const [place, text] of dimension.ticks) {
       const y = this.y(dimension, place);
       const label = svg("text", { x: x - 6, y, "text-anchor": "end", "dominant-baseline": "central" });
@@ -301,8 +304,9 @@ class Parallel {
     });
   }
 
-  lowest({ places, absent }) {
-    return places.reduce((least, place) => (place > absent && place < least ? place : least), Infinity);
+  lowest({ places, absent, range }) {
+    const above = absent + (range[1] - range[0]) * 1e-6; // places come in single precision
+    return places.reduce((least, place) => (place > above && place < least ? place : least), Infinity);
   }
 
   /** Which lines pass through all brushes. */
@@ -347,8 +351,8 @@ class Parallel {
     const count = selected.filter(Boolean).length;
     pen.lineWidth = 1;
     if (count < selected.length) {
-      pen.strokeStyle = getComputedStyle(this.element).getPropertyValue("color");
-      pen.globalAlpha = 0.06;
+      pen.strokeStyle = getComputedStyle(this.element).borderTopColor; // as faint as a frame, however many there are
+      pen.globalAlpha = 0.5;
       selected.forEach((is, i) => is || this.path(pen, i));
     }
     pen.lineWidth = count > 200 ? 1 : 1.5;

@@ -10,6 +10,7 @@ import yaml
 from katib.api.metrics import MetricLog
 from katib.cli.printing import Table
 from katib.rest.server import Server
+from katib.runtime.objects import Kind
 from katib.tuning.service import Diagnosis
 from tests.support.experiments import a_double
 from tests.support.tuning import (
@@ -290,6 +291,53 @@ def test_apply_goes_on_behind_a_broken_file_and_names_it(katib: Katib, server: s
     assert result.out == "experiment/good created\n"
     assert result.err.startswith("error: broken.yaml: ")
     assert str(tmp_path) not in result.err
+
+
+RUNTIMES = """
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainingRuntime
+metadata: {name: mine}
+spec: {mlPolicy: {numNodes: NODES}, template: {spec: {replicatedJobs: [JOB]}}}
+---
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: ClusterTrainingRuntime
+metadata: {name: shared}
+spec: {mlPolicy: {numNodes: 2}, template: {spec: {replicatedJobs: [JOB]}}}
+""".replace("JOB", "{name: node, template: {spec: {template: {spec: {containers: [{name: node}]}}}}}")
+
+
+def test_apply_stores_a_file_of_training_runtimes_and_says_so(katib: Katib, server: str, tmp_path: Path) -> None:
+    file, asked = tmp_path / "runtimes.yaml", ("apply", "-f", "runtimes.yaml", "--server", server, "--token", "secret")
+    file.write_text(RUNTIMES.replace("NODES", "2"))
+    first, again = katib(*asked), katib(*asked)
+    file.write_text(RUNTIMES.replace("NODES", "3"))
+    changed, named = katib(*asked), katib(*asked, "-o", "name")
+
+    assert first == (0, "trainingruntime/mine created\nclustertrainingruntime/shared created\n", "")
+    assert again == (0, "trainingruntime/mine unchanged\nclustertrainingruntime/shared unchanged\n", "")
+    assert changed == (0, "trainingruntime/mine updated\nclustertrainingruntime/shared unchanged\n", "")
+    assert named.out == "trainingruntime/mine\nclustertrainingruntime/shared\n"
+
+
+def test_a_wrong_field_of_a_runtime_is_one_line_and_nothing_is_stored(
+    katib: Katib, server: str, tmp_path: Path, service: MemoryTuningService
+) -> None:
+    (tmp_path / "runtimes.yaml").write_text(RUNTIMES.replace("numNodes: NODES", "numNode: 2").lstrip())
+    checked = katib("validate", "runtimes.yaml")
+    result = katib("apply", "runtimes.yaml", "--server", server, "--token", "secret")
+
+    line = "runtimes.yaml: TrainingRuntime at line 1: spec.mlPolicy.numNode: unknown field; did you mean numNodes"
+    assert (checked.code, checked.err) == (2, f"{line}\n")
+    assert (result.code, result.out, result.err) == (2, "", f"error: {line}\n")
+    assert service.store.list(Kind("trainer.kubeflow.org/v1alpha1", "ClusterTrainingRuntime")).items == ()
+
+
+def test_run_says_that_a_file_of_runtimes_is_for_apply(katib: Katib, tmp_path: Path) -> None:
+    (tmp_path / "runtimes.yaml").write_text(RUNTIMES.replace("NODES", "2"))
+    result = katib("run", "runtimes.yaml")
+
+    assert result.code == 2
+    assert "only TrainingRuntime, ClusterTrainingRuntime; add the Experiment, or store it with katib" in result.err
 
 
 def test_delete_removes_what_it_names(katib: Katib, server: str, played: MemoryTuningService) -> None:

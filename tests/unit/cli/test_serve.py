@@ -133,3 +133,36 @@ def test_the_variables_of_a_gateway_alone_make_no_header_believed(
         headers = {"kubeflow-userid": "alice@example.com"}
 
         assert httpx.get(f"{url}/api/v1/experiments", headers=headers, trust_env=False).status_code == 401
+
+
+def test_a_server_without_token_says_what_that_means(tmp_path: Path) -> None:
+    with serve(tmp_path, "--no-token") as (process, url):
+        assert process.stdout is not None
+        printed = [process.stdout.readline() for _ in range(2)]
+
+    assert printed == [
+        f"in a browser: {url}/katib/ (or: katib ui)\n",
+        "no token:     every account of this machine may read everything here and run commands as you\n",
+    ]
+
+
+def test_neither_token_nor_link_nor_cookie_is_written_to_a_log(tmp_path: Path) -> None:
+    """Whatever a browser does with them, and however much is logged."""
+    with serve(tmp_path, "-vv") as (process, url):
+        assert process.stdout is not None
+        ticket = process.stdout.readline().partition("?ticket=")[2].split()[0]
+        token = (tmp_path / ".katib" / "token").read_text().strip()
+        with httpx.Client(base_url=url, trust_env=False) as browser:
+            cookie = browser.get(f"/katib/open?ticket={ticket}").headers["set-cookie"].partition(";")[0]
+            for path in ("/katib/", "/katib/nowhere", "/katib/data/x", "/api/v1/experiments?limit=x"):
+                browser.get(path, headers={"cookie": cookie, "accept": "text/html"})
+                browser.get(f"{path}?token={token}", headers={"authorization": f"Bearer {token}"})
+            browser.get(f"/katib/open?ticket={ticket}&ticket={token}")
+            browser.post("/katib/sign-in", data={"token": f"{token}x"})
+            browser.post("/katib/sign-in", data={"token": token})
+            browser.post("/katib/sign-in", content=token.encode() * 2, headers={"expect": token})
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=DEADLINE_SECONDS)
+
+    assert err
+    assert [secret for secret in (token, ticket, cookie.partition("=")[2]) if secret in out + err] == []

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 
 from katib.api.defaults import with_defaults
 from katib.api.types import Experiment
 from katib.local.admission import HostCapacity
 from katib.local.jobs.kinds import job_kinds
 from katib.local.jobs.replicated.pytorchjob import PyTorchJob
-from katib.local.submission import custom_collector_errors, peer_name_errors
-from tests.support.experiments import an_experiment
+from katib.local.submission import custom_collector_errors, local_gate, peer_name_errors
+from tests.support.experiments import a_template, an_experiment
+from tests.support.gate import CATALOG
 from tests.support.training_jobs import replica, training_job
 
 PLACE = "spec.metricsCollectorSpec.collector.customCollector"
@@ -61,3 +63,62 @@ def test_names_of_pods_lead_nowhere_where_the_collector_needs_the_network_of_the
 
     place = "t.spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].command"
     assert [error.path for error in errors] == [f"{place}[1]", f"{place}[2]"][:count]
+
+
+OWN = """
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainingRuntime
+metadata: {name: mine}
+spec:
+  mlPolicy: {numNodes: 2, POLICY: {}}
+  template:
+    spec:
+      replicatedJobs:
+        - name: node
+          template: {spec: {template: {spec: {containers: [{name: node, command: [sleep, inf]}]}}}}
+        - name: starter
+          template:
+            metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
+            spec: {template: {spec: {containers: [{name: node, command: [echo]}]}}}
+"""
+STARTER = {"jobset.sigs.k8s.io/replicatedjob-name": "starter"}
+FIRST = {"batch.kubernetes.io/job-completion-index": "0"}
+
+
+@pytest.mark.parametrize(
+    ("policy", "given", "expected"),
+    [
+        pytest.param("mpi", {}, STARTER, id="the launcher"),
+        pytest.param("torch", {}, {**STARTER, **FIRST}, id="the first node that trains"),
+        pytest.param("mpi", FIRST, FIRST, id="what the user says"),
+    ],
+)
+@pytest.mark.parametrize("is_stored", [True, False], ids=["stored", "in the same file"])
+def test_which_pod_prints_the_metrics_of_a_train_job_follows_from_the_runtime(
+    policy: str, given: dict[str, str], expected: dict[str, str], is_stored: bool
+) -> None:
+    runtime = OWN.replace("POLICY", policy)
+    kept = {"default/mine": yaml.safe_load(runtime)} if is_stored else {}
+    gate = local_gate(
+        CATALOG,
+        HostCapacity.detect(),
+        lambda _namespace, _name: None,
+        find=lambda _kind, key: kept.get(f"{key.namespace}/{key.name}"),
+    )
+    job = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "spec": {
+            "runtimeRef": {"name": "mine", "kind": "TrainingRuntime"},
+            "trainer": {"command": ["echo", "${trialParameters.learningRate}"]},
+        },
+    }
+    template = a_template() | {"trialSpec": job, "primaryContainerName": "node", "primaryPodLabels": given}
+    text = yaml.safe_dump(an_experiment(trialTemplate=template))
+
+    loaded = gate.load(text if is_stored else f"{text}---{runtime}", source="file", namespace="default")
+    admitted = gate.admit(loaded)
+
+    assert admitted.experiment.spec.trial_template is not None
+    assert admitted.experiment.spec.trial_template.primary_pod_labels == expected
+    assert gate.admit_update(loaded, admitted.experiment) == admitted.experiment

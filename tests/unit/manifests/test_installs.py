@@ -16,6 +16,7 @@ import yaml
 from katib.api.configuration import read_configuration
 from katib.cluster.admission.server import DRAIN_SECONDS
 from katib.cluster.configuration.models import KatibConfig
+from katib.rest.visits import UI_PREFIX
 from suggestion_services.algorithms import ENTRIES
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -281,6 +282,23 @@ def test_behind_kubeflow_the_server_answers_users_and_its_proxy_lets_in_the_gate
     assert rule == {
         "from": [{"source": {"principals": ["cluster.local/ns/istio-system/sa/istio-ingressgateway-service-account"]}}]
     }
+
+
+@pytest.mark.parametrize("install", INSTALLS)
+def test_the_page_has_the_service_of_katibs_page(install: str) -> None:
+    (port,) = named(install, "Service", "katib-ui")["spec"]["ports"]
+
+    assert (port["name"], port["port"], port["targetPort"]) == ("http", 80, "http")
+
+
+def test_kubeflows_gateway_leads_to_the_page_under_its_own_path() -> None:
+    """Dashboards link to /katib/, and the server answers there."""
+    (gate,) = of_kind("with-kubeflow", "VirtualService")
+    (route,) = gate["spec"]["http"]
+
+    assert route["match"] == [{"uri": {"prefix": f"{UI_PREFIX}/"}}]
+    assert "rewrite" not in route
+    assert route["route"] == [{"destination": {"host": "katib-ui.kubeflow.svc.cluster.local", "port": {"number": 80}}}]
 
 
 def test_behind_kubeflow_the_network_lets_only_the_gateway_reach_the_server() -> None:

@@ -8,12 +8,13 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize("first", ["TuneError", "TuneResult", "callbacks", "report", "search", "tune"])
+@pytest.mark.parametrize("first", ["TuneError", "TuneResult", "callbacks", "plots", "report", "search", "tune"])
 def test_every_name_is_what_it_says_whichever_is_asked_for_first(first: str) -> None:
     code = (
         f"import katib as k, types; k.{first}\n"
         "assert callable(k.tune) and callable(k.report)\n"
         "assert isinstance(k.search, types.ModuleType) and isinstance(k.callbacks, types.ModuleType)\n"
+        "assert isinstance(k.plots, types.ModuleType)\n"
         "assert issubclass(k.TuneError, Exception) and isinstance(k.TuneResult, type)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -61,9 +61,21 @@ class PodCounts:
     def failures(self) -> tuple[PodRecord, ...]:
         """Failures that count. Of pods that were lost the first few do not: nothing was wrong with their programs."""
         ignored = {match.pod.name for match in self.matched_rules if match.rule.action == "Ignore"}
-        lost = [p.name for p in self.all_failures if any(exit_.lost for exit_ in p.exits)]
-        ignored.update(lost[:FORGIVEN_LOSSES])
+        ignored.update(self._forgiven)
         return tuple(p for p in self.all_failures if p.name not in ignored)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing is left of the job: none of its pods goes on or has succeeded, and the last one was lost."""
+        if self.active or self.terminating or self.succeeded or not self.all_failures:
+            return False
+        last = max(self.all_failures, key=lambda p: (p.finished_at is not None, p.finished_at))
+        return last.name in self._forgiven
+
+    @cached_property
+    def _forgiven(self) -> tuple[str, ...]:
+        lost = [p.name for p in self.all_failures if any(exit_.lost for exit_ in p.exits)]
+        return tuple(lost[:FORGIVEN_LOSSES])
 
     @cached_property
     def succeeded_indexes(self) -> frozenset[int]:

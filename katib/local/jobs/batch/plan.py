@@ -116,6 +116,7 @@ def _go_on(
         started_at=started_at,
         wake_at=_earliest(starts.wake_at, _deadline(spec, started_at)),
         waiting=_waiting(counts, starts),
+        anew=bool(starts.pods) and counts.is_lost,
     )
 
 

@@ -95,6 +95,7 @@ class _State:
         not_before: When the next try begins.
         failure: Why it is tried again.
         has_moved: Whether its pods have other ports than at first: somebody else had taken one.
+        is_void: Whether what was reported so far counts no more once the next pods start.
         outcome: How it ends; None while that is open.
     """
 
@@ -106,6 +107,7 @@ class _State:
     not_before: datetime | None = None
     failure: str = ""
     has_moved: bool = False
+    is_void: bool = False
     outcome: Outcome | None = None
 
 
@@ -118,6 +120,7 @@ class _Turn:
     stop: tuple[str, ...] = ()
     wake_at: datetime | None = None
     waiting: str = ""
+    anew: bool = False
 
 
 def plan(observed: Observed, ending: Outcome | None = None, *, moves: bool = False) -> Plan:
@@ -161,7 +164,7 @@ def _plan_open(observed: Observed, spec: JobSetSpec, ending: Outcome | None, *, 
 def _turned(observed: Observed, spec: JobSetSpec, state: _State) -> tuple[_State, _Turn]:
     """Plan every Job that exists, and create those whose time has come."""
     turn = _turn(observed, spec, state)
-    return replace(state, children=turn.children), turn
+    return replace(state, children=turn.children, is_void=state.is_void and not turn.anew), turn
 
 
 def _turn(observed: Observed, spec: JobSetSpec, state: _State) -> _Turn:
@@ -173,6 +176,7 @@ def _turn(observed: Observed, spec: JobSetSpec, state: _State) -> _Turn:
             pods.setdefault(pod.role, []).append(pod)
     start: list[PodStart] = []
     stop: list[str] = []
+    anew = state.is_void
     moments: list[datetime] = []
     waiting: list[str] = []
     held = state.not_before is not None and observed.moment.steady < state.not_before
@@ -204,9 +208,17 @@ def _turn(observed: Observed, spec: JobSetSpec, state: _State) -> _Turn:
                 attempt = state.restarts + state.attempts.get(role, 0)
                 start += [PodStart(s.index, role, details={**s.details, "attempt": attempt}) for s in decision.start]
                 stop += decision.stop
+                anew = anew or decision.anew
             moments += [] if child.wake_at is None else [child.wake_at]
             waiting += [child.waiting] if child.waiting else []
-    return _Turn(children, tuple(start), tuple(stop), min(moments, default=None), next(iter(waiting), ""))
+    anew = anew and bool(start) and not any(_counts_on(pod, state) for pod in observed.pods)
+    first = next(iter(waiting), "")
+    return _Turn(children, tuple(start), tuple(stop), min(moments, default=None), first, anew)
+
+
+def _counts_on(pod: PodRecord, state: _State) -> bool:
+    """Return whether what a pod reported counts whatever becomes of others: it goes on, or has succeeded."""
+    return not pod.is_finished or (pod.name not in state.retired and pod.phase is Phase.SUCCEEDED)
 
 
 def _plan_child(
@@ -301,7 +313,7 @@ def _restart(observed: Observed, spec: JobSetSpec, state: _State, role: str, act
 def _move(observed: Observed, spec: JobSetSpec, state: _State, pod: PodRecord) -> Plan:
     """Begin once more with other ports; that is no restart that counts."""
     failure = f"pod {pod.name} found its port taken: {pod.last_output}; all pods start again with other ports"
-    moved = replace(state, has_moved=True, failure=failure)
+    moved = replace(state, has_moved=True, is_void=True, failure=failure)
     return replace(_anew(observed, spec, moved, ""), new_addresses=True)
 
 
@@ -375,6 +387,7 @@ def _go_on(observed: Observed, spec: JobSetSpec, state: _State, turn: _Turn) -> 
         wake_at=turn.wake_at,
         waiting="the job is suspended" if spec.suspend else turn.waiting,
         memory={**observed.memory, "jobset": state},
+        anew=turn.anew,
     )
 
 

@@ -141,6 +141,15 @@ RUNTIME_SPEC: Final[Structure] = {
 }
 
 
+RUNTIME: Final[Structure] = {
+    "apiVersion": "text",
+    "kind": "text",
+    "metadata": "any",
+    "spec": RUNTIME_SPEC,
+    "status": "any",
+}
+
+
 def check_structure(value: object, structure: Any, path: str, findings: Findings, of_what: str) -> None:
     """Find unknown fields and values of the wrong type.
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from katib.errors import invalid
 from katib.local.findings import Findings
+from katib.local.jobs.batch.job import INDEX_ANNOTATION
 from katib.local.jobs.conditions import conditions_of, end_of, true_condition, with_condition
 from katib.local.jobs.jobset.environment import (
     ADDRESSES,
@@ -27,7 +28,7 @@ from katib.local.jobs.jobset.plan import plan as plan_jobset
 from katib.local.jobs.jobset.resolve import NODE, TrainingSet, training_set
 from katib.local.jobs.jobset.runtimes import API_VERSION, Find, runtime_of
 from katib.local.jobs.jobset.selection import check_pod_labels
-from katib.local.jobs.jobset.spec import JobSetSpec
+from katib.local.jobs.jobset.spec import REPLICATED_JOB_LABEL, JobSetSpec
 from katib.local.jobs.jobset.trainjob_rules import check_node_names, check_train_job, is_readable, written_at
 from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring, container_names
 from katib.runtime.objects import Kind, Object
@@ -105,6 +106,14 @@ class TrainJob:
         training = self._resolve(job) if is_readable(job) else None
         if training is not None:
             check_pod_labels(training.jobset, labels, path, findings)
+
+    def primary_labels(self, job: Object) -> Mapping[str, str]:
+        """Return the labels of the launcher where its runtime uses MPI, else of the first node that trains."""
+        training = self._resolve(job) if is_readable(job) else None
+        if training is None or not training.trainer:
+            return {}
+        first = {} if training.policy == "mpi" else {INDEX_ANNOTATION: "0"}
+        return {REPLICATED_JOB_LABEL: training.trainer, **first}
 
     def _resolve(self, job: Object) -> TrainingSet | None:
         runtime = runtime_of(job, self._find)

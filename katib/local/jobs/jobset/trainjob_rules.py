@@ -22,6 +22,7 @@ from katib.local.jobs.jobset.resolve import TrainingSet as _TrainingSet
 from katib.local.jobs.jobset.rules import check_jobset_rules, check_manager, spelled_out
 from katib.local.jobs.jobset.runtimes import Runtime, unknown_runtime
 from katib.local.jobs.jobset.structure import (
+    RUNTIME,
     RUNTIME_SPEC,
     TRAIN_JOB_SPEC,
     check_resources,
@@ -69,6 +70,25 @@ def check_train_job(job: Object, path: str, findings: Findings, runtime: Runtime
         findings.error(error.path, error.cause, error.remedy, error.origin)
     elif has_placeholder(reference):
         findings.notice(f"{place}.runtimeRef.name", "which runtime it is is known only when a trial starts")
+
+
+def check_runtime(runtime: Object, findings: Findings) -> None:
+    """Check a training runtime by itself. What depends on the TrainJob is checked with that.
+
+    Args:
+        runtime: The object; may be malformed.
+        findings: Takes what is found, with paths in the object.
+    """
+    check_structure(runtime, RUNTIME, "", findings, "training runtime")
+    if not is_given(runtime.get("spec")):
+        findings.error("spec", "it is missing", "write what the runtime is", "job-field-missing")
+    if not findings.errors:
+        spec = mapping(runtime.get("spec"))
+        _check_policy(mapping(spec.get("mlPolicy")), "spec.mlPolicy", findings)
+        template = mapping(mapping(spec.get("template")).get("spec"))
+        # Whether initializers fill a claimed volume is known with the TrainJob.
+        jobset = {key: value for key, value in template.items() if key != "volumeClaimPolicies"}
+        check_jobset_rules(jobset, "spec.template.spec", findings)
 
 
 def is_readable(job: Object) -> bool:

@@ -10,7 +10,8 @@ After a success the other replicas have a moment to end by themselves; those tha
 failure: on a cluster they would stay until the job is deleted.
 
 All replicas begin again, with new ports and no failure counted, when one finds its port taken by somebody else, or when
-the guard of this machine's processes took them with it. A try is what happens between such beginnings.
+the guard of this machine's processes took them with it. A try is what happens between such beginnings; what it
+reported is removed before the next one.
 
 A replica often fails because another one could not listen, and may be seen to end first. So its failure becomes final
 only after a moment in which those that listen can say so by their own end.
@@ -219,6 +220,7 @@ class _Planning:
             waiting=next((p.waiting for p in self.replicas.active if p.waiting), ""),
             memory=self.memory._replace(needs_addresses=self.memory.needs_addresses and not renewed)._asdict(),
             new_addresses=renewed,
+            anew=renewed,
         )
 
     # --- the outcome --------------------------------------------------------------------------------------------------

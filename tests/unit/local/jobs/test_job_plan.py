@@ -23,6 +23,7 @@ class Simulation:
         self.status: dict[str, Any] = {}
         self.pods: list[PodRecord] = []
         self.starts: list[float] = []
+        self.anew: list[int] = []  # how many pods there had been whenever their readings were thrown away
         self.now = START
         self.polite = True  # stopped pods end at once
         self.wall_jump = timedelta()  # what somebody did to the wall clock
@@ -42,6 +43,7 @@ class Simulation:
         while True:
             decision = self._plan()
             self.status, self._started_at = decision.status, decision.started_at
+            self.anew += [len(self.pods)] * decision.anew
             for start in decision.start:
                 self.pods.append(PodRecord(f"p{len(self.pods)}", start.index, Phase.RUNNING))
                 self.starts.append(self.elapsed)
@@ -221,6 +223,30 @@ class TestBackOff:
         s.end(137, lost=True)
 
         assert ("Failed", "BackoffLimitExceeded") in s.conditions()
+
+    def test_readings_are_thrown_away_when_all_pods_were_lost_and_kept_for_a_retry(self) -> None:
+        s = started(backoffLimit=3)
+        s.end(1)
+        s.advance(600)
+        assert s.anew == []
+
+        s.end(137, lost=True)
+        s.advance(600)
+
+        assert s.anew == [2]
+
+    def test_readings_stay_when_one_of_several_pods_was_lost_or_one_has_succeeded(self) -> None:
+        s = started(completions=3, parallelism=2)
+        s.end(137, lost=True)
+        s.advance(600)
+        s.end()
+        s.advance(600)
+        for _ in s.running:
+            s.end(137, lost=True)
+        s.advance(600)
+
+        assert s.running
+        assert s.anew == []
 
     def test_the_last_line_of_a_failed_program_closes_the_message(self) -> None:
         s = started()

@@ -25,6 +25,7 @@ class Simulation:
         self.pods: list[PodRecord] = []
         self.started: list[PodStart] = []
         self.moves = 0
+        self.anew: list[int] = []  # how many pods there had been whenever their readings were thrown away
         self.polite = True
         self.now = START
         self._started_at: datetime | None = None
@@ -49,6 +50,7 @@ class Simulation:
             decision = self.plan(Observed(self.job, tuple(self.pods), moment, Delays(), self._started_at, self.memory))
             self.status, self._started_at, self.memory = decision.status, decision.started_at, decision.memory
             self.moves += decision.new_addresses
+            self.anew += [len(self.pods)] * decision.anew
             for start in decision.start:
                 self.started.append(start)
                 self.pods.append(PodRecord(f"p{len(self.pods)}", start.index, Phase.RUNNING, role=start.role))
@@ -222,6 +224,8 @@ class TestFailure:
         assert s.roles() == ["a-0-0", "b-0-0"]
         assert (s.status["restarts"], s.status["restartsCountTowardsMax"]) == (1, 1)
         assert [start.details["attempt"] for start in s.started] == [0, 0, 1, 1]
+
+        assert s.anew == []  # the author of the JobSet wanted it tried again: what was reported stays
 
         s.end("b-0", 4)
         assert s.conditions() == [("Failed", "ReachedMaxRestarts")]

@@ -7,8 +7,9 @@ import pytest
 
 from katib.local.admission import check_job
 from katib.local.admission.command_rules import OFFER
-from katib.local.jobs.jobset.runtimes import RUNTIME
+from katib.local.jobs.jobset.runtimes import RUNTIME, SHIPPED, shipped_runtime
 from katib.local.jobs.kinds import job_kinds
+from katib.local.submission import runtime_errors
 from katib.runtime.objects import Key
 from tests.support.admission import HOST
 from tests.unit.local.jobs.test_train_job_plan import Shelf, own_runtime
@@ -302,3 +303,25 @@ def test_ports_of_a_runtime_are_explained_by_its_policy(policy: str, told: str) 
 )  # fmt: skip
 def test_a_replicated_job_that_cannot_run_here_is_told_in_one_line(job: dict[str, Any], error: str) -> None:
     assert jobset(replicated(), job)[0] == [f"replicatedJobs[1]{error}"]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_runtime_could_be_stored_by_itself(name: str) -> None:
+    assert runtime_errors({"spec": shipped_runtime(name).spec}, "") == []
+
+
+@pytest.mark.parametrize(
+    ("runtime", "line"),
+    [
+        ({}, "spec: it is missing; write what the runtime is"),
+        ({"specs": {}}, "specs: unknown field; did you mean spec"),
+        ({"spec": {"mlPolicy": {"torch": {}, "mpi": {}}}}, "spec.mlPolicy: it has torch and mpi; keep one of them"),
+        (
+            {"spec": {"template": {"spec": {"replicatedJobs": []}}}},
+            "spec.template.spec.replicatedJobs: it is missing or empty; give at least one",
+        ),
+    ],
+    ids=["nothing", "misspelled", "two policies", "no jobs"],
+)
+def test_what_is_wrong_with_a_runtime_alone_is_told_with_its_place(runtime: dict[str, Any], line: str) -> None:
+    assert line in [str(error) for error in runtime_errors(runtime, "")]

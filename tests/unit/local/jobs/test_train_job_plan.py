@@ -160,6 +160,7 @@ class TestTorch:
 
         t.end("node-0", 1, last_output=taken)
         assert (t.moves, t.roles()) == (1, ["node-0-0", "node-0-1"])
+        assert t.anew == [2]
         assert t.conditions() == []
 
         t.end("node-0", 1, last_output=taken)

@@ -543,6 +543,16 @@ class TestNewTries:
 
         assert "Address already in use" in t.message("Failed")
 
+    def test_readings_are_thrown_away_with_a_try_of_all_replicas_and_kept_with_that_of_one(self) -> None:
+        t = pytorch("ExitCode")
+        t.end("j-worker-0", 137)
+        assert (len(t.pods), t.anew) == (4, [])
+
+        t.end("j-master-0", 1, in_use=True)
+        t.end("j-worker-1", 137, lost=True)
+
+        assert t.anew == [4, 7]
+
     def test_replicas_that_were_lost_with_the_guard_start_again_and_nothing_counts(self) -> None:
         t = pytorch()
         for _ in range(FORGIVEN_LOSSES):

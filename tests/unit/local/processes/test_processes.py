@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -247,6 +248,33 @@ class TestDisasters:
             process.send_signal(signal.SIGKILL)
 
             eventually(lambda: not marked(engine_id), "processes outlived their engine")
+
+    @pytest.mark.parametrize("guard_died_before", [False, True], ids=["first guard", "second guard"])
+    def test_what_an_engine_left_to_be_done_is_done_after_its_processes_have_ended(
+        self, tmp_path: Path, guard_died_before: bool
+    ) -> None:
+        alive = f'kill -0 "$(cat {tmp_path}/pid)" 2>/dev/null && echo alive || echo ended'
+        with engine(tmp_path / "engine", tmp_path / "pid", f"({alive}) > {tmp_path}/last") as process:
+            if guard_died_before:
+                record = tmp_path / "engine" / "engine.json"
+                first = json.loads(record.read_text())["guard_pid"]
+                os.kill(first, signal.SIGKILL)
+                eventually(lambda: json.loads(record.read_text())["guard_pid"] != first)
+            process.send_signal(signal.SIGKILL)
+
+            eventually(lambda: (tmp_path / "last").exists() and (tmp_path / "last").read_text() == "ended\n")
+
+    @pytest.mark.parametrize("taken_back", [False, True])
+    def test_an_engine_that_stops_can_take_back_what_was_to_be_done(self, tmp_path: Path, taken_back: bool) -> None:
+        processes = Processes()
+        processes.start()
+        with ExitStack() as stack:
+            stack.enter_context(processes.executing_last(["/bin/touch", str(tmp_path / "last")], {}))
+            if taken_back:
+                stack.close()
+            processes.stop()
+
+        assert (tmp_path / "last").exists() != taken_back
 
     def test_a_killed_guard_is_replaced_and_its_processes_are_reported(
         self, processes: Processes, tmp_path: Path

@@ -1,0 +1,84 @@
+"""`katib ui`: the page of a server that runs."""
+
+from __future__ import annotations
+
+import webbrowser
+from html import escape
+from pathlib import Path
+
+import click
+
+from katib.cli import options
+from katib.errors import UnavailableError, invalid
+from katib.rest.notes import Note, account_directory, running_servers, write_privately
+
+
+@click.command(epilog=options.examples("katib ui", "katib ui --print", "katib ui --server http://127.0.0.1:9000"))
+@click.option("--print", "print_only", is_flag=True, help="Print the link and open nothing.")
+@click.option(
+    "--server",
+    envvar="KATIB_SERVER",
+    metavar="URL",
+    help="Which one, where several servers of yours run.  [env: KATIB_SERVER]",
+)
+@options.data_dir
+def ui(print_only: bool, server: str | None, data_dir: Path | None) -> None:
+    """Open the page of your running server in a browser.
+
+    The link lets a browser in without a token, until the server stops; the browser stays signed in after that. Give
+    the link to nobody: who has it can run commands as you.
+    """
+    directory = data_dir or options.default_data_dir()
+    note = _chosen(running_servers(directory, None if data_dir is not None else account_directory()), server, data_dir)
+    if print_only:
+        click.echo(note.page)
+        return
+    if _open(note):
+        click.echo(f"opening the page of {note.url}; if no browser appears, open this link yourself:", err=True)
+    else:
+        click.echo("no browser can be opened from here; open this link yourself:", err=True)
+    click.echo(note.page)
+
+
+def _chosen(notes: list[Note], server: str | None, data_dir: Path | None) -> Note:
+    """Return the note of the server that is meant.
+
+    Raises:
+        UnavailableError: None of this account runs.
+        InvalidError: Several run, and none was named.
+    """
+    found = [note for note in notes if note.page and server in (None, note.url)]
+    here = [note for note in found if note.directory == (data_dir or options.default_data_dir())]
+    chosen = here or found
+    if not chosen:
+        which = f" at {server}" if server else f" on {data_dir}" if data_dir is not None else ""
+        raise UnavailableError(f"no server of yours runs{which}; start one with `katib serve`")
+    if len(chosen) > 1:
+        urls = ", ".join(note.url for note in chosen)
+        raise invalid("--server", f"several servers run: {urls}", "name one of them", "server-ambiguous")
+    return chosen[0]
+
+
+def _open(note: Note) -> bool:
+    """Have a browser open the link; return whether there is one.
+
+    Other accounts see the arguments of a browser, so it is given a file that only this account can read.
+    """
+    path = note.opening_file
+    if path is None:
+        return False
+    try:
+        write_privately(path, _forwarding(note.page))
+        return webbrowser.open(path.absolute().as_uri())
+    except (OSError, webbrowser.Error):
+        return False
+
+
+def _forwarding(link: str) -> str:
+    """Return a page that leads to a link at once."""
+    address = escape(link)
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Katib</title>'
+        '<meta name="referrer" content="no-referrer">'
+        f'<meta http-equiv="refresh" content="0; url={address}"><p><a href="{address}">Open Katib</a></p></html>\n'
+    )

@@ -1,0 +1,133 @@
+"""The best so far of several experiments in one picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from katib.figures.data import Choice, ExperimentData
+from katib.figures.measure import improvements, measure_of
+from katib.figures.scales import compact, time_unit, value_axis
+from katib.figures.style import SEQUENCE, YELLOW, add_note, html_safe, new_figure
+from katib.figures.trials import Floats
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+_COLOURS = tuple(colour for colour in SEQUENCE if colour != YELLOW)
+"""Without the one that a thin line on white does not show."""
+MOST_EXPERIMENTS = 2 * len(_COLOURS)
+"""Two rounds of the colours, told apart by dashes."""
+_CROWDED = 20.0
+_DASHES = ("solid", "dash")
+_MARKS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "star")
+
+
+class _Line(NamedTuple):
+    """The best so far of one experiment: where it improved, and where the experiment is now."""
+
+    name: str
+    x: Floats
+    values: Floats
+    texts: list[str]
+
+
+def draw_comparison(experiments: Sequence[ExperimentData], choice: Choice) -> go.Figure:
+    """Return a line of the best so far for each experiment, against its trials or the time since it started.
+
+    Time is what another trial costs: an algorithm that needs fewer trials but more time between them shows it there.
+    """
+    measures = [measure_of(data.trials, choice.metric) for data in experiments]
+    lines = [_line(data, choice) for data in experiments]
+    longest = max((float(line.x[-1]) for line in lines if len(line.x)), default=0.0)
+    crowded = _is_crowded(lines, longest)
+    unit = time_unit(0.0 if crowded else longest)
+    by_time = choice.by == "time"
+    title = f"{unit.name} since the first trial started" if by_time else "trials"
+    every = np.concatenate([line.values for line in lines])
+    axis = value_axis(every, maximize=measures[0].maximize)
+    [metric] = html_safe([measures[0].name])
+    figure = new_figure(title=f"{metric}: best so far", x=title, y=metric)
+    figure.update_layout(yaxis=axis.layout, xaxis={"type": "log", "dtick": 1} if crowded else {})
+    for number, line in enumerate(lines):
+        _add_line(figure, line, number, unit.seconds if by_time else 1.0)
+    absent = [line.name for line in lines if not len(line.x)]
+    note = f"without a value so far: {', '.join(html_safe(absent))}" if absent else ""
+    add_note(figure, note, axis.note)
+    return figure
+
+
+def why_incomparable(experiments: Sequence[ExperimentData], choice: Choice) -> str:
+    """Return why some experiments cannot be compared; empty when they can."""
+    if not 1 < len(experiments) <= MOST_EXPERIMENTS:
+        return f"A comparison is of 2 to {MOST_EXPERIMENTS} experiments."
+    for data in experiments:
+        if choice.metric and choice.metric not in data.trials.metrics:
+            return f'{data.name} has no metric "{choice.metric}".'
+    directions = {}
+    for data in experiments:
+        measure = measure_of(data.trials, choice.metric)
+        if measure.maximize is None:
+            return f"{data.name} does not optimize {measure.name}, so none of its trials is the best."
+        directions[data.name] = f"{'maximizes' if measure.maximize else 'minimizes'} {measure.name}"
+    (first, reference), *others = directions.items()
+    for name, words in others:
+        if words != reference:
+            return f"{first} {reference}, but {name} {words}."
+    if not any(measure_of(data.trials, choice.metric).best is not None for data in experiments):
+        return "No trial of them has a value yet."
+    return ""
+
+
+def _line(data: ExperimentData, choice: Choice) -> _Line:
+    """Return the line of an experiment. By time, trials stand in the order of their ends, which is when one knew."""
+    trials, measure = data.trials, measure_of(data.trials, choice.metric)
+    costs = measure.costs
+    if choice.by != "time":
+        order = np.arange(len(costs))
+        places = order + 1.0
+        last = float(len(costs))
+    else:
+        order = np.argsort(trials.ended, kind="stable")
+        order = order[np.isfinite(trials.ended[order])]
+        begin = float(np.nanmin(trials.started)) if np.isfinite(trials.started).any() else math.nan
+        places = trials.ended[order] - begin
+        last = float(places[-1]) if len(places) else math.nan
+    corners = improvements(costs[order])
+    if not len(corners):
+        return _Line(data.name, np.empty(0), np.empty(0), [])
+    rows = order[corners]
+    values = -costs[rows] if measure.maximize else costs[rows]
+    texts = html_safe(list(trials.names[rows]))
+    return _Line(data.name, np.append(places[corners], last), np.append(values, values[-1]), [*texts, texts[-1]])
+
+
+def _is_crowded(lines: Sequence[_Line], longest: float) -> bool:
+    """Return whether most improvements would stand in the first hundredths of a linear axis."""
+    corners = np.concatenate([line.x[:-1] for line in lines])
+    corners = corners[corners > 0]
+    return len(corners) > 0 and longest > _CROWDED * float(np.median(corners))
+
+
+def _add_line(figure: go.Figure, line: _Line, number: int, unit: float) -> None:
+    if not len(line.x):
+        return
+    [name] = html_safe([line.name])
+    figure.add_scatter(
+        x=compact(line.x / unit),
+        y=compact(line.values),
+        mode="lines+markers",
+        name=name,
+        line={
+            "shape": "hv",
+            "width": 2,
+            "color": _COLOURS[number % len(_COLOURS)],
+            "dash": _DASHES[number // len(_COLOURS) % len(_DASHES)],
+        },
+        marker={"symbol": _MARKS[number % len(_MARKS)], "size": 6},
+        customdata=line.texts,
+        hovertemplate="%{customdata}<br>%{x:.4g}: %{y:.6g}<extra>" + name + "</extra>",
+    )

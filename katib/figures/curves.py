@@ -1,0 +1,134 @@
+"""Which curves a figure needs, and how readings become one. Pure: reading them is the caller's work.
+
+A picture shows some 100 curves at most, so a server reads no more than these, whatever the number of trials.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.figures.data import Curve
+from katib.figures.scales import TimeUnit, time_unit
+from katib.figures.style import even_rows, places
+from katib.figures.trials import Floats, Rows, TrialTable
+
+CurveChoice = Callable[[TrialTable], Rows]
+"""Says of which trials a figure draws curves."""
+
+MOST_CURVES = 100
+CURVE_POINTS = 60
+"""So many points has each: a hundred of them fill no more than a picture shows."""
+
+_BEST, _NEWEST, _WORST, _FAILED = 20, 20, 10, 5
+
+
+def chosen(trials: TrialTable) -> Rows:
+    """Return the trials whose curves are drawn, at most 100, in the order of creation.
+
+    The best, the worst, those that run, the newest ones of each kind, and of all others an even choice.
+    """
+    costs = trials.costs
+    ranked = np.argsort(costs, kind="stable")
+    ranked = ranked[np.isfinite(costs[ranked])]
+    picked = [
+        ranked[:_BEST],
+        places(trials.in_states("Running"))[-_NEWEST:],
+        places(trials.in_states("EarlyStopped"))[-_NEWEST:],
+        ranked[-_WORST:],
+        places(trials.in_states("Failed", "MetricsUnavailable", "Killed"))[-_FAILED:],
+        places(trials.in_states("Succeeded"))[-_WORST:],
+    ]
+    kept = np.unique(np.concatenate(picked))
+    rest = np.setdiff1d(ranked, kept, assume_unique=True)
+    return np.union1d(kept, even_rows(rest, MOST_CURVES - len(kept)))
+
+
+def evenly_ended(trials: TrialTable) -> Rows:
+    """Return trials that were stopped early and trials that ran to their end, evenly spread, 50 of each at most.
+
+    None of either where none was stopped.
+    """
+    half = MOST_CURVES // 2 if trials.in_states("EarlyStopped").any() else 0
+    if not half:
+        return np.empty(0, dtype=np.int64)
+    return np.union1d(*(even_rows(places(trials.in_states(state)), half) for state in ("EarlyStopped", "Succeeded")))
+
+
+def rows_of(trials: TrialTable, names: Container[str]) -> dict[str, int]:
+    """Return the place of each of these trials, by name."""
+    return {name: row for row, name in enumerate(trials.names.tolist()) if name in names}
+
+
+def curve_of(readings: Sequence[MetricLog], started: float) -> Curve:
+    """Return the curve of some readings of one metric.
+
+    Args:
+        readings: In order.
+        started: When the trial started, in seconds since 1970; NaN: not known, and the first reading stands for it.
+    """
+    times = np.array([_seconds(reading) for reading in readings], dtype=np.float64)
+    if math.isnan(started) and np.isfinite(times).any():
+        started = float(np.nanmin(times))
+    steps = np.array([math.nan if reading.step is None else reading.step for reading in readings], dtype=np.float64)
+    values = np.array([_number(reading.value) for reading in readings], dtype=np.float64)
+    return Curve(values, steps if np.isfinite(steps).any() else None, np.maximum(times - started, 0.0))
+
+
+class CurveAxis(NamedTuple):
+    """What the horizontal axis of curves counts.
+
+    Attributes:
+        by: `step`, `time`, or `reading` where a program says neither.
+        title: Of the axis.
+        unit: Of the time.
+        note: Why it is not what was asked for; empty when it is.
+    """
+
+    by: str
+    title: str
+    unit: TimeUnit
+    note: str = ""
+
+    def places(self, curve: Curve) -> Floats:
+        """Return where each reading of a curve stands; NaN for one that has no place on this axis."""
+        if self.by == "time":
+            return curve.seconds / self.unit.seconds
+        if self.by == "step":
+            return np.full(len(curve.values), np.nan) if curve.steps is None else curve.steps
+        return np.arange(1.0, len(curve.values) + 1)
+
+
+def curve_axis(curves: Sequence[Curve], by: str) -> CurveAxis:
+    """Return the axis that was asked for, or the nearest that these curves have.
+
+    Args:
+        curves: What will be drawn.
+        by: `step` or `time`.
+    """
+    has_steps = any(curve.steps is not None for curve in curves)
+    longest = max((float(np.nanmax(c.seconds)) for c in curves if np.isfinite(c.seconds).any()), default=math.nan)
+    unit = time_unit(longest)
+    if by == "step" and has_steps:
+        return CurveAxis("step", "step", unit)
+    if math.isfinite(longest):
+        note = "the programs report no steps, so the time stands for them" if by == "step" else ""
+        return CurveAxis("time", f"{unit.name} since the start of the trial", unit, note)
+    if has_steps:
+        return CurveAxis("step", "step", unit, "the readings carry no times, so steps stand for them")
+    return CurveAxis("reading", "reading", unit, "the readings carry neither steps nor times")
+
+
+def _seconds(reading: MetricLog) -> float:
+    return math.nan if reading.time == ZERO_TIME else reading.time.timestamp()
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

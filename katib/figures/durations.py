@@ -1,0 +1,128 @@
+"""How long trials run, by how they ended, and whether the long ones are better."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from katib.figures.data import Choice, ExperimentData
+from katib.figures.measure import Measure, measure_of
+from katib.figures.scales import TimeUnit, compact, time_unit, value_axis
+from katib.figures.style import (
+    STATE_COLOURS,
+    STATE_MARKS,
+    add_note,
+    html_safe,
+    new_figure,
+    places,
+    shown_words,
+    thinned_rows,
+)
+from katib.figures.trials import STATES, Floats, Rows, TrialTable
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+_MOST_OF_A_STATE = 150
+"""Marks beside a box."""
+_MOST_MEASURED = 800
+_FEWEST_FOR_A_BOX = 5
+_JITTER = 0.3
+_GOLDEN = 0.6180339887498949
+"""Multiples of it spread evenly without a pattern: marks of equal durations do not hide each other."""
+_LEFT, _RIGHT = (0.0, 0.42), (0.55, 1.0)
+
+
+def draw_durations(data: ExperimentData, choice: Choice) -> go.Figure:
+    """Return two pictures: durations of ended trials by state, and the value of each trial against its duration.
+
+    A box spans the middle half of a state's trials with the median in it, its whiskers the 5th to the 95th percentile.
+    """
+    trials, measure = data.trials, measure_of(data.trials, choice.metric)
+    durations = np.maximum(trials.durations, 0.0)
+    unit = time_unit(float(np.nanpercentile(durations, 90)))
+    durations = durations / unit.seconds
+    figure = new_figure(title=f"{data.name}: durations", y=unit.name)
+    states = [state for state in STATES if (np.isfinite(durations) & trials.in_states(state)).any()]
+    for place, state in enumerate(states):
+        _add_state(figure, trials, durations, state, place)
+    vertical = value_axis(measure.values[measure.drawn], maximize=measure.maximize)
+    axes: dict[str, Any] = {
+        "xaxis": {
+            "domain": _LEFT,
+            "tickvals": list(range(len(states))),
+            "ticktext": states,
+            "range": [-0.6, len(states) - 0.4],
+            "showgrid": False,
+        },
+        "yaxis": {"rangemode": "tozero"},
+    }
+    note = ""
+    if (measure.drawn & np.isfinite(durations)).any():
+        [title] = html_safe([measure.name])
+        axes["xaxis2"] = {"domain": _RIGHT, "anchor": "y2", "title": {"text": unit.name}, "rangemode": "tozero"}
+        axes["yaxis2"] = {"anchor": "x2", "title": {"text": title}, **vertical.layout}
+        note = _add_values(figure, trials, measure, durations, unit)
+    figure.update_layout(**axes)
+    add_note(figure, note, vertical.note)
+    return figure
+
+
+def no_trial_has_ended(data: ExperimentData) -> str:
+    """Return that no trial has ended that had started, if so."""
+    return "" if np.isfinite(data.trials.durations).any() else "No trial has run to an end yet."
+
+
+def _add_state(figure: go.Figure, trials: TrialTable, durations: Floats, state: str, place: int) -> None:
+    rows = places(np.isfinite(durations) & trials.in_states(state))
+    found = durations[rows]
+    if len(rows) >= _FEWEST_FOR_A_BOX:
+        low, lower, middle, upper, high = np.percentile(found, (5, 25, 50, 75, 95))
+        figure.add_box(
+            x=[place],
+            q1=[lower],
+            median=[middle],
+            q3=[upper],
+            lowerfence=[low],
+            upperfence=[high],
+            name=state,
+            showlegend=False,
+            line={"color": STATE_COLOURS[state]},
+            fillcolor="rgba(127,127,127,0.12)",
+            width=0.7,
+        )
+    drawn = thinned_rows(durations, rows, _MOST_OF_A_STATE)
+    figure.add_scatter(
+        x=compact(place + _JITTER * (np.arange(len(drawn)) * _GOLDEN % 1.0 * 2 - 1)),
+        y=compact(durations[drawn]),
+        mode="markers",
+        name=state,
+        showlegend=False,
+        marker={"color": STATE_COLOURS[state], "symbol": STATE_MARKS[state], "size": 5, "opacity": 0.6},
+        customdata=html_safe(list(trials.names[drawn])),
+        hovertemplate="%{customdata}<br>%{y:.4g}<extra>" + state + "</extra>",
+    )
+
+
+def _add_values(figure: go.Figure, trials: TrialTable, measure: Measure, durations: Floats, unit: TimeUnit) -> str:
+    """Add the picture on the right; return what a reader has to know of it."""
+    rows = places(measure.drawn & np.isfinite(durations))
+    drawn: Rows = np.union1d(
+        thinned_rows(measure.values, rows, _MOST_MEASURED // 2), thinned_rows(durations, rows, _MOST_MEASURED // 2)
+    )
+    for state in ("Succeeded", "EarlyStopped"):
+        shown = drawn[trials.in_states(state)[drawn]]
+        if len(shown):
+            figure.add_scatter(
+                x=compact(durations[shown]),
+                y=compact(measure.values[shown]),
+                xaxis="x2",
+                yaxis="y2",
+                mode="markers",
+                name=state,
+                marker={"color": STATE_COLOURS[state], "symbol": STATE_MARKS[state], "size": 6, "opacity": 0.7},
+                customdata=html_safe(list(trials.names[shown])),
+                hovertemplate="%{customdata}<br>%{x:.4g} " + unit.name + ": %{y:.6g}<extra>" + state + "</extra>",
+            )
+    return shown_words(len(drawn), len(rows))

@@ -1,0 +1,140 @@
+"""What trials reported while they ran."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from katib.figures.curves import CurveAxis, curve_axis, rows_of
+from katib.figures.data import Choice, ExperimentData
+from katib.figures.measure import measure_of
+from katib.figures.scales import compact, value_axis
+from katib.figures.style import GREEN, RED, STATE_COLOURS, STATE_MARKS, add_note, html_safe, new_figure
+from katib.figures.trials import STATES, Floats
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+
+_FEW = 20
+"""Lines; more are drawn paler, so that the best one and the marks are seen."""
+
+
+class _Line(NamedTuple):
+    """A curve on its axis.
+
+    Attributes:
+        name: Of the trial.
+        state: Of the trial.
+        x: Place of each reading.
+        y: The readings; NaN where one is no number, which leaves a gap.
+    """
+
+    name: str
+    state: str
+    x: Floats
+    y: Floats
+
+
+def draw_intermediate(data: ExperimentData, choice: Choice) -> go.Figure:
+    """Return the curves of the trials that were chosen for it, one line each, a mark of its state at the end of each.
+
+    The best trial is on top. A reading that is no number leaves a gap, and a mark where it came.
+    """
+    measure = measure_of(data.trials, choice.metric)
+    axis = curve_axis(tuple(data.curves.values()), choice.by)
+    lines = _lines(data, axis)
+    values = np.concatenate([line.y for line in lines]) if lines else np.empty(0)
+    vertical = value_axis(values, maximize=measure.maximize)
+    [title] = html_safe([measure.name])
+    figure = new_figure(title=f"{data.name}: intermediate values", x=axis.title, y=title)
+    figure.update_layout(yaxis=vertical.layout)
+    best = data.trials.names[measure.best] if measure.best is not None else ""
+    for line in sorted(lines, key=lambda line: line.name == best):
+        _add_line(figure, line, 0.45 if len(lines) > _FEW else 0.8, is_best=line.name == best)
+    for state in STATES:
+        _add_ends(figure, [line for line in lines if line.state == state], state)
+    _add_gaps(figure, lines)
+    note = f"{len(lines):,} of {len(data.trials):,} trials drawn; the best and the worst are among them"
+    add_note(figure, note if len(lines) < len(data.trials) else "", axis.note, vertical.note)
+    return figure
+
+
+def curves_are_missing(data: ExperimentData) -> str:
+    """Return that no trial has reported a curve, if so."""
+    if any(len(curve.values) for curve in data.curves.values()):
+        return ""
+    return "No trial has reported a value while it ran."
+
+
+def _lines(data: ExperimentData, axis: CurveAxis) -> list[_Line]:
+    rows = rows_of(data.trials, data.curves)
+    lines = []
+    for name, curve in data.curves.items():
+        x = axis.places(curve)
+        has_place = np.isfinite(x)
+        if name in rows and has_place.any():
+            y = np.where(np.isfinite(curve.values), curve.values, np.nan)
+            lines.append(_Line(name, data.trials.state_of(rows[name]), x[has_place], y[has_place]))
+    return lines
+
+
+def _add_line(figure: go.Figure, line: _Line, opacity: float, *, is_best: bool) -> None:
+    [name] = html_safe([line.name])
+    style = {"color": GREEN, "width": 3} if is_best else {"color": STATE_COLOURS[line.state], "width": 1}
+    figure.add_scatter(
+        x=compact(line.x),
+        y=compact(line.y),
+        mode="lines" if len(line.x) > 1 else "markers",
+        line=style,
+        marker={"size": 4, "color": style["color"]},
+        opacity=1.0 if is_best else opacity,
+        name="best trial" if is_best else name,
+        showlegend=is_best,
+        legendgroup="best" if is_best else line.state,
+        hovertemplate=f"{name}<br>%{{x:.6g}}: %{{y:.6g}}<extra>{line.state}</extra>",
+    )
+
+
+def _add_ends(figure: go.Figure, lines: list[_Line], state: str) -> None:
+    """Add a mark at the last number of each curve: it tells states apart, and stands for them in the legend."""
+    ended = [line for line in lines if np.isfinite(line.y).any()]
+    if not ended:
+        return
+    last = [int(np.flatnonzero(np.isfinite(line.y))[-1]) for line in ended]
+    figure.add_scatter(
+        x=[float(line.x[place]) for line, place in zip(ended, last, strict=True)],
+        y=[float(line.y[place]) for line, place in zip(ended, last, strict=True)],
+        mode="markers",
+        name=state,
+        legendgroup=state,
+        marker={
+            "color": STATE_COLOURS[state],
+            "symbol": STATE_MARKS[state],
+            "size": 5 if state == "Succeeded" else 9,
+        },
+        customdata=html_safe([line.name for line in ended]),
+        hovertemplate="%{customdata}<br>ends at %{x:.6g}: %{y:.6g}<extra>" + state + "</extra>",
+    )
+
+
+def _add_gaps(figure: go.Figure, lines: list[_Line]) -> None:
+    """Add a mark where a curve stops being a number, at the height of its last number."""
+    x, y, names = [], [], []
+    for line in lines:
+        finite = np.isfinite(line.y)
+        for place in np.flatnonzero(finite[:-1] & ~finite[1:])[:1]:
+            x.append(float(line.x[place + 1]))
+            y.append(float(line.y[place]))
+            names.append(line.name)
+    if names:
+        figure.add_scatter(
+            x=x,
+            y=y,
+            mode="markers",
+            name="not a number",
+            marker={"color": RED, "symbol": "x-thin", "size": 9, "line": {"width": 2, "color": RED}},
+            customdata=html_safe(names),
+            hovertemplate="%{customdata}<br>no number from %{x:.6g} on<extra></extra>",
+        )

@@ -1,0 +1,188 @@
+"""The curve of one metric: of one trial while it runs, or of several trials in one axis.
+
+A script may append readings to what is drawn. For that the figure says, in `layout.meta`, what its horizontal axis
+counts, and each trace, in its `meta`, what it holds; `smoothed` keeps the state of the moving average.
+
+Source of the smoothing: exponential moving average, divided by the sum of its weights, so that it does not begin at 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from katib.figures.data import Curve
+from katib.figures.scales import time_unit
+from katib.figures.style import BLUE, RED, SEQUENCE, YELLOW, add_note, html_safe, new_figure
+from katib.figures.trials import Floats
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+MOST_TRIALS = 14
+"""Curves in one axis: two rounds of the colours, told apart by dashes."""
+MOST_READINGS = 2_000
+"""Of one curve; a longer one is thinned before it is drawn."""
+MOST_SMOOTHING = 0.99
+
+_COLOURS = tuple(colour for colour in SEQUENCE if colour != YELLOW)
+_DASHES = ("solid", "dash")
+_FEW = 60
+"""Up to so many readings each has a mark, so that a single one can be seen."""
+_RUG = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class CurveLook:
+    """How a reader wants to see curves.
+
+    Attributes:
+        by: What the horizontal axis counts, `step` or `time`.
+        log: Whether the vertical axis is logarithmic.
+        smoothing: Weight of the past in the moving average, from 0 (none) to 0.99; the readings stay behind it.
+    """
+
+    by: str = "step"
+    log: bool = False
+    smoothing: float = 0.0
+
+
+class _Axis(NamedTuple):
+    """What the horizontal axis counts: `step`, `time` in units of so many seconds, or `reading`."""
+
+    by: str
+    title: str
+    unit: float = 1.0
+
+    def places(self, curve: Curve) -> Floats:
+        if self.by == "time":
+            return curve.seconds / self.unit
+        if self.by == "step" and curve.steps is not None:
+            return curve.steps
+        return np.arange(1.0, len(curve.values) + 1)
+
+
+def draw_trial_curves(title: str, metric: str, curves: Mapping[str, Curve], look: CurveLook) -> go.Figure:
+    """Return the curves of one metric in one axis: readings as lines, those that are no finite number as marks below.
+
+    Args:
+        title: Of the figure.
+        metric: Title of the vertical axis.
+        curves: By the name of the trial, 14 at most; one without readings is named below.
+        look: How to show them.
+    """
+    axis = _axis([curve for curve in curves.values() if len(curve.values)], look.by)
+    [shown_title, shown_metric] = html_safe([title, metric])
+    figure = new_figure(title=shown_title, x=axis.title, y=shown_metric)
+    figure.update_layout(
+        yaxis={"type": "log" if look.log else "linear"},
+        yaxis2={"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
+        showlegend=len(curves) > 1 or look.smoothing > 0,
+        meta={"by": axis.by, "unit": axis.unit, "log": look.log, "smoothing": look.smoothing, "rug": _RUG},
+    )
+    for number, (name, curve) in enumerate(list(curves.items())[:MOST_TRIALS]):
+        _add_curve(figure, name, curve, axis, look, number, alone=len(curves) == 1)
+    _say_what_is_missing(figure, curves, look)
+    return figure
+
+
+def smoothed(values: Floats, weight: float) -> tuple[Floats, float, int]:
+    """Return the moving average of some values, its inner state behind the last one, and how many went into it.
+
+    Args:
+        values: In order; what is no finite number is left out, and is NaN in the answer.
+        weight: Of the past, in [0, 1).
+    """
+    averages, last, count = np.full(len(values), np.nan), 0.0, 0
+    for place in np.flatnonzero(np.isfinite(values)):
+        last = weight * last + (1 - weight) * float(values[place])
+        count += 1
+        averages[place] = last / (1 - weight**count)
+    return averages, last, count
+
+
+def _add_curve(
+    figure: go.Figure, name: str, curve: Curve, axis: _Axis, look: CurveLook, number: int, *, alone: bool
+) -> None:
+    [shown] = html_safe([name])
+    places, finite = axis.places(curve), np.isfinite(curve.values)
+    colour = BLUE if alone else _COLOURS[number % len(_COLOURS)]
+    line = {"color": colour, "width": 2, "dash": _DASHES[number // len(_COLOURS) % len(_DASHES)]}
+    few = len(curve.values) <= _FEW
+    hover = "%{x:.6g}: %{y:.6g}<extra>" + ("" if alone else shown) + "</extra>"
+    behind = look.smoothing > 0
+    figure.add_scatter(
+        x=_plain(places),
+        y=_plain(np.where(finite, curve.values, np.nan)),
+        mode="lines+markers" if few and not behind else "lines",
+        name="readings" if alone else shown,
+        legendgroup=shown,
+        showlegend=alone or not behind,
+        line={**line, "width": 1} if behind else line,
+        marker={"size": 5},
+        opacity=0.35 if behind else 1.0,
+        hovertemplate=hover,
+        meta={"kind": "readings", "trial": name},
+    )
+    if behind:
+        averages, last, count = smoothed(curve.values, look.smoothing)
+        figure.add_scatter(
+            x=_plain(places),
+            y=_plain(averages),
+            mode="lines",
+            connectgaps=True,
+            name="smoothed" if alone else shown,
+            legendgroup=shown,
+            line=line,
+            hovertemplate=hover,
+            meta={"kind": "smoothed", "trial": name, "last": last, "count": count},
+        )
+    odd = _plain(places[~finite])
+    if odd or alone:
+        figure.add_scatter(
+            x=odd,
+            y=[_RUG] * len(odd),
+            yaxis="y2",
+            mode="markers",
+            name="not a number" if alone else f"{shown}: not a number",
+            legendgroup=shown,
+            showlegend=bool(odd),
+            marker={"symbol": "x", "size": 8, "color": RED if alone else colour},
+            hovertemplate="%{x:.6g}: no finite number<extra>" + ("" if alone else shown) + "</extra>",
+            meta={"kind": "odd", "trial": name},
+        )
+
+
+def _axis(curves: Sequence[Curve], by: str) -> _Axis:
+    """Return the axis that was asked for, or the nearest that all of these curves have."""
+    has_steps = bool(curves) and all(curve.steps is not None and np.isfinite(curve.steps).all() for curve in curves)
+    has_times = bool(curves) and all(np.isfinite(curve.seconds).all() for curve in curves)
+    if by == "step" and has_steps:
+        return _Axis("step", "step")
+    is_whole = all(len(curve.values) < MOST_READINGS for curve in curves)
+    if has_times and (by == "time" or not is_whole):
+        unit = time_unit(max(float(curve.seconds.max()) for curve in curves))
+        return _Axis("time", f"{unit.name} since the start of the trial", unit.seconds)
+    return _Axis("reading", "reading")
+
+
+def _say_what_is_missing(figure: go.Figure, curves: Mapping[str, Curve], look: CurveLook) -> None:
+    notes = []
+    if empty := [name for name, curve in curves.items() if not len(curve.values)]:
+        notes.append("no readings yet" if len(curves) == 1 else f"without readings: {', '.join(html_safe(empty))}")
+    if len(curves) > MOST_TRIALS:
+        notes.append(f"{MOST_TRIALS} of {len(curves)} trials drawn")
+    if look.log and (below := sum(int((curve.values <= 0).sum()) for curve in curves.values())):
+        notes.append(f"{below:,} readings are not positive: a logarithmic axis has no place for them")
+    if any(len(curve.values) >= MOST_READINGS for curve in curves.values()):
+        notes.append("a long curve is thinned; its extremes are kept")
+    add_note(figure, *notes)
+
+
+def _plain(values: Floats) -> list[Any]:
+    """Return a list that JSON holds as it is, so that a script can append to it; None for NaN."""
+    return [None if math.isnan(value) else value for value in values.tolist()]

@@ -1,0 +1,160 @@
+"""The pages about the service itself: its algorithms, and its health."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+
+from katib.api.algorithm_advice import ADVICE, suits
+from katib.api.algorithms import AlgorithmInfo, Feature
+from katib.errors import KatibError
+from katib.monitoring import Page
+from katib.rest.routing import Service
+from katib.tuning.reading import Json, is_completed, last_condition, name_of, namespace_of, state_of
+from katib.tuning.service import TuningService
+from katib.ui.rendering import render
+
+_FEATURES = {
+    Feature.SEVERAL_OBJECTIVES: "several objectives",
+    Feature.CONSTRAINTS: "constraints",
+    Feature.CONDITIONAL_PARAMETERS: "conditional parameters",
+    Feature.EARLIER_TRIALS: "warm start",
+}
+_LIBRARIES = ("optuna", "scikit-optimize", "cmaes", "grpcio", "sqlalchemy", "kubernetes", "plotly")
+_MOST_EXPLAINED = 12
+"""Explaining an experiment reads its trials: so many of those in doubt are explained, the newest first."""
+_CHECKS = {"controllers": "Controllers", "database": "Database of objects"}
+
+
+def about_pages() -> APIRouter:
+    """Return the routes of the pages."""
+    router = APIRouter()
+
+    @router.get("/algorithms")
+    def show_algorithms(request: Request, service: Service) -> HTMLResponse:
+        shown = [shown_algorithm(info) for info in service.algorithms()]
+        return render(
+            request,
+            "algorithms.html",
+            advice=ADVICE,
+            suggestion=[one for one in shown if not one["early_stopping"]],
+            stopping=[one for one in shown if one["early_stopping"]],
+        )
+
+    @router.get("/health")
+    def show_health(request: Request, service: Service) -> HTMLResponse:
+        experiments = list(reversed(service.experiments()))
+        return render(
+            request,
+            "health.html",
+            checks=[*_readiness(request.app.state.pages), _metrics_check(service, experiments)],
+            services=list(_services(service, experiments)),
+            doubtful=list(_doubtful(service, experiments)),
+            versions={"Python": platform.python_version(), **_versions()},
+            now=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+    return router
+
+
+def shown_algorithm(info: AlgorithmInfo) -> Json:
+    """Return what the page says of an algorithm."""
+    return {
+        "name": info.name,
+        "summary": info.summary,
+        "suits": suits(info.name),
+        "early_stopping": info.early_stopping,
+        "learns": info.reads_history,
+        "features": [words for feature, words in _FEATURES.items() if feature in info.features],
+        "extra": info.extra,
+        "settings": None
+        if info.settings is None
+        else [
+            {
+                "name": setting.name,
+                "type": setting.type,
+                "default": setting.default,
+                "description": setting.description,
+                "choices": setting.choices,
+                "required": setting.is_required,
+            }
+            for setting in info.settings
+        ],
+    }
+
+
+def _check(name: str, *, ok: bool, words: str) -> Json:
+    return {"name": name, "ok": ok, "words": words}
+
+
+def _readiness(pages: Mapping[str, Page]) -> Iterator[Json]:
+    if "/readyz" not in pages:
+        return
+    _, _, body = pages["/readyz"]()
+    for name, holds in json.loads(body).items():
+        yield _check(_CHECKS.get(name, name), ok=bool(holds), words="at work" if holds else "not at work")
+
+
+def _metrics_check(service: TuningService, experiments: list[Json]) -> Json:
+    """Ask the log of metrics for one reading."""
+    name = "Log of metrics"
+    for experiment in experiments:
+        try:
+            page = service.trials(namespace_of(experiment), name_of(experiment), limit=1)
+            if not page.items:
+                continue
+            began = time.perf_counter()
+            service.metrics(namespace_of(experiment), name_of(page.items[0]), limit=1)
+        except KatibError as error:
+            return _check(name, ok=False, words=str(error))
+        return _check(name, ok=True, words=f"answered within {(time.perf_counter() - began) * 1000:.0f} ms")
+    return _check(name, ok=True, words="not asked: there is no trial yet")
+
+
+def _services(service: TuningService, experiments: list[Json]) -> Iterator[Json]:
+    """Yield the suggestion service of each experiment that goes on."""
+    for experiment in [one for one in experiments if not is_completed(one)][:_MOST_EXPLAINED]:
+        namespace, name = namespace_of(experiment), name_of(experiment)
+        algorithm = (experiment.get("spec", {}).get("algorithm") or {}).get("algorithmName", "")
+        try:
+            suggestion = service.get("Suggestion", namespace, name)
+            state, words = state_of(suggestion), str(last_condition(suggestion).get("message", ""))
+        except KatibError as error:
+            state, words = "Created", str(error)
+        yield {"namespace": namespace, "name": name, "algorithm": algorithm, "state": state, "words": words}
+
+
+def _doubtful(service: TuningService, experiments: list[Json]) -> Iterator[Json]:
+    """Yield what does not progress, or failed, each with why."""
+    doubtful = [one for one in experiments if not is_completed(one) or state_of(one) == "Failed"]
+    for experiment in doubtful[:_MOST_EXPLAINED]:
+        namespace, name = namespace_of(experiment), name_of(experiment)
+        try:
+            why = service.why(namespace, name)
+        except KatibError as error:
+            yield {"namespace": namespace, "name": name, "state": "", "verdict": str(error), "remedies": ()}
+            continue
+        yield {
+            "namespace": namespace,
+            "name": name,
+            "state": state_of(experiment),
+            "verdict": why.verdict,
+            "remedies": why.remedies,
+        }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for library in _LIBRARIES:
+        try:
+            found[library] = version(library)
+        except PackageNotFoundError:
+            found[library] = "not installed"
+    return found

@@ -1,0 +1,189 @@
+"""The page that shows several experiments, or several trials, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import HTMLResponse
+
+from katib.errors import KatibError, NotFoundError, invalid
+from katib.figures.catalogue import compare
+from katib.figures.data import Choice, ExperimentData
+from katib.figures.trial_curves import CurveLook, draw_trial_curves
+from katib.rest.routing import LONGEST_NAME, Service
+from katib.tuning.reading import Json, name_of
+from katib.tuning.service import TuningService
+from katib.ui.compare_views import (
+    Reference,
+    experiment_groups,
+    references,
+    shared_metrics,
+    titles,
+    trial_groups,
+    why_no_history,
+)
+from katib.ui.looking import Viewer, table_for
+from katib.ui.rendering import render
+from katib.ui.tables import Tables
+from katib.ui.trial_data import NO_STORE, By, Smoothing
+from katib.ui.trial_reading import attempt, read_curve, read_metric_names
+
+_PATIENCE_SECONDS = 20.0
+_MOST_OFFERED = 50
+_MOST_SEARCHED = 3
+"""Experiments whose trials are searched by name at once: each fills a table."""
+_MOST_NAMES = 1_000
+
+Names = Annotated[list[str], Query(max_length=100)]
+Text = Annotated[str, Query(max_length=2 * LONGEST_NAME)]
+
+
+@dataclass(slots=True)
+class _Found:
+    """Objects that could be read, and sentences about the others."""
+
+    objects: list[Json] = field(default_factory=list)
+    problems: list[dict[str, str]] = field(default_factory=list)
+
+
+def compare_pages(tables: Tables) -> APIRouter:
+    """Return the routes of the page and of what its script asks for."""
+    router = APIRouter()
+
+    @router.get("/compare")
+    def show(request: Request, service: Service, experiment: Names = [], trial: Names = []) -> HTMLResponse:  # noqa: B006 - FastAPI copies it
+        problems = []
+        try:
+            wanted = {"Experiment": references("experiment", experiment), "Trial": references("trial", trial)}
+        except KatibError as error:
+            wanted, problems = {"Experiment": [], "Trial": []}, [{"text": str(error), "link": "compare"}]
+        link = partial(_address, wanted)
+        experiments = _read(service, "Experiment", wanted["Experiment"], link)
+        trials = _read(service, "Trial", wanted["Trial"], link)
+        metrics = shared_metrics(trials.objects, _metric_names_of(service))
+        known = _all_experiments(service)
+        return render(
+            request,
+            "compare.html",
+            wanted={kind: list(map(str, found)) for kind, found in wanted.items()},
+            experiments=_columns(experiments, "Experiment", experiment_groups, link),
+            trials=_columns(trials, "Trial", trial_groups, link),
+            metrics=metrics,
+            no_history=why_no_history(experiments.objects),
+            problems=[*problems, *experiments.problems, *trials.problems],
+            offered=[f"{e['metadata']['namespace']}/{name_of(e)}" for e in reversed(known)][:_MOST_NAMES],
+        )
+
+    @router.get("/data/compare/history")
+    def draw_history(
+        service: Service,
+        user: Viewer,
+        experiment: Names = [],  # noqa: B006 - FastAPI copies it
+        by: By = "step",
+    ) -> Response:
+        data = [
+            data
+            for reference in references("experiment", experiment)
+            if (data := _experiment_data(tables, service, user, reference)) is not None
+        ]
+        drawn = compare(data, Choice(by=by))
+        return Response(drawn.to_json(), media_type="application/json", headers=NO_STORE)
+
+    @router.get("/data/compare/curves")
+    def draw_curves(
+        service: Service,
+        trial: Names = [],  # noqa: B006 - FastAPI copies it
+        metric: Text = "",
+        by: By = "step",
+        log: bool = False,
+        smoothing: Smoothing = 0.0,
+    ) -> Response:
+        found = _read(service, "Trial", references("trial", trial), lambda *_: "").objects
+        if not found or not metric:
+            remedy = "name a trial that is there, and a metric"
+            raise invalid("trial", "nothing is left to be drawn", remedy, "compare-name")
+        curves = {name_of(one): read_curve(service, one, metric) for one in found}
+        drawn = draw_trial_curves(f"{metric} of {len(found)} trials", metric, curves, CurveLook(by, log, smoothing))
+        return Response(drawn.to_json(), media_type="application/json", headers=NO_STORE)
+
+    @router.get("/data/compare/trials")
+    def find_trials(service: Service, user: Viewer, search: Text = "") -> list[str]:
+        """Return trials by a part of their name: trials are called after their experiment."""
+        return _trials_called(tables, service, user, search.strip())
+
+    return router
+
+
+def _read(
+    service: TuningService, kind: str, wanted: Sequence[Reference], link: Callable[[str, Reference], str]
+) -> _Found:
+    found = _Found()
+    for reference in wanted:
+        try:
+            found.objects.append(service.get(kind, reference.namespace, reference.name))
+        except NotFoundError:
+            text = f"{kind.lower()} {reference} is not there, or not any more."
+            found.problems.append({"text": text, "link": link(kind, reference)})
+        except KatibError as error:
+            text = f"{kind.lower()} {reference} cannot be shown: {error}"
+            found.problems.append({"text": text, "link": link(kind, reference)})
+    return found
+
+
+def _columns(found: _Found, kind: str, groups: Callable[[Sequence[Json]], Any], link: Any) -> dict[str, Any]:
+    """Return a table for the template; each column has an address of the page without it."""
+    heads = titles(found.objects, f"{kind.lower()}s")
+    for head in heads:
+        namespace, _, name = head["reference"].partition("/")
+        head["without"] = link(kind, Reference(namespace, name))
+    return {"heads": heads, "groups": groups(found.objects) if found.objects else []}
+
+
+def _address(wanted: dict[str, list[Reference]], kind: str, without: Reference) -> str:
+    """Return the address of the page without one of the compared."""
+    pairs = [
+        (other.lower(), str(reference))
+        for other, found in wanted.items()
+        for reference in found
+        if (other, reference) != (kind, without)
+    ]
+    return f"compare?{urlencode(pairs, safe='/')}" if pairs else "compare"
+
+
+def _metric_names_of(service: TuningService) -> Callable[[Json], Iterable[str]]:
+    return lambda trial: attempt(lambda: read_metric_names(service, trial), list[str]()).value
+
+
+def _experiment_data(tables: Tables, service: TuningService, user: Any, reference: Reference) -> ExperimentData | None:
+    """Return the trials of an experiment; None where it cannot be read, which the page says beside the picture."""
+    try:
+        table = table_for(tables, service, user, reference.namespace, reference.name)
+        snapshot = table.snapshot(wait_seconds=_PATIENCE_SECONDS)
+    except KatibError:
+        return None
+    return ExperimentData(snapshot.experiment, snapshot.trials)
+
+
+def _all_experiments(service: TuningService) -> Sequence[Json]:
+    """Return all experiments, none where they may not be listed: names can be written without."""
+    none: Sequence[Json] = ()
+    return attempt(partial(service.experiments, None), none).value
+
+
+def _trials_called(tables: Tables, service: TuningService, user: Any, search: str) -> list[str]:
+    part = search.rpartition("/")[2]
+    if not part:
+        return []
+    near = [e for e in _all_experiments(service) if part.startswith(name_of(e)) or name_of(e).startswith(part)]
+    found = []
+    for experiment in sorted(near, key=lambda e: -len(name_of(e)))[:_MOST_SEARCHED]:
+        reference = Reference(experiment["metadata"]["namespace"], name_of(experiment))
+        data = _experiment_data(tables, service, user, reference)
+        names = [] if data is None else [name for name in data.trials.names if name.startswith(part)]
+        found += [f"{reference.namespace}/{name}" for name in names[:_MOST_OFFERED]]
+    return found[:_MOST_OFFERED]

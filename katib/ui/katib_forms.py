@@ -1,0 +1,179 @@
+"""What Katib's own page is answered, for dashboards and scripts that ask its paths. Pure: objects in, answers out.
+
+The forms are Katib's, without what breaks them there: an experiment without a condition does not spoil a list, values
+with commas are quoted, a metric that nobody declared is left out, and what is not a number ends no answer.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC
+from typing import Any
+
+from katib.api.metrics import MetricLog, is_usable
+from katib.api.trials import ELIGIBLE, objective_names, trial_state
+from katib.api.types import UNAVAILABLE, ObjectiveType
+from katib.tuning.reading import Json, assignments_of, last_condition, name_of, namespace_of, objective_of, status_of
+
+PIPELINE_RUN = "kubeflow-kale.org/kfp-run-uuid"
+_ARCHITECTURE, _NN_CONFIG = "architecture", "nn_config"
+
+
+def experiment_row(experiment: Json) -> Json:
+    """Return an experiment as a list shows it: its status lies beside its name."""
+    return {
+        **status_of(experiment),
+        "name": name_of(experiment),
+        "namespace": namespace_of(experiment),
+        "type": "nas" if experiment.get("spec", {}).get("nasConfig") else "hp",
+        "status": _condition_type(experiment),
+    }
+
+
+def experiment_csv(experiment: Json, trials: Sequence[Json]) -> str:
+    """Return a line of a head and one for each trial, without a line break at the end."""
+    metrics, parameters = metric_types(experiment), parameter_names(experiment, trials)
+    has_runs = any(_run_of(trial) for trial in trials)
+    head = ["Status", "trialName", *metrics, *parameters, *(["KFP Run"] if has_runs else [])]
+    rows = [_trial_row(trial, metrics, parameters, has_runs=has_runs) for trial in trials]
+    return _csv([head, *rows]).removesuffix("\n")
+
+
+def trial_csv(trial: Json, readings: Iterable[MetricLog]) -> str:
+    """Return a head and the best reading of every second for each metric of a trial; each line ends."""
+    types = metric_types(trial)
+    best: dict[tuple[str, str], str] = {}
+    for reading in readings:
+        if reading.name not in types or not is_usable(reading.value):
+            continue
+        key = (reading.name, reading.time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S"))
+        if key not in best or _is_better(types[reading.name], reading.value, best[key]):
+            best[key] = reading.value
+    order = {name: place for place, name in enumerate(types)}
+    lines = sorted(best.items(), key=lambda item: (order[item[0][0]], item[0][1]))
+    return _csv([["metricName", "time", "value"], *([*key, value] for key, value in lines)])
+
+
+def architecture_rows(trials: Iterable[Json]) -> list[Json]:
+    """Return the architectures that succeeded, numbered in the order of trials."""
+    rows: list[Json] = []
+    for trial in trials:
+        if _condition_type(trial) != "Succeeded":
+            continue
+        values = assignments_of(trial)
+        metrics = {
+            str(metric.get("name", "")): str(metric.get("latest", ""))
+            for metric in (status_of(trial).get("observation") or {}).get("metrics") or ()
+        }
+        rows.append(
+            {
+                "Name": f"Generation {len(rows)}",
+                "TrialName": name_of(trial),
+                "Architecture": architecture_graph(values.get(_ARCHITECTURE, ""), values.get(_NN_CONFIG, "")),
+                "MetricsName": list(metrics),
+                "MetricsValue": list(metrics.values()),
+            }
+        )
+    return rows
+
+
+def architecture_graph(architecture: str, config: str) -> str:
+    """Return an architecture as text for Graphviz; empty where there is none, or not one that can be read."""
+    layers, operations = _parsed(architecture), _parsed(config)
+    if not isinstance(layers, list) or not all(isinstance(layer, list) and layer for layer in layers):
+        return ""
+    embedding = operations.get("embedding") if isinstance(operations, dict) else None
+    labels = ["Input", *(_operation_label(layer[0], embedding) for layer in layers), "Output"]
+    nodes = [f"{place} [label={_quoted(label)}];" for place, label in enumerate(labels)]
+    edges = [f"{place}->{place + 1};" for place in range(len(labels) - 1)]
+    for place, layer in enumerate(layers, start=1):
+        links = enumerate(layer[1:], start=1)  # from the first layer on; the one before is always connected
+        edges += [f"{source}->{place};" for source, link in links if link == 1 and source < place - 1]
+    return "\n".join(["digraph G {", *nodes, *edges, "}"])
+
+
+def template_rows(config_maps: Iterable[Json]) -> Json:
+    """Return the templates of ConfigMaps, by namespace, by ConfigMap, and in the order of their keys."""
+    spaces: dict[str, list[Json]] = {}
+    for config_map in sorted(config_maps, key=lambda found: (namespace_of(found), name_of(found))):
+        data: Mapping[str, Any] = config_map.get("data") or {}
+        templates = [{"Path": path, "Yaml": str(text)} for path, text in sorted(data.items())]
+        row = {"ConfigMapName": name_of(config_map), "Templates": templates}
+        spaces.setdefault(namespace_of(config_map), []).append(row)
+    return {"Data": [{"ConfigMapNamespace": space, "ConfigMaps": maps} for space, maps in spaces.items()]}
+
+
+def metric_types(obj: Json) -> dict[str, str]:
+    """Return the declared metrics of an Experiment or a Trial, objectives first, and which direction is better."""
+    objective = objective_of(obj)
+    direction = str(objective.get("type", ""))
+    terms = {str(term.get("name", "")): str(term.get("type", direction)) for term in objective.get("objectives") or ()}
+    names = [*objective_names(objective), *map(str, objective.get("additionalMetricNames") or ())]
+    return {name: terms.get(name, direction) for name in names if name}
+
+
+def parameter_names(experiment: Json, trials: Sequence[Json]) -> list[str]:
+    """Return the parameters of an experiment; those of its trials where the experiment names none."""
+    declared = [str(parameter.get("name", "")) for parameter in experiment.get("spec", {}).get("parameters") or ()]
+    return declared or list(dict.fromkeys(name for trial in trials for name in assignments_of(trial)))
+
+
+def _trial_row(trial: Json, metrics: Mapping[str, str], parameters: Sequence[str], *, has_runs: bool) -> Sequence[str]:
+    values = assignments_of(trial)
+    cells = [_condition_type(trial), name_of(trial)]
+    cells += [_best_text(trial, name, direction) for name, direction in metrics.items()]
+    cells += [values.get(name, "") for name in parameters]
+    return [*cells, _run_of(trial)] if has_runs else cells
+
+
+def _best_text(trial: Json, name: str, direction: str) -> str:
+    """Return the best value that a trial ever read of a metric; empty unless it ended with values."""
+    if trial_state(trial) not in ELIGIBLE:
+        return ""
+    metrics = (status_of(trial).get("observation") or {}).get("metrics") or ()
+    found: Mapping[str, Any] = next((metric for metric in metrics if metric.get("name") == name), {})
+    extreme = str(found.get("min" if direction == ObjectiveType.MINIMIZE else "max") or UNAVAILABLE)
+    text = extreme if extreme != UNAVAILABLE else str(found.get("latest") or UNAVAILABLE)
+    return "" if text == UNAVAILABLE else text
+
+
+def _is_better(direction: str, value: str, than: str) -> bool:
+    return float(value) < float(than) if direction == ObjectiveType.MINIMIZE else float(value) > float(than)
+
+
+def _condition_type(obj: Json) -> str:
+    return str(last_condition(obj).get("type") or "Created")
+
+
+def _run_of(trial: Json) -> str:
+    return str((trial.get("metadata", {}).get("annotations") or {}).get(PIPELINE_RUN) or "")
+
+
+def _csv(rows: Iterable[Sequence[str]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
+def _parsed(text: str) -> Any:
+    """Return what the service wrote: JSON with single quotes."""
+    try:
+        return json.loads(text.replace("'", '"'))
+    except ValueError:
+        return None
+
+
+def _operation_label(number: Any, embedding: Any) -> str:
+    operation = embedding.get(str(number)) if isinstance(embedding, dict) else None
+    if not isinstance(operation, dict):
+        return f"operation {number}"
+    parameters = operation.get("opt_params")
+    settings = [f"{key}={value}" for key, value in parameters.items()] if isinstance(parameters, dict) else []
+    return "\n".join([str(operation.get("opt_type", number)), *settings])
+
+
+def _quoted(label: str) -> str:
+    return json.dumps(label, ensure_ascii=False)

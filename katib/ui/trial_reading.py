@@ -1,0 +1,109 @@
+"""What the pages of trials ask the tuning service. What cannot be read is said, and the rest is shown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, TypeVar
+
+from katib.api.names import PARENT_LABEL
+from katib.errors import KatibError, UnavailableError
+from katib.figures.curves import curve_of
+from katib.figures.data import Curve
+from katib.figures.trial_curves import MOST_READINGS
+from katib.tuning.reading import Json, name_of, namespace_of, status_of, time_of
+from katib.tuning.service import NOW, TuningService
+from katib.ui.trial_views import experiment_name, label_of, metric_names
+
+T = TypeVar("T")
+
+MOST_GENERATIONS = 30
+MOST_METRICS = 60
+_ALL_POINTS = 12_000
+"""Readings drawn of all metrics of a trial together, so that an answer stays below some hundred kilobytes."""
+_FEWEST_POINTS = 200
+_SEEN_READINGS = 200
+"""Of the newest readings so many tell which metrics there are beside those that the experiment asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt(Generic[T]):
+    """What was read, or why it was not.
+
+    Attributes:
+        value: What was read, or what stands for it.
+        problem: A sentence; empty when all went well.
+    """
+
+    value: T
+    problem: str = ""
+
+
+def attempt(read: Callable[[], T], otherwise: T) -> Attempt[T]:
+    """Return what a function reads, or something else with the reason."""
+    try:
+        return Attempt(read())
+    except KatibError as error:
+        return Attempt(otherwise, str(error))
+
+
+def read_experiment(service: TuningService, trial: Json) -> Json | None:
+    """Return the experiment of a trial; None where it is gone or may not be read.
+
+    Raises:
+        UnavailableError: The service cannot be reached.
+    """
+    try:
+        return service.get("Experiment", namespace_of(trial), experiment_name(trial))
+    except UnavailableError:
+        raise
+    except KatibError:
+        return None
+
+
+def read_generations(service: TuningService, trial: Json) -> list[Json]:
+    """Return a trial and those whose checkpoints led to its own, the youngest first, as far as they are there."""
+    found = [trial]
+    while (parent := label_of(found[-1], PARENT_LABEL)) and len(found) < MOST_GENERATIONS:
+        older = attempt(partial(service.get, "Trial", namespace_of(trial), parent), Json()).value
+        if not older:
+            break
+        found.append(older)
+    return found
+
+
+def started_at(trial: Json) -> float:
+    """Return when a trial started, in seconds since 1970; NaN before."""
+    moment = time_of(status_of(trial).get("startTime"))
+    return math.nan if moment is None else moment.timestamp()
+
+
+def read_metric_names(service: TuningService, trial: Json) -> list[str]:
+    """Return the metrics of a trial, the objectives first, 60 at most."""
+    newest = service.metrics(namespace_of(trial), name_of(trial), limit=_SEEN_READINGS)
+    return metric_names(trial, sorted({reading.name for reading in newest}))[:MOST_METRICS]
+
+
+def read_curve(service: TuningService, trial: Json, metric: str, *, points: int = MOST_READINGS) -> Curve:
+    """Return the curve of a metric."""
+    readings = service.curve(namespace_of(trial), name_of(trial), metric=metric, points=points)
+    return curve_of(readings, started_at(trial))
+
+
+def read_curves(service: TuningService, trial: Json) -> tuple[Mapping[str, Curve], str]:
+    """Return the curves of all metrics of a trial, and a cursor behind what they hold.
+
+    What arrives between the two is in the curves and behind the cursor, too: it is taken out of neither, so a reader
+    who appends sees it twice at most, at the same place.
+    """
+    cursor = service.readings(namespace_of(trial), name_of(trial), since=NOW).cursor
+    names = read_metric_names(service, trial)
+    points = points_of_each(names)
+    return {metric: read_curve(service, trial, metric, points=points) for metric in names}, cursor
+
+
+def points_of_each(metrics: Sequence[str]) -> int:
+    """Return how many readings are drawn of each metric."""
+    return min(MOST_READINGS, max(_FEWEST_POINTS, _ALL_POINTS // max(1, len(metrics))))

@@ -1,0 +1,112 @@
+"""The curves of a trial as a figure."""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+
+from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.figures.curves import curve_of
+from katib.figures.trial_curves import CurveLook, draw_trial_curves, smoothed
+
+Json = dict[str, Any]
+START = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def readings(*values: str, step: bool = True, timed: bool = True) -> list[MetricLog]:
+    """Return readings ten seconds apart."""
+    return [
+        MetricLog(START + timedelta(seconds=10 * n) if timed else ZERO_TIME, "loss", value, n if step else None)
+        for n, value in enumerate(values)
+    ]
+
+
+def drawn(*values: str, look: CurveLook | None = None, step: bool = True, timed: bool = True) -> Json:
+    curve = curve_of(readings(*values, step=step, timed=timed), START.timestamp())
+    figure: Json = json.loads(draw_trial_curves("demo", "loss", {"demo-1": curve}, look or CurveLook()).to_json())
+    return figure
+
+
+def traces(figure: Json) -> dict[str, Json]:
+    return {trace["meta"]["kind"]: trace for trace in figure["data"]}
+
+
+def test_readings_stand_at_their_steps() -> None:
+    figure = drawn("0.5", "0.25")
+
+    assert traces(figure)["readings"]["x"] == [0, 1]
+    assert traces(figure)["readings"]["y"] == [0.5, 0.25]
+    assert figure["layout"]["xaxis"]["title"]["text"] == "step"
+
+
+def test_readings_stand_at_their_times_where_that_is_wanted() -> None:
+    figure = drawn("0.5", "0.25", look=CurveLook(by="time"))
+
+    assert traces(figure)["readings"]["x"] == [0, 10]
+    assert figure["layout"]["meta"]["by"] == "time"
+
+
+def test_long_times_are_counted_in_minutes() -> None:
+    figure = drawn(*["1"] * 20, look=CurveLook(by="time"))
+
+    assert traces(figure)["readings"]["x"][-1] == pytest.approx(190 / 60)
+    assert figure["layout"]["xaxis"]["title"]["text"] == "minutes since the start of the trial"
+
+
+def test_without_steps_the_readings_are_counted() -> None:
+    assert traces(drawn("3", "2", step=False))["readings"]["x"] == [1, 2]
+    assert traces(drawn("3", "2", step=False, timed=False, look=CurveLook(by="time")))["readings"]["x"] == [1, 2]
+
+
+def test_what_is_no_number_is_a_gap_and_a_mark() -> None:
+    found = traces(drawn("1", "nan", "inf", "word", "2"))
+
+    assert found["readings"]["y"] == [1, None, None, None, 2]
+    assert found["odd"]["x"] == [1, 2, 3]
+    assert found["odd"]["showlegend"]
+
+
+def test_a_smoothed_curve_has_its_readings_behind_it() -> None:
+    found = traces(drawn("1", "nan", "3", look=CurveLook(smoothing=0.5)))
+
+    assert found["readings"]["opacity"] < 1
+    assert found["smoothed"]["y"] == [1, None, pytest.approx((0.25 * 1 + 0.5 * 3) / 0.75)]
+    assert found["smoothed"]["meta"]["count"] == 2
+
+
+def test_the_moving_average_of_a_constant_is_that_constant() -> None:
+    averages, _, count = smoothed(np.full(50, 7.0), 0.95)
+
+    assert averages.tolist() == pytest.approx([7.0] * 50)
+    assert count == 50
+
+
+def test_a_logarithmic_axis_says_what_it_cannot_show() -> None:
+    figure = drawn("1", "0", "-1", look=CurveLook(log=True))
+
+    assert figure["layout"]["yaxis"]["type"] == "log"
+    assert "2 readings are not positive" in figure["layout"]["annotations"][0]["text"]
+
+
+def test_curves_of_several_trials_differ_and_one_without_readings_is_named() -> None:
+    curves = {
+        name: curve_of(found, START.timestamp())
+        for name, found in (("a", readings("1", "2")), ("b<i>", readings("3")), ("c", []))
+    }
+    figure = json.loads(draw_trial_curves("two", "loss", curves, CurveLook()).to_json())
+    lines = [trace for trace in figure["data"] if trace["meta"]["kind"] == "readings"]
+
+    assert [trace["name"] for trace in lines] == ["a", "b&lt;i&gt;", "c"]
+    assert len({trace["line"]["color"] for trace in lines}) == 3
+    assert "without readings: c" in figure["layout"]["annotations"][0]["text"]
+
+
+def test_without_a_start_the_first_reading_is_the_start() -> None:
+    curve = curve_of(readings("1", "2"), math.nan)
+
+    assert curve.seconds.tolist() == [0, 10]

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from katib.api.types import Resource, Trial
+from katib.controllers.kinds import key_of
+from katib.local.pods.pulls import PullNews
+from katib.local.pulling import TrialPulls
+from katib.runtime.objects import Key
+
+
+class Events:
+    def __init__(self) -> None:
+        self.seen: list[tuple[bool, str, str]] = []
+
+    def record(self, obj: Resource, *, warning: bool, reason: str, message: str) -> None:
+        self.seen.append((warning, reason, message))
+
+
+TRIAL = Trial.decode({"metadata": {"name": "t", "namespace": "ns"}, "spec": {}})
+JOB: dict[str, Any] = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "t", "namespace": "ns"}}
+
+
+@pytest.mark.parametrize(
+    ("news", "event"),
+    [
+        (PullNews("train:1"), (False, "Pulling", 'Pulling image "train:1"')),
+        (PullNews("train:1", 3.21), (False, "Pulled", 'Successfully pulled image "train:1" in 3.2s')),
+        (PullNews("train:1", 250.0), (False, "Pulled", 'Successfully pulled image "train:1" in 4m10s')),
+        (PullNews("train:1", 1.0, "no"), (True, "Failed", 'Failed to pull image "train:1": no')),
+    ],
+    ids=["begins", "seconds", "minutes", "fails"],
+)
+def test_events_have_the_words_of_a_kubelet_and_the_trial_is_looked_at_again(
+    news: PullNews, event: tuple[bool, str, str]
+) -> None:
+    events, woken = Events(), list[Key]()
+    pulls = TrialPulls(lambda _key: TRIAL, events, lambda _job: "", woken.append)
+
+    pulls.told(JOB, news)
+
+    assert events.seen == [event]
+    assert woken == [key_of(TRIAL)]
+
+
+def test_a_trial_waits_while_its_image_is_pulled_and_not_otherwise() -> None:
+    images = {key_of(TRIAL): "train:1"}
+    pulls = TrialPulls(lambda _key: TRIAL, Events(), lambda job: images.get(job, ""), lambda _key: None)
+
+    assert pulls.update_of(TRIAL).waiting == 'pulling image "train:1"'
+    images.clear()
+    assert pulls.update_of(TRIAL).waiting == ""
+
+
+def test_a_job_whose_trial_is_gone_is_nobody_to_tell_of() -> None:
+    events = Events()
+
+    TrialPulls(lambda _key: None, events, lambda _job: "", lambda _key: None).told(JOB, PullNews("train:1"))
+
+    assert events.seen == []
