@@ -85,7 +85,7 @@ def test_the_table_is_filtered_ordered_and_turned(root: str, page: Page) -> None
     tally(page, "11 to 20 shown")
 
     page.locator("summary", has_text="State").click()
-    page.get_by_label("EarlyStopped").check()
+    page.get_by_role("checkbox", name="EarlyStopped").check()
     tally(page, "3 of 30 trials")
 
     assert "state=EarlyStopped" in page.url
@@ -116,6 +116,7 @@ def test_a_range_of_a_column_is_a_filter_that_can_be_taken_away(root: str, page:
     tally(page, "30 trials")
 
 
+@pytest.mark.slow
 def test_a_filter_that_is_not_understood_says_so_in_place_of_the_rows(root: str, page: Page, watched: Watched) -> None:
     watched.expected.append("422")
     page.goto(f"{root}{PAGE}?tab=trials&where=y:1..2")
@@ -123,6 +124,7 @@ def test_a_filter_that_is_not_understood_says_so_in_place_of_the_rows(root: str,
     page.locator("#trials [role=alert]", has_text="names no column").wait_for()
 
 
+@pytest.mark.slow
 def test_columns_are_chosen(root: str, page: Page) -> None:
     page.goto(f"{root}{PAGE}?tab=trials")
     page.locator("summary", has_text="Columns").click()
@@ -157,6 +159,7 @@ def test_a_brush_filters_the_table_and_goes_with_its_filter(root: str, page: Pag
     assert page.locator('[data-figure="parallel"] .brushes rect').count() == 0
 
 
+@pytest.mark.slow
 def test_pointing_at_a_row_shows_its_line(root: str, page: Page) -> None:
     page.goto(root + PAGE)
     page.locator('[data-figure="parallel"] canvas').first.wait_for()
@@ -169,6 +172,7 @@ def test_pointing_at_a_row_shows_its_line(root: str, page: Page) -> None:
     page.wait_for_function(marked)
 
 
+@pytest.mark.slow
 def test_clicking_a_mark_opens_the_trial(root: str, page: Page, watched: Watched) -> None:
     watched.expected.append("404")
     page.goto(root + PAGE)
@@ -225,7 +229,10 @@ def test_the_best_parameters_are_copied_in_four_forms(root: str, page: Page, con
     assert copied["Command line"] == "--x=0.4733"
 
 
-@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("form", ["csv", pytest.param("json", marks=SLOW), pytest.param("parquet", marks=SLOW)])
 def test_what_is_filtered_is_downloaded(root: str, page: Page, form: str) -> None:
     page.goto(f"{root}{PAGE}?tab=trials&state=Failed")
     with page.expect_download() as download:
@@ -273,6 +280,7 @@ def test_more_trials_are_asked_for_with_the_command_that_does_the_same(
     assert service.get("Experiment", "default", "demo")["spec"]["maxTrialCount"] == 50
 
 
+@pytest.mark.slow
 def test_an_error_stands_at_its_field(root: str, page: Page, watched: Watched) -> None:
     watched.expected.append("422")
     page.goto(f"{root}{PAGE}?tab=yaml")
@@ -309,6 +317,7 @@ def test_an_experiment_is_deleted_by_a_second_click_that_names_it(
     page.get_by_text("No experiment yet.").wait_for()
 
 
+@pytest.mark.slow
 def test_a_failure_is_explained_with_what_helps(root: str, page: Page, service: MemoryTuningService) -> None:
     service.explain(
         "default",
@@ -322,6 +331,7 @@ def test_a_failure_is_explained_with_what_helps(root: str, page: Page, service: 
     assert "<b>Nothing</b> moves." in page.locator("#why").inner_text()
 
 
+@pytest.mark.slow
 def test_events_are_shown_newest_first_and_live(root: str, page: Page, service: MemoryTuningService) -> None:
     service.record("default", RecordedEvent(START, "Experiment", "demo", False, "ExperimentCreated", "<i>made</i>"))
     page.goto(f"{root}{PAGE}?tab=events")
@@ -334,6 +344,7 @@ def test_events_are_shown_newest_first_and_live(root: str, page: Page, service: 
     assert "it broke" in page.locator("#events tbody tr").first.inner_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tab", ["overview", "trials", "analysis", "events", "yaml"])
 def test_every_tab_can_be_used_by_everybody_and_fits_a_phone(root: str, page: Page, tab: str) -> None:
     page.set_viewport_size({"width": WIDTHS["phone"], "height": 780})
@@ -344,6 +355,7 @@ def test_every_tab_can_be_used_by_everybody_and_fits_a_phone(root: str, page: Pa
     assert serious_violations(page) == []
 
 
+@pytest.mark.slow
 def test_open_dialogs_can_be_used_by_everybody(root: str, page: Page) -> None:
     page.goto(f"{root}{PAGE}?tab=yaml")
     for name in ("More trials…", "Add a trial…", "Delete…"):
