@@ -15,6 +15,7 @@ const data = `data/${page}`;
 
 const head = document.getElementById("head");
 let saved = "";
+let running = 1; // trials, until the server tells
 
 function showSavings() {
   const element = document.getElementById("savings");
@@ -29,12 +30,13 @@ async function showHead() {
 /** Say why the experiment waits or failed, and what early stopping saved. */
 async function explain() {
   const found = await fetchJson(`api/v1/namespaces/${namespace}/why/${name}`).catch(() => null);
+  const shown = document.getElementById("why");
   if (!found) return;
   saved = found.savings;
   showSavings();
   const state = head.querySelector(".state").dataset.state;
-  const shown = document.getElementById("why");
-  shown.hidden = state !== "Failed" && !(found.remedies.length && state !== "Succeeded");
+  const waits = !["Succeeded", "Failed"].includes(state) && !running;
+  shown.hidden = state === "Succeeded" || !(state === "Failed" || waits || found.remedies.length);
   if (shown.hidden) return;
   const list = (title, lines) => {
     if (!lines.length) return [];
@@ -43,12 +45,15 @@ async function explain() {
     return [Object.assign(document.createElement("h3"), { textContent: title }), items];
   };
   const log = Object.assign(document.createElement("pre"), { textContent: found.logTail.join("\n"), tabIndex: 0 });
-  shown.replaceChildren(
-    Object.assign(document.createElement("p"), { className: "verdict", textContent: found.verdict }),
+  const details = document.createElement("details");
+  details.open = shown.querySelector("details")?.open ?? (state === "Failed" || waits);
+  details.append(
+    Object.assign(document.createElement("summary"), { textContent: found.verdict }),
     ...list("What helps", found.remedies),
     ...list("What it rests on", found.findings),
     ...(found.logTail.length ? [log] : []),
   );
+  shown.replaceChildren(details);
 }
 
 // --- figures
@@ -117,7 +122,6 @@ const eventsSoon = atMostEvery(2000, async () => {
 for (const element of figures) seen.observe(element);
 whenColoursChange(() => visible.forEach(draw));
 actions(root, { namespace, name, done: () => { showHead(); explain(); } });
-explain();
 
 const headSoon = atMostEvery(500, showHead);
 const explainSoon = atMostEvery(5000, explain);
@@ -131,8 +135,9 @@ follow(`${data}/live`, {
     tableSoon();
     eventsSoon();
     drawSoon();
-    const now = `${state} ${reason} ${counts.Failed}`;
-    if (known && known !== now) explainSoon();
+    running = counts.Running;
+    const now = `${state} ${reason} ${counts.Failed} ${running > 0}`;
+    if (known !== now) explainSoon();
     known = now;
   },
   problem: (problem, source) => {

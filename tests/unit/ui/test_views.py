@@ -61,6 +61,14 @@ def test_an_ended_experiment_took_its_time() -> None:
     assert time_words(ended, NOW) == "took 60s"
 
 
+def test_a_stopped_experiment_says_so_and_promises_no_end() -> None:
+    stopped = {**condition("Running", "ExperimentStopped", "Experiment is stopped"), "status": "False"}
+    experiment = make_experiment("demo", condition("Created", message="Experiment is created"), stopped)
+    head = experiment_head(experiment, NOW)
+
+    assert (head["state"], head["reason"], head["time"]) == ("Stopped", "Experiment is stopped", "began 100s ago")
+
+
 def test_several_objectives_have_a_pareto_set() -> None:
     assert "3 trials that no other beats" in experiment_head(make_pareto_experiment(), NOW)["pareto"]
     assert experiment_head(make_experiment(), NOW)["pareto"] == ""
