@@ -117,6 +117,27 @@ def test_a_master_and_workers_are_called_by_the_names_of_their_services(boxed: H
     }
 
 
+def test_names_stay_when_the_job_ends_whose_containers_were_the_first(boxed: Home, tmp_path: Path) -> None:
+    container = meet("$(MASTER_ADDR):$(MASTER_PORT)", "t-worker-0.ns:23456", name="pytorch")
+    waits = f'echo waits; while [ ! -e {tmp_path}/gate ]; do sleep 0.1; done; exec "$@"'
+    later = {**container, "command": ["/bin/sh", "-c", waits, "sh", *container["command"]]}
+    first = {**container, "command": ["/bin/sh", "-c", f"while [ ! -e {tmp_path}/end ]; do sleep 0.1; done"]}
+
+    def a_pair(name: str, program: dict[str, Any]) -> dict[str, Any]:
+        replicas = {type_: {"replicas": 1, **template(program)} for type_ in ("Master", "Worker")}
+        return an_object(PyTorchJob.kind, {"pytorchReplicaSpecs": replicas}, name)
+
+    boxed.submit(a_pair("first", first))
+    eventually(lambda: boxed.status("first", PyTorchJob.kind).get("replicaStatuses"), "the first job runs")
+    boxed.submit(a_pair("t", later))
+    eventually(lambda: [p for p in boxed.log_files("pytorch", "t") if "waits" in p.read_text()][1:], "the other runs")
+    (tmp_path / "end").touch()
+    assert boxed.wait_for_end("first", PyTorchJob.kind)["type"] == "Succeeded"
+    (tmp_path / "gate").touch()
+
+    assert boxed.wait_for_end("t", PyTorchJob.kind)["type"] == "Succeeded"
+
+
 def test_a_parameter_server_and_workers_are_called_as_tf_config_says(boxed: Home) -> None:
     container = meet(name="tensorflow")
     replicas = {"PS": {"replicas": 1, **template(container)}, "Worker": {"replicas": 2, **template(container)}}
@@ -140,25 +161,30 @@ def test_pods_of_a_jobset_are_called_by_their_host_names_in_its_subdomain(boxed:
     assert set(calls(boxed)) == {"t-a-0-0.t", "t-b-0-0.t.ns.svc", "t-b-0-1.t.ns.svc.cluster.local"}
 
 
-def test_the_subdomain_of_a_jobset_leads_to_all_of_its_pods(boxed: Home) -> None:
-    ask = """
-import socket, time
+def test_the_subdomain_of_a_jobset_leads_to_all_of_its_pods(boxed: Home, tmp_path: Path) -> None:
+    ask = f"""
+import os, socket, time
 
 def found():
     try:
-        return {answer[4][0] for answer in socket.getaddrinfo("mine", 80)}
+        return {{answer[4][0] for answer in socket.getaddrinfo("mine", 80)}}
     except OSError:
         return ()
 
 while len(found()) < 2:
     time.sleep(0.1)
+print("both", flush=True)
+while not os.path.exists("{tmp_path}/gate"):
+    time.sleep(0.1)
 """
     container = boxes("/usr/bin/python3", "-c", ask, name="node")
     jobs = [{"name": "a", "template": {"spec": {"parallelism": 2, "completions": 2, **template(container)}}}]
+    boxed.submit(an_object(JOB_SET, {"replicatedJobs": jobs, "network": {"subdomain": "mine"}}))
 
-    end = boxed.run(an_object(JOB_SET, {"replicatedJobs": jobs, "network": {"subdomain": "mine"}}))
+    eventually(lambda: [p for p in boxed.log_files("node", "t") if "both" in p.read_text()][1:], "both find both")
+    (tmp_path / "gate").touch()
 
-    assert end["type"] == "Completed", end
+    assert boxed.wait_for_end("t", JOB_SET)["type"] == "Completed"
 
 
 def test_nodes_of_a_trainjob_meet_at_the_address_that_torchrun_is_told(boxed: Home) -> None:

@@ -41,15 +41,20 @@ class Installed:
 
     def containers(self, chosen: str) -> list[str]:
         """Return the names of containers, also of those that have ended."""
-        return self.run("ps", "--all", "--format", "{{.Names}}", "--filter", chosen).stdout.split()
+        return self._listed("ps", "--all", "--format", "{{.Names}}", "--filter", chosen)
 
     def running(self, chosen: str) -> list[str]:
         """Return the names of containers that run."""
-        return self.run("ps", "--format", "{{.Names}}", "--filter", chosen).stdout.split()
+        return self._listed("ps", "--format", "{{.Names}}", "--filter", chosen)
 
     def networks(self, chosen: str) -> list[str]:
         """Return the names of networks."""
-        return self.run("network", "ls", "--format", "{{.Name}}", "--filter", chosen).stdout.split()
+        return self._listed("network", "ls", "--format", "{{.Name}}", "--filter", chosen)
+
+    def _listed(self, *words: str) -> list[str]:
+        result = self.run(*words)
+        assert result.returncode == 0, result.stderr
+        return result.stdout.split()
 
 
 @functools.cache

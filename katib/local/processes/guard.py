@@ -6,6 +6,7 @@ Laws:
   a double fork or otherwise, becomes the guard's child and not init's.
 - When the engine ends, by whatever, its end of the socket closes (and its pidfd becomes readable, should a forked copy
   hold the socket open). The guard then kills every descendant until none is left, and exits.
+- A service that containers share, such as their name server, is left alone: others use it.
 - What runs elsewhere on behalf of the engine, such as the containers of a service, is ended by a command that the
   engine left with the guard; it is executed last, and only when the engine has not taken it back.
 - When the guard itself is killed, the kernel kills its direct children (parent death signal); the engine finds the
@@ -294,13 +295,14 @@ class Guard:
         """Return what is left of a process: itself, its descendants, its group and its adopted orphans."""
         roots = [] if process.ended else [process.pid]
         roots += [pid for pid in self._orphans() if self._owner(pid) is process]
-        found = [pid for root in roots for pid in (root, *proc.descendants(root))]
+        found = [pid for root in roots for pid in (root, *proc.descendants(root)) if not proc.is_shared_service(pid)]
         if not proc.IS_LINUX and proc.kill_group(process.pid, 0):
             found.append(process.pid)
         return found
 
     def _orphans(self) -> list[int]:
-        return [pid for pid in proc.children(os.getpid()) if pid not in self._by_pid]
+        orphans = [pid for pid in proc.children(os.getpid()) if pid not in self._by_pid]
+        return [pid for pid in orphans if not proc.is_shared_service(pid)]
 
     def _owner(self, pid: int) -> _Process | None:
         mark = proc.environment_value(pid, proc.PROCESS_ID)
@@ -324,9 +326,10 @@ class Guard:
         while time.monotonic() < deadline:
             for process in self._by_pid.values():
                 proc.kill_group(process.pid)
-            for pid in proc.descendants(os.getpid()):
+            left = [pid for pid in proc.descendants(os.getpid()) if not proc.is_shared_service(pid)]
+            for pid in left:
                 proc.kill(pid)
-            if self._reap_silently():
+            if self._reap_silently() or (proc.IS_LINUX and not left):
                 return
             time.sleep(_RETRY_SECONDS)
 

@@ -19,6 +19,8 @@ ENGINE_ID = "KATIB_ENGINE_ID"
 PROCESS_ID = "KATIB_PROCESS_ID"
 """Environment variable that a started process and everything it forks carry."""
 
+_SHARED_SERVICES = frozenset({b"aardvark-dns"})
+
 IS_LINUX = sys.platform == "linux"
 
 _PR_SET_PDEATHSIG = 1
@@ -108,10 +110,23 @@ def descendants(pid: int) -> list[int]:
 
 
 def pids_with(name: str, value: str) -> Iterator[int]:
-    """Yield the processes that were started with this variable in their environment, us excepted."""
+    """Yield the processes that were started with this variable in their environment, but us and shared services."""
     for pid in all_pids():
-        if pid != os.getpid() and environment_value(pid, name) == value:
+        if pid != os.getpid() and environment_value(pid, name) == value and not is_shared_service(pid):
             yield pid
+
+
+def is_shared_service(pid: int) -> bool:
+    """Return whether a process serves others too, although one of ours was the first that needed it.
+
+    The first container with a network starts the name server of all containers of the account, and it looks like a
+    daemon that this container has left behind.
+    """
+    try:
+        with open(f"/proc/{pid}/comm", "rb") as file:  # noqa: PTH123 - as above
+            return file.read().strip() in _SHARED_SERVICES
+    except OSError:
+        return False
 
 
 def kill(pid: int, sig: int = signal.SIGKILL) -> None:

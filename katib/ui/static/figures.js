@@ -16,6 +16,8 @@ function plotly() {
   return loading;
 }
 
+const DARK = matchMedia("(prefers-color-scheme: dark)");
+
 function colour(name) {
   const probe = document.createElement("span");
   probe.style.color = `var(${name})`;
@@ -25,11 +27,9 @@ function colour(name) {
   return found;
 }
 
-const scheme = matchMedia("(prefers-color-scheme: dark)");
-
 /** On a dark page the blue of most marks is too dark. */
 function coloured(data) {
-  return scheme.matches ? JSON.parse(JSON.stringify(data).replaceAll("#0072B2", "#5B9BFF")) : data;
+  return DARK.matches ? JSON.parse(JSON.stringify(data).replaceAll("#0072B2", "#5B9BFF")) : data;
 }
 
 /** The note below a figure in lines that fit: 6 pixels a character, 14 a line. */
@@ -46,7 +46,8 @@ function withNote(layout, width) {
 }
 
 /** The layout of the server with the page's colours and without the title, which the page shows itself. */
-function fitted(layout) {
+function fitted(given) {
+  const layout = DARK.matches ? merged(given, given.meta?.dark ?? {}) : given;
   const [text, line] = [colour("--text"), colour("--line")];
   const axis = { gridcolor: line, zerolinecolor: line, linecolor: line };
   const result = {
@@ -61,19 +62,15 @@ function fitted(layout) {
   for (const key of Object.keys(layout)) {
     if (/^[xy]axis\d*$/.test(key)) result[key] = { ...layout[key], ...axis };
   }
-  return dark() ? merged(result, layout.meta?.dark ?? {}) : result;
+  return result;
 }
 
-function dark() {
-  return matchMedia("(prefers-color-scheme: dark)").matches;
-}
-
-/** A copy of an object with some of its fields, at any depth, replaced. */
+/** One object over another, at every depth. */
 function merged(base, changes) {
   const result = { ...base };
   for (const [key, value] of Object.entries(changes)) {
-    const nested = value !== null && typeof value === "object" && !Array.isArray(value);
-    result[key] = nested ? merged(base[key] ?? {}, value) : value;
+    const deep = value !== null && typeof value === "object" && !Array.isArray(value);
+    result[key] = deep ? merged(base[key] ?? {}, value) : value;
   }
   return result;
 }
@@ -104,19 +101,19 @@ export async function drawFigure(element, address) {
 }
 
 /** Draw a figure that is here already. */
-export async function showFigure(element, figure) {
-  const layout = fitted(withNote(figure.layout, element.clientWidth));
-  if (figure.data[0]?.type === "parcoords") {
-    drawParallel(element, figure.data[0], layout);
+export async function showFigure(element, { data, layout }) {
+  const shown = fitted(withNote(layout, element.clientWidth));
+  if (data[0]?.type === "parcoords") {
+    drawParallel(element, data[0], shown);
     return;
   }
   const Plotly = await plotly();
-  if (figure.data.some(({ type }) => type === "scatter3d") && !hasWebGL()) {
+  if (data.some(({ type }) => type === "scatter3d") && !hasWebGL()) {
     showProblem(element, "This browser draws no figures in three dimensions: WebGL is turned off or missing.");
     return;
   }
   if (!element.data) element.replaceChildren(); // what was said in its place
-  await Plotly.react(element, coloured(figure.data), layout, CONFIG);
+  await Plotly.react(element, coloured(data), shown, CONFIG);
 }
 
 function showProblem(element, sentence) {
@@ -133,5 +130,5 @@ function hasWebGL() {
 
 /** Run a function when the system turns light or dark. */
 export function whenColoursChange(run) {
-  scheme.addEventListener("change", run);
+  DARK.addEventListener("change", run);
 }

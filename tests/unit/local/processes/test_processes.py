@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -263,6 +264,28 @@ class TestDisasters:
             process.send_signal(signal.SIGKILL)
 
             eventually(lambda: (tmp_path / "last").exists() and (tmp_path / "last").read_text() == "ended\n")
+
+    def test_the_name_server_of_all_containers_outlives_the_process_that_started_it_and_its_engine(
+        self, tmp_path: Path
+    ) -> None:
+        program = tmp_path / "aardvark-dns"
+        shutil.copy("/bin/sleep", program)
+        processes = Processes()
+        processes.start()
+        try:
+            script = (
+                f"setsid {program} 600 >/dev/null & echo $! > {tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid"
+            )
+            process = start(processes, "sh", "-c", script)
+            assert not process.wait().remains
+            processes.kill_tree(process.handle).result(60)
+            server = read_pid(tmp_path / "pid")
+            assert is_running(server)
+        finally:
+            processes.stop()
+
+        assert is_running(server)
+        os.kill(server, signal.SIGKILL)
 
     @pytest.mark.parametrize("taken_back", [False, True])
     def test_an_engine_that_stops_can_take_back_what_was_to_be_done(self, tmp_path: Path, taken_back: bool) -> None:
