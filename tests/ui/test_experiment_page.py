@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from katib.rest.server import Server
 from katib.tuning.service import Diagnosis, RecordedEvent
+from katib.ui import ui_routes
 from tests.support.browser import WIDTHS, Watched, serious_violations, sideways_scroll
 from tests.support.tuning import START, MemoryTuningService, condition, document, make_trial
 
@@ -200,7 +202,24 @@ def test_what_happens_appears_while_the_page_is_open(root: str, page: Page, serv
     page.locator("#head .count", has_text="31 / 40").wait_for()
 
 
-def test_an_open_menu_and_the_focus_survive_what_happens(root: str, page: Page, service: MemoryTuningService) -> None:
+@pytest.mark.slow
+def test_a_page_is_right_again_after_the_server_was_restarted(
+    service: MemoryTuningService, page: Page, watched: Watched
+) -> None:
+    watched.expected.append("ERR_")
+    with Server(service, host="127.0.0.1", port=0, ui=ui_routes) as first:
+        page.goto(f"{first.url}/katib/{PAGE}?tab=trials")
+        tally(page, "30 trials")
+        page.locator("#head .count", has_text="30 / 40").wait_for()
+    page.locator("#connection", has_text="Connection lost").wait_for()
+    put_trial(service, TRIALS)
+
+    with Server(service, host="127.0.0.1", port=first.port, ui=ui_routes):
+        tally(page, "31 trials")
+        page.wait_for_function("!document.getElementById('connection').textContent")
+
+
+def test_the_focus_survives_what_happens(root: str, page: Page, service: MemoryTuningService) -> None:
     page.goto(f"{root}{PAGE}?tab=trials")
     tally(page, "30 trials")
     page.keyboard.press("j")

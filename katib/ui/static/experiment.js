@@ -141,10 +141,10 @@ follow(`${data}/live`, {
     known = now;
   },
   problem: (problem, source) => {
-    source.close();
+    if (problem.status !== 503) source.close(); // else the browser asks again
     document.getElementById("connection").textContent = problem.detail;
   },
-});
+}, { whileSeen: true });
 
 const tabs = [...root.querySelectorAll(".tabs a")];
 tabs.forEach((link, i) => onKey(String(i + 1), link.textContent.toLowerCase(), () => link.click()));
