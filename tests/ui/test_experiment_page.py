@@ -150,11 +150,15 @@ def test_a_brush_filters_the_table_and_goes_with_its_filter(root: str, page: Pag
     page.mouse.down()
     page.mouse.move(middle, box["y"] + box["height"] * 0.5, steps=4)
     page.mouse.up()
-    page.locator("#trials .chips").wait_for()
+    page.locator("#trials:not([aria-busy]) .chips").wait_for()
 
     shown = page.locator("#trials tbody tr").count()
     assert 0 < shown < TRIALS
     assert "where=x" in page.url
+
+    page.reload()
+    page.locator('[data-figure="parallel"] .brushes rect').wait_for()
+    assert page.locator("#trials tbody tr").count() == shown
 
     page.locator("#trials .chips a").click()
     tally(page, "30 trials")

@@ -64,11 +64,13 @@ const chosen = (figure) => new URLSearchParams(
   [...new FormData(root.querySelector(`form[data-for="${figure}"]`) ?? undefined)].filter(([, value]) => value),
 );
 
+let linked = null;
 const open = (trial) => { location.href = new URL(`trials/${namespace}/${trial}`, document.baseURI); };
 
 async function draw(element) {
   const figure = element.dataset.figure;
   const drawn = await drawFigure(element, `${data}/figures/${figure}?${chosen(figure)}`);
+  if (drawn && figure === "parallel") linked?.drawn(drawn);
   if (drawn && element.on && !element.opens) {
     element.opens = true;
     element.on("plotly_click", ({ points }) => { // a mark that names a trial opens it
@@ -107,7 +109,7 @@ if (table) {
     element: table, form: document.getElementById("filters"), data: `${data}/table`, page, query: table.dataset.query,
     kept: { tab },
   });
-  new Linked({ part, root, open, parallel: figures.find((element) => element.dataset.figure === "parallel") });
+  linked = new Linked({ part, root, open, parallel: figures.find((element) => element.dataset.figure === "parallel") });
   if ("missing" in table.dataset) part.refresh();
 }
 const tableSoon = atMostEvery(1000, () => part?.refresh());
