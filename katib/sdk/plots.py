@@ -88,7 +88,7 @@ def intermediate(
     Args:
         experiment: Name of an experiment, or a result.
         metric: A metric in place of the objective.
-        by: What the horizontal axis counts.
+        by: What progress is counted in: steps (a comparison: trials) or time.
         data_dir: A data directory to read.
         server: The URL of a server to ask.
         namespace: Of the experiment.
@@ -189,7 +189,7 @@ def stopping(
 
     Args:
         experiment: Name of an experiment, or a result.
-        by: What the horizontal axis counts.
+        by: What progress is counted in: steps (a comparison: trials) or time.
         data_dir: A data directory to read.
         server: The URL of a server to ask.
         namespace: Of the experiment.
@@ -404,7 +404,7 @@ def comparison(
     Args:
         experiments: Names of experiments, or results.
         metric: A metric in place of the objective.
-        by: What the horizontal axis counts.
+        by: What progress is counted in: steps (a comparison: trials) or time.
         data_dir: A data directory to read.
         server: The URL of a server to ask.
         namespace: Of the experiment.
@@ -452,7 +452,7 @@ class ResultPlots:
 
         Args:
             metric: A metric in place of the objective.
-            by: What the horizontal axis counts.
+            by: What progress is counted in: steps (a comparison: trials) or time.
         """
         choice = Choice(metric=metric, by=by)
         return draw_figure("intermediate", self.result, choice, Place())
@@ -510,7 +510,7 @@ class ResultPlots:
         How far each trial came, which ones were stopped, and the share of the work that this saved.
 
         Args:
-            by: What the horizontal axis counts.
+            by: What progress is counted in: steps (a comparison: trials) or time.
         """
         choice = Choice(by=by)
         return draw_figure("stopping", self.result, choice, Place())
