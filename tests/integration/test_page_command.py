@@ -1,0 +1,46 @@
+"""`katib ui`: a server is started where none runs, and its link leads to the page of an experiment."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+import httpx
+
+from tests.support.cli import KATIB, environment, katib
+from tests.support.processes import Launch
+from tests.support.waiting import eventually
+
+LINK = re.compile(r"http://\S+/katib/open\?ticket=\S+")
+
+
+def test_the_page_of_an_experiment_opens_though_no_server_ran(launch: Launch, tmp_path: Path) -> None:
+    printed = tmp_path / "printed"
+    with printed.open("w") as out:
+        program = launch(
+            [*KATIB, "ui", "my-experiment", "--data-dir", tmp_path / "data"],
+            stdout=out,
+            cwd=tmp_path,
+            env=environment(HOME=str(tmp_path), BROWSER="true"),
+        )
+    found = eventually(lambda: LINK.search(printed.read_text()))
+    assert found is not None
+    address = httpx.URL(found[0])
+    answer = httpx.get(
+        address.copy_with(host="127.0.0.1"),
+        headers={"host": f"{address.host}:{address.port}", "sec-fetch-site": "none"},
+        trust_env=False,
+    )
+    program.send_signal(signal.SIGTERM)
+
+    assert answer.status_code == 303
+    assert answer.headers["location"] == "./experiments/default/my-experiment"
+    assert program.wait(60) == 0
+
+
+def test_without_a_server_there_is_no_link_to_print(tmp_path: Path) -> None:
+    answer = katib("ui", "--print", "--data-dir", tmp_path / "data", cwd=tmp_path, HOME=str(tmp_path))
+
+    assert answer.returncode != 0
+    assert "start one with `katib serve`" in answer.stderr
