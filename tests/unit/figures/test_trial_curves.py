@@ -125,7 +125,7 @@ def test_curves_of_several_trials_differ_and_one_without_readings_is_named() -> 
 
     assert [trace["name"] for trace in lines] == ["a", "b&lt;i&gt;", "c"]
     assert len({trace["line"]["color"] for trace in lines}) == 3
-    assert "without readings: c" in figure["layout"]["annotations"][0]["text"]
+    assert "Without readings: c" in figure["layout"]["annotations"][0]["text"]
 
 
 def test_without_a_start_the_first_reading_is_the_start() -> None:
