@@ -31,7 +31,7 @@ _MOST_MEASURED = 800
 _FEWEST_FOR_A_BOX = 5
 _JITTER = 0.3
 """To each side: marks of equal durations do not hide each other."""
-_LEFT, _RIGHT = (0.0, 0.42), (0.55, 1.0)
+_LEFT, _RIGHT = (0.0, 0.46), (0.54, 1.0)
 
 
 def draw_durations(data: ExperimentData, choice: Choice) -> go.Figure:
@@ -62,7 +62,8 @@ def draw_durations(data: ExperimentData, choice: Choice) -> go.Figure:
     if (measure.drawn & np.isfinite(durations)).any():
         [title] = html_safe([measure.name])
         axes["xaxis2"] = {"domain": _RIGHT, "anchor": "y2", "title": {"text": unit.name}, "rangemode": "tozero"}
-        axes["yaxis2"] = {"anchor": "x2", "title": {"text": title}, **vertical.layout}
+        axes["yaxis2"] = {"anchor": "x2", "side": "right", "title": {"text": title}, **vertical.layout}
+        axes["margin"] = {"r": 70}
         note = _add_values(figure, trials, measure, durations, unit)
     figure.update_layout(**axes)
     add_note(figure, note, vertical.note)

@@ -14,6 +14,7 @@ from katib.figures.data import Choice, ExperimentData
 from katib.plotting.reading import KeptCurves, with_curves
 from katib.rest.routing import Name, Namespace, Service
 from katib.tuning.service import TuningService
+from katib.ui.kept_figures import KeptFigures
 from katib.ui.looking import Viewer, table_for
 from katib.ui.tables import Tables
 
@@ -30,6 +31,7 @@ def figure_routes(tables: Tables) -> APIRouter:
     """Return the routes of figures."""
     router = APIRouter(prefix="/data/experiments/{namespace}/{name}/figures")
     curves_of: dict[Hashable, KeptCurves] = {}
+    kept_figures = KeptFigures()
 
     @router.get("/{figure}")
     def draw_figure(
@@ -51,6 +53,10 @@ def figure_routes(tables: Tables) -> APIRouter:
             data = with_curves(service, data, kind, choice, _kept(curves_of, user))
         if obstacle := why_impossible(kind, data, choice):
             return JSONResponse({"obstacle": obstacle}, headers=_headers(version))
+        if kind.keep_seconds:
+            key = (user, namespace, name, data.experiment["metadata"].get("uid"), figure, choice)
+            kept = kept_figures.get(key, version, kind.keep_seconds, lambda: str(draw(kind, data, choice).to_json()))
+            return Response(kept.json, media_type="application/json", headers=_headers(kept.version))
         return _answer(draw(kind, data, choice), version)
 
     return router

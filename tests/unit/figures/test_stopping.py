@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from katib.figures.curves import evenly_ended
+from katib.figures.curves import CURVE_POINTS, evenly_ended
 from katib.figures.data import Choice, Curve
 from katib.figures.stopping import draw_stopping, nothing_was_stopped, saved_work
 from tests.support.tables import large_table, make_data, make_table, with_curves
@@ -52,7 +52,24 @@ def test_the_last_step_of_each_trial_is_drawn_with_the_usual_length() -> None:
     assert note(figure) == "1 of 3 trials were stopped early and about 25% of the steps saved"
 
 
-def test_without_steps_the_time_stands_for_them() -> None:
+def test_without_steps_readings_are_counted() -> None:
+    table = make_table([1.0, 2.0], ["Succeeded", "EarlyStopped"])
+    curves = {f"trial-{n}": Curve(np.ones(count), None, np.full(count, NAN)) for n, count in ((1, 20), (2, 5))}
+    figure = draw_stopping(make_data(table, curves=curves), Choice())
+
+    assert figure.layout.yaxis.title.text == "readings"
+    assert note(figure) == "1 of 2 trials were stopped early and about 38% of the readings saved"
+
+
+def test_readings_that_may_have_been_left_out_are_not_counted() -> None:
+    table = make_table([1.0, 2.0], ["Succeeded", "EarlyStopped"], started=[0.0, 0.0], ended=[100.0, 25.0])
+    long = Curve(np.ones(CURVE_POINTS), None, np.full(CURVE_POINTS, NAN))
+    figure = draw_stopping(make_data(table, curves={"trial-1": long, "trial-2": long}), Choice())
+
+    assert "of the time saved" in note(figure)
+
+
+def test_without_curves_the_time_stands_for_steps() -> None:
     table = make_table([1.0, 2.0], ["Succeeded", "EarlyStopped"], started=[0.0, 0.0], ended=[100.0, 25.0])
     figure = draw_stopping(make_data(table), Choice())
 
