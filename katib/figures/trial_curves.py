@@ -156,7 +156,7 @@ def _add_curve(
             name="not a number" if alone else f"{shown}: not a number",
             legendgroup=shown,
             showlegend=len(odd) > 0,
-            marker={"symbol": "x", "size": 8, "color": RED if alone else colour},
+            marker={"symbol": "x", "size": 8 if len(odd) <= _FEW else 4, "color": RED if alone else colour},
             hovertemplate="%{x:.6g}: no finite number<extra>" + ("" if alone else shown) + "</extra>",
             meta={"kind": "odd", "trial": name},
         )
@@ -180,8 +180,11 @@ def _say_what_is_missing(figure: go.Figure, curves: Mapping[str, Curve], look: C
         notes.append("no readings yet" if len(curves) == 1 else f"without readings: {', '.join(html_safe(empty))}")
     if len(curves) > MOST_TRIALS:
         notes.append(f"{MOST_TRIALS} of {len(curves)} trials drawn")
+    if odd := sum(int((~np.isfinite(curve.values)).sum()) for curve in curves.values()):
+        notes.append(f"{odd:,} {'readings are' if odd != 1 else 'reading is'} no finite number")
     if look.log and (below := sum(int((curve.values <= 0).sum()) for curve in curves.values())):
-        notes.append(f"{below:,} readings are not positive: a logarithmic axis has no place for them")
+        verb = "readings are" if below != 1 else "reading is"
+        notes.append(f"{below:,} {verb} not positive: a logarithmic axis has no place for that")
     if any(len(curve.values) > look.most or not curve.is_whole for curve in curves.values()):
         notes.append("of a long curve the extremes are drawn")
     add_note(figure, *notes)

@@ -65,11 +65,13 @@ def test_without_steps_the_readings_are_counted() -> None:
 
 
 def test_what_is_no_number_is_a_gap_and_a_mark() -> None:
-    found = traces(drawn("1", "nan", "inf", "word", "2"))
+    figure = drawn("1", "nan", "inf", "word", "2")
+    found = traces(figure)
 
     assert found["readings"]["y"] == [1, None, None, None, 2]
     assert found["odd"]["x"] == [1, 2, 3]
     assert found["odd"]["showlegend"]
+    assert "3 readings are no finite number" in figure["layout"]["annotations"][0]["text"]
 
 
 def test_of_a_long_curve_extremes_and_what_is_no_number_are_drawn() -> None:
