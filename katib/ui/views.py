@@ -151,9 +151,9 @@ def progress_parts(summary: Summary) -> list[tuple[str, int]]:
 def progress_words(summary: Summary) -> str:
     """Return in words what a bar shows: `12 of 30 done: 9 Succeeded, 2 Failed, 1 EarlyStopped; 3 Running`."""
     counts, limit = summary["counts"], summary["limit"]
-    ended = ", ".join(f"{counts[state]} {state}" for state in _ENDED_STATES if counts[state])
-    active = ", ".join(f"{counts[state]} {state}" for state in ("Running", "Pending") if counts[state])
-    done = f"{summary['done']}" + (f" of {limit}" if limit else "") + " done"
+    ended = ", ".join(f"{counts[state]:,} {state}" for state in _ENDED_STATES if counts[state])
+    active = ", ".join(f"{counts[state]:,} {state}" for state in ("Running", "Pending") if counts[state])
+    done = f"{summary['done']:,}" + (f" of {limit:,}" if limit else "") + " done"
     return done + (f": {ended}" if ended else "") + (f"; {active}" if active else "")
 
 

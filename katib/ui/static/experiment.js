@@ -46,7 +46,7 @@ async function explain() {
   };
   const log = Object.assign(document.createElement("pre"), { textContent: found.logTail.join("\n"), tabIndex: 0 });
   const details = document.createElement("details");
-  details.open = shown.querySelector("details")?.open ?? (state === "Failed" || waits);
+  details.open = shown.querySelector("details")?.open ?? (state === "Failed" || (waits && found.remedies.length > 0));
   details.append(
     Object.assign(document.createElement("summary"), { textContent: found.verdict }),
     ...list("What helps", found.remedies),

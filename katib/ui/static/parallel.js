@@ -116,7 +116,7 @@ class Parallel {
     this.colours = Array.from(shades, scale);
     const names = new Set(this.dimensions.map(({ name }) => name));
     for (const name of this.brushes.keys()) if (!names.has(name)) this.brushes.delete(name);
-    this.note.textContent = (layout.annotations ?? []).map(({ text }) => plain(text)).join(" ");
+    this.note.textContent = (layout.annotations ?? []).map(({ text }) => plain(text.replaceAll("<br>", " "))).join(" ");
     this.lines.setAttribute("aria-label", `Parallel coordinates of ${this.meta.trials.length} trials`);
     this.arrange();
   }
@@ -219,7 +219,7 @@ class Parallel {
   /** The colours with their values. */
   bar() {
     const { colorscale, colorbar } = this.layout.coloraxis;
-    const [x, top, length] = [this.width - 68, MARGIN.top, this.bottom - MARGIN.top];
+    const [x, top, length] = [this.width - 76, MARGIN.top, this.bottom - MARGIN.top];
     const gradient = svg("linearGradient", { id: `shades-${this.element.dataset.figure ?? ""}`, x1: 0, x2: 0, y1: 1, y2: 0 });
     gradient.append(...colorscale.map(([offset, colour]) => svg("stop", { offset, "stop-color": colour })));
     const group = svg("g", { class: "bar", "aria-hidden": "true" }, gradient);
