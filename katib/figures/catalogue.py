@@ -41,6 +41,11 @@ def needs_two_parameters(data: ExperimentData) -> str:
     return needs_a_value(data) or ("" if len(data.trials.values) > 1 else "It takes two parameters.")
 
 
+def needs_a_parameter(data: ExperimentData) -> str:
+    """Return that no trial has been measured, or that trials have no parameters, if so."""
+    return needs_a_value(data) or ("" if data.trials.values else "The trials have no parameters.")
+
+
 @dataclass(frozen=True, slots=True)
 class FigureKind:
     """One figure.
@@ -88,6 +93,23 @@ FIGURES: tuple[FigureKind, ...] = (
         chooses=("metric",),
     ),
     FigureKind(
+        "pareto",
+        "Pareto front",
+        "The trials that no other beats in every objective. Which of them is best is yours to say; where the front "
+        "bends sharply, a little less of one objective gains much of another.",
+        draw_pareto,
+        pareto_obstacle,
+        chooses=("objectives",),
+    ),
+    FigureKind(
+        "hypervolume",
+        "Hypervolume",
+        "How much the front covers, trial by trial. A line that has long been flat says that the front hardly moves.",
+        draw_hypervolume,
+        hypervolume_obstacle,
+        chooses=("objectives",),
+    ),
+    FigureKind(
         "intermediate",
         "Intermediate values",
         "What trials reported while they ran. Curves that still improve at their end ask for longer trainings; "
@@ -96,6 +118,51 @@ FIGURES: tuple[FigureKind, ...] = (
         curves_are_missing,
         curves=chosen,
         chooses=("metric", "by"),
+    ),
+    FigureKind(
+        "parallel",
+        "Parallel coordinates",
+        "A line per trial through the values of its parameters to what it reached, the best in the strongest colour. "
+        "Drag along an axis to keep only the lines that pass there: where the good ones meet is where to search on.",
+        draw_parallel,
+        chooses=("parameters",),
+    ),
+    FigureKind(
+        "importances",
+        "Importances",
+        "How much each parameter matters, by a random forest that learned from the trials. Search on along those on "
+        "top; fix those at the bottom. Believe it as far as the sentence below says.",
+        draw_importances,
+        importance_obstacle,
+        chooses=("metric",),
+        keep_seconds=10.0,
+    ),
+    FigureKind(
+        "slice",
+        "Slices",
+        "What was reached against each parameter by itself. Where the upper or lower edge of the cloud leans, the "
+        "parameter matters; where good trials stand at the end of an axis, the best value may lie beyond it.",
+        draw_slices,
+        needs_a_parameter,
+        chooses=("parameters", "metric"),
+    ),
+    FigureKind(
+        "contour",
+        "Contour",
+        "What was reached over two parameters together, guessed between the trials. A slanted valley or ridge says "
+        "that the best value of one parameter depends on the other.",
+        draw_contour,
+        needs_two_parameters,
+        chooses=("parameters", "metric"),
+    ),
+    FigureKind(
+        "rank",
+        "Rank",
+        "Each pair of parameters with the trials coloured by their rank. Good trials close together mark a region; "
+        "good trials everywhere say that the pair does not matter.",
+        draw_rank,
+        needs_two_parameters,
+        chooses=("parameters", "metric"),
     ),
     FigureKind(
         "edf",
@@ -131,69 +198,8 @@ FIGURES: tuple[FigureKind, ...] = (
         curves=evenly_ended,
         chooses=("by",),
     ),
-    FigureKind(
-        "parallel",
-        "Parallel coordinates",
-        "A line per trial through the values of its parameters to what it reached, the best in the strongest colour. "
-        "Drag along an axis to keep only the lines that pass there: where the good ones meet is where to search on.",
-        draw_parallel,
-        chooses=("parameters",),
-    ),
-    FigureKind(
-        "slice",
-        "Slices",
-        "What was reached against each parameter by itself. Where the upper or lower edge of the cloud leans, the "
-        "parameter matters; where good trials stand at the end of an axis, the best value may lie beyond it.",
-        draw_slices,
-        chooses=("parameters", "metric"),
-    ),
-    FigureKind(
-        "contour",
-        "Contour",
-        "What was reached over two parameters together, guessed between the trials. A slanted valley or ridge says "
-        "that the best value of one parameter depends on the other.",
-        draw_contour,
-        needs_two_parameters,
-        chooses=("parameters", "metric"),
-    ),
-    FigureKind(
-        "rank",
-        "Rank",
-        "Each pair of parameters with the trials coloured by their rank. Good trials close together mark a region; "
-        "good trials everywhere say that the pair does not matter.",
-        draw_rank,
-        needs_two_parameters,
-        chooses=("parameters", "metric"),
-    ),
-    FigureKind(
-        "importances",
-        "Importances",
-        "How much each parameter matters, by a random forest that learned from the trials. Search on along those on "
-        "top; fix those at the bottom. Believe it as far as the sentence below says.",
-        draw_importances,
-        importance_obstacle,
-        chooses=("metric",),
-        keep_seconds=10.0,
-    ),
-    FigureKind(
-        "pareto",
-        "Pareto front",
-        "The trials that no other beats in every objective. Which of them is best is yours to say; where the front "
-        "bends sharply, a little less of one objective gains much of another.",
-        draw_pareto,
-        pareto_obstacle,
-        chooses=("objectives",),
-    ),
-    FigureKind(
-        "hypervolume",
-        "Hypervolume",
-        "How much the front covers, trial by trial. A line that has long been flat says that the front hardly moves.",
-        draw_hypervolume,
-        hypervolume_obstacle,
-        chooses=("objectives",),
-    ),
 )
-"""In the order in which they are shown."""
+"""In the order in which they are shown: what was reached, what of the parameters made it so, how the trials ran."""
 
 COMPARISON = ComparisonKind(
     "comparison",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -57,6 +57,7 @@ def test_names_are_no_html(kind: FigureKind) -> None:
         pytest.param(make_table([NAN], ["Pending"], started=[NAN], ended=[NAN]), id="one that waits"),
         pytest.param(make_table([NAN] * 3, ["Failed"] * 3), id="all failed"),
         pytest.param(make_table([1.0]), id="one"),
+        pytest.param(replace(make_table([1.0, 2.0]), values={}, parameters=()), id="without parameters"),
         pytest.param(make_table([math.inf, -math.inf, NAN]), id="nothing finite"),
         pytest.param(make_table([1.0] * 30), id="all alike"),
         pytest.param(make_table([1.0, 2.0], feasible=[False, False]), id="none feasible"),
