@@ -92,6 +92,7 @@ export async function drawFigure(element, address) {
     figure = await response.json();
     if (!response.ok) throw new Error(figure.detail ?? `the server answered ${response.status}`);
     element.version = Number(response.headers.get("x-katib-version") ?? 0);
+    element.classList.toggle("impossible", Boolean(figure.obstacle));
     if (figure.obstacle) {
       showProblem(element, figure.obstacle);
       return null;
