@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from katib.figures.axes import CATEGORICAL, Axis, parameter_axis
+from katib.figures.axes import CATEGORICAL, Axis, parameter_axis, single
 from katib.figures.data import Choice, ExperimentData
 from katib.figures.marks import add_best, add_legend, mark_groups, spread_out, texts_of
 from katib.figures.style import add_note, html_safe, new_figure
@@ -132,8 +132,8 @@ def _add_marks(
     labels = list(zip(html_safe(list(trials.names[rows])), *texts, map(str, target.values[rows]), strict=True))
     for group in mark_groups(trials, rows):
         figure.add_scatter(
-            x=xs[group.chosen].astype(np.float32),
-            y=ys[group.chosen].astype(np.float32),
+            x=single(xs[group.chosen]),
+            y=single(ys[group.chosen]),
             mode="markers",
             name=group.name,
             legendgroup=group.name,

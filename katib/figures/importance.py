@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from katib.errors import invalid
 from katib.figures.axes import shown
 from katib.figures.data import Choice, ExperimentData
 from katib.figures.style import BLUE, GREY, add_note, html_safe, new_figure
@@ -70,12 +71,7 @@ class Importances:
 
 def importance_obstacle(data: ExperimentData) -> str:
     """Return what is missing for importances."""
-    target = target_of(data.trials)
-    if len(target.rows) < FEWEST_TRIALS:
-        return f"It takes {FEWEST_TRIALS} trials with a value; there are {len(target.rows)}."
-    if len(varying(data.trials, target)) < 2:  # noqa: PLR2004 - one parameter is all that matters
-        return "It takes two parameters that vary."
-    return ""
+    return _obstacle(data.trials, target_of(data.trials))
 
 
 def varying(trials: TrialTable, target: Target) -> tuple[str, ...]:
@@ -118,9 +114,18 @@ def importances_of(trials: TrialTable, metric: str = "") -> Importances:
 
 
 def draw_importances(data: ExperimentData, choice: Choice) -> go.Figure:
-    """Return a bar for the importance of each parameter, the most important on top, with what they rest on."""
-    found = importances_of(data.trials, choice.metric)
+    """Return a bar for the importance of each parameter, the most important on top, with what they rest on.
+
+    Raises:
+        InvalidError: Too few trials have a value of the chosen metric.
+    """
     target = target_of(data.trials, choice.metric)
+    if obstacle := _obstacle(data.trials, target):
+        cause = f"for {target.name}, {obstacle[:1].lower()}{obstacle[1:].removesuffix('.')}"
+        raise invalid(
+            "figure importances", cause, "choose another metric, or wait for more trials", "figure-impossible"
+        )
+    found = importances_of(data.trials, choice.metric)
     names = found.names[:_MOST_BARS][::-1]
     shares, errors = found.shares[:_MOST_BARS][::-1], found.errors[:_MOST_BARS][::-1]
     longest = max(share + error for share, error in zip(shares, errors, strict=True))
@@ -165,6 +170,14 @@ def basis_of(found: Importances) -> str:
     explained = f"explains {max(found.explained, 0.0):.0%} of the variance of ranks (out of bag)"
     verdict = "" if found.is_telling else ": too little to mean much; wait for more trials"
     return f"Random forest on {found.trials:,}{of} trials, {explained}{verdict}"
+
+
+def _obstacle(trials: TrialTable, target: Target) -> str:
+    if len(target.rows) < FEWEST_TRIALS:
+        return f"It takes {FEWEST_TRIALS} trials with a value; there are {len(target.rows)}."
+    if len(varying(trials, target)) < 2:  # noqa: PLR2004 - one parameter is all that matters
+        return "It takes two parameters that vary."
+    return ""
 
 
 def _columns(trials: TrialTable, name: str, rows: Rows) -> Floats:

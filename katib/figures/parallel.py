@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from katib.figures.axes import CATEGORICAL, Axis, metric_axis, parameter_axis
+from katib.figures.axes import CATEGORICAL, Axis, metric_axis, parameter_axis, single
 from katib.figures.data import Choice, ExperimentData
 from katib.figures.style import add_note, html_safe, new_figure
 from katib.figures.targets import Shades, sampled, shades_of, target_of
@@ -146,7 +146,7 @@ def _drawn(dimension: _Dimension) -> dict[str, Any]:
     few = axis.scale == CATEGORICAL and len(axis.choices) < np.iinfo(np.int8).max
     return {
         "label": html_safe([axis.name])[0],
-        "values": places.astype(np.int8 if few else np.float32),
+        "values": places.astype(np.int8) if few else single(places),
         "range": list(ends),
         "tickvals": [ends[0], *ticks, ends[1]],
         "ticktext": ["", *texts, ""],

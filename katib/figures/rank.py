@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from katib.figures.axes import Axis, number, parameter_axis
+from katib.figures.axes import Axis, number, parameter_axis, single
 from katib.figures.data import Choice, ExperimentData
 from katib.figures.marks import add_best, add_legend, mark_groups, spread_out
 from katib.figures.style import add_note, html_safe, new_figure
@@ -109,8 +109,8 @@ def _add_pair(
     colours = np.where(target.feasible[rows], shades.of(rank_shares(target, rows)), 0.0).astype(np.float32)
     for group in mark_groups(trials, rows):
         figure.add_scatter(
-            x=places[x.name][group.chosen].astype(np.float32),
-            y=places[y.name][group.chosen].astype(np.float32),
+            x=single(places[x.name][group.chosen]),
+            y=single(places[y.name][group.chosen]),
             mode="markers",
             name=group.name,
             legendgroup=group.name,

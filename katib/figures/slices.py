@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from katib.figures.axes import Axis, metric_axis, parameter_axis
+from katib.figures.axes import Axis, metric_axis, parameter_axis, single
 from katib.figures.data import Choice, ExperimentData
 from katib.figures.marks import add_best, add_legend, mark_groups, spread_out
 from katib.figures.style import add_note, html_safe, new_figure
@@ -71,8 +71,8 @@ def _add_part(
     for group in mark_groups(trials, rows):
         chosen = rows[group.chosen]
         figure.add_scatter(
-            x=x[group.chosen].astype(np.float32),
-            y=y.coordinates(target.values[chosen]).astype(np.float32),
+            x=single(x[group.chosen]),
+            y=single(y.coordinates(target.values[chosen])),
             mode="markers",
             name=group.name,
             legendgroup=group.name,
