@@ -377,6 +377,10 @@ def test_every_tab_can_be_used_by_everybody_and_fits_a_phone(root: str, page: Pa
     assert sideways_scroll(page) == 0
     assert serious_violations(page) == []
 
+    for menu in page.locator("details.menu summary").all():
+        menu.click()
+        assert sideways_scroll(page) == 0
+
 
 @pytest.mark.slow
 def test_open_dialogs_can_be_used_by_everybody(root: str, page: Page) -> None:

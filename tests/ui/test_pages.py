@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from katib.tuning.service import Diagnosis
 from tests.support.browser import WIDTHS, serious_violations, shoot, sideways_scroll
 from tests.support.tuning import MemoryTuningService, document
 
@@ -29,6 +30,7 @@ def played(service: MemoryTuningService) -> MemoryTuningService:
     """An experiment that has ended."""
     service.submit(document("demo"), source="demo.yaml")
     service.play("default", "demo")
+    service.explain("default", Diagnosis("Experiment", "demo", "Succeeded", "It has ended."))
     return service
 
 

@@ -13,7 +13,7 @@ from katib.rest.streams import Closing
 from katib.tuning.service import Json, TuningService
 from katib.ui.experiment_list import SIZE, ListQuery, list_page
 from katib.ui.experiment_list_routes import difference
-from katib.ui.experiment_watch import ExperimentWatch, look
+from katib.ui.experiment_watch import ExperimentWatch, Watches, look
 from katib.ui.views import Summary, experiment_summary
 from tests.support.tuning import condition, make_experiment
 from tests.support.waiting import eventually
@@ -147,3 +147,13 @@ def test_a_list_that_cannot_be_read_keeps_its_rows_and_says_so() -> None:
 
     assert isinstance(found.error, UnavailableError)
     assert list(found.rows) == [("default", "one")]
+
+
+def test_users_of_a_gateway_do_not_share_a_list() -> None:
+    mine, yours = Listing(), Listing()
+    mine.put("mine", 1)
+    yours.put("yours", 1)
+    watches = Watches(Closing())
+    lists = [watches.watch_of(service_of(listing), user) for user, listing in (("me", mine), ("you", yours))]
+
+    assert [list(watch.now().rows) for watch in lists] == [[("default", "mine")], [("default", "yours")]]
