@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +16,16 @@ from tests.support.tuning import MemoryTuningService
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
-pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
+HERE = Path(__file__).parent
+QUICK = "test_pages.py"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have all but one file run with the slow tests: a browser takes a second or two for each."""
+    for item in items:
+        if item.path.parent == HERE and item.path.name != QUICK:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="module")
