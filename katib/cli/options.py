@@ -30,6 +30,11 @@ def default_data_dir() -> Path:
     return Path(os.environ.get("KATIB_HOME") or ".katib")
 
 
+def has_data(directory: Path) -> bool:
+    """Return whether an engine has worked in a directory."""
+    return (directory / "katib.db").exists()
+
+
 def examples(*lines: str) -> str:
     """Return the end of a command's help: examples, one a line; the mark keeps click from filling a paragraph."""
     return "\n".join(("\b", "Examples:", *(f"  {line}" for line in lines)))

@@ -33,7 +33,8 @@ from katib.tuning.service import DEFAULT_NAMESPACE
 def ui(name: str | None, print_only: bool, server: str | None, namespace: str | None, data_dir: Path | None) -> int:
     """Open the page of your running server in a browser, or that of one experiment.
 
-    Where no server of yours runs, one is started on the data directory, as by `katib serve`, until you stop it.
+    Where no server of yours runs and there is a data directory, one is started on it, as by `katib serve`, until you
+    stop it.
 
     The link lets a browser in without a token, until the server stops; the browser stays signed in after that. Give
     the link to nobody: anyone who has it can run commands as you.
@@ -41,7 +42,7 @@ def ui(name: str | None, print_only: bool, server: str | None, namespace: str | 
     directory = data_dir or options.default_data_dir()
     page = f"experiments/{namespace or DEFAULT_NAMESPACE}/{name}" if name else ""
     notes = running_servers(directory, None if data_dir is not None else account_directory())
-    if not notes and server is None and not print_only:
+    if not notes and server is None and not print_only and options.has_data(directory):
         from katib.cli.serve import serve_page
 
         return serve_page(directory, lambda link: _show(_noted(directory, data_dir, link), page))

@@ -13,6 +13,9 @@ from collections.abc import Callable
 KEPT_SECONDS = 10.0
 """How long the thread waits for another call: there may be a thousand services that are asked once an hour."""
 
+_END_SECONDS = 5.0
+"""A call ends at once when its connection is closed."""
+
 Call = Callable[[], None]
 """Waits for an answer and deals with it. Must not raise."""
 
@@ -29,21 +32,30 @@ class AnswerThread:
         self._name = name
         self._kept_seconds = kept_seconds
         self._lock = threading.Lock()
-        self._calls: queue.SimpleQueue[Call] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
         self._is_busy = False
-        self._is_running = False
+        self._is_closed = False
+        self._thread: threading.Thread | None = None
 
     def take(self, call: Call) -> bool:
         """Have a call run soon; return False, and leave it alone, while another one is under way."""
         with self._lock:
-            if self._is_busy:
+            if self._is_busy or self._is_closed:
                 return False
             self._is_busy = True
-            if not self._is_running:
-                threading.Thread(target=self._run, name=self._name, daemon=True).start()
-                self._is_running = True
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
         self._calls.put(call)
         return True
+
+    def close(self) -> None:
+        """End the thread; a call that is under way is waited for. Later calls are left alone. Closing twice is fine."""
+        with self._lock:
+            self._is_closed, thread = True, self._thread
+        self._calls.put(None)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(_END_SECONDS)
 
     def _run(self) -> None:
         while (call := self._next()) is not None:
@@ -52,12 +64,12 @@ class AnswerThread:
                 self._is_busy = False
 
     def _next(self) -> Call | None:
-        """Wait for a call; return None when none came for so long that the thread ends."""
+        """Wait for a call; return None when the thread is to end: it is closed, or none came for long."""
         while True:
             try:
                 return self._calls.get(timeout=self._kept_seconds)
             except queue.Empty:
                 with self._lock:
                     if not self._is_busy:  # else one is on its way
-                        self._is_running = False
+                        self._thread = None
                         return None

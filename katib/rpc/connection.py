@@ -96,6 +96,7 @@ class Connection:
             channel, self._channel, self._closed = self._channel, None, True
         if channel is not None:
             channel.close()
+        self._waiter.close()
 
     def _open(self) -> grpc.Channel:
         with self._lock:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx
 
+from katib.local import open_engine
 from tests.support.cli import KATIB, environment, katib
 from tests.support.processes import Launch
 from tests.support.waiting import eventually
@@ -16,6 +17,8 @@ LINK = re.compile(r"http://\S+/katib/open\?ticket=\S+")
 
 
 def test_the_page_of_an_experiment_opens_though_no_server_ran(launch: Launch, tmp_path: Path) -> None:
+    with open_engine(data_dir=tmp_path / "data"):
+        pass  # a data directory is there, as after any run
     printed = tmp_path / "printed"
     with printed.open("w") as out:
         program = launch(

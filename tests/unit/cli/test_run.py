@@ -40,7 +40,8 @@ def test_a_piped_run_prints_a_line_for_each_moment_and_a_summary(katib: Katib, f
 
     assert result.code == 0
     assert lines[0] == "demo: minimize loss, 3 trials, 2 at a time, random"
-    assert lines[-1].startswith("More:         katib why demo")
+    assert lines[-2].startswith("More:         katib why demo")
+    assert lines[-1].startswith("In a browser: katib ui demo")
     assert "demo succeeded: all 3 trials of its budget are done. (0s)" in lines
     assert "Best trial: demo-0002" in lines
     assert "Its output:   katib logs demo-0002" in lines

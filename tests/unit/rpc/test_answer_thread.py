@@ -42,3 +42,16 @@ def test_a_thread_that_nobody_needs_ends_and_is_started_again_by_the_next_call()
         eventually(lambda: all(found.name != "answers-for-a-moment" for found in threading.enumerate()))
 
     assert answered == list(range(20))
+
+
+def test_a_closed_thread_has_ended_and_takes_no_call() -> None:
+    thread, released = AnswerThread("answers-closed"), threading.Event()
+    assert thread.take(lambda: released.wait(60) and None)
+    closing = threading.Thread(target=thread.close)
+    closing.start()
+    released.set()
+    closing.join(60)
+
+    assert all(found.name != "answers-closed" for found in threading.enumerate())
+    assert not thread.take(released.set)
+    thread.close()

@@ -274,7 +274,9 @@ class TestDisasters:
         processes.start()
         try:
             script = (
-                f"setsid {program} 600 >/dev/null & echo $! > {tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid"
+                f"setsid {program} 600 >/dev/null & "
+                f'until [ "$(cat /proc/$!/comm)" = aardvark-dns ]; do sleep 0.01; done; '
+                f"echo $! > {tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid"
             )
             process = start(processes, "sh", "-c", script)
             assert not process.wait().remains
