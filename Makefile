@@ -34,6 +34,7 @@ setup: $(STAMP)
 
 demo: $(STAMP) ## Tune the digits example on this machine, from nothing to the best trial
 	@$(BIN)/katib run examples/digits/experiment.yaml
+	@echo "From here:    $(BIN)/katib ui digits   (opens the page on this result; Ctrl-C ends it)"
 
 example-asha: ## Tune a network with early stopping that saves most of the work
 example-darts: ## Let one training find the operations of a small network by gradients

@@ -59,7 +59,7 @@ class ResultPlots:
 _ARGUMENTS = {
     "parameters": ("Sequence[str] = ()", "Axes to show, in this order; none: those that tell most."),
     "metric": ('str = ""', "A metric in place of the objective."),
-    "by": ('Literal["step", "time"] = "step"', "What the horizontal axis counts."),
+    "by": ('Literal["step", "time"] = "step"', "What progress is counted in: steps (a comparison: trials) or time."),
     "objectives": ("Sequence[str] = ()", "Axes, two or three; none: the first objectives."),
 }
 _PLACE = {

@@ -127,7 +127,24 @@ def serve(
         return _serve_cluster(host, port, access, cluster, headers, quiet=quiet)
     directory = data_dir or options.default_data_dir()
     access = _access(host, token, directory, no_token=no_token)
-    return _serve_here(host, port, access, directory, config, containers, quiet=quiet)
+    return _serve_here(host, port, access, directory, config, containers, tell=_ignore if quiet else None)
+
+
+def serve_page(directory: Path, tell: Callable[[str], None]) -> int:
+    """Run experiments of a data directory until stopped, at a port that is free; return the exit code.
+
+    Args:
+        directory: The data directory.
+        tell: Called with the link to the page when it answers.
+    """
+    access = _access(options.DEFAULT_HOST, None, directory, no_token=False)
+    return _serve_here(
+        options.DEFAULT_HOST, 0, access, directory, None, None, tell=lambda server, _access, _about: tell(server.page)
+    )
+
+
+def _ignore(_server: Server, _access: _Access, _about: str) -> None:
+    """Say nothing."""
 
 
 def _check_gateway(*, gateway: bool, on_cluster: bool) -> None:
@@ -246,7 +263,7 @@ def _serve_here(
     config: Path | None,
     containers: str | None,
     *,
-    quiet: bool,
+    tell: Callable[[Server, _Access, str], None] | None = None,
 ) -> int:
     from katib.local import open_engine
     from katib.monitoring import ControllerMetrics, check_page
@@ -256,10 +273,9 @@ def _serve_here(
         pages = {"/readyz": check_page(engine.readiness), "/metrics": metrics.page}
         with _listening(engine.service, host, port, access, pages=pages, data_dir=directory) as server:
             engine.start()
-            if not quiet:
-                _announce(server, access, f"data in {directory}")
+            (tell or _announce)(server, access, f"data in {directory}")
             stop.wait()
-            if not quiet:
+            if tell is not _ignore:
                 click.echo("stopping: running trials end and start again next time", err=True)
         engine.stop()
     return stop.exit_code

@@ -5,15 +5,22 @@ from __future__ import annotations
 import webbrowser
 from html import escape
 from pathlib import Path
+from urllib.parse import quote
 
 import click
 
 from katib.cli import options
 from katib.errors import UnavailableError, invalid
 from katib.rest.notes import Note, account_directory, running_servers, write_privately
+from katib.tuning.service import DEFAULT_NAMESPACE
 
 
-@click.command(epilog=options.examples("katib ui", "katib ui --print", "katib ui --server http://127.0.0.1:9000"))
+@click.command(
+    epilog=options.examples(
+        "katib ui", "katib ui my-experiment", "katib ui --print", "katib ui --server http://127.0.0.1:9000"
+    ),
+)
+@click.argument("name", type=options.EXPERIMENT_NAME, required=False)
 @click.option("--print", "print_only", is_flag=True, help="Print the link and open nothing.")
 @click.option(
     "--server",
@@ -21,23 +28,52 @@ from katib.rest.notes import Note, account_directory, running_servers, write_pri
     metavar="URL",
     help="Which one, where several servers of yours run.  [env: KATIB_SERVER]",
 )
+@options.namespace
 @options.data_dir
-def ui(print_only: bool, server: str | None, data_dir: Path | None) -> None:
-    """Open the page of your running server in a browser.
+def ui(name: str | None, print_only: bool, server: str | None, namespace: str | None, data_dir: Path | None) -> int:
+    """Open the page of your running server in a browser, or that of one experiment.
+
+    Where no server of yours runs, one is started on the data directory, as by `katib serve`, until you stop it.
 
     The link lets a browser in without a token, until the server stops; the browser stays signed in after that. Give
-    the link to nobody: who has it can run commands as you.
+    the link to nobody: anyone who has it can run commands as you.
     """
     directory = data_dir or options.default_data_dir()
-    note = _chosen(running_servers(directory, None if data_dir is not None else account_directory()), server, data_dir)
+    page = f"experiments/{namespace or DEFAULT_NAMESPACE}/{name}" if name else ""
+    notes = running_servers(directory, None if data_dir is not None else account_directory())
+    if not notes and server is None and not print_only:
+        from katib.cli.serve import serve_page
+
+        return serve_page(directory, lambda link: _show(_noted(directory, data_dir, link), page))
+    note = _chosen(notes, server, data_dir)
     if print_only:
-        click.echo(note.page)
-        return
-    if _open(note):
+        click.echo(_link(note.page, page))
+    else:
+        _show(note, page)
+    return 0
+
+
+def _show(note: Note, page: str) -> None:
+    """Have a browser open a page, and say so."""
+    link = _link(note.page, page)
+    if _open(note, link):
         click.echo(f"opening the page of {note.url}; if no browser appears, open this link yourself:", err=True)
     else:
         click.echo("no browser can be opened from here; open this link yourself:", err=True)
-    click.echo(note.page)
+    click.echo(link)
+
+
+def _noted(directory: Path, data_dir: Path | None, link: str) -> Note:
+    """Return the note of the server that was just started here."""
+    notes = running_servers(directory, None if data_dir is not None else account_directory())
+    return next(note for note in notes if note.page == link)
+
+
+def _link(link: str, page: str) -> str:
+    """Return the link to a page: what lets the browser in, and where it goes then."""
+    if not page:
+        return link
+    return f"{link}&page={quote(page, safe='')}" if "?" in link else f"{link}{page}"
 
 
 def _chosen(notes: list[Note], server: str | None, data_dir: Path | None) -> Note:
@@ -59,7 +95,7 @@ def _chosen(notes: list[Note], server: str | None, data_dir: Path | None) -> Not
     return chosen[0]
 
 
-def _open(note: Note) -> bool:
+def _open(note: Note, link: str) -> bool:
     """Have a browser open the link; return whether there is one.
 
     Other accounts see the arguments of a browser, so it is given a file that only this account can read.
@@ -68,7 +104,7 @@ def _open(note: Note) -> bool:
     if path is None:
         return False
     try:
-        write_privately(path, _forwarding(note.page))
+        write_privately(path, _forwarding(link))
         return webbrowser.open(path.absolute().as_uri())
     except (OSError, webbrowser.Error):
         return False

@@ -10,10 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from katib.api.types import ParameterType
+from katib.figures.style import html_safe
 from katib.figures.trials import Floats, Parameter, Rows, TrialTable
 from katib.tuning.reading import shortened
 
@@ -22,8 +25,9 @@ LINEAR, LOG, CATEGORICAL = "linear", "log", "categorical"
 ABSENT = "absent"
 """What an axis calls a parameter that a trial does not have."""
 
-_ABSENT_SHARE = 0.12
+_ABSENT_SHARE = 0.15
 """How far below the others absent ones stand, as a share of the axis."""
+_CLEAR_SHARE = 0.25
 _MARGIN = 0.04
 _MOST_TICKS = 12
 _FEW_TICKS = 6
@@ -86,6 +90,30 @@ class Axis:
             marks += [(math.log10(value) if self.scale == LOG else value, number(value)) for value in values]
         return [place for place, _ in marks], [text for _, text in marks]
 
+    def coordinates(self, values: Floats) -> Floats:
+        """Return what Plotly is given on the axis of `layout`, which takes logarithms itself."""
+        places = self.places(values)
+        return np.power(10.0, places) if self.scale == LOG else places
+
+    def layout(self, most_ticks: int = _MOST_TICKS) -> dict[str, Any]:
+        """Return Plotly's horizontal or vertical axis, with its title."""
+        ticks, texts = self.ticks(most_ticks)
+        form: dict[str, Any] = {
+            "title": {"text": html_safe([self.name])[0]},
+            "type": "log" if self.scale == LOG else "linear",
+            "range": list(self.range),
+            "zeroline": False,
+        }
+        if self.scale != CATEGORICAL and self.absent is None and not self.listed:
+            power = {"exponentformat": "power"} | ({"dtick": 1} if self.high - self.low > _FEW_DECADES else {})
+            return form | (power if self.scale == LOG else {"nticks": most_ticks})
+        if self.scale != CATEGORICAL and self.absent is not None:  # no number beside the word for the absent ones
+            clear = self.absent + _CLEAR_SHARE * (self.high - self.absent)
+            kept = [i for i, place in enumerate(ticks) if place <= self.absent or place >= clear]
+            ticks, texts = [ticks[i] for i in kept], [texts[i] for i in kept]
+        places = [10.0**place for place in ticks] if self.scale == LOG else ticks
+        return form | {"tickvals": places, "ticktext": html_safe(texts)}
+
     def _tick_values(self, most: int) -> Sequence[float]:
         if self.listed:
             return [self.listed[i] for i in _spread(len(self.listed), most)]
@@ -138,16 +166,22 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
+def single(values: Floats) -> Floats | npt.NDArray[np.float32]:
+    """Return numbers in single precision, which is finer than a screen, where they fit: JSON of half the size."""
+    with np.errstate(over="ignore", under="ignore"):
+        rounded = values.astype(np.float32)
+    same = np.isfinite(rounded) == np.isfinite(values)
+    return rounded if (same & ((rounded != 0) == (values != 0))).all() else values
+
+
 def shown(choice: str) -> str:
     """Return a choice as an axis shows it, without its middle when it is long."""
     return shortened(choice, _LONGEST_TICK)
 
 
 def _spread(count: int, most: int) -> list[int]:
-    """Return at most so many numbers below a count, evenly spread, the first and the last among them."""
-    if count <= most:
-        return list(range(count))
-    return sorted({round(i) for i in np.linspace(0, count - 1, most)})
+    """Return at most so many numbers below a count, at even distances from the first one."""
+    return list(range(0, count, max(1, -(-count // most))))
 
 
 def _log_ticks(low: float, high: float, most: int) -> list[float]:

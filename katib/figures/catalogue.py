@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING
 
 from katib.errors import InvalidError, NotFoundError, invalid
 from katib.figures.comparison import draw_comparison, why_incomparable
+from katib.figures.contour import draw_contour
 from katib.figures.curves import CurveChoice, chosen, evenly_ended
 from katib.figures.data import WAYS, Choice, ExperimentData
 from katib.figures.durations import draw_durations, no_trial_has_ended
 from katib.figures.edf import draw_edf
 from katib.figures.history import draw_history
+from katib.figures.importance import draw_importances, importance_obstacle
 from katib.figures.intermediate import curves_are_missing, draw_intermediate
 from katib.figures.measure import measure_of
 from katib.figures.parallel import draw_parallel
+from katib.figures.pareto import draw_hypervolume, draw_pareto, hypervolume_obstacle, pareto_obstacle
+from katib.figures.rank import draw_rank
+from katib.figures.slices import draw_slices
 from katib.figures.stopping import draw_stopping, nothing_was_stopped
 from katib.figures.timeline import draw_timeline, nothing_has_started
 
@@ -31,6 +36,11 @@ def needs_a_value(data: ExperimentData) -> str:
     return "" if data.trials.measured.any() else "No trial has a value yet."
 
 
+def needs_two_parameters(data: ExperimentData) -> str:
+    """Return that there are no two parameters, or no measured trial, if so."""
+    return needs_a_value(data) or ("" if len(data.trials.values) > 1 else "It takes two parameters.")
+
+
 @dataclass(frozen=True, slots=True)
 class FigureKind:
     """One figure.
@@ -43,6 +53,7 @@ class FigureKind:
         obstacle: Says in a sentence why it cannot be drawn; empty when it can.
         curves: Says of which trials it needs curves; None: of none.
         chooses: Fields of `Choice` that concern it.
+        keep_seconds: So long it is good although trials have changed, because it takes long to draw.
     """
 
     name: str
@@ -52,6 +63,7 @@ class FigureKind:
     obstacle: Obstacle = needs_a_value
     curves: CurveChoice | None = None
     chooses: tuple[str, ...] = ()
+    keep_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +138,59 @@ FIGURES: tuple[FigureKind, ...] = (
         "Drag along an axis to keep only the lines that pass there: where the good ones meet is where to search on.",
         draw_parallel,
         chooses=("parameters",),
+    ),
+    FigureKind(
+        "slice",
+        "Slices",
+        "What was reached against each parameter by itself. Where the upper or lower edge of the cloud leans, the "
+        "parameter matters; where good trials stand at the end of an axis, the best value may lie beyond it.",
+        draw_slices,
+        chooses=("parameters", "metric"),
+    ),
+    FigureKind(
+        "contour",
+        "Contour",
+        "What was reached over two parameters together, guessed between the trials. A slanted valley or ridge says "
+        "that the best value of one parameter depends on the other.",
+        draw_contour,
+        needs_two_parameters,
+        chooses=("parameters", "metric"),
+    ),
+    FigureKind(
+        "rank",
+        "Rank",
+        "Each pair of parameters with the trials coloured by their rank. Good trials close together mark a region; "
+        "good trials everywhere say that the pair does not matter.",
+        draw_rank,
+        needs_two_parameters,
+        chooses=("parameters", "metric"),
+    ),
+    FigureKind(
+        "importances",
+        "Importances",
+        "How much each parameter matters, by a random forest that learned from the trials. Search on along those on "
+        "top; fix those at the bottom. Believe it as far as the sentence below says.",
+        draw_importances,
+        importance_obstacle,
+        chooses=("metric",),
+        keep_seconds=10.0,
+    ),
+    FigureKind(
+        "pareto",
+        "Pareto front",
+        "The trials that no other beats in every objective. Which of them is best is yours to say; where the front "
+        "bends sharply, a little less of one objective gains much of another.",
+        draw_pareto,
+        pareto_obstacle,
+        chooses=("objectives",),
+    ),
+    FigureKind(
+        "hypervolume",
+        "Hypervolume",
+        "How much the front covers, trial by trial. A line that has long been flat says that the front hardly moves.",
+        draw_hypervolume,
+        hypervolume_obstacle,
+        chooses=("objectives",),
     ),
 )
 """In the order in which they are shown."""

@@ -13,6 +13,7 @@ from katib.figures.measure import improvements, measure_of
 from katib.figures.scales import compact, time_unit, value_axis
 from katib.figures.style import SEQUENCE, YELLOW, add_note, html_safe, new_figure
 from katib.figures.trials import Floats
+from katib.tuning.reading import namespace_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -41,7 +42,7 @@ def draw_comparison(experiments: Sequence[ExperimentData], choice: Choice) -> go
     Time is what another trial costs: an algorithm that needs fewer trials but more time between them shows it there.
     """
     measures = [measure_of(data.trials, choice.metric) for data in experiments]
-    lines = [_line(data, choice) for data in experiments]
+    lines = [_line(data, choice, label) for data, label in zip(experiments, _labels(experiments), strict=True)]
     longest = max((float(line.x[-1]) for line in lines if len(line.x)), default=0.0)
     crowded = _is_crowded(lines, longest)
     unit = time_unit(0.0 if crowded else longest)
@@ -67,13 +68,13 @@ def why_incomparable(experiments: Sequence[ExperimentData], choice: Choice) -> s
     for data in experiments:
         if choice.metric and choice.metric not in data.trials.metrics:
             return f'{data.name} has no metric "{choice.metric}".'
-    directions = {}
-    for data in experiments:
+    directions = []
+    for data, label in zip(experiments, _labels(experiments), strict=True):
         measure = measure_of(data.trials, choice.metric)
         if measure.maximize is None:
             return f"{data.name} does not optimize {measure.name}, so none of its trials is the best."
-        directions[data.name] = f"{'maximizes' if measure.maximize else 'minimizes'} {measure.name}"
-    (first, reference), *others = directions.items()
+        directions.append((label, f"{'maximizes' if measure.maximize else 'minimizes'} {measure.name}"))
+    (first, reference), *others = directions
     for name, words in others:
         if words != reference:
             return f"{first} {reference}, but {name} {words}."
@@ -82,7 +83,16 @@ def why_incomparable(experiments: Sequence[ExperimentData], choice: Choice) -> s
     return ""
 
 
-def _line(data: ExperimentData, choice: Choice) -> _Line:
+def _labels(experiments: Sequence[ExperimentData]) -> list[str]:
+    """Return the names of experiments, with their namespaces where two have the same one."""
+    names = [data.name for data in experiments]
+    return [
+        f"{namespace_of(data.experiment)}/{data.name}" if names.count(data.name) > 1 else data.name
+        for data in experiments
+    ]
+
+
+def _line(data: ExperimentData, choice: Choice, label: str) -> _Line:
     """Return the line of an experiment. By time, trials stand in the order of their ends, which is when one knew."""
     trials, measure = data.trials, measure_of(data.trials, choice.metric)
     costs = measure.costs
@@ -98,11 +108,11 @@ def _line(data: ExperimentData, choice: Choice) -> _Line:
         last = float(places[-1]) if len(places) else math.nan
     corners = improvements(costs[order])
     if not len(corners):
-        return _Line(data.name, np.empty(0), np.empty(0), [])
+        return _Line(label, np.empty(0), np.empty(0), [])
     rows = order[corners]
     values = -costs[rows] if measure.maximize else costs[rows]
     texts = html_safe(list(trials.names[rows]))
-    return _Line(data.name, np.append(places[corners], last), np.append(values, values[-1]), [*texts, texts[-1]])
+    return _Line(label, np.append(places[corners], last), np.append(values, values[-1]), [*texts, texts[-1]])
 
 
 def _is_crowded(lines: Sequence[_Line], longest: float) -> bool:

@@ -44,8 +44,7 @@ def chosen(trials: TrialTable) -> Rows:
         places(trials.in_states("Succeeded"))[-_WORST:],
     ]
     kept = np.unique(np.concatenate(picked))
-    rest = np.setdiff1d(ranked, kept, assume_unique=True)
-    return np.union1d(kept, even_rows(rest, MOST_CURVES - len(kept)))
+    return np.union1d(kept, even_rows(np.sort(ranked), MOST_CURVES - len(kept)))
 
 
 def evenly_ended(trials: TrialTable) -> Rows:

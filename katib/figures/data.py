@@ -22,11 +22,13 @@ class Curve:
         values: The readings; NaN where one is no number.
         steps: The step of the training of each; None where the program did not say.
         seconds: Since the start of the trial; NaN for a reading without a time.
+        is_whole: Whether it has all readings, so that they can be counted.
     """
 
     values: Floats
     steps: Floats | None
     seconds: Floats
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from katib.figures.data import Choice, ExperimentData
 from katib.figures.measure import Measure, measure_of
 from katib.figures.scales import TimeUnit, compact, time_unit, value_axis
 from katib.figures.style import (
+    GOLDEN,
     STATE_COLOURS,
     STATE_MARKS,
     add_note,
@@ -29,9 +30,8 @@ _MOST_OF_A_STATE = 150
 _MOST_MEASURED = 800
 _FEWEST_FOR_A_BOX = 5
 _JITTER = 0.3
-_GOLDEN = 0.6180339887498949
-"""Multiples of it spread evenly without a pattern: marks of equal durations do not hide each other."""
-_LEFT, _RIGHT = (0.0, 0.42), (0.55, 1.0)
+"""To each side: marks of equal durations do not hide each other."""
+_LEFT, _RIGHT = (0.0, 0.46), (0.54, 1.0)
 
 
 def draw_durations(data: ExperimentData, choice: Choice) -> go.Figure:
@@ -62,7 +62,8 @@ def draw_durations(data: ExperimentData, choice: Choice) -> go.Figure:
     if (measure.drawn & np.isfinite(durations)).any():
         [title] = html_safe([measure.name])
         axes["xaxis2"] = {"domain": _RIGHT, "anchor": "y2", "title": {"text": unit.name}, "rangemode": "tozero"}
-        axes["yaxis2"] = {"anchor": "x2", "title": {"text": title}, **vertical.layout}
+        axes["yaxis2"] = {"anchor": "x2", "side": "right", "title": {"text": title}, **vertical.layout}
+        axes["margin"] = {"r": 70}
         note = _add_values(figure, trials, measure, durations, unit)
     figure.update_layout(**axes)
     add_note(figure, note, vertical.note)
@@ -94,7 +95,7 @@ def _add_state(figure: go.Figure, trials: TrialTable, durations: Floats, state: 
         )
     drawn = thinned_rows(durations, rows, _MOST_OF_A_STATE)
     figure.add_scatter(
-        x=compact(place + _JITTER * (np.arange(len(drawn)) * _GOLDEN % 1.0 * 2 - 1)),
+        x=compact(place + _JITTER * (np.arange(len(drawn)) * GOLDEN % 1.0 * 2 - 1)),
         y=compact(durations[drawn]),
         mode="markers",
         name=state,

@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from katib.figures.axes import CATEGORICAL, Axis, metric_axis, parameter_axis
+from katib.figures.axes import CATEGORICAL, Axis, metric_axis, parameter_axis, single
 from katib.figures.data import Choice, ExperimentData
 from katib.figures.style import add_note, html_safe, new_figure
-from katib.figures.targets import Shades, shades_of, target_of
+from katib.figures.targets import Shades, sampled, shades_of, target_of
 from katib.figures.telling import most_telling
 from katib.figures.trials import STATES, Floats, Rows, TrialTable
 
@@ -46,8 +46,6 @@ _BEST_LINES = 300
 _MOST_AXES = 20
 """Parameters shown when none is chosen: more axes leave no room for their names."""
 _MOST_CHOICES = 200
-_LOTS = 7_121
-"""A seed that nobody else takes: lots must not go with the values that a search drew."""
 _STATES = ("Succeeded", "EarlyStopped")
 _FEASIBLE = ("no", "yes")
 
@@ -80,12 +78,12 @@ def draw_parallel(data: ExperimentData, choice: Choice) -> go.Figure:
     figure = new_figure(title=f"{data.name}: parallel coordinates")
     figure.add_parcoords(
         dimensions=[_drawn(dimension) for dimension in dimensions],
-        line={"color": shades.shades.astype(np.float32), "coloraxis": "coloraxis"},
+        line={"color": shades.of_rows(target, rows).astype(np.float32), "coloraxis": "coloraxis"},
         labelangle=-20 if len(dimensions) > _SLANTED else 0,
         labelside="top",
     )
     figure.update_layout(
-        coloraxis=shades.axis,
+        coloraxis=shades.axis(),
         margin={"l": 90, "r": 40, "t": 120 if len(dimensions) > _SLANTED else 100, "b": 50},
         meta=_meta(trials, rows, dimensions, shades),
     )
@@ -101,26 +99,10 @@ _SLANTED = 8
 def lines_of(trials: TrialTable, most: int) -> Rows:
     """Return at most so many measured trials, from the worst to the best, so that the best are drawn last.
 
-    The best ones, those with the extremes of every parameter and objective, and a share of the others that does not
-    change while trials are added, except that newer ones take places.
+    The best 300, those with the extremes of every parameter and objective, and of the others by lot.
     """
-    target = target_of(trials)
-    ranked = target.ranked
-    if len(ranked) > most:
-        extremes = {
-            int(ranked[place])
-            for column in (*trials.values.values(), *(trials.metrics[term.name] for term in trials.objectives))
-            for place in _ends(column[ranked])
-        }
-        kept = np.concatenate(
-            (ranked[: min(_BEST_LINES, most // 2)], np.array(sorted(extremes)[: most // 3], dtype=np.int64))
-        )
-        kept = np.unique(kept)
-        others = np.setdiff1d(ranked, kept)
-        lots = np.random.default_rng(_LOTS).random(len(trials))[others]
-        drawn = np.concatenate((kept, others[np.argsort(lots)[: most - len(kept)]]))
-        ranked = ranked[np.isin(ranked, drawn)]
-    return ranked[::-1]
+    columns = (*trials.values.values(), *(trials.metrics[objective.name] for objective in trials.objectives))
+    return sampled(target_of(trials), most, min(_BEST_LINES, most // 2), columns)
 
 
 def true_range(axis: dict[str, Any], low: float, high: float) -> tuple[float, float] | list[str]:
@@ -134,12 +116,6 @@ def true_range(axis: dict[str, Any], low: float, high: float) -> tuple[float, fl
     if axis["scale"] == CATEGORICAL:
         return [text for place, text in enumerate(axis["choices"]) if low <= place <= high]
     return (10.0**low, 10.0**high) if axis["scale"] == "log" else (low, high)
-
-
-def _ends(column: Floats) -> list[int]:
-    if np.isnan(column).all():
-        return []
-    return [int(np.nanargmin(column)), int(np.nanargmax(column))]
 
 
 def _dimensions(trials: TrialTable, names: tuple[str, ...], rows: Rows) -> list[_Dimension]:
@@ -170,7 +146,7 @@ def _drawn(dimension: _Dimension) -> dict[str, Any]:
     few = axis.scale == CATEGORICAL and len(axis.choices) < np.iinfo(np.int8).max
     return {
         "label": html_safe([axis.name])[0],
-        "values": places.astype(np.int8 if few else np.float32),
+        "values": places.astype(np.int8) if few else single(places),
         "range": list(ends),
         "tickvals": [ends[0], *ticks, ends[1]],
         "ticktext": ["", *texts, ""],
@@ -192,7 +168,7 @@ def _meta(trials: TrialTable, rows: Rows, dimensions: list[_Dimension], shades: 
         "trials": list(trials.names[rows]),
         "axes": axes,
         "best": None if best is None else str(trials.names[best]),
-        "dark": {"coloraxis": shades.dark},
+        **shades.meta,
     }
 
 

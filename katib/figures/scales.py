@@ -13,10 +13,12 @@ _FEWEST = 8
 """With fewer values nobody can say which is an outlier."""
 _LOG_RATIO = 1_000.0
 """Positive values that differ by so much are drawn by their magnitude."""
-_OUTLYING = 5.0
-"""An axis is cut where it would otherwise be so many times as long as what most values cover."""
 _COMMON = (5, 95)
 """Percentiles between which most values are."""
+_FENCE = 1.5
+"""Values farther from these, in lengths of what lies between them, are outliers."""
+_OUTLYING = 4.0
+"""An axis is cut where it would be so many times as long with the outliers."""
 _MARGIN = 0.08
 _LARGEST_SINGLE = 1e30
 _SMALLEST_SINGLE = 1e-30
@@ -63,14 +65,14 @@ def value_axis(values: Floats, *, maximize: bool | None = None) -> ValueAxis:
     if smallest > 0 and largest / smallest >= _LOG_RATIO:
         return ValueAxis({"type": "log", "exponentformat": "power"})
     low, high = (float(bound) for bound in np.percentile(finite, _COMMON))
-    reach = _OUTLYING * (high - low)
-    if reach <= 0 or largest - smallest <= reach:
+    fence = _FENCE * (high - low)
+    above = np.inf if maximize is True else high + fence
+    below = -np.inf if maximize is False else low - fence
+    common = finite[(finite >= below) & (finite <= above)]
+    low, high = float(common.min()), float(common.max())
+    if high <= low or largest - smallest <= _OUTLYING * (high - low):
         return ValueAxis({})
-    low = smallest if maximize is False or low - smallest <= high - low else low
-    high = largest if maximize is True or largest - high <= high - low else high
-    beyond = int(((finite < low) | (finite > high)).sum())
-    if not beyond:
-        return ValueAxis({})
+    beyond = len(finite) - len(common)
     margin = _MARGIN * (high - low)
     note = f"{beyond:,} {'values lie' if beyond != 1 else 'value lies'} beyond the axis; a double click shows them"
     return ValueAxis({"range": [low - margin, high + margin]}, note)

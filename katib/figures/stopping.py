@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from katib.figures.curves import rows_of
+from katib.figures.curves import CURVE_POINTS, rows_of
 from katib.figures.data import Choice, ExperimentData
 from katib.figures.scales import compact, time_unit
 from katib.figures.style import BLUE, STATE_COLOURS, STATE_MARKS, add_note, html_safe, new_figure, places, thinned_rows
@@ -25,7 +26,7 @@ class _Work(NamedTuple):
     Attributes:
         done: Of each trial; NaN where it is not known or the trial is of no concern.
         title: Of the axis.
-        word: What is saved: `steps`, or `time`.
+        word: What is saved: `steps`, `readings` or `time`.
         note: What a reader has to know of it.
     """
 
@@ -38,12 +39,12 @@ class _Work(NamedTuple):
 def draw_stopping(data: ExperimentData, choice: Choice) -> go.Figure:
     """Return how far each trial came, stopped or complete, the usual length, and the share of the work that was saved.
 
-    By steps, where the programs report them, of an even choice of 50 stopped and 50 complete trials.
+    By steps, or by readings where the programs report no steps, of an even choice of 50 stopped and 50 complete trials.
     By time, of all trials.
     """
     trials = data.trials
     stopped, complete = trials.in_states("EarlyStopped"), trials.in_states("Succeeded")
-    work = _work_by_step(data) if choice.by == "step" else None
+    work = (_work_by_step(data) or _work_by_reading(data)) if choice.by == "step" else None
     if work is None or not np.isfinite(work.done[stopped]).any():
         note = "the programs report no steps, so the time stands for them" if choice.by == "step" else ""
         work = _work_by_time(trials, note)
@@ -94,20 +95,29 @@ def nothing_was_stopped(data: ExperimentData) -> str:
 
 def _work_by_step(data: ExperimentData) -> _Work | None:
     """Return the last step of each trial whose curve is known; None when none has steps."""
-    done = np.full(len(data.trials), np.nan)
     last = {
         name: float(np.nanmax(curve.steps))
         for name, curve in data.curves.items()
         if curve.steps is not None and np.isfinite(curve.steps).any()
     }
-    if not last:
+    return _work_of_some(data.trials, last, "last step", "steps") if last else None
+
+
+def _work_by_reading(data: ExperimentData) -> _Work | None:
+    """Return how many readings each trial has; None when none has any, or so many that some were left out."""
+    counts = {name: float(len(curve.values)) for name, curve in data.curves.items()}
+    if not counts or max(counts.values()) >= CURVE_POINTS:
         return None
-    rows = rows_of(data.trials, last)
+    return _work_of_some(data.trials, counts, "readings", "readings")
+
+
+def _work_of_some(trials: TrialTable, found: Mapping[str, float], title: str, word: str) -> _Work:
+    done = np.full(len(trials), np.nan)
+    rows = rows_of(trials, found)
     for name, row in rows.items():
-        done[row] = last[name]
-    ended = int(data.trials.in_states("EarlyStopped", "Succeeded").sum())
-    note = f"{len(rows):,} of {ended:,} trials drawn" if len(rows) < ended else ""
-    return _Work(done, "last step", "steps", note)
+        done[row] = found[name]
+    ended = int(trials.in_states("EarlyStopped", "Succeeded").sum())
+    return _Work(done, title, word, f"{len(rows):,} of {ended:,} trials drawn" if len(rows) < ended else "")
 
 
 def _work_by_time(trials: TrialTable, note: str) -> _Work:

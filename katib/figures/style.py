@@ -56,6 +56,9 @@ COLOUR_SCALE = "Viridis"
 _OF_A_PART = 6
 """Trials that are drawn of a part beside its extremes."""
 
+GOLDEN = 0.6180339887498949
+"""Its multiples spread evenly and follow no pattern that the states of trials may have."""
+
 NOTE = "note"
 """Name of the annotation below a figure, by which scripts find it."""
 _LINE_LENGTH = 120
@@ -105,7 +108,7 @@ def add_note(figure: go.Figure, *texts: str) -> None:
 
     The text stands in lines that fit an image; pages that are narrower break it anew, which they know by its name.
     """
-    if text := ". ".join(filter(None, texts)):
+    if text := ". ".join(f"{text[0].upper()}{text[1:]}" for text in texts if text):
         lines = wrap(text, _LINE_LENGTH)
         place = {"xref": "paper", "yref": "paper", "x": 1, "y": 0, "yshift": -46, "xanchor": "right", "yanchor": "top"}
         look = {"showarrow": False, "opacity": 0.75, "align": "right", "font": {"size": 11}}
@@ -138,14 +141,16 @@ def thinned_rows(values: Floats, rows: Rows, most: int = MOST_POINTS) -> Rows:
 
 
 def even_rows(rows: Rows, most: int) -> Rows:
-    """Return at most so many of some trials: every second, fourth, eighth, ... one.
+    """Return at most so many of some trials, about evenly spread; half as many at least, where there are enough.
 
-    So a choice that was made stays as it is while trials are added, until there are twice as many.
+    Whether a trial is among them depends on its own place alone, until there are twice as many: while trials are added
+    and end, the choice stays, so that what was read for it is of use again.
     """
-    step = 1
-    while len(rows) > most * step:
-        step *= 2
-    return rows[::step]
+    places_of = rows * GOLDEN % 1.0
+    share = 1.0
+    while (places_of < share).sum() > most:
+        share /= 2
+    return rows[places_of < share]
 
 
 def places(mask: npt.NDArray[np.bool_]) -> Rows:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from katib.errors import invalid
 from katib.figures.axes import number
@@ -38,7 +41,7 @@ class Target:
     values: Floats
     rows: Rows
     maximize: bool
-    feasible: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+    feasible: npt.NDArray[np.bool_]
 
     @property
     def costs(self) -> Floats:
@@ -82,37 +85,89 @@ class Shades:
     """Colours of trials by how good they are.
 
     Attributes:
-        shades: Of each asked trial in 0 to 1; the best is 1. Trials outside of the constraints are at 0, in grey.
-        axis: Plotly's `coloraxis`, whose bar names true values.
-        dark: What to change of it on a dark page.
+        best: The cost that has the last colour.
+        worst: The cost that has the first one, as do all that are worse.
+        floor: Where the colours begin in 0 to 1; below is the grey of what is outside of the constraints.
+        texts: Of the bar, from worst to best, at even distances.
     """
 
-    shades: Floats
-    axis: dict[str, object]
-    dark: dict[str, object]
+    best: float
+    worst: float
+    floor: float
+    texts: tuple[str, ...]
+
+    def of(self, costs: Floats) -> Floats:
+        """Return numbers in 0 to 1 of costs; the best is 1."""
+        share = np.clip((self.worst - costs) / (self.worst - self.best or 1.0), 0.0, 1.0)
+        return self.floor + (1 - self.floor) * share
+
+    def of_rows(self, target: Target, rows: Rows) -> Floats:
+        """Return the numbers of some trials; 0 outside of the constraints."""
+        return np.where(target.feasible[rows], self.of(target.costs[rows]), 0.0)
+
+    def axis(self, title: str = "") -> dict[str, Any]:
+        """Return Plotly's `coloraxis`, whose bar names true values."""
+        ticks = list(self.floor + (1 - self.floor) * np.linspace(0.0, 1.0, len(self.texts)))
+        texts = list(self.texts)
+        if self.floor:
+            ticks[0], texts[0] = 0.0, "infeasible"
+        bar = {"tickvals": ticks, "ticktext": texts, "thickness": 12, "title": {"text": title}}
+        return {"cmin": 0.0, "cmax": 1.0, "colorscale": _scale(GOOD_DARK, self.floor), "colorbar": bar}
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What a page changes of the layout when it is dark, as `layout.meta` says it."""
+        return {"dark": {"coloraxis": {"colorscale": _scale(GOOD_BRIGHT, self.floor)}}}
+
+
+_BAR_STEPS = 5
 
 
 def shades_of(target: Target, rows: Rows) -> Shades:
-    """Return the colours of some trials. Values much worse than most share the colour of the worst."""
+    """Return the colours for some trials. Values much worse than most share the colour of the worst."""
     costs, feasible = target.costs[rows], target.feasible[rows]
     counted = costs[feasible] if feasible.any() else costs
     low, middle, high = np.quantile(counted, (0.25, 0.5, 0.75))
-    best, worst = counted.min(), min(counted.max(), high + _OUTLYING * max(high - low, middle - counted.min()))
-    width = worst - best or 1.0
-    floor = _GREY_SHARE if not feasible.all() else 0.0
-    shades = floor + (1 - floor) * np.clip((worst - costs) / width, 0.0, 1.0)
-    shades[~feasible] = 0.0
-    steps = np.linspace(0.0, 1.0, 5)
+    best = float(counted.min())
+    worst = min(float(counted.max()), float(high + _OUTLYING * max(high - low, middle - best)))
     signed = -1.0 if target.maximize else 1.0
-    texts = [number(signed * (worst - share * width)) for share in steps]
+    texts = [number(signed * value) for value in np.linspace(worst, best, _BAR_STEPS)]
     if counted.max() > worst:
         texts[0] = f"{'≤' if target.maximize else '≥'} {texts[0]}"
-    ticks = list(floor + (1 - floor) * steps)
-    if floor:
-        ticks, texts = [0.0, *ticks[1:]], ["infeasible", *texts[1:]]
-    bar = {"tickvals": ticks, "ticktext": texts, "thickness": 12, "title": {"text": ""}}
-    axis = {"cmin": 0.0, "cmax": 1.0, "colorscale": _scale(GOOD_DARK, floor), "colorbar": bar}
-    return Shades(shades, axis, {"colorscale": _scale(GOOD_BRIGHT, floor)})
+    return Shades(best, worst, 0.0 if feasible.all() else _GREY_SHARE, tuple(texts))
+
+
+def sampled(target: Target, most: int, best: int, columns: Iterable[Floats] = ()) -> Rows:
+    """Return at most so many measured trials, from the worst to the best, so that the best are drawn last.
+
+    The best ones, those with the extremes of some columns, and of the others by lot. A lot stays with a trial, so that
+    a figure of a running experiment does not change as a whole.
+
+    Args:
+        target: What trials are measured by.
+        most: Returned at most.
+        best: So many of the best at least.
+        columns: Whose smallest and largest value is kept.
+    """
+    ranked = target.ranked
+    if len(ranked) > most:
+        extremes = sorted({int(ranked[place]) for column in columns for place in _ends(column[ranked])})
+        kept = np.unique(np.concatenate((ranked[:best], np.array(extremes[: (most - best) // 2], dtype=np.int64))))
+        others = np.setdiff1d(ranked, kept)
+        lots = np.random.default_rng(_LOTS).random(len(target.values))[others]
+        drawn = np.concatenate((kept, others[np.argsort(lots)[: most - len(kept)]]))
+        ranked = ranked[np.isin(ranked, drawn)]
+    return ranked[::-1]
+
+
+_LOTS = 7_121
+"""A seed that nobody else takes: lots must not go with the values that a search drew."""
+
+
+def _ends(column: Floats) -> list[int]:
+    if np.isnan(column).all():
+        return []
+    return [int(np.nanargmin(column)), int(np.nanargmax(column))]
 
 
 def _scale(colours: tuple[str, ...], floor: float) -> list[tuple[float, str]]:

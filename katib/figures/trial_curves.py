@@ -17,8 +17,8 @@ import numpy as np
 
 from katib.figures.data import Curve
 from katib.figures.scales import time_unit
-from katib.figures.style import BLUE, RED, SEQUENCE, YELLOW, add_note, html_safe, new_figure
-from katib.figures.trials import Floats
+from katib.figures.style import BLUE, RED, SEQUENCE, YELLOW, add_note, html_safe, new_figure, places, thinned_rows
+from katib.figures.trials import Floats, Rows
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 MOST_TRIALS = 14
 """Curves in one axis: two rounds of the colours, told apart by dashes."""
 MOST_READINGS = 2_000
-"""Of one curve; a longer one is thinned before it is drawn."""
+"""Drawn of one curve; of a longer one the extremes are."""
+_MOST_ODD = 200
+"""Marks of readings that are no finite number, evenly chosen."""
 MOST_SMOOTHING = 0.99
 
 _COLOURS = tuple(colour for colour in SEQUENCE if colour != YELLOW)
@@ -44,11 +46,13 @@ class CurveLook:
         by: What the horizontal axis counts, `step` or `time`.
         log: Whether the vertical axis is logarithmic.
         smoothing: Weight of the past in the moving average, from 0 (none) to 0.99; the readings stay behind it.
+        most: Readings drawn of each curve, about.
     """
 
     by: str = "step"
     log: bool = False
     smoothing: float = 0.0
+    most: int = MOST_READINGS
 
 
 class _Axis(NamedTuple):
@@ -109,15 +113,17 @@ def _add_curve(
     figure: go.Figure, name: str, curve: Curve, axis: _Axis, look: CurveLook, number: int, *, alone: bool
 ) -> None:
     [shown] = html_safe([name])
-    places, finite = axis.places(curve), np.isfinite(curve.values)
+    x, finite = axis.places(curve), np.isfinite(curve.values)
+    odd = _evenly(places(~finite), _MOST_ODD)
+    shown_rows = np.union1d(thinned_rows(curve.values, places(finite), look.most), odd)
     colour = BLUE if alone else _COLOURS[number % len(_COLOURS)]
     line = {"color": colour, "width": 2, "dash": _DASHES[number // len(_COLOURS) % len(_DASHES)]}
-    few = len(curve.values) <= _FEW
+    few = len(shown_rows) <= _FEW
     hover = "%{x:.6g}: %{y:.6g}<extra>" + ("" if alone else shown) + "</extra>"
     behind = look.smoothing > 0
     figure.add_scatter(
-        x=_plain(places),
-        y=_plain(np.where(finite, curve.values, np.nan)),
+        x=_plain(x[shown_rows]),
+        y=_plain(np.where(finite, curve.values, np.nan)[shown_rows]),
         mode="lines+markers" if few and not behind else "lines",
         name="readings" if alone else shown,
         legendgroup=shown,
@@ -131,8 +137,8 @@ def _add_curve(
     if behind:
         averages, last, count = smoothed(curve.values, look.smoothing)
         figure.add_scatter(
-            x=_plain(places),
-            y=_plain(averages),
+            x=_plain(x[shown_rows]),
+            y=_plain(averages[shown_rows]),
             mode="lines",
             connectgaps=True,
             name="smoothed" if alone else shown,
@@ -141,16 +147,15 @@ def _add_curve(
             hovertemplate=hover,
             meta={"kind": "smoothed", "trial": name, "last": last, "count": count},
         )
-    odd = _plain(places[~finite])
-    if odd or alone:
+    if len(odd) or alone:
         figure.add_scatter(
-            x=odd,
+            x=_plain(x[odd]),
             y=[_RUG] * len(odd),
             yaxis="y2",
             mode="markers",
             name="not a number" if alone else f"{shown}: not a number",
             legendgroup=shown,
-            showlegend=bool(odd),
+            showlegend=len(odd) > 0,
             marker={"symbol": "x", "size": 8, "color": RED if alone else colour},
             hovertemplate="%{x:.6g}: no finite number<extra>" + ("" if alone else shown) + "</extra>",
             meta={"kind": "odd", "trial": name},
@@ -163,8 +168,7 @@ def _axis(curves: Sequence[Curve], by: str) -> _Axis:
     has_times = bool(curves) and all(np.isfinite(curve.seconds).all() for curve in curves)
     if by == "step" and has_steps:
         return _Axis("step", "step")
-    is_whole = all(len(curve.values) < MOST_READINGS for curve in curves)
-    if has_times and (by == "time" or not is_whole):
+    if has_times and (by == "time" or not all(curve.is_whole for curve in curves)):
         unit = time_unit(max(float(curve.seconds.max()) for curve in curves))
         return _Axis("time", f"{unit.name} since the start of the trial", unit.seconds)
     return _Axis("reading", "reading")
@@ -178,9 +182,14 @@ def _say_what_is_missing(figure: go.Figure, curves: Mapping[str, Curve], look: C
         notes.append(f"{MOST_TRIALS} of {len(curves)} trials drawn")
     if look.log and (below := sum(int((curve.values <= 0).sum()) for curve in curves.values())):
         notes.append(f"{below:,} readings are not positive: a logarithmic axis has no place for them")
-    if any(len(curve.values) >= MOST_READINGS for curve in curves.values()):
-        notes.append("a long curve is thinned; its extremes are kept")
+    if any(len(curve.values) > look.most or not curve.is_whole for curve in curves.values()):
+        notes.append("of a long curve the extremes are drawn")
     add_note(figure, *notes)
+
+
+def _evenly(rows: Rows, most: int) -> Rows:
+    """Return at most so many of some rows, evenly chosen, the first and the last among them."""
+    return rows if len(rows) <= most else rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)]
 
 
 def _plain(values: Floats) -> list[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    BindParameter,
     ColumnElement,
     Connection,
     Executable,
@@ -92,7 +93,7 @@ def _values(layout: Layout, metric_count: int) -> Select[Any]:
     Built once for each number: a trial of one reading costs more to ask about than to read, above all where SQLAlchemy
     writes the names into the statement each time.
     """
-    metrics: list[Any] = [bindparam(f"metric_{number}") for number in range(metric_count)]
+    metrics: list[BindParameter[str]] = [bindparam(f"metric_{number}") for number in range(metric_count)]
     return (
         select(table.c.metric_name, table.c.value)
         .where(table.c.trial_name == bindparam("trial_name"), table.c.metric_name.in_(metrics))

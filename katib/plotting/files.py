@@ -89,7 +89,7 @@ def figure_bytes(figure: go.Figure, form: str) -> bytes:
 
 
 def _missing(form: str, cause: str, remedy: str) -> InvalidError:
-    return invalid(f".{form}", f"a {form.upper()} file {cause}", remedy, "extra-missing")
+    return invalid(f".{form}", f"a {form.upper()} file {cause}", remedy, "image-unavailable")
 
 
 def _silence() -> None:

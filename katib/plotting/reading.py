@@ -18,7 +18,7 @@ from katib.tuning.reading import Json, namespace_of
 from katib.tuning.service import TuningService
 
 _PAGE = 1_000
-MOST_KEPT = 2_000
+MOST_KEPT = 1_000
 """Curves that are kept: some kilobytes each."""
 
 
@@ -73,7 +73,7 @@ def with_curves(
 
 @dataclass(slots=True)
 class KeptCurves:
-    """Curves of trials that have ended, which no reading changes any more; the last 2,000 that were asked for.
+    """Curves of trials that have ended, which no reading changes any more; the last 1,000 that were asked for.
 
     Thread-safe. One is for one user: what is kept was read with their rights.
     """

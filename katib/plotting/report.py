@@ -7,6 +7,7 @@ from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -56,6 +57,7 @@ def report_html(experiments: Sequence[ExperimentData], pictures: Sequence[Pictur
     """Return the page of some figures of one experiment, or of several side by side.
 
     Plotly's JavaScript is in it once, compressed; a browser from 2023 on unpacks it. Light and dark follow the system.
+    The file may load nothing; Plotly compiles code for some figures, so that it may.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
@@ -104,6 +106,7 @@ def _script_safe(text: str) -> str:
     return text.replace("<", "\\u003c")
 
 
+@cache
 def _packed_plotly() -> str:
     source = files("plotly").joinpath("package_data", "plotly.min.js").read_bytes()
     return b64encode(gzip.compress(source, 6, mtime=0)).decode()

@@ -55,6 +55,7 @@ _CHALLENGE_OF_BROWSERS = 'Bearer realm="katib"'
 _USER = "katib.user"
 _BY_COOKIE = "katib.by-cookie"
 _DEFAULT_PORT = "80"
+_NO_SNIFFING = (b"x-content-type-options", b"nosniff")
 
 
 class BodyTooLargeError(Exception):
@@ -167,7 +168,7 @@ class Guard:
         async def noting_send(message: Message) -> None:
             nonlocal started
             started = True
-            await send(message)
+            await send(_with_type_kept(message))
 
         try:
             await self._app(scope, counted_receive, noting_send)
@@ -228,6 +229,16 @@ def _check_length(headers: Headers) -> Problem | None:
 
 def _too_large() -> Problem:
     return problem(413, "TooLarge", f"the body is larger than {MAX_BODY_BYTES} bytes")
+
+
+def _with_type_kept(message: Message) -> Message:
+    """Have browsers take an answer for what it says it is: output and names of others are never a page."""
+    if message["type"] != "http.response.start":
+        return message
+    headers = [*message.get("headers", ())]
+    if not any(name.lower() == _NO_SNIFFING[0] for name, _ in headers):
+        headers.append(_NO_SNIFFING)
+    return {**message, "headers": headers}
 
 
 async def _discard_body(receive: Receive) -> None:

@@ -32,13 +32,13 @@ def entry_routes() -> APIRouter:
     router = APIRouter()
 
     @router.get("/open")
-    def open_link(request: Request, ticket: str = "") -> Response:
-        sessions = sessions_of(request)
+    def open_link(request: Request, ticket: str = "", page: str = "") -> Response:
+        sessions, place = sessions_of(request), f"{HOME}{page_within(page)}"
         if sessions is None:
-            return _go(HOME)
+            return _go(place)
         if not sessions.is_ticket(ticket):
-            return _sign_in(request, "", cause=_CAUSES["ticket"])
-        answer = _go(HOME) if is_typed(Headers(request.scope["headers"])) else _again(request, HOME)
+            return _sign_in(request, page, cause=_CAUSES["ticket"])
+        answer = _go(place) if is_typed(Headers(request.scope["headers"])) else _again(request, place)
         return _with_session(request, answer, sessions.new_value(time.time()), LIFETIME_SECONDS)
 
     @router.get("/sign-in")

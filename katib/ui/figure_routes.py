@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse
 
-from katib.errors import invalid
-from katib.figures.catalogue import check_choice, compare, draw, figure_named
+from katib.figures.catalogue import check_choice, draw, figure_named, why_impossible
 from katib.figures.data import Choice, ExperimentData
 from katib.plotting.reading import KeptCurves, with_curves
 from katib.rest.routing import Name, Namespace, Service
 from katib.tuning.service import TuningService
+from katib.ui.kept_figures import KeptFigures
 from katib.ui.looking import Viewer, table_for
 from katib.ui.tables import Tables
 
@@ -29,10 +29,11 @@ _MOST_USERS = 32
 
 def figure_routes(tables: Tables) -> APIRouter:
     """Return the routes of figures."""
-    router = APIRouter(prefix="/data")
+    router = APIRouter(prefix="/data/experiments/{namespace}/{name}/figures")
     curves_of: dict[Hashable, KeptCurves] = {}
+    kept_figures = KeptFigures()
 
-    @router.get("/experiments/{namespace}/{name}/figures/{figure}")
+    @router.get("/{figure}")
     def draw_figure(
         service: Service,
         user: Viewer,
@@ -50,22 +51,13 @@ def figure_routes(tables: Tables) -> APIRouter:
         check_choice(data, choice)
         if kind.curves:
             data = with_curves(service, data, kind, choice, _kept(curves_of, user))
-        if obstacle := kind.obstacle(data):
+        if obstacle := why_impossible(kind, data, choice):
             return JSONResponse({"obstacle": obstacle}, headers=_headers(version))
+        if kind.keep_seconds:
+            key = (user, namespace, name, data.experiment["metadata"].get("uid"), figure, choice)
+            kept = kept_figures.get(key, version, kind.keep_seconds, lambda: str(draw(kind, data, choice).to_json()))
+            return Response(kept.json, media_type="application/json", headers=_headers(kept.version))
         return _answer(draw(kind, data, choice), version)
-
-    @router.get("/comparison")
-    def draw_comparison(
-        service: Service,
-        user: Viewer,
-        experiment: Annotated[list[str], Query()] = [],  # noqa: B006 - as above
-        metric: str = "",
-        by: str = "step",
-    ) -> Response:
-        """Draw the comparison of experiments that are given as NAMESPACE/NAME."""
-        found = [_data(tables, service, user, *_split(text)) for text in dict.fromkeys(experiment)]
-        drawn = compare([data for data, _ in found], Choice(metric=metric, by=by))
-        return _answer(drawn, sum(version for _, version in found))
 
     return router
 
@@ -83,15 +75,6 @@ def _kept(curves_of: dict[Hashable, KeptCurves], user: Hashable) -> KeptCurves:
     while user not in curves_of and len(curves_of) >= _MOST_USERS:
         curves_of.pop(next(iter(curves_of)), None)
     return curves_of.setdefault(user, KeptCurves())
-
-
-def _split(text: str) -> tuple[str, str]:
-    namespace, slash, name = text.partition("/")
-    if not (slash and namespace and name):
-        raise invalid(
-            "experiment", f'"{text}" is not an experiment', "write it as NAMESPACE/NAME", "experiment-address"
-        )
-    return namespace, name
 
 
 def _answer(figure: go.Figure, version: int) -> Response:

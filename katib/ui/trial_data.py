@@ -25,7 +25,7 @@ from katib.ui.live import STREAM_HEADERS, event
 from katib.ui.looking import Viewer, table_for
 from katib.ui.tables import Tables
 from katib.ui.trial_live import Chunk, LiveTrial, LiveTrials
-from katib.ui.trial_reading import read_curves, started_at
+from katib.ui.trial_reading import points_of_each, read_curves, started_at
 from katib.ui.trial_views import experiment_name, neighbours, trial_summary
 
 NO_STORE = {"cache-control": "no-store"}
@@ -54,7 +54,7 @@ def trial_data_routes(tables: Tables, closing: Closing) -> APIRouter:
     ) -> Response:
         trial = service.get("Trial", namespace, name)
         curves, cursor = read_curves(service, trial)
-        look = CurveLook(by, log, smoothing)
+        look = CurveLook(by, log, smoothing, points_of_each(curves))
         drawn = ",".join(
             f'{{"metric":{json.dumps(metric)},"figure":{_figure_json(trial, metric, {name: curve}, look)}}}'
             for metric, curve in curves.items()

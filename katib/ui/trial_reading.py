@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -24,6 +24,8 @@ MOST_METRICS = 60
 _ALL_POINTS = 12_000
 """Readings drawn of all metrics of a trial together, so that an answer stays below some hundred kilobytes."""
 _FEWEST_POINTS = 200
+_WHOLE = 10_000
+"""Readings of a curve that are all read, so that those that are no number are seen, too, and the average is exact."""
 _SEEN_READINGS = 200
 """Of the newest readings so many tell which metrics there are beside those that the experiment asks for."""
 
@@ -86,10 +88,14 @@ def read_metric_names(service: TuningService, trial: Json) -> list[str]:
     return metric_names(trial, sorted({reading.name for reading in newest}))[:MOST_METRICS]
 
 
-def read_curve(service: TuningService, trial: Json, metric: str, *, points: int = MOST_READINGS) -> Curve:
-    """Return the curve of a metric."""
-    readings = service.curve(namespace_of(trial), name_of(trial), metric=metric, points=points)
-    return curve_of(readings, started_at(trial))
+def read_curve(service: TuningService, trial: Json, metric: str) -> Curve:
+    """Return the curve of a metric: all readings of a usual one, the extremes of a very long one."""
+    namespace, name = namespace_of(trial), name_of(trial)
+    readings = service.metrics(namespace, name, metric=metric, limit=_WHOLE + 1)
+    if len(readings) <= _WHOLE:
+        return curve_of(readings, started_at(trial))
+    thinned = service.curve(namespace, name, metric=metric, points=MOST_READINGS)
+    return replace(curve_of(thinned, started_at(trial)), is_whole=False)
 
 
 def read_curves(service: TuningService, trial: Json) -> tuple[Mapping[str, Curve], str]:
@@ -100,10 +106,9 @@ def read_curves(service: TuningService, trial: Json) -> tuple[Mapping[str, Curve
     """
     cursor = service.readings(namespace_of(trial), name_of(trial), since=NOW).cursor
     names = read_metric_names(service, trial)
-    points = points_of_each(names)
-    return {metric: read_curve(service, trial, metric, points=points) for metric in names}, cursor
+    return {metric: read_curve(service, trial, metric) for metric in names}, cursor
 
 
-def points_of_each(metrics: Sequence[str]) -> int:
+def points_of_each(metrics: Collection[str]) -> int:
     """Return how many readings are drawn of each metric."""
     return min(MOST_READINGS, max(_FEWEST_POINTS, _ALL_POINTS // max(1, len(metrics))))

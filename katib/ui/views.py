@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from katib.api.metrics import is_usable
-from katib.api.names import STOPPED, STOPPED_ANNOTATION
+from katib.api.names import EXPERIMENT_STOPPED, STOPPED, STOPPED_ANNOTATION
 from katib.api.types import ParameterType
 from katib.api.yaml_text import dump_yaml
 from katib.figures.trials import objectives_of
@@ -24,6 +24,7 @@ from katib.tuning.reading import (
     completed_count,
     format_duration,
     is_completed,
+    is_stopped,
     last_condition,
     name_of,
     namespace_of,
@@ -61,7 +62,7 @@ def experiment_summary(experiment: Json) -> Summary:
         "name": name_of(experiment),
         "namespace": namespace_of(experiment),
         "state": state_of(experiment),
-        "reason": str(last_condition(experiment).get("message", "")),
+        "reason": _reason_of(experiment),
         "completed": is_completed(experiment),
         "algorithm": str((spec.get("algorithm") or {}).get("algorithmName", "")),
         "objective": objective_words(experiment),
@@ -81,6 +82,14 @@ def experiment_summary(experiment: Json) -> Summary:
             "parameters": assignments_of({"spec": best}),
         },
     }
+
+
+def _reason_of(experiment: Json) -> str:
+    """Return why an experiment is in its state, a sentence."""
+    if is_stopped(experiment):
+        conditions = status_of(experiment).get("conditions") or ()
+        return next((str(c.get("message", "")) for c in conditions if c.get("reason") == EXPERIMENT_STOPPED), "")
+    return str(last_condition(experiment).get("message", ""))
 
 
 def experiment_head(experiment: Json, now: datetime) -> Summary:
@@ -142,9 +151,9 @@ def progress_parts(summary: Summary) -> list[tuple[str, int]]:
 def progress_words(summary: Summary) -> str:
     """Return in words what a bar shows: `12 of 30 done: 9 Succeeded, 2 Failed, 1 EarlyStopped; 3 Running`."""
     counts, limit = summary["counts"], summary["limit"]
-    ended = ", ".join(f"{counts[state]} {state}" for state in _ENDED_STATES if counts[state])
-    active = ", ".join(f"{counts[state]} {state}" for state in ("Running", "Pending") if counts[state])
-    done = f"{summary['done']}" + (f" of {limit}" if limit else "") + " done"
+    ended = ", ".join(f"{counts[state]:,} {state}" for state in _ENDED_STATES if counts[state])
+    active = ", ".join(f"{counts[state]:,} {state}" for state in ("Running", "Pending") if counts[state])
+    done = f"{summary['done']:,}" + (f" of {limit:,}" if limit else "") + " done"
     return done + (f": {ended}" if ended else "") + (f"; {active}" if active else "")
 
 
@@ -157,6 +166,8 @@ def time_words(experiment: Json, now: datetime) -> str:
     if is_completed(experiment):
         return f"took {format_duration(((end or now) - start).total_seconds())}"
     elapsed = (now - start).total_seconds()
+    if is_stopped(experiment):
+        return f"began {format_duration(elapsed)} ago"
     left = Progress(experiment, start).seconds_left(elapsed)
     running = f"running for {format_duration(elapsed)}"
     return running if left is None else f"{running}, about {format_duration(left)} left"

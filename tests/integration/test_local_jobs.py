@@ -21,12 +21,13 @@ from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.backoff import Backoff
 from katib.databases.sqlite import open_database
 from katib.errors import UnavailableError
-from katib.local.jobs.batch.job import JOB
+from katib.local.jobs.batch.job import JOB, BatchJob
 from katib.local.jobs.conditions import end_of
 from katib.local.jobs.controller import RESTARTED_ANNOTATION
+from katib.local.jobs.kind import Observed, Plan
 from katib.local.jobs.prepare import job_directory
 from katib.local.jobs.runner import LocalJobRunner
-from katib.local.pods.records import Delays
+from katib.local.pods.records import Delays, PodRecord
 from katib.local.pods.tokens import Capacity
 from katib.local.processes.client import Processes
 from katib.local.processes.proc import is_running
@@ -89,6 +90,27 @@ class TestOutcome:
             h.run(job(shell("echo loss=1")))
 
             assert len(writes) == 1
+
+    def test_a_short_job_is_planned_when_it_starts_and_when_its_pod_has_ended_and_not_between(
+        self, tmp_path: Path
+    ) -> None:
+        unfinished: list[PodRecord] = []
+
+        class WatchedJob(BatchJob):
+            def plan(self, observed: Observed) -> Plan:
+                unfinished.extend(record for record in observed.pods if not record.is_finished)
+                return super().plan(observed)
+
+        with home(tmp_path, kinds=(WatchedJob(),), settle_seconds=60.0) as h:
+            h.run(job(shell("echo loss=1; sleep 0.1")))
+
+        assert unfinished == []
+
+    def test_the_next_pod_starts_at_once_however_long_a_status_has_to_hold(self, tmp_path: Path) -> None:
+        with home(tmp_path, settle_seconds=3600.0) as h:
+            end = h.run(job(shell("true"), completions=3, parallelism=1))
+
+        assert end["type"] == "Complete"
 
     def test_a_failed_command_is_named_with_its_exit(self, tmp_path: Path) -> None:
         with home(tmp_path) as h:

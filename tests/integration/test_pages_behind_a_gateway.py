@@ -13,16 +13,15 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi.routing import APIRoute
 
-from katib.controllers.kinds import CONFIG_MAP
-from katib.rest.app import create_app
+from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT
 from katib.runtime.objects import Key
-from katib.ui import ui_routes
+from katib.tuning.reading import name_of
 from tests.support.api_server import ApiServer
 from tests.support.cluster import ClusterWorld, server_world
 from tests.support.gateway import ALICE, BOB, RIVALS, TEAM, VIEW_RULES, Rest, allowed, ended_demo, two_users
-from tests.support.tuning import MemoryTuningService, document
+from tests.support.page_routes import address, page_paths
+from tests.support.tuning import document
 from tests.support.waiting import eventually
 
 pytestmark = [
@@ -33,8 +32,6 @@ pytestmark = [
 
 WATCHING = [{**VIEW_RULES[0], "verbs": ["get", "list", "watch"]}]
 PERSON = {"accept": "text/html", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document", "sec-fetch-site": "none"}
-PARAMETERS = {"namespace": TEAM, "figure": "history"}
-"""What stands for a part of a path; `name` is a trial's where the path is one of trials."""
 QUERIES = {"trial": "demo-0000", "experiment": "demo", "experimentName": "demo", "trialName": "demo-0000"}
 FIGURE = f"/katib/data/experiments/{TEAM}/demo/figures/history"
 LIVE = f"/katib/data/experiments/{TEAM}/demo/live"
@@ -69,19 +66,7 @@ def carol() -> str:
     return f"carol-of-the-page-{next(_numbers)}@example.com"
 
 
-def paths(routes: list[Any], prefix: str = "") -> Iterator[str]:
-    """Yield what answers GET requests, also where routers lie in routers."""
-    for route in routes:
-        if isinstance(route, APIRoute):
-            if "GET" in (route.methods or ()):
-                yield prefix + route.path
-        elif nested := getattr(getattr(route, "original_router", None), "routes", None):
-            context = getattr(route, "include_context", None)
-            yield from paths(nested, prefix + str(getattr(context, "prefix", "")))
-
-
-PATHS = sorted({path for path in paths(create_app(MemoryTuningService(), ui=ui_routes).routes) if path != "/katib"})
-OF_PAGES = [path for path in PATHS if path.startswith("/katib/") and not path.startswith("/katib/static/")]
+OF_PAGES = page_paths()
 OF_AN_OBJECT = [path for path in OF_PAGES if "{namespace}" in path]
 OF_KATIB = sorted(
     path
@@ -98,12 +83,6 @@ FOR_EVERYBODY = {
     "/katib/fetch_trial_templates/",
 }
 OF_ALL = [path for path in OF_PAGES if "{namespace}" not in path and "fetch_" not in path]
-
-
-def address(path: str) -> str:
-    name = "demo-0000" if "/trials/{name}" in path else "demo"
-    filled = path.format_map({**PARAMETERS, "name": name})
-    return f"{filled}?timeoutSeconds=1" if path.endswith("/changes") else filled
 
 
 def answer_of(rest: Rest, user: str, url: str, **request: Any) -> tuple[int, str]:
@@ -130,7 +109,7 @@ def test_the_routes_of_the_page_are_known_to_these_tests() -> None:
 
 @pytest.mark.parametrize("path", OF_AN_OBJECT)
 def test_who_lacks_the_right_is_refused_on_every_route(rest: Rest, demo: str, path: str) -> None:
-    url = address(path)
+    url = address(path, TEAM)
     allowed_answer, (status, text) = answer_of(rest, ALICE, url), answer_of(rest, BOB, url)
 
     assert allowed_answer[0] < 300, allowed_answer  # so that it is the right, and nothing else, that is missing
@@ -140,7 +119,7 @@ def test_who_lacks_the_right_is_refused_on_every_route(rest: Rest, demo: str, pa
 
 @pytest.mark.parametrize("path", OF_AN_OBJECT)
 def test_without_a_user_nothing_is_answered(rest: Rest, demo: str, path: str) -> None:
-    answers = [httpx.get(rest.url + address(path), headers=headers, trust_env=False) for headers in ({}, PERSON)]
+    answers = [httpx.get(rest.url + address(path, TEAM), headers=headers, trust_env=False) for headers in ({}, PERSON)]
 
     assert [answer.status_code for answer in answers] == [401, 401]
     assert not any("loss" in answer.text or "katib ui" in answer.text for answer in answers)
@@ -160,11 +139,42 @@ def test_katibs_own_paths_refuse_too(rest: Rest, demo: str, path: str) -> None:
 def test_what_is_about_all_namespaces_holds_those_of_the_user(
     rest: Rest, world: ClusterWorld, demo: str, path: str
 ) -> None:
-    status, text = answer_of(rest, BOB, address(path))
+    status, text = answer_of(rest, BOB, address(path, TEAM))
 
     assert status < 500, text
     assert TEAM not in text.replace("steam", "")
     assert "demo-0" not in text
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("compare", {"experiment": f"{TEAM}/demo", "trial": f"{TEAM}/demo-0000"}),
+        ("data/compare/history", {"experiment": [f"{TEAM}/demo", f"{TEAM}/second-demo"]}),
+        ("data/compare/curves", {"trial": f"{TEAM}/demo-0000", "metric": "loss"}),
+        ("data/compare/trials", {"search": "demo"}),
+        ("data/comparison", {"experiment": [f"{TEAM}/demo", f"{TEAM}/second-demo"]}),
+        ("new", {"from": f"{TEAM}/demo"}),
+        ("data/list", {"namespace": TEAM}),
+        ("health", {}),
+    ],
+)
+def test_what_a_query_names_is_asked_about_too(
+    rest: Rest, world: ClusterWorld, demo: str, path: str, query: dict[str, Any]
+) -> None:
+    """What Bob may not read is left out or refused, whether it is there or not."""
+    if not any(name_of(experiment) == "second-demo" for experiment in world.service.experiments(TEAM)):
+        world.service.submit(document("second-demo", namespace=TEAM), source="second.yaml")
+        world.stand_in.play(TEAM, "second-demo")
+    ghost = json.loads(json.dumps(query).replace("demo", "ghost"))
+    theirs, there, not_there = (
+        rest.ask(user, "GET", f"/katib/{path}", params=asked)
+        for user, asked in ((ALICE, query), (BOB, query), (BOB, ghost))
+    )
+
+    assert theirs.is_success, theirs.text
+    assert there.status_code == not_there.status_code
+    assert there.text.replace("demo", "ghost") == not_there.text
 
 
 def test_the_list_shows_everybody_their_own(rest: Rest, world: ClusterWorld, demo: str) -> None:
@@ -235,6 +245,44 @@ def test_an_open_page_ends_when_the_right_is_taken_away(
     told = json.loads(rest_of_it[-1].removeprefix("data: "))
     assert (told["status"], told["reason"]) == (403, "Forbidden")
     assert carol in told["detail"]
+
+
+def test_the_open_page_of_a_trial_ends_when_the_right_is_taken_away(
+    carol: str, api_server: ApiServer, rest: Rest, world: ClusterWorld, demo: str
+) -> None:
+    world.service.submit(document("running", namespace=TEAM), source="running.yaml")
+    experiment = world.stand_in.store.get(EXPERIMENT, Key(TEAM, "running"))
+    world.stand_in.start_trial(experiment, "running-0000")
+    try:
+        with rest.client(carol) as client:
+            with allowed(api_server, TEAM, carol, WATCHING):
+                request = client.build_request("GET", f"/katib/data/trials/{TEAM}/running-0000/live")
+                answer = client.send(request, stream=True)
+                lines = answer.iter_lines()
+                assert next(line for line in lines if line.startswith("event")) == "event: trial"
+            rest_of_it = [line for line in lines if line and not line.startswith(":")]
+            answer.close()
+    finally:
+        world.service.delete(TEAM, "running")
+
+    assert rest_of_it[-2] == "event: problem"
+    assert json.loads(rest_of_it[-1].removeprefix("data: "))["status"] == 403
+
+
+def test_the_open_list_loses_what_its_reader_may_not_list_any_more(
+    carol: str, api_server: ApiServer, rest: Rest, demo: str
+) -> None:
+    with rest.client(carol) as client:
+        with allowed(api_server, TEAM, carol, WATCHING):
+            answer = client.send(client.build_request("GET", "/katib/data/list/live"), stream=True)
+            lines = answer.iter_lines()
+            hello = next(line for line in lines if line.startswith("data"))
+        rows = json.loads(next(line for line in lines if line.startswith("data")).removeprefix("data: "))
+        answer.close()
+
+    assert json.loads(hello.removeprefix("data: "))["total"] >= 1
+    assert f"{TEAM}/demo" in rows["gone"]
+    assert (rows["total"], rows["rows"]) == (0, {})
 
 
 def test_an_open_page_shows_its_own_namespace_only(rest: Rest, world: ClusterWorld, demo: str) -> None:

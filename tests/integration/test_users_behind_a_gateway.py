@@ -84,13 +84,19 @@ ROUTES = sorted(
     for method in methods
 )
 ADDING = ("POST", "/api/v1/namespaces/{namespace}/experiments/{name}/trials")
-"""What an experiment that ran to its end refuses to everybody."""
+EDITING = ("PATCH", "/api/v1/namespaces/{namespace}/experiments/{name}")
+"""Both are what an experiment that ran to its end refuses to everybody."""
+OF_OTHER_KINDS = ("POST", "/api/v1/runtimes")
+"""This cluster does not serve them, and says so to everybody."""
 FOR_EVERYBODY = {("GET", "/healthz"), ("GET", "/readyz")}
 OF_NOTHING = {("GET", "/metrics")}
 """The controller counts, not this server; but that is nobody's business without a user either."""
-FOR_EVERY_USER = {("GET", "/api/v1/algorithms"), ("GET", "/api/v1/experiments")}
-"""The second one is filtered; that it is has tests of its own."""
-OF_AN_OBJECT = [route for route in ROUTES if route not in FOR_EVERYBODY | FOR_EVERY_USER | OF_NOTHING]
+FOR_EVERY_USER = {("GET", "/api/v1/algorithms"), ("GET", "/api/v1/experiments"), ("POST", "/api/v1/preview")}
+"""The second one is filtered, and the third one says nothing but what is in the document, unless that refers to a
+ConfigMap; both have tests of their own."""
+OF_AN_OBJECT = [
+    route for route in ROUTES if route not in FOR_EVERYBODY | FOR_EVERY_USER | OF_NOTHING | {OF_OTHER_KINDS}
+]
 
 
 def request_of(method: str, path: str, *, namespace: str = TEAM, name: str = "demo") -> tuple[str, Json]:
@@ -100,6 +106,8 @@ def request_of(method: str, path: str, *, namespace: str = TEAM, name: str = "de
     content: Json = {}
     if (method, path) == ADDING:
         content = {"json": {"parameterAssignments": [{"name": "x", "value": "0.5"}]}}
+    elif (method, path) == EDITING:
+        content = {"json": {"maxTrialCount": 12}}
     elif method == "POST":
         content = {"content": document("new", namespace=namespace), "headers": YAML}
     return path.format(namespace=namespace, name=target), {"params": query, **content}
@@ -136,7 +144,25 @@ def test_who_has_the_right_is_answered_on_every_route(
     url, request = request_of(method, path, name="doomed" if method == "DELETE" else demo)
     answer = rest.ask(ALICE, method, url, **request)
 
-    assert answer.is_success or ((method, path) == ADDING and "it has ended" in answer.text), answer.text
+    assert answer.is_success or ((method, path) in (ADDING, EDITING) and "has ended" in answer.text), answer.text
+
+
+def test_who_may_edit_an_experiment_changes_and_stops_it_with_the_rights_of_the_manifests(
+    rest: Rest, world: ClusterWorld
+) -> None:
+    world.service.submit(document("edited", namespace=TEAM), source="edited.yaml")
+    path = f"/api/v1/namespaces/{TEAM}/experiments/edited"
+    try:
+        answers = [rest.ask(ALICE, "PATCH", path, json=edit) for edit in ({"maxTrialCount": 12}, {"stopped": True})]
+        refused = rest.ask(BOB, "PATCH", path, json={"stopped": False})
+        stored = rest.ask(ALICE, "GET", path).json()
+    finally:
+        world.service.delete(TEAM, "edited")
+
+    assert [answer.status_code for answer in answers] == [200, 200], [answer.text for answer in answers]
+    assert refused.status_code == 403
+    assert stored["spec"]["maxTrialCount"] == 12
+    assert stored["metadata"]["annotations"]["katib.kubeflow.org/stopped"] == "true"
 
 
 @pytest.mark.parametrize(("method", "path"), [r for r in ROUTES if r not in FOR_EVERYBODY], ids=str)
@@ -231,7 +257,8 @@ def test_who_may_only_read_can_neither_submit_nor_delete(
     assert still_there.is_success
 
 
-def test_a_template_in_a_config_map_of_others_is_not_read(rest: Rest, world: ClusterWorld) -> None:
+@pytest.mark.parametrize("route", ["validate", "preview"])
+def test_a_template_in_a_config_map_of_others_is_not_read(rest: Rest, world: ClusterWorld, route: str) -> None:
     secret = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "plans", "namespace": TEAM}}
     world.stand_in.store.create({**secret, "data": {"takeover.yaml": "kind: Job"}})
     experiment = json.loads(document("spy", namespace=RIVALS))
@@ -239,7 +266,7 @@ def test_a_template_in_a_config_map_of_others_is_not_read(rest: Rest, world: Clu
     del template["trialSpec"]
     template["configMap"] = {"configMapName": "plans", "configMapNamespace": TEAM, "templatePath": "x"}
     try:
-        answer = rest.ask(BOB, "POST", "/api/v1/validate", content=json.dumps(experiment), headers=YAML)
+        answer = rest.ask(BOB, "POST", f"/api/v1/{route}", content=json.dumps(experiment), headers=YAML)
     finally:
         world.stand_in.store.delete(CONFIG_MAP, Key(TEAM, "plans"))
 
@@ -373,11 +400,13 @@ def test_every_write_is_logged_with_its_user(rest: Rest, world: ClusterWorld, ca
     with caplog.at_level(logging.INFO, logger="katib.audit"):
         rest.ask(ALICE, "POST", "/api/v1/validate", content=document("noted", namespace=TEAM), headers=YAML)
         rest.ask(ALICE, "POST", path, content=document("noted"), headers=YAML)
+        rest.ask(ALICE, "PATCH", f"{path}/noted", json={"maxTrialCount": 12})
         rest.ask(ALICE, "DELETE", f"{path}/noted")
     noted = [(r.msg, r.user, r.verb, r.object) for r in caplog.records if r.name == "katib.audit"]  # type: ignore[attr-defined]
 
     assert noted == [
         ("Wrote for a user", ALICE, "create", f"Experiment {TEAM}/noted"),
+        ("Wrote for a user", ALICE, "patch", f"Experiment {TEAM}/noted"),
         ("Wrote for a user", ALICE, "delete", f"Experiment {TEAM}/noted"),
     ]
 

@@ -61,10 +61,13 @@ def make_table(
     )
 
 
-def make_data(table: TrialTable, *, name: str = "demo", curves: Mapping[str, Curve] | None = None, **spec: Any) -> Any:
+def make_data(
+    table: TrialTable, *, name: str = "demo", curves: Mapping[str, Curve] | None = None, **spec: Any
+) -> ExperimentData:
     """Return what a figure is drawn from."""
     experiment: Json = {"metadata": {"name": name}, "spec": spec}
-    return ExperimentData(experiment, table, curves or {}, float(np.nanmax(table.ended)) if len(table) else 0.0)
+    ended = table.ended[np.isfinite(table.ended)]
+    return ExperimentData(experiment, table, curves or {}, float(ended.max()) if len(ended) else START + 60)
 
 
 def large_table(count: int, *, slots: int = 8, seed: int = 0, **changes: Any) -> TrialTable:

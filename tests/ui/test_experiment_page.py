@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from katib.rest.server import Server
 from katib.tuning.service import Diagnosis, RecordedEvent
+from katib.ui import ui_routes
 from tests.support.browser import WIDTHS, Watched, serious_violations, sideways_scroll
 from tests.support.tuning import START, MemoryTuningService, condition, document, make_trial
 
@@ -81,11 +83,11 @@ def test_the_table_is_filtered_ordered_and_turned(root: str, page: Page) -> None
     page.locator("#trials th[aria-sort=ascending]", has_text="loss").wait_for()
     assert names(page)[0] == "demo-0015"
 
-    page.get_by_text("Next").click()
+    page.get_by_role("link", name="Next").click()
     tally(page, "11 to 20 shown")
 
     page.locator("summary", has_text="State").click()
-    page.get_by_label("EarlyStopped").check()
+    page.get_by_role("checkbox", name="EarlyStopped").check()
     tally(page, "3 of 30 trials")
 
     assert "state=EarlyStopped" in page.url
@@ -97,7 +99,7 @@ def test_the_table_is_filtered_ordered_and_turned(root: str, page: Page) -> None
 
     page.reload()  # what is asked stands in the address
     tally(page, "1 of 30 trials")
-    page.get_by_text("Show all").click()
+    page.get_by_role("link", name="Show all").click()
     tally(page, "30 trials")
     assert page.get_by_label("Search").input_value() == ""
 
@@ -116,6 +118,7 @@ def test_a_range_of_a_column_is_a_filter_that_can_be_taken_away(root: str, page:
     tally(page, "30 trials")
 
 
+@pytest.mark.slow
 def test_a_filter_that_is_not_understood_says_so_in_place_of_the_rows(root: str, page: Page, watched: Watched) -> None:
     watched.expected.append("422")
     page.goto(f"{root}{PAGE}?tab=trials&where=y:1..2")
@@ -123,6 +126,7 @@ def test_a_filter_that_is_not_understood_says_so_in_place_of_the_rows(root: str,
     page.locator("#trials [role=alert]", has_text="names no column").wait_for()
 
 
+@pytest.mark.slow
 def test_columns_are_chosen(root: str, page: Page) -> None:
     page.goto(f"{root}{PAGE}?tab=trials")
     page.locator("summary", has_text="Columns").click()
@@ -146,17 +150,22 @@ def test_a_brush_filters_the_table_and_goes_with_its_filter(root: str, page: Pag
     page.mouse.down()
     page.mouse.move(middle, box["y"] + box["height"] * 0.5, steps=4)
     page.mouse.up()
-    page.locator("#trials .chips").wait_for()
+    page.locator("#trials:not([aria-busy]) .chips").wait_for()
 
     shown = page.locator("#trials tbody tr").count()
     assert 0 < shown < TRIALS
     assert "where=x" in page.url
+
+    page.reload()
+    page.locator('[data-figure="parallel"] .brushes rect').wait_for()
+    assert page.locator("#trials tbody tr").count() == shown
 
     page.locator("#trials .chips a").click()
     tally(page, "30 trials")
     assert page.locator('[data-figure="parallel"] .brushes rect').count() == 0
 
 
+@pytest.mark.slow
 def test_pointing_at_a_row_shows_its_line(root: str, page: Page) -> None:
     page.goto(root + PAGE)
     page.locator('[data-figure="parallel"] canvas').first.wait_for()
@@ -169,6 +178,7 @@ def test_pointing_at_a_row_shows_its_line(root: str, page: Page) -> None:
     page.wait_for_function(marked)
 
 
+@pytest.mark.slow
 def test_clicking_a_mark_opens_the_trial(root: str, page: Page, watched: Watched) -> None:
     watched.expected.append("404")
     page.goto(root + PAGE)
@@ -196,7 +206,24 @@ def test_what_happens_appears_while_the_page_is_open(root: str, page: Page, serv
     page.locator("#head .count", has_text="31 / 40").wait_for()
 
 
-def test_an_open_menu_and_the_focus_survive_what_happens(root: str, page: Page, service: MemoryTuningService) -> None:
+@pytest.mark.slow
+def test_a_page_is_right_again_after_the_server_was_restarted(
+    service: MemoryTuningService, page: Page, watched: Watched
+) -> None:
+    watched.expected.append("ERR_")
+    with Server(service, host="127.0.0.1", port=0, ui=ui_routes) as first:
+        page.goto(f"{first.url}/katib/{PAGE}?tab=trials")
+        tally(page, "30 trials")
+        page.locator("#head .count", has_text="30 / 40").wait_for()
+    page.locator("#connection", has_text="Connection lost").wait_for()
+    put_trial(service, TRIALS)
+
+    with Server(service, host="127.0.0.1", port=first.port, ui=ui_routes):
+        tally(page, "31 trials")
+        page.wait_for_function("!document.getElementById('connection').textContent")
+
+
+def test_the_focus_survives_what_happens(root: str, page: Page, service: MemoryTuningService) -> None:
     page.goto(f"{root}{PAGE}?tab=trials")
     tally(page, "30 trials")
     page.keyboard.press("j")
@@ -225,7 +252,10 @@ def test_the_best_parameters_are_copied_in_four_forms(root: str, page: Page, con
     assert copied["Command line"] == "--x=0.4733"
 
 
-@pytest.mark.parametrize("form", ["csv", "json", "parquet"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("form", ["csv", pytest.param("json", marks=SLOW), pytest.param("parquet", marks=SLOW)])
 def test_what_is_filtered_is_downloaded(root: str, page: Page, form: str) -> None:
     page.goto(f"{root}{PAGE}?tab=trials&state=Failed")
     with page.expect_download() as download:
@@ -273,6 +303,7 @@ def test_more_trials_are_asked_for_with_the_command_that_does_the_same(
     assert service.get("Experiment", "default", "demo")["spec"]["maxTrialCount"] == 50
 
 
+@pytest.mark.slow
 def test_an_error_stands_at_its_field(root: str, page: Page, watched: Watched) -> None:
     watched.expected.append("422")
     page.goto(f"{root}{PAGE}?tab=yaml")
@@ -309,6 +340,7 @@ def test_an_experiment_is_deleted_by_a_second_click_that_names_it(
     page.get_by_text("No experiment yet.").wait_for()
 
 
+@pytest.mark.slow
 def test_a_failure_is_explained_with_what_helps(root: str, page: Page, service: MemoryTuningService) -> None:
     service.explain(
         "default",
@@ -322,6 +354,7 @@ def test_a_failure_is_explained_with_what_helps(root: str, page: Page, service: 
     assert "<b>Nothing</b> moves." in page.locator("#why").inner_text()
 
 
+@pytest.mark.slow
 def test_events_are_shown_newest_first_and_live(root: str, page: Page, service: MemoryTuningService) -> None:
     service.record("default", RecordedEvent(START, "Experiment", "demo", False, "ExperimentCreated", "<i>made</i>"))
     page.goto(f"{root}{PAGE}?tab=events")
@@ -334,6 +367,7 @@ def test_events_are_shown_newest_first_and_live(root: str, page: Page, service: 
     assert "it broke" in page.locator("#events tbody tr").first.inner_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tab", ["overview", "trials", "analysis", "events", "yaml"])
 def test_every_tab_can_be_used_by_everybody_and_fits_a_phone(root: str, page: Page, tab: str) -> None:
     page.set_viewport_size({"width": WIDTHS["phone"], "height": 780})
@@ -344,6 +378,7 @@ def test_every_tab_can_be_used_by_everybody_and_fits_a_phone(root: str, page: Pa
     assert serious_violations(page) == []
 
 
+@pytest.mark.slow
 def test_open_dialogs_can_be_used_by_everybody(root: str, page: Page) -> None:
     page.goto(f"{root}{PAGE}?tab=yaml")
     for name in ("More trials…", "Add a trial…", "Delete…"):

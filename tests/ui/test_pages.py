@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 PAGES = {
     "experiments": "",
     "experiment": "experiments/default/demo",
+    "trial": "trials/default/demo-0001",
+    "compare": "compare?experiment=demo&trial=demo-0000&trial=demo-0001",
     "new": "new",
     "algorithms": "algorithms",
     "health": "health",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, Strict
 from pydantic.alias_generators import to_camel
 
 
+@lru_cache(maxsize=256)
 def format_time(value: datetime) -> str:
     """Return RFC 3339 text in UTC with whole seconds, the form of every time in an object."""
     return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -41,6 +41,7 @@ def ended_lines(
         yield f"Its output:   katib logs {name_of(lost[0])}{place}"
     yield f"All trials:   katib trials {name_of(experiment)} --sort objective{place}"
     yield f"More:         katib why {name_of(experiment)}{place}"
+    yield f"In a browser: katib ui {name_of(experiment)}{place}"
 
 
 def interrupted_line(experiment: Json, file: str, done: int, place: str) -> str:

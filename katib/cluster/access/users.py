@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from katib.cluster.access.connect import Cluster, connect
 from katib.cluster.access.tuning_service import NAMESPACE, open_metrics, service_on
@@ -179,6 +180,12 @@ class UserStore(KubernetesStore):
         """Replace everything but the status."""
         stored = super().update(obj)
         self._note("update", Kind.of(stored), Key.of(stored))
+        return stored
+
+    def patch(self, obj: Object, changes: Mapping[str, Any]) -> Object:
+        """Change the named fields."""
+        stored = super().patch(obj, changes)
+        self._note("patch", Kind.of(stored), Key.of(stored))
         return stored
 
     def delete(self, kind: Kind, key: Key, *, uid: str | None = None) -> None:

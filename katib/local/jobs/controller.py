@@ -54,8 +54,9 @@ from katib.runtime.work_queue import WorkQueue
 RESTARTED_ANNOTATION = "katib.kubeflow.org/started-anew"
 """On a job: that it was cut off by an end of the engine, and when it was started again from scratch."""
 
-SETTLE_SECONDS = 0.02
-"""How long a status that is not final must hold before it is worth a write."""
+SETTLE_SECONDS = 0.1
+"""How long a status that is not final must hold before it is worth a write: a tiny trial is over by then, on a machine
+that is busy, too. A write costs a turn of everybody who watches jobs, and nobody waits for it."""
 
 _TTL_RETRY_SECONDS = 1.0
 
@@ -342,9 +343,7 @@ class JobController:
             except UnavailableError as error:
                 run.waiting = str(error)
                 raise
-            changed = partial(self._pod_changed, key, run.job)
-            pulled = partial(self._tools.pulled, run.job)
-            pod = Pod(pod_plan, self._tools.pods, partial(self._tools.monitors.open, run.job), changed, pulled)
+            pod = self._new_pod(key, run, pod_plan)
             pods.append(pod)
             if not start.role:
                 run.pods.append(pod)
@@ -385,8 +384,23 @@ class JobController:
         except InvalidError as error:
             return impossible_pod(run.job, start, "; ".join(map(str, error.errors)), tools)
 
-    def _pod_changed(self, key: Key, job: Object) -> None:
-        self._queue.add(key)
+    def _new_pod(self, key: Key, run: JobRun, plan: PodPlan) -> Pod:
+        def changed() -> None:
+            self._pod_changed(key, run.job, pod)
+
+        monitors, pulled = partial(self._tools.monitors.open, run.job), partial(self._tools.pulled, run.job)
+        pod = Pod(plan, self._tools.pods, monitors, changed, pulled)
+        return pod
+
+    def _pod_changed(self, key: Key, job: Object, pod: Pod) -> None:
+        """Have the job reconciled: at once when the pod ended, or may be waited for by others of its job.
+
+        Whatever else changes only shows in a status that has to hold for a moment. Most tiny trials are over by then.
+        """
+        if pod.record.is_finished or pod.plan.role:
+            self._queue.add(key)
+        else:
+            self._queue.add_after(key, self._tools.settle_seconds)
         self._tools.objects.changed(job)
         if self._stopping:
             self._announce_end()

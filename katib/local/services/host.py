@@ -147,9 +147,9 @@ class ServiceHost:
         return info is None or info.reads_history
 
     def _connection(self, service: ServiceId, user: User) -> Connection | None:
-        plan = self._plan(service)
-        if plan.address:
-            return self._addressed_connection(plan)
+        plugged_in = self._plans.get(service)
+        if plugged_in is not None and plugged_in.address:
+            return self._addressed_connection(plugged_in)
         return self._supervisor(service, user).connection()
 
     def _addressed_connection(self, plan: ServicePlan) -> Connection:

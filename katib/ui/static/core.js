@@ -49,23 +49,47 @@ export function swap(element, html) {
   return true;
 }
 
+const HIDDEN_MILLISECONDS = 10_000;
+
 /**
- * Follow a live stream until it says that there is no more.
- * `handlers` has a function for each event name; they get its data. The browser connects again by itself, and the
- * first event after that tells everything anew, so nothing is missed while a server restarts.
+ * Follow a live stream until it says that there is no more. Returns what closes it.
+ * `handlers` has a function for each event name; they get its data and what closes the stream. The browser connects
+ * again by itself, and the first event after that tells everything anew, so nothing is missed while a server restarts.
+ * With `whileSeen`, a page that nobody sees lets go of its stream: a browser keeps few connections to a server.
  */
-export function follow(address, handlers) {
+export function follow(address, handlers, { whileSeen = false } = {}) {
   const shown = document.getElementById("connection");
-  const source = new EventSource(address);
-  source.onopen = () => { shown.textContent = ""; };
-  source.onerror = () => {
-    shown.textContent = "Connection lost, trying again…";
-    if (source.readyState === EventSource.CLOSED) setTimeout(() => follow(address, handlers), 2000);
+  let source = null;
+  let waiting = null;
+  let over = false;
+  const letGo = () => {
+    clearTimeout(waiting);
+    source?.close();
+    source = null;
   };
-  for (const [name, handle] of Object.entries(handlers)) {
-    source.addEventListener(name, (event) => handle(JSON.parse(event.data), source));
+  const handle = { close() { over = true; letGo(); } };
+  const open = () => {
+    letGo();
+    if (over) return;
+    source = new EventSource(address);
+    source.onopen = () => { shown.textContent = ""; };
+    source.onerror = () => {
+      shown.textContent = "Connection lost, trying again…";
+      if (source?.readyState === EventSource.CLOSED) waiting = setTimeout(open, 2000);
+    };
+    for (const [name, run] of Object.entries(handlers)) {
+      source.addEventListener(name, (event) => run(JSON.parse(event.data), handle));
+    }
+  };
+  if (whileSeen) {
+    document.addEventListener("visibilitychange", () => {
+      clearTimeout(waiting);
+      if (document.hidden) waiting = setTimeout(letGo, HIDDEN_MILLISECONDS);
+      else if (!source) open();
+    });
   }
-  return source;
+  open();
+  return handle;
 }
 
 /** Run a function at most once in so many milliseconds; the last call is never lost. */

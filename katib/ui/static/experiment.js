@@ -15,6 +15,7 @@ const data = `data/${page}`;
 
 const head = document.getElementById("head");
 let saved = "";
+let running = 1; // trials, until the server tells
 
 function showSavings() {
   const element = document.getElementById("savings");
@@ -29,12 +30,13 @@ async function showHead() {
 /** Say why the experiment waits or failed, and what early stopping saved. */
 async function explain() {
   const found = await fetchJson(`api/v1/namespaces/${namespace}/why/${name}`).catch(() => null);
+  const shown = document.getElementById("why");
   if (!found) return;
   saved = found.savings;
   showSavings();
   const state = head.querySelector(".state").dataset.state;
-  const shown = document.getElementById("why");
-  shown.hidden = state !== "Failed" && !(found.remedies.length && state !== "Succeeded");
+  const waits = !["Succeeded", "Failed"].includes(state) && !running;
+  shown.hidden = state === "Succeeded" || !(state === "Failed" || waits || found.remedies.length);
   if (shown.hidden) return;
   const list = (title, lines) => {
     if (!lines.length) return [];
@@ -43,12 +45,15 @@ async function explain() {
     return [Object.assign(document.createElement("h3"), { textContent: title }), items];
   };
   const log = Object.assign(document.createElement("pre"), { textContent: found.logTail.join("\n"), tabIndex: 0 });
-  shown.replaceChildren(
-    Object.assign(document.createElement("p"), { className: "verdict", textContent: found.verdict }),
+  const details = document.createElement("details");
+  details.open = shown.querySelector("details")?.open ?? (state === "Failed" || (waits && found.remedies.length > 0));
+  details.append(
+    Object.assign(document.createElement("summary"), { textContent: found.verdict }),
     ...list("What helps", found.remedies),
     ...list("What it rests on", found.findings),
     ...(found.logTail.length ? [log] : []),
   );
+  shown.replaceChildren(details);
 }
 
 // --- figures
@@ -59,11 +64,13 @@ const chosen = (figure) => new URLSearchParams(
   [...new FormData(root.querySelector(`form[data-for="${figure}"]`) ?? undefined)].filter(([, value]) => value),
 );
 
+let linked = null;
 const open = (trial) => { location.href = new URL(`trials/${namespace}/${trial}`, document.baseURI); };
 
 async function draw(element) {
   const figure = element.dataset.figure;
   const drawn = await drawFigure(element, `${data}/figures/${figure}?${chosen(figure)}`);
+  if (drawn && figure === "parallel") linked?.drawn(drawn);
   if (drawn && element.on && !element.opens) {
     element.opens = true;
     element.on("plotly_click", ({ points }) => { // a mark that names a trial opens it
@@ -102,7 +109,7 @@ if (table) {
     element: table, form: document.getElementById("filters"), data: `${data}/table`, page, query: table.dataset.query,
     kept: { tab },
   });
-  new Linked({ part, root, open, parallel: figures.find((element) => element.dataset.figure === "parallel") });
+  linked = new Linked({ part, root, open, parallel: figures.find((element) => element.dataset.figure === "parallel") });
   if ("missing" in table.dataset) part.refresh();
 }
 const tableSoon = atMostEvery(1000, () => part?.refresh());
@@ -117,7 +124,6 @@ const eventsSoon = atMostEvery(2000, async () => {
 for (const element of figures) seen.observe(element);
 whenColoursChange(() => visible.forEach(draw));
 actions(root, { namespace, name, done: () => { showHead(); explain(); } });
-explain();
 
 const headSoon = atMostEvery(500, showHead);
 const explainSoon = atMostEvery(5000, explain);
@@ -131,15 +137,16 @@ follow(`${data}/live`, {
     tableSoon();
     eventsSoon();
     drawSoon();
-    const now = `${state} ${reason} ${counts.Failed}`;
-    if (known && known !== now) explainSoon();
+    running = counts.Running;
+    const now = `${state} ${reason} ${counts.Failed} ${running > 0}`;
+    if (known !== now) explainSoon();
     known = now;
   },
   problem: (problem, source) => {
-    source.close();
+    if (problem.status !== 503) source.close(); // else the browser asks again
     document.getElementById("connection").textContent = problem.detail;
   },
-});
+}, { whileSeen: true });
 
 const tabs = [...root.querySelectorAll(".tabs a")];
 tabs.forEach((link, i) => onKey(String(i + 1), link.textContent.toLowerCase(), () => link.click()));

@@ -30,4 +30,4 @@ follow("data/list/live", {
     if (other || gone.length || asked || known.includes(false)) refreshSoon();
   },
   problem: (problem) => { document.getElementById("connection").textContent = problem.detail; },
-});
+}, { whileSeen: true });

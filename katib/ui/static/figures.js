@@ -61,6 +61,10 @@ function fitted(given) {
   };
   for (const key of Object.keys(layout)) {
     if (/^[xy]axis\d*$/.test(key)) result[key] = { ...layout[key], ...axis };
+    if (/^scene\d*$/.test(key)) {
+      const walls = { ...axis, backgroundcolor: "rgba(0,0,0,0)" };
+      result[key] = merged(layout[key], { xaxis: walls, yaxis: walls, zaxis: walls });
+    }
   }
   return result;
 }
@@ -113,7 +117,14 @@ export async function showFigure(element, { data, layout }) {
     return;
   }
   if (!element.data) element.replaceChildren(); // what was said in its place
+  giveRoom(element, shown);
   await Plotly.react(element, coloured(data), shown, CONFIG);
+}
+
+/** Make room for a figure of several parts: as high as it says, and wider than a phone, which then scrolls. */
+function giveRoom(element, layout) {
+  element.style.height = layout.height ? `${layout.height + 2}px` : "";
+  if (layout.meta?.least_width > element.clientWidth) layout.width = layout.meta.least_width;
 }
 
 function showProblem(element, sentence) {

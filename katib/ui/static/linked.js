@@ -1,6 +1,6 @@
 // The table of trials linked with the parallel coordinates: brushes filter it, and a row shows its line.
 
-import { clearBrushes, highlight } from "./parallel.js";
+import { highlight, setBrushes } from "./parallel.js";
 
 const escaped = (value) => value.replaceAll("\\", "\\\\").replaceAll("|", "\\|");
 const rounded = (value) => String(Number(value.toPrecision(6)));
@@ -8,7 +8,7 @@ const rounded = (value) => String(Number(value.toPrecision(6)));
 const ABSENT = { range: "none", value: "\\-" }; // how a filter writes that a trial does not have the column
 
 export class Linked {
-  #brushed = new Map(); // key of a column to the filter that its brush made
+  #said = null; // the filters that the brushes show
 
   /** `part` is the table, `root` the page, `parallel` the element of the figure, if there is one. */
   constructor({ part, root, parallel, open }) {
@@ -44,14 +44,15 @@ export class Linked {
   }
 
   #askBrushes(conditions) {
-    const before = [...this.#brushed.keys()];
-    this.#brushed = new Map(conditions.flatMap((condition) => {
+    const filters = conditions.flatMap((condition) => {
       const key = this.#keyOf(condition);
       const filter = key ? filterOf(key, condition) : "";
-      return filter ? [[key, filter]] : [];
-    }));
-    const where = this.#others([...before, ...this.#brushed.keys()]);
-    this.#ask([...where, ...this.#brushed.values()]);
+      return filter ? [filter] : [];
+    });
+    const axes = this.axes.map((axis) => this.#keyOf(axis)).filter(Boolean);
+    const where = [...this.#others(axes), ...filters];
+    this.#said = where.join("\n");
+    this.#ask(where);
   }
 
   #ask(where) {
@@ -61,14 +62,21 @@ export class Linked {
     this.part.ask(query, { page: null });
   }
 
-  /** When the filter of a brush was taken away in the table, the brushes go, too. */
+  /** The parallel coordinates were drawn. */
+  drawn(figure) {
+    this.axes = figure.layout.meta.axes;
+    this.#followFilters();
+  }
+
+  /** Show as brushes what the table is filtered by, where that did not come from them. */
   #followFilters() {
     const where = this.part.query.getAll("where");
-    if ([...this.#brushed.values()].every((filter) => where.includes(filter))) return;
-    const kept = where.filter((text) => ![...this.#brushed.values()].includes(text));
-    this.#brushed.clear();
-    clearBrushes(this.parallel); // which asks for what is left
-    if (kept.length !== where.length) this.#ask(kept);
+    if (!this.axes || where.join("\n") === this.#said) return;
+    this.#said = where.join("\n");
+    setBrushes(this.parallel, where.flatMap((text) => {
+      const column = this.columns.find(({ key }) => text.startsWith(`${key}:`) || text.startsWith(`${key}=`));
+      return column ? [{ of: column.group === "trial" ? column.name : column.group, name: column.name, ...conditionOf(column.key, text) }] : [];
+    }));
   }
 
   // --- the form that adds a filter
@@ -118,4 +126,17 @@ function filterOf(key, { ranges, choices, absent }) {
   }
   const parts = [...(ranges ?? []).map(([low, high]) => `${rounded(low)}..${rounded(high)}`), ...(absent ? [ABSENT.range] : [])];
   return parts.length ? `${key}:${parts.join(",")}` : "";
+}
+
+/** What a filter means, as a brush says it. */
+function conditionOf(key, filter) {
+  const text = filter.slice(key.length + 1);
+  if (filter[key.length] === "=") {
+    const parts = text.match(/(\\.|[^|\\])*/g).filter((part, i, all) => part || !all[i - 1]);
+    const choices = parts.filter((part) => part !== ABSENT.value).map((part) => part.replaceAll(/\\(.)/g, "$1"));
+    return { choices, absent: parts.includes(ABSENT.value) };
+  }
+  const parts = text.split(",");
+  const ends = parts.filter((part) => part !== ABSENT.range).map((part) => part.split(".."));
+  return { ranges: ends.map(([low, high]) => [low ? Number(low) : -Infinity, high ? Number(high) : Infinity]), absent: parts.includes(ABSENT.range) };
 }

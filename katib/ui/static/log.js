@@ -80,14 +80,14 @@ export class LogView {
     chosen.set("follow", "true");
     chosen.set("tail", MOST_LINES);
     this.#clear();
-    this.#say("Reading the log…");
+    this.say("Reading the log…");
     this.reading = true;
     try {
       const response = await fetch(`${this.address}?${chosen}`, { signal: stop.signal });
       if (!response.ok) {
         const problem = await response.json().catch(() => null);
         this.reading = false;
-        this.#say(problem?.detail ?? `the server answered ${response.status}`);
+        this.say(problem?.detail ?? `the server answered ${response.status}`);
         return;
       }
       await this.#read(response.body.getReader());
@@ -100,7 +100,7 @@ export class LogView {
       if (stop.signal.aborted) return;
       this.reading = false;
       this.#flush();
-      this.#say("The connection was lost; trying again…");
+      this.say("The connection was lost; trying again…");
       setTimeout(() => { if (this.stop === stop) this.start(); }, AGAIN_MILLISECONDS);
     }
   }
@@ -179,16 +179,17 @@ export class LogView {
     this.lastTop = scrollTop;
   }
 
-  #say(text) { this.status.textContent = text; }
+  /** Say something below the log. */
+  say(text) { this.status.textContent = text; }
 
   #sayHowMuch() {
     const cut = this.total > this.shown || this.total >= MOST_LINES;
     const lines = `${this.shown.toLocaleString()} line${this.shown === 1 ? "" : "s"}`;
     const size = cut ? `The last ${lines} are shown; download the log for all.` : `${lines}.`;
-    if (this.ended && !this.total && !this.partial) this.#say("The log has ended; nothing was printed.");
-    else if (this.ended) this.#say(`${size} The log has ended.`);
-    else if (!this.total && !this.partial) this.#say("Nothing was printed yet.");
-    else this.#say(size);
+    if (this.ended && !this.total && !this.partial) this.say("The log has ended; nothing was printed.");
+    else if (this.ended) this.say(`${size} The log has ended.`);
+    else if (!this.total && !this.partial) this.say("Nothing was printed yet.");
+    else this.say(size);
   }
 
   // --- search ---------------------------------------------------------------------------------------------------------

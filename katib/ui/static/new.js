@@ -18,6 +18,7 @@ function settled(milliseconds, run) {
 
 // --- the form ----------------------------------------------------------------------------------------------------------
 
+let asked = 0; // how often the server was asked what it thinks
 let extra = {}; // what the form holds and does not show: settings of algorithms
 
 function addRow(parameter = { type: "double" }) {
@@ -66,7 +67,13 @@ function readForm() {
   return values;
 }
 
-const formChanged = settled(250, async () => {
+/** Take a change of the form into the text. An answer that is on its way is of the text before it, and counts no more. */
+function formChanged() {
+  asked += 1;
+  takeForm();
+}
+
+const takeForm = settled(250, async () => {
   try {
     const answer = await fetchJson("data/new/form", json({ text: text.value, form: readForm() }));
     text.value = answer.text;
@@ -154,8 +161,6 @@ function listError(error) {
 }
 
 // --- checking ----------------------------------------------------------------------------------------------------------
-
-let asked = 0;
 
 async function check() {
   const number = ++asked;

@@ -28,6 +28,11 @@ export function highlight(element, trial) {
   return shown.get(element)?.highlight(trial) ?? false;
 }
 
+/** Show brushes for conditions, which are as the event `brush` has them, and for no others. Tells nobody. */
+export function setBrushes(element, conditions) {
+  shown.get(element)?.setBrushes(conditions);
+}
+
 /** Remove all brushes. */
 export function clearBrushes(element) {
   shown.get(element)?.clear();
@@ -111,7 +116,7 @@ class Parallel {
     this.colours = Array.from(shades, scale);
     const names = new Set(this.dimensions.map(({ name }) => name));
     for (const name of this.brushes.keys()) if (!names.has(name)) this.brushes.delete(name);
-    this.note.textContent = (layout.annotations ?? []).map(({ text }) => plain(text)).join(" ");
+    this.note.textContent = (layout.annotations ?? []).map(({ text }) => plain(text.replaceAll("<br>", " "))).join(" ");
     this.lines.setAttribute("aria-label", `Parallel coordinates of ${this.meta.trials.length} trials`);
     this.arrange();
   }
@@ -125,6 +130,27 @@ class Parallel {
   clear() {
     this.brushes.clear();
     this.changed();
+  }
+
+  setBrushes(conditions) {
+    this.brushes.clear();
+    for (const dimension of this.dimensions) {
+      const found = conditions.find(({ of, name }) => of === dimension.of && name === dimension.name);
+      const ranges = found ? this.rangesOf(dimension, found) : [];
+      if (ranges.length) this.brushes.set(dimension.name, ranges);
+    }
+    this.showBrushes();
+    this.drawLines();
+  }
+
+  /** Where a condition lies on an axis. */
+  rangesOf({ scale, range, choices, absent }, condition) {
+    const near = (place) => [place - 0.4, place + 0.4];
+    const places = (condition.choices ?? []).map((text) => (choices ?? []).indexOf(text)).filter((place) => place >= 0);
+    const place = (value) => clamp(scale === "log" ? Math.log10(Math.max(value, 0)) : value, ...range);
+    const below = (condition.ranges ?? []).map((ends) => ends.map(place));
+    const least = scale === "categorical" ? near(absent) : [absent - (range[1] - range[0]) / 100, absent + (range[1] - range[0]) / 100];
+    return [...places.map(near), ...below, ...(condition.absent && absent !== null ? [least] : [])];
   }
 
   /** Give everything its place; after new data and when the element changes its size. */
@@ -193,7 +219,7 @@ class Parallel {
   /** The colours with their values. */
   bar() {
     const { colorscale, colorbar } = this.layout.coloraxis;
-    const [x, top, length] = [this.width - 68, MARGIN.top, this.bottom - MARGIN.top];
+    const [x, top, length] = [this.width - 76, MARGIN.top, this.bottom - MARGIN.top];
     const gradient = svg("linearGradient", { id: `shades-${this.element.dataset.figure ?? ""}`, x1: 0, x2: 0, y1: 1, y2: 0 });
     gradient.append(...colorscale.map(([offset, colour]) => svg("stop", { offset, "stop-color": colour })));
     const group = svg("g", { class: "bar", "aria-hidden": "true" }, gradient);

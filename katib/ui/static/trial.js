@@ -75,9 +75,9 @@ function traceOf(plot, kind) {
 function sayLatest(chart, point = null) {
   const { by, unit } = chart.plot.layout?.meta ?? {};
   const readings = chart.plot.data?.[traceOf(chart.plot, "readings")];
-  const count = (readings?.x.length ?? 0) + (point ? chart.waiting.length : 0);
-  if (!count) { chart.latest.textContent = "No reading yet."; return; }
-  const place = point ? (by === "time" ? point[1] / unit : by === "step" ? point[0] : count) : readings.x.at(-1);
+  const last = readings?.x.at(-1);
+  if (last === undefined && !point) { chart.latest.textContent = "No reading yet."; return; }
+  const place = point ? (by === "time" ? point[1] / unit : by === "step" ? point[0] : (last ?? 0) + chart.waiting.length) : last;
   const value = point ? point[2] : readings.y.at(-1);
   const shown = value === null ? "no finite number" : String(Number(value.toPrecision(6)));
   const where = by === "time" ? `after ${duration(place * unit)}` : by === "step" ? `at step ${place}` : `reading ${place}`;
@@ -186,13 +186,20 @@ async function showParts() {
   showTimes(root);
   tick();
   offerReplicas();
-  if (!log.isReading && !log.ended) log.start();
+  startLog();
 }
 const showPartsSoon = atMostEvery(1000, showParts);
 
 function offerReplicas() {
   const rows = [...root.querySelectorAll("[data-replica]")];
   log.offer(rows.map(({ dataset }) => ({ name: dataset.replica, containers: dataset.containers.split(" ").filter(Boolean) })));
+}
+
+function startLog() {
+  if (log.isReading || log.ended) return;
+  const waits = root.querySelector("[data-part=head] .state").dataset.state === "Pending";
+  if (waits) log.say("The log begins when the trial runs.");
+  else log.start();
 }
 
 function tick() {
@@ -240,12 +247,12 @@ document.addEventListener("visibilitychange", () => {
     left = false;
     showParts();
     draw();
-    if (!log.isReading && !log.ended) log.start();
+    startLog();
   }
 });
 
 offerReplicas();
 tick();
-log.start();
+startLog();
 draw();
 showNeighbours();

@@ -8,13 +8,15 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-DOCUMENTED_ROOMS = ("api", "templates", "local/jobs/replicated", "local/jobs/jobset", "figures", "ui")
+DOCUMENTED_ROOMS = ("api", "templates", "local/jobs/replicated", "local/jobs/jobset", "figures", "plotting", "ui")
 DOCUMENTED_FILES = (
+    "katib/cli/plot.py",
     "katib/cluster/template_warnings.py",
     "katib/cluster/webhooks/experiments.py",
     "katib/controllers/trial/jobs.py",
     "katib/local/containers/failures.py",
     "katib/local/jobs/images.py",
+    "katib/sdk/drawing.py",
     "katib/tuning/companions.py",
     "katib/tuning/editing.py",
     "katib/tuning/preview.py",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -71,6 +72,25 @@ def test_what_is_no_number_is_a_gap_and_a_mark() -> None:
     assert found["odd"]["showlegend"]
 
 
+def test_of_a_long_curve_extremes_and_what_is_no_number_are_drawn() -> None:
+    values = ["1"] * 9_000
+    values[4_321], values[5_555], values[7_777] = "99", "-99", "nan"
+    figure = drawn(*values)
+    line = traces(figure)["readings"]
+
+    assert len(line["x"]) <= 2_300
+    assert {99, -99, None} <= set(line["y"])
+    assert traces(figure)["odd"]["x"] == [7_777]
+    assert "the extremes are drawn" in figure["layout"]["annotations"][0]["text"]
+
+
+def test_a_curve_that_was_thinned_before_is_not_counted() -> None:
+    curve = replace(curve_of(readings("3", "2", step=False), START.timestamp()), is_whole=False)
+    figure = json.loads(draw_trial_curves("demo", "loss", {"demo-1": curve}, CurveLook()).to_json())
+
+    assert figure["layout"]["meta"]["by"] == "time"
+
+
 def test_a_smoothed_curve_has_its_readings_behind_it() -> None:
     found = traces(drawn("1", "nan", "3", look=CurveLook(smoothing=0.5)))
 
@@ -103,7 +123,7 @@ def test_curves_of_several_trials_differ_and_one_without_readings_is_named() -> 
 
     assert [trace["name"] for trace in lines] == ["a", "b&lt;i&gt;", "c"]
     assert len({trace["line"]["color"] for trace in lines}) == 3
-    assert "without readings: c" in figure["layout"]["annotations"][0]["text"]
+    assert "Without readings: c" in figure["layout"]["annotations"][0]["text"]
 
 
 def test_without_a_start_the_first_reading_is_the_start() -> None:

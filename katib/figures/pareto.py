@@ -1,0 +1,330 @@
+"""Several objectives: which trials are not beaten in everything, and how much they cover together.
+
+The front is that of `katib.api.pareto`, found with arrays because it may be that of 100,000 trials. All costs are lower
+is better. A front of more than 2,000 trials is thinned while it is looked for: its outline stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from katib.api.pareto import REFERENCE_TRIALS, hypervolume, reference_point
+from katib.errors import invalid
+from katib.figures.axes import Axis, metric_axis
+from katib.figures.data import Choice, ExperimentData
+from katib.figures.style import BLUE, GREEN, GREY, RED, add_note, html_safe, new_figure, places
+from katib.figures.trials import Floats, Objective, Rows, TrialTable
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+Flags = npt.NDArray[np.bool_]
+
+_MOST_FRONT = 2_000
+_CHUNK = 1_000
+_DRAWN_FRONT, _DRAWN_OTHERS = 500, 1_000
+_LOTS = 7_121
+_STEPS = 120
+"""The hypervolume is worked out at so many trials that join the front, at most."""
+_EXACT = 3
+_DRAWS = 20_000
+_SPACE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Front:
+    """What is drawn.
+
+    Attributes:
+        objectives: The axes.
+        costs: Shape (n trials, m); infinity where the trial may not be in the front.
+        rows: Trials of the front.
+        beaten: Measured trials that another beats.
+        infeasible: Measured trials outside of the constraints.
+    """
+
+    objectives: tuple[Objective, ...]
+    costs: Floats
+    rows: Rows
+    beaten: Rows
+    infeasible: Rows
+
+
+def pareto_obstacle(data: ExperimentData) -> str:
+    """Return that there is one objective only, or no trial with values of all, if so."""
+    trials = data.trials
+    if len(trials.objectives) < 2:  # noqa: PLR2004 - one has a best trial
+        return "It takes two objectives; this experiment has one."
+    measured = np.isfinite(_columns(trials, trials.objectives)).all(axis=1) & trials.in_states(
+        "Succeeded", "EarlyStopped"
+    )
+    return "" if measured.any() else "No trial has values of all objectives yet."
+
+
+def hypervolume_obstacle(data: ExperimentData) -> str:
+    """Return that there is one objective only, or no trial that counts, if so."""
+    if obstacle := pareto_obstacle(data):
+        return obstacle
+    counts = np.isfinite(costs_of(data.trials, data.trials.objectives)).all(axis=1)
+    return "" if counts.any() else "No trial is within the constraints yet."
+
+
+def draw_pareto(data: ExperimentData, choice: Choice) -> go.Figure:
+    """Return the front of two or three objectives: its trials, those that are beaten, and those that do not count."""
+    trials = data.trials
+    objectives = chosen_objectives(trials, choice)
+    front = _front_of(trials, objectives)
+    figure = new_figure(title=f"{html_safe([data.name])[0]}: Pareto front")
+    columns = _columns(trials, objectives)
+    axes = [
+        metric_axis(objective.name, column[np.isfinite(column)])
+        for objective, column in zip(objectives, columns.T, strict=True)
+    ]
+    groups = (
+        (f"beaten by another ({len(front.beaten):,})", _by_lot(front.beaten, _DRAWN_OTHERS), GREY, "circle-open", 6),
+        (f"infeasible ({len(front.infeasible):,})", _by_lot(front.infeasible, _DRAWN_OTHERS), RED, "square-open", 6),
+        (f"not beaten ({len(front.rows):,})", _along(front.costs, front.rows), BLUE, "circle", 9),
+    )
+    for name, rows, colour, symbol, size in groups:
+        if len(rows):
+            mark = {"color": colour, "symbol": symbol, "size": size if len(axes) < _SPACE else size * 0.6}
+            _add_marks(figure, trials, columns, axes, rows, name, mark)
+    if len(axes) < _SPACE:
+        _add_outline(figure, front, columns)
+        figure.update_layout(xaxis=_titled(axes[0], objectives[0]), yaxis=_titled(axes[1], objectives[1]))
+    else:
+        scene = {
+            f"{letter}axis": _titled(*pair)
+            for letter, pair in zip("xyz", zip(axes, objectives, strict=True), strict=True)
+        }
+        figure.update_layout(
+            scene=scene | {"aspectmode": "cube", "camera": {"eye": {"x": 1.5, "y": 1.5, "z": 1.1}}}, height=560
+        )
+    drawn = sum(len(rows) for _, rows, *_ in groups)
+    if note := _note(trials, front, drawn):
+        add_note(figure, note)
+    return figure
+
+
+def draw_hypervolume(data: ExperimentData, choice: Choice) -> go.Figure:
+    """Return how much the front covers, after each trial that joined it."""
+    trials = data.trials
+    objectives = chosen_objectives(trials, choice) if choice.objectives else trials.objectives
+    rows, volumes = volumes_of(trials, objectives)
+    figure = new_figure(title=f"{html_safe([data.name])[0]}: hypervolume", x="trial", y="hypervolume")
+    figure.add_scatter(
+        x=np.append(rows + 1, len(trials)),
+        y=np.append(volumes, volumes[-1]),
+        mode="lines+markers" if len(rows) < _STEPS else "lines",
+        line={"shape": "hv", "color": GREEN, "width": 2},
+        name="hypervolume",
+        showlegend=False,
+        hovertemplate="%{y:.6g} after trial %{x}<extra></extra>",
+    )
+    figure.update_layout(yaxis={"rangemode": "tozero"})
+    names = ", ".join(html_safe([objective.name for objective in objectives]))
+    how = "" if len(objectives) <= _EXACT else "; estimated"
+    add_note(figure, f"Of {names}, from a point a little worse than the first {REFERENCE_TRIALS} trials{how}")
+    return figure
+
+
+def chosen_objectives(trials: TrialTable, choice: Choice) -> tuple[Objective, ...]:
+    """Return the axes: those that are chosen, or the first three.
+
+    Raises:
+        InvalidError: Fewer than two or more than three are chosen.
+    """
+    known = {objective.name: objective for objective in trials.objectives}
+    names = tuple(dict.fromkeys(choice.objectives)) or tuple(known)[:_SPACE]
+    if not 2 <= len(names) <= _SPACE:  # noqa: PLR2004 - a plane or a space
+        raise invalid("objectives", f"{len(names)} are chosen", "choose two or three", "figure-objective")
+    return tuple(known[name] for name in names)
+
+
+def costs_of(trials: TrialTable, objectives: tuple[Objective, ...]) -> Floats:
+    """Return the costs of trials, shape (n, m); infinity for those that cannot be in the front."""
+    signs = np.array([-1.0 if objective.maximize else 1.0 for objective in objectives])
+    costs = _columns(trials, objectives) * signs
+    counts = _all_finite(costs) & trials.feasible & trials.in_states("Succeeded", "EarlyStopped")
+    return np.where(counts[:, None], costs, np.inf)
+
+
+def front_rows(costs: Floats) -> Rows:
+    """Return the rows that no other dominates, in order; equal ones are all in it.
+
+    Args:
+        costs: Shape (n, m). Rows that are not finite are left out.
+    """
+    left = _complete(costs)
+    left = left[np.lexsort(costs[left].T[::-1])]
+    kept = left[:0]
+    for first in range(0, len(left), _CHUNK):
+        chunk = left[first : first + _CHUNK]
+        chunk = chunk[~_dominated(costs[chunk], costs[kept])]
+        chunk = chunk[~_dominated(costs[chunk], costs[chunk])]
+        kept = _thinned(np.concatenate((kept, chunk)))
+    return np.sort(kept)
+
+
+def volumes_of(trials: TrialTable, objectives: tuple[Objective, ...]) -> tuple[Rows, Floats]:
+    """Return the trials after which the front covers more, and how much it covers then; it never falls.
+
+    The reference point is that of the experiment's status. Up to three objectives the volumes are exact.
+    """
+    costs = costs_of(trials, objectives)
+    rows = _complete(costs)
+    reference = reference_point([tuple(map(float, costs[row])) for row in rows[:REFERENCE_TRIALS]])
+    joins = _joining(costs, rows)
+    steps = joins[np.unique(np.linspace(0, len(joins) - 1, min(_STEPS, len(joins))).astype(np.int64))]
+    if len(objectives) > _EXACT:
+        volumes = _estimated(costs, joins, steps, np.array(reference))
+    else:
+        volumes = np.array([_exact(costs, joins[joins <= step], reference) for step in steps])
+    return steps, np.maximum.accumulate(volumes)
+
+
+def _complete(costs: Floats) -> Rows:
+    return places(_all_finite(costs))
+
+
+def _all_finite(columns: Floats) -> Flags:
+    return np.asarray(np.isfinite(columns).all(axis=1), dtype=np.bool_)
+
+
+def _exact(costs: Floats, rows: Rows, reference: tuple[float, ...]) -> float:
+    return hypervolume([tuple(map(float, costs[row])) for row in rows[-_MOST_FRONT:]], reference)
+
+
+def _estimated(costs: Floats, joins: Rows, steps: Rows, reference: Floats) -> Floats:
+    """Return the share of points that are covered after each step, drawn once, times the volume that holds them."""
+    best = np.minimum(costs[joins].min(axis=0), reference)
+    drawn = best + np.random.default_rng(_LOTS).random((_DRAWS, costs.shape[1])) * (reference - best)
+    covered = np.zeros(_DRAWS, dtype=np.bool_)
+    shares = {}
+    for row in joins:
+        covered[~covered] = (drawn[~covered] >= costs[row]).all(axis=1)
+        shares[int(row)] = covered.mean()
+    return np.array([shares[int(step)] for step in steps]) * float(np.prod(reference - best))
+
+
+def _joining(costs: Floats, rows: Rows) -> Rows:
+    """Return the trials that were not dominated by an earlier one, so that the front changed with them."""
+    front, joins = rows[:0], []
+    for first in range(0, len(rows), _CHUNK):
+        chunk = rows[first : first + _CHUNK]
+        chunk = chunk[~_dominated(costs[chunk], costs[front])]
+        earlier = np.tri(len(chunk), k=-1, dtype=np.bool_)
+        chunk = chunk[~_dominated(costs[chunk], costs[chunk], earlier)]
+        joins.append(chunk)
+        both = np.concatenate((front, chunk))
+        front = _thinned(both[~_dominated(costs[both], costs[both])])
+    return np.concatenate(joins) if joins else front
+
+
+def _dominated(points: Floats, others: Floats, compared: Flags | None = None) -> Flags:
+    """Return which points are dominated by one of some others.
+
+    Args:
+        points: Shape (n, m).
+        others: Shape (k, m).
+        compared: Shape (n, k): which pairs count; None: all.
+    """
+    if not len(points) or not len(others):
+        return np.zeros(len(points), dtype=np.bool_)
+    no_worse = np.ones((len(points), len(others)), dtype=np.bool_) if compared is None else compared.copy()
+    better = np.zeros((len(points), len(others)), dtype=np.bool_)
+    for mine, theirs in zip(points.T, others.T, strict=True):
+        no_worse &= theirs[None, :] <= mine[:, None]
+        better |= theirs[None, :] < mine[:, None]
+    return np.asarray((no_worse & better).any(axis=1), dtype=np.bool_)
+
+
+def _thinned(rows: Rows) -> Rows:
+    if len(rows) <= _MOST_FRONT:
+        return rows
+    return rows[np.linspace(0, len(rows) - 1, _MOST_FRONT).astype(np.int64)]
+
+
+def _columns(trials: TrialTable, objectives: tuple[Objective, ...]) -> Floats:
+    return np.stack([trials.metrics[objective.name] for objective in objectives], axis=1)
+
+
+def _front_of(trials: TrialTable, objectives: tuple[Objective, ...]) -> _Front:
+    costs = costs_of(trials, objectives)
+    rows = front_rows(costs)
+    measured = _all_finite(_columns(trials, objectives)) & trials.in_states("Succeeded", "EarlyStopped")
+    beaten = np.setdiff1d(places(measured & trials.feasible), rows)
+    return _Front(objectives, costs, rows, beaten, places(measured & ~trials.feasible))
+
+
+def _by_lot(rows: Rows, most: int) -> Rows:
+    if len(rows) <= most:
+        return rows
+    lots = np.random.default_rng(_LOTS).random(int(rows.max()) + 1)[rows]
+    return np.sort(rows[np.argsort(lots)[:most]])
+
+
+def _along(costs: Floats, rows: Rows) -> Rows:
+    """Return trials of the front in the order of the first objective, at most 500 of them."""
+    ordered = rows[np.lexsort(costs[rows].T[::-1])]
+    if len(ordered) <= _DRAWN_FRONT:
+        return ordered
+    return ordered[np.linspace(0, len(ordered) - 1, _DRAWN_FRONT).astype(np.int64)]
+
+
+def _add_marks(
+    figure: go.Figure,
+    trials: TrialTable,
+    columns: Floats,
+    axes: list[Axis],
+    rows: Rows,
+    name: str,
+    mark: dict[str, Any],
+) -> None:
+    common: dict[str, Any] = {
+        "mode": "markers",
+        "name": name,
+        "marker": mark,
+        "customdata": html_safe(list(trials.names[rows])),
+    }
+    lines = [f"{html_safe([axis.name])[0]}: %{{{letter}}}" for letter, axis in zip("xyz", axes, strict=False)]
+    common["hovertemplate"] = "<br>".join(["%{customdata}", *lines]) + "<extra></extra>"
+    values = {letter: column[rows] for letter, column in zip("xyz", columns.T, strict=False)}
+    if len(axes) < _SPACE:
+        figure.add_scatter(**values, **common)
+    else:
+        figure.add_scatter3d(**values, **common)
+
+
+def _add_outline(figure: go.Figure, front: _Front, columns: Floats) -> None:
+    """Add the border of what the front beats, as steps."""
+    rows = _along(front.costs, front.rows)
+    if len(rows):
+        figure.add_scatter(
+            x=columns[rows, 0],
+            y=columns[rows, 1],
+            mode="lines",
+            line={"shape": "hv", "color": BLUE, "width": 1.5},
+            name="front",
+            showlegend=False,
+            hoverinfo="skip",
+        )
+
+
+def _titled(axis: Axis, objective: Objective) -> dict[str, Any]:
+    title = f"{html_safe([axis.name])[0]} ({'maximize' if objective.maximize else 'minimize'})"
+    return {"title": {"text": title}, "type": "log" if axis.scale == "log" else "linear", "zeroline": False}
+
+
+def _note(trials: TrialTable, front: _Front, drawn: int) -> str:
+    parts = []
+    total = len(front.rows) + len(front.beaten) + len(front.infeasible)
+    if drawn < total:
+        parts.append(f"{drawn:,} of {total:,} trials drawn")
+    if len(front.objectives) < len(trials.objectives):
+        parts.append(f"front of {len(front.objectives)} of {len(trials.objectives)} objectives")
+    return "; ".join(parts)

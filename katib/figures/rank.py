@@ -1,0 +1,153 @@
+"""Rank: pairs of parameters, each trial coloured by its rank.
+
+Ranks show where the good trials are even when values differ by orders of magnitude.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from katib.figures.axes import Axis, number, parameter_axis, single
+from katib.figures.data import Choice, ExperimentData
+from katib.figures.marks import add_best, add_legend, mark_groups, spread_out
+from katib.figures.style import add_note, html_safe, new_figure
+from katib.figures.targets import Shades, Target, sampled, target_of
+from katib.figures.telling import by_telling
+from katib.figures.trials import Floats, Rows, TrialTable
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+_FEW, _MOST = 4, 5
+"""Parameters shown when none is chosen, and at most."""
+_MOST_MARKS = 3_600
+"""In all pairs together."""
+_PART_HEIGHT, _PART_WIDTH = 220, 180
+_ALONE_HEIGHT = 420
+_TICKS = 5
+
+
+def draw_rank(data: ExperimentData, choice: Choice) -> go.Figure:
+    """Return a picture of each pair of the chosen parameters (5 at most), or of the 4 that say most."""
+    from plotly.subplots import make_subplots
+
+    trials, target = data.trials, target_of(data.trials, choice.metric)
+    names = shown_parameters(trials, choice)
+    pairs = list(combinations(names, 2))
+    rows = sampled(target, min(1_500, _MOST_MARKS // len(pairs)), 100)
+    axes = {name: parameter_axis(trials, name, rows) for name in names}
+    side = len(names) - 1
+    figure = make_subplots(
+        rows=side,
+        cols=side,
+        shared_xaxes=True,
+        shared_yaxes=True,
+        horizontal_spacing=0.02,
+        vertical_spacing=0.03,
+        figure=new_figure(title=f"{html_safe([data.name])[0]}: rank of {html_safe([target.name])[0]}"),
+    )
+    shades = ranks_of(target)
+    places = {
+        axis.name: spread_out(axis, trials.values[axis.name][rows], rows, i) for i, axis in enumerate(axes.values())
+    }
+    for one, other in pairs:
+        line, column = names.index(other), names.index(one) + 1
+        _add_pair(figure, trials, target, rows, (axes[one], axes[other]), places, (line, column))
+    _lay_out(figure, axes, side)
+    add_legend(figure, mark_groups(trials, rows))
+    height = _ALONE_HEIGHT if side == 1 else _PART_HEIGHT * side + 130
+    meta = shades.meta | {"least_width": _PART_WIDTH * side}
+    figure.update_layout(height=height, coloraxis=shades.axis(), legend_traceorder="reversed", meta=meta)
+    if note := _note(trials, target, rows, names):
+        add_note(figure, note)
+    return figure
+
+
+def shown_parameters(trials: TrialTable, choice: Choice) -> list[str]:
+    """Return two parameters at least: the chosen ones, or those that say most in the order of the search space."""
+    telling = by_telling(trials, choice.metric)
+    names = list(choice.parameters[:_MOST])
+    if not names:
+        kept = telling[:_FEW]
+        return [name for name in trials.values if name in kept]
+    return names if len(names) > 1 else [*names, *[name for name in telling if name not in names][:1]]
+
+
+def ranks_of(target: Target) -> Shades:
+    """Return colours by rank: evenly from the worst to the best, with the values that stand at quarters of them."""
+    costs = np.sort(target.costs[target.rows])
+    values = np.quantile(costs, np.linspace(1, 0, 5))
+    signed = -1.0 if target.maximize else 1.0
+    words = ("worst", "", "median", "", "best")
+    texts = [f"{number(signed * value)} {word}".strip() for value, word in zip(values, words, strict=True)]
+    feasible = bool(target.feasible[target.rows].all())
+    return Shades(0.0, 1.0, 0.0 if feasible else 0.06, tuple(texts))
+
+
+def rank_shares(target: Target, rows: Rows) -> Floats:
+    """Return the rank of some trials among all measured ones: 0 is the best, 1 the worst, equal ones have the same."""
+    costs = np.sort(target.costs[target.rows])
+    below = np.searchsorted(costs, target.costs[rows], side="left")
+    above = np.searchsorted(costs, target.costs[rows], side="right") - 1
+    return (below + above) / 2 / max(len(costs) - 1, 1)
+
+
+def _add_pair(
+    figure: go.Figure,
+    trials: TrialTable,
+    target: Target,
+    rows: Rows,
+    axes: tuple[Axis, Axis],
+    places: dict[str, Floats],
+    part: tuple[int, int],
+) -> None:
+    x, y = axes
+    shades = ranks_of(target)
+    colours = np.where(target.feasible[rows], shades.of(rank_shares(target, rows)), 0.0).astype(np.float32)
+    for group in mark_groups(trials, rows):
+        figure.add_scatter(
+            x=single(places[x.name][group.chosen]),
+            y=single(places[y.name][group.chosen]),
+            mode="markers",
+            name=group.name,
+            legendgroup=group.name,
+            showlegend=False,
+            marker={
+                "symbol": group.symbol,
+                "size": 6,
+                "opacity": 0.85,
+                "color": colours[group.chosen],
+                "coloraxis": "coloraxis",
+            },
+            customdata=html_safe(list(trials.names[rows][group.chosen])),
+            hovertemplate="%{customdata}<extra></extra>",
+            row=part[0],
+            col=part[1],
+        )
+    if (best := target.best) is not None:
+        place_x, place_y = (float(axis.coordinates(trials.values[axis.name][[best]])[0]) for axis in axes)
+        add_best(figure, place_x, place_y, str(trials.names[best]), legend=part == (1, 1), row=part[0], col=part[1])
+
+
+def _lay_out(figure: go.Figure, axes: dict[str, Axis], side: int) -> None:
+    """Give each row and column its axis; the titles stand at the left and at the bottom."""
+    names = list(axes)
+    for line in range(1, side + 1):
+        for column in range(1, side + 1):
+            x, y = axes[names[column - 1]].layout(_TICKS), axes[names[line]].layout(_TICKS)
+            x["title"], y["title"] = (x["title"] if line == side else None), (y["title"] if column == 1 else None)
+            visible = column <= line
+            figure.update_xaxes({**x, "visible": visible}, row=line, col=column)
+            figure.update_yaxes({**y, "visible": visible}, row=line, col=column)
+
+
+def _note(trials: TrialTable, target: Target, rows: Rows, names: list[str]) -> str:
+    parts = []
+    if len(rows) < len(target.rows):
+        parts.append(f"{len(rows):,} of {len(target.rows):,} measured trials drawn")
+    if len(names) < len(trials.values):
+        parts.append(f"{len(names)} of {len(trials.values)} parameters shown")
+    return "; ".join(parts)

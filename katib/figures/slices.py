@@ -1,0 +1,109 @@
+"""Slices: what was reached against each parameter, one small picture for each."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from katib.figures.axes import Axis, metric_axis, parameter_axis, single
+from katib.figures.data import Choice, ExperimentData
+from katib.figures.marks import add_best, add_legend, mark_groups, spread_out
+from katib.figures.style import add_note, html_safe, new_figure
+from katib.figures.targets import GOOD_BRIGHT, GOOD_DARK, Target, sampled, target_of
+from katib.figures.telling import most_telling
+from katib.figures.trials import Rows, TrialTable
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+_MOST_PARTS = 12
+_COLUMNS = 4
+_MOST_MARKS = 3_600
+"""In all parts together: each carries the name of its trial."""
+_PART_HEIGHT = 260
+_PART_WIDTH = 180
+_TICKS = 5
+
+
+def draw_slices(data: ExperimentData, choice: Choice) -> go.Figure:
+    """Return a picture of the objective against each of at most 12 parameters, newer trials in stronger colours."""
+    from plotly.subplots import make_subplots
+
+    trials, target = data.trials, target_of(data.trials, choice.metric)
+    names = choice.parameters[:_MOST_PARTS] or most_telling(trials, _MOST_PARTS, choice.metric)
+    rows = np.sort(sampled(target, min(1_000, _MOST_MARKS // len(names)), 100))
+    columns = min(_COLUMNS, len(names))
+    lines = -(-len(names) // columns)
+    figure = new_figure(title=f"{html_safe([data.name])[0]}: slices")
+    figure = make_subplots(
+        rows=lines,
+        cols=columns,
+        shared_yaxes=True,
+        horizontal_spacing=0.03,
+        vertical_spacing=0.3 / lines,
+        figure=figure,
+    )
+    y = metric_axis(target.name, target.values[rows])
+    for place, name in enumerate(names):
+        row, column = divmod(place, columns)
+        _add_part(figure, trials, target, rows, parameter_axis(trials, name, rows), y, row + 1, column + 1)
+    for column in range(1, columns + 1):
+        figure.update_yaxes(y.layout(), col=column)
+        if column > 1:
+            figure.update_yaxes(title_text="", col=column)
+    add_legend(figure, mark_groups(trials, rows))
+    _colour(figure, trials, _PART_WIDTH * columns)
+    figure.update_layout(height=_PART_HEIGHT * lines + 130, legend_traceorder="reversed")
+    if len(rows) < len(target.rows):
+        note = f"{len(rows):,} of {len(target.rows):,} measured trials drawn: the best, and of the others by lot"
+        add_note(figure, note)
+    return figure
+
+
+def _add_part(
+    figure: go.Figure, trials: TrialTable, target: Target, rows: Rows, axis: Axis, y: Axis, line: int, column: int
+) -> None:
+    first = line == column == 1
+    seeds = count(line * _COLUMNS + column)
+    x = spread_out(axis, trials.values[axis.name][rows], rows, next(seeds))
+    for group in mark_groups(trials, rows):
+        chosen = rows[group.chosen]
+        figure.add_scatter(
+            x=single(x[group.chosen]),
+            y=single(y.coordinates(target.values[chosen])),
+            mode="markers",
+            name=group.name,
+            legendgroup=group.name,
+            showlegend=False,
+            marker={
+                "symbol": group.symbol,
+                "size": 6,
+                "opacity": 0.8,
+                "color": (chosen + 1).astype(np.int32),
+                "coloraxis": "coloraxis",
+            },
+            customdata=html_safe(list(trials.names[chosen])),
+            hovertemplate="%{customdata}<br>%{y}<extra></extra>",
+            row=line,
+            col=column,
+        )
+    figure.update_xaxes(axis.layout(_TICKS), row=line, col=column)
+    if (best := target.best) is not None:
+        place = float(axis.coordinates(trials.values[axis.name][[best]])[0])
+        name = str(trials.names[best])
+        add_best(figure, place, float(target.values[best]), name, legend=first, row=line, col=column)
+
+
+def _colour(figure: go.Figure, trials: TrialTable, least_width: int) -> None:
+    bar = {"title": {"text": "trial"}, "thickness": 12}
+    axis = {"cmin": 1, "cmax": max(len(trials), 2), "colorbar": bar}
+    figure.update_layout(
+        coloraxis=axis | {"colorscale": _even(GOOD_DARK)},
+        meta={"least_width": least_width, "dark": {"coloraxis": {"colorscale": _even(GOOD_BRIGHT)}}},
+    )
+
+
+def _even(colours: tuple[str, ...]) -> list[tuple[float, str]]:
+    return list(zip(map(float, np.linspace(0, 1, len(colours))), colours, strict=True))

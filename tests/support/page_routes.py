@@ -1,0 +1,42 @@
+"""Every route of the page, those that are added later too, for what has to hold for all of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fastapi.routing import APIRoute
+
+from katib.rest.app import create_app
+from katib.rest.visits import UI_PREFIX
+from katib.ui import ui_routes
+from tests.support.tuning import MemoryTuningService
+
+PARAMETERS = {"figure": "history", "form": "csv"}
+"""What stands for a part of a path. A route with another one needs an entry."""
+
+
+def page_paths() -> list[str]:
+    """Return what answers GET requests below the page, but its files."""
+    app = create_app(MemoryTuningService(), ui=ui_routes)
+    found = {path for path in _paths(app.routes) if path.startswith(f"{UI_PREFIX}/")}
+    return sorted(path for path in found if not path.startswith(f"{UI_PREFIX}/static/"))
+
+
+def address(path: str, namespace: str, experiment: str = "demo", trial: str = "demo-0000") -> str:
+    """Return the address of a route for an experiment, or for a trial where the route is one of trials."""
+    name = trial if re.search(r"/trials/({namespace}/)?{name}", path) else experiment
+    filled = path.format_map({**PARAMETERS, "namespace": namespace, "name": name})
+    return f"{filled}?timeoutSeconds=1" if path.endswith("/changes") else filled
+
+
+def _paths(routes: Sequence[Any], prefix: str = "") -> Iterator[str]:
+    """Yield paths, also where routers lie in routers, as newer versions of the framework keep them."""
+    for route in routes:
+        if isinstance(route, APIRoute):
+            if "GET" in (route.methods or ()):
+                yield prefix + route.path
+        elif nested := getattr(getattr(route, "original_router", None), "routes", None):
+            context = getattr(route, "include_context", None)
+            yield from _paths(nested, prefix + str(getattr(context, "prefix", "")))

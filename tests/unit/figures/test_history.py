@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from katib.figures.data import Choice
+from katib.figures.history import draw_history
+from katib.figures.trials import STATES
+from tests.support.tables import large_table, make_data, make_table
+
+NAN = math.nan
+
+
+def trace(figure: Any, name: str) -> Any:
+    """Return the one trace of that name."""
+    [found] = [trace for trace in figure.data if trace.name == name]
+    return found
+
+
+def names(figure: Any) -> list[str]:
+    return [trace.name for trace in figure.data]
+
+
+def draw(*args: Any, choice: Choice | None = None, **kwargs: Any) -> Any:
+    return draw_history(make_data(make_table(*args, **kwargs)), choice or Choice())
+
+
+def test_the_best_so_far_has_a_corner_at_each_improvement_and_ends_with_the_last_trial() -> None:
+    best = trace(draw([5.0, 7.0, 3.0, 4.0, 1.0, 2.0]), "best so far")
+
+    assert list(best.x) == [1, 3, 5, 6]
+    assert list(best.y) == [5.0, 3.0, 1.0, 1.0]
+    assert best.line.shape == "hv"
+
+
+def test_a_larger_value_is_the_best_of_an_objective_to_maximize() -> None:
+    best = trace(draw([0.2, 0.1, 0.9], metric="accuracy", maximize=True), "best so far")
+
+    assert list(best.x) == [1, 3]
+    assert list(best.y) == [0.2, 0.9]
+
+
+def test_what_violates_a_constraint_is_drawn_apart_and_is_never_the_best() -> None:
+    figure = draw([5.0, 1.0, 4.0], feasible=[True, False, True])
+
+    assert list(trace(figure, "Succeeded").x) == [1, 3]
+    assert list(trace(figure, "Succeeded, violates a constraint").x) == [2]
+    assert trace(figure, "Succeeded, violates a constraint").marker.symbol == "circle-open"
+    assert list(trace(figure, "best so far").y) == [5.0, 4.0]
+
+
+def test_trials_without_a_value_stand_at_the_bottom_each_with_the_mark_of_its_state() -> None:
+    states = ["Succeeded", "Failed", "MetricsUnavailable", "Running", "EarlyStopped", "Killed"]
+    figure = draw([1.0, NAN, NAN, NAN, NAN, NAN], states)
+
+    rug = [trace for trace in figure.data if trace.yaxis == "y2"]
+    assert {(t.name, tuple(t.x)) for t in rug} == {
+        ("Failed", (2,)),
+        ("MetricsUnavailable", (3,)),
+        ("Running", (4,)),
+        ("EarlyStopped without a value", (5,)),
+        ("Killed", (6,)),
+    }
+    assert len({t.marker.symbol for t in rug}) == len(rug)
+
+
+@pytest.mark.parametrize("value", [NAN, math.inf, -math.inf])
+def test_a_value_that_is_not_finite_is_shown_and_not_drawn_as_one(value: float) -> None:
+    figure = draw([1.0, value, 0.5])
+
+    assert list(trace(figure, "Succeeded").x) == [1, 3]
+    assert list(trace(figure, "Succeeded without a value").x) == [2]
+
+
+def test_the_goal_is_a_line() -> None:
+    assert list(trace(draw([1.0, 0.5], goal=0.25), "goal 0.25").y) == [0.25, 0.25]
+    assert not [name for name in names(draw([1.0, 0.5])) if name.startswith("goal")]
+
+
+def test_another_metric_is_drawn_without_a_best_because_nobody_said_what_is_better() -> None:
+    figure = draw([1.0, 2.0], more={"seconds": [30.0, 20.0]}, choice=Choice(metric="seconds"))
+
+    assert list(trace(figure, "Succeeded").y) == [30.0, 20.0]
+    assert "best so far" not in names(figure)
+    assert figure.layout.yaxis.title.text == "seconds"
+
+
+def test_of_many_trials_the_extremes_stay_and_the_note_says_how_many_are_drawn() -> None:
+    table = large_table(20_000)
+    table.objective_values[[777, 12_345]] = [-3.0, 9.0]
+    table.states[[777, 12_345]] = STATES.index("Succeeded")
+    figure = draw_history(make_data(table), Choice())
+
+    marks = [t for t in figure.data if t.mode == "markers" and t.yaxis != "y2"]
+    drawn = np.concatenate([t.y for t in marks])
+    assert len(drawn) <= 1_500
+    assert {-3.0, 9.0} <= set(drawn.tolist())
+    assert "drawn; the extremes are among them" in figure.layout.annotations[0].text
+
+
+def test_every_trial_may_be_better_than_all_before_it() -> None:
+    best = trace(draw(np.linspace(1, 0, 50_000)), "best so far")
+
+    assert len(best.x) <= 1_001
+    assert (best.x[0], best.y[0]) == (1, 1.0)
+    assert (best.x[-1], best.y[-1]) == (50_000, 0.0)
+
+
+def test_an_outlier_does_not_flatten_the_rest_and_the_note_counts_it() -> None:
+    figure = draw([*np.linspace(-1, 1, 40), 1e6])
+
+    low, high = figure.layout.yaxis.range
+    assert -1.5 < low < -1
+    assert 1 < high < 2
+    assert figure.layout.annotations[0].text == "1 value lies beyond the axis; a double click shows them"
+
+
+def test_positive_values_of_many_magnitudes_get_a_logarithmic_axis() -> None:
+    assert draw(list(np.geomspace(1e-4, 10, 30))).layout.yaxis.type == "log"
+
+
+def test_names_are_no_html() -> None:
+    table = make_table([1.0, 2.0], metric="<b>loss")
+    table.names[0] = "<img src=x>"
+    figure = draw_history(make_data(table), Choice())
+
+    assert "<img" not in figure.to_json()
+    assert figure.layout.yaxis.title.text == "&lt;b&gt;loss"

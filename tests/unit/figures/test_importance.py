@@ -1,0 +1,124 @@
+"""Parameter importances."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from katib.errors import InvalidError
+from katib.figures.catalogue import draw, figure_named
+from katib.figures.data import Choice
+from katib.figures.importance import importances_of
+from katib.figures.telling import by_telling
+from katib.figures.trials import Parameter, TrialTable
+from tests.support.figure_tables import LR, MOMENTUM, OPTIMIZER, a_table, data_of, many_trials
+
+NAN = float("nan")
+
+
+def figure_of(table: TrialTable) -> Any:
+    """Return the figure."""
+    return draw(figure_named("importances"), data_of(table), Choice())
+
+
+def noise(count: int, name: str = "noise") -> tuple[Parameter, np.ndarray]:
+    """Return a parameter that means nothing."""
+    return Parameter(name, "double", low=0, high=1), np.random.default_rng(8).random(count)
+
+
+def test_the_parameter_that_decides_comes_first() -> None:
+    found = importances_of(many_trials(400))
+
+    assert found.names[0] == "lr"
+    assert found.shares[0] > 0.8
+    assert sum(found.shares) == pytest.approx(1)
+    assert found.explained > 0.8
+
+
+def test_the_same_trials_give_the_same_importances() -> None:
+    assert importances_of(many_trials(300)) == importances_of(many_trials(300))
+
+
+def test_what_two_parameters_do_together_is_seen() -> None:
+    draw_numbers = np.random.default_rng(2)
+    one, other = draw_numbers.integers(0, 2, (2, 400))
+    choices = ("no", "yes")
+    values = {
+        Parameter("one", "categorical", choices=choices): one,
+        Parameter("other", "categorical", choices=choices): other,
+        noise(400)[0]: noise(400)[1],
+    }
+    found = importances_of(a_table(values, {"loss": (one == other) + draw_numbers.normal(0, 0.05, 400)}))
+
+    assert set(found.names[:2]) == {"one", "other"}
+    assert min(found.shares[:2]) > 0.3
+
+
+def test_being_absent_is_a_value_of_its_own() -> None:
+    momentum = np.where(np.arange(200) % 2, np.random.default_rng(1).random(200), NAN)
+    loss = np.where(np.isnan(momentum), 1.0, 0.0) + np.random.default_rng(3).normal(0, 0.01, 200)
+    parameter, column = noise(200)
+
+    assert importances_of(a_table({MOMENTUM: momentum, parameter: column}, {"loss": loss})).names[0] == "momentum"
+
+
+def test_of_many_trials_some_are_asked_and_the_figure_says_so() -> None:
+    figure = figure_of(many_trials(10_000))
+
+    assert "Random forest on 2,000 of 9," in figure.layout.annotations[0].text
+    assert len(figure.to_json()) < 20_000
+
+
+def test_importances_that_mean_little_say_so() -> None:
+    draw_numbers = np.random.default_rng(6)
+    values = {parameter: draw_numbers.random(60) for parameter in (MOMENTUM, Parameter("p", "double", low=0, high=1))}
+    figure = figure_of(a_table(values, {"loss": draw_numbers.random(60)}))
+
+    assert "too little to mean much" in figure.layout.annotations[0].text.replace("<br>", " ")
+
+
+def test_a_few_diverged_trials_do_not_decide() -> None:
+    table = many_trials(300)
+    table.metrics["loss"][np.flatnonzero(table.measured)[:3]] = 1e30
+
+    assert importances_of(table).names[0] == "lr"
+
+
+@pytest.mark.parametrize(
+    ("values", "cause"),
+    [
+        ({LR: [1e-3] * 9, MOMENTUM: range(9)}, "takes 10 trials with a value; there are 9"),
+        ({LR: [1e-3] * 20, MOMENTUM: np.linspace(0, 1, 20)}, "takes two parameters that vary"),
+    ],
+    ids=["few trials", "one parameter varies"],
+)
+def test_importances_take_trials_and_parameters(values: Any, cause: str) -> None:
+    count = len(next(iter(values.values())))
+
+    with pytest.raises(InvalidError, match=cause):
+        figure_of(a_table(values, {"loss": np.arange(count)}))
+
+
+def test_a_metric_of_one_trial_has_no_importances() -> None:
+    table = many_trials(60)
+    column = np.full(60, NAN)
+    column[int(np.flatnonzero(table.measured)[0])] = 1.0
+    table.metrics["rare"] = column  # type: ignore[index]  # a Mapping to its readers
+
+    with pytest.raises(InvalidError, match="for rare, it takes 10 trials with a value; there are 1"):
+        draw(figure_named("importances"), data_of(table), Choice(metric="rare"))
+
+
+def test_the_most_telling_parameter_is_found_at_a_glance() -> None:
+    assert by_telling(many_trials(500))[0] == "lr"
+
+
+def test_names_are_never_html() -> None:
+    evil = Parameter("<script>", "double", low=0, high=1)
+    table = many_trials(50)
+    values = {evil: np.random.default_rng(0).random(50), OPTIMIZER: table.values["optimizer"]}
+    figure = figure_of(a_table(values, {"loss": np.random.default_rng(1).random(50)}))
+
+    assert "<script>" not in figure.to_json()

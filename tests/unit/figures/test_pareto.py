@@ -1,0 +1,125 @@
+"""The Pareto front and its hypervolume."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from katib.api import pareto
+from katib.errors import InvalidError
+from katib.figures.catalogue import draw, figure_named
+from katib.figures.data import Choice
+from katib.figures.pareto import front_rows, volumes_of
+from katib.figures.trials import Objective, TrialTable
+from tests.support.figure_tables import LR, a_table, data_of
+
+LOSS, SECONDS, SIZE, HEAT = (Objective(name, maximize=False) for name in ("loss", "seconds", "size", "heat"))
+ACCURACY = Objective("accuracy", maximize=True)
+
+
+def random_trials(count: int, objectives: tuple[Objective, ...], seed: int = 1) -> TrialTable:
+    """Return trials with random values of some objectives, a few of them infeasible."""
+    draw_numbers = np.random.default_rng(seed)
+    metrics = {objective.name: draw_numbers.random(count) for objective in objectives}
+    feasible = list(draw_numbers.random(count) < 0.9)
+    return a_table({LR: [1e-3] * count}, metrics, objectives=objectives, feasible=feasible)
+
+
+def points_of(table: TrialTable) -> list[tuple[float, ...]]:
+    """Return the costs of the trials that count, all objectives minimized."""
+    columns = [table.metrics[objective.name][table.feasible] for objective in table.objectives]
+    return [tuple(map(float, point)) for point in zip(*columns, strict=True)]
+
+
+def figure_of(name: str, table: TrialTable, *objectives: str) -> Any:
+    """Return the figure."""
+    return draw(figure_named(name), data_of(table), Choice(objectives=objectives))
+
+
+@pytest.mark.parametrize("objectives", [(LOSS, SECONDS), (LOSS, SECONDS, SIZE), (LOSS, SECONDS, SIZE, HEAT)], ids=len)
+@pytest.mark.parametrize("count", [1, 7, 2_500])
+def test_the_front_is_that_of_the_experiment(objectives: tuple[Objective, ...], count: int) -> None:
+    costs = np.random.default_rng(4).random((count, len(objectives))).round(2)
+    expected = sorted(pareto.front([tuple(map(float, point)) for point in costs]))
+
+    assert front_rows(costs).tolist() == expected
+
+
+def test_the_outline_of_an_endless_front_stays() -> None:
+    angle = np.linspace(0, np.pi / 2, 30_000)
+    costs = np.stack([1 - np.sin(angle), 1 - np.cos(angle)], axis=1)
+    rows = front_rows(costs[np.random.default_rng(0).permutation(len(costs))])
+
+    assert 1_000 <= len(rows) <= 3_000
+
+
+def test_trials_are_told_apart_with_their_numbers() -> None:
+    table = a_table(
+        {LR: [1e-3] * 4},
+        {"loss": [1.0, 2.0, 3.0, 0.1], "accuracy": [0.5, 0.9, 0.8, 0.99]},
+        objectives=[LOSS, ACCURACY],
+        feasible=[True, True, True, False],
+    )
+    found = {
+        trace.name: list(trace.customdata) for trace in figure_of("pareto", table).data if trace.customdata is not None
+    }
+
+    assert found == {
+        "not beaten (2)": ["demo-00000", "demo-00001"],
+        "beaten by another (1)": ["demo-00002"],
+        "infeasible (1)": ["demo-00003"],
+    }
+
+
+def test_three_objectives_are_drawn_in_space_and_two_of_four_in_the_plane() -> None:
+    objectives = (LOSS, SECONDS, SIZE, HEAT)
+    table = random_trials(50, objectives)
+
+    assert {trace.type for trace in figure_of("pareto", table).data} == {"scatter3d"}
+    plane = figure_of("pareto", table, "size", "heat")
+    assert {trace.type for trace in plane.data} == {"scatter"}
+    assert plane.layout.xaxis.title.text == "size (minimize)"
+    assert "front of 2 of 4 objectives" in plane.layout.annotations[0].text.lower()
+
+
+@pytest.mark.parametrize("objectives", [("loss",), ("loss", "seconds", "size", "heat")], ids=["one", "four"])
+def test_other_numbers_of_objectives_are_refused(objectives: tuple[str, ...]) -> None:
+    with pytest.raises(InvalidError, match="choose two or three"):
+        figure_of("pareto", random_trials(50, (LOSS, SECONDS, SIZE, HEAT)), *objectives)
+
+
+@pytest.mark.parametrize("figure", ["pareto", "hypervolume"])
+def test_one_objective_has_no_front(figure: str) -> None:
+    with pytest.raises(InvalidError, match="takes two objectives; this experiment has one"):
+        figure_of(figure, random_trials(9, (LOSS,)))
+
+
+@pytest.mark.parametrize("objectives", [(LOSS, SECONDS), (LOSS, SECONDS, SIZE)], ids=len)
+def test_the_last_hypervolume_is_that_of_the_experiment(objectives: tuple[Objective, ...]) -> None:
+    table = random_trials(400, objectives)
+    points = points_of(table)
+    rows, volumes = volumes_of(table, objectives)
+
+    assert volumes[-1] == pytest.approx(pareto.hypervolume(points, pareto.reference_point(points[:10])))
+    assert (np.diff(volumes) >= 0).all()
+    assert (np.diff(rows) > 0).all()
+
+
+def test_the_hypervolume_of_four_objectives_is_estimated_and_never_falls() -> None:
+    table = random_trials(300, (LOSS, SECONDS, SIZE, HEAT))
+    points = points_of(table)
+    _, volumes = volumes_of(table, table.objectives)
+
+    assert (np.diff(volumes) >= 0).all()
+    expected = pareto.hypervolume(points, pareto.reference_point(points[:10]))
+    assert volumes[-1] == pytest.approx(expected, rel=0.1)
+    assert "estimated" in figure_of("hypervolume", table).layout.annotations[0].text
+
+
+@pytest.mark.parametrize("figure", ["pareto", "hypervolume"])
+def test_the_size_is_bounded(figure: str) -> None:
+    table = random_trials(100_000, (LOSS, SECONDS, SIZE))
+
+    assert len(figure_of(figure, table).to_json()) < 200_000

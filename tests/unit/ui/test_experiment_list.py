@@ -1,0 +1,149 @@
+"""Which experiments the list shows, and what it tells of changes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from katib.errors import InvalidError, UnavailableError
+from katib.rest.streams import Closing
+from katib.tuning.service import Json, TuningService
+from katib.ui.experiment_list import SIZE, ListQuery, list_page
+from katib.ui.experiment_list_routes import difference
+from katib.ui.experiment_watch import ExperimentWatch, look
+from katib.ui.views import Summary, experiment_summary
+from tests.support.tuning import condition, make_experiment
+from tests.support.waiting import eventually
+
+
+def rows() -> list[Summary]:
+    """Three experiments, oldest first."""
+    made = [
+        make_experiment("beta", condition("Running"), trialsSucceeded=6),
+        make_experiment("alpha", condition("Succeeded"), namespace="team", trialsSucceeded=12),
+        make_experiment("gamma", condition("Failed"), trialsSucceeded=6, trialsFailed=1),
+    ]
+    made[0]["status"]["currentOptimalTrial"] = best("0.5")
+    made[1]["status"]["currentOptimalTrial"] = best("0.25")
+    made[2]["spec"]["algorithm"] = {"algorithmName": "tpe"}
+    return [experiment_summary(experiment) for experiment in made]
+
+
+def best(value: str) -> Json:
+    metric = {"name": "loss", "min": value, "max": value, "latest": value}
+    return {"bestTrialName": "one", "observation": {"metrics": [metric]}}
+
+
+def names(query: ListQuery) -> list[str]:
+    return [row["name"] for row in list_page(rows(), query).rows]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (ListQuery(), ["gamma", "alpha", "beta"]),
+        (ListQuery(sort="name"), ["alpha", "beta", "gamma"]),
+        (ListQuery(sort="name", descending=True), ["gamma", "beta", "alpha"]),
+        (ListQuery(sort="best"), ["alpha", "beta", "gamma"]),
+        (ListQuery(sort="best", descending=True), ["beta", "alpha", "gamma"]),
+        (ListQuery(sort="progress"), ["beta", "gamma", "alpha"]),
+        (ListQuery(text="TPE"), ["gamma"]),
+        (ListQuery(text="alp"), ["alpha"]),
+        (ListQuery(states=("Running", "Failed")), ["gamma", "beta"]),
+        (ListQuery(namespaces=("team",)), ["alpha"]),
+    ],
+    ids=lambda value: value.address() if isinstance(value, ListQuery) else None,
+)
+def test_a_list_is_filtered_and_ordered(query: ListQuery, expected: list[str]) -> None:
+    assert expected == names(query)
+
+
+def test_a_thousand_experiments_are_shown_in_pages() -> None:
+    many = [experiment_summary(make_experiment(f"e-{index:04d}")) for index in range(1000)]
+    page = list_page(many, ListQuery(page=99))
+
+    assert (page.pages, page.query.page, page.matching) == (1000 // SIZE, 1000 // SIZE, 1000)
+    assert page.rows[-1]["name"] == "e-0000"
+
+
+def test_there_is_no_order_by_what_there_is_not() -> None:
+    with pytest.raises(InvalidError, match="colour"):
+        list_page(rows(), ListQuery(sort="colour"))
+
+
+class Listing:
+    """A service whose experiments a test sets."""
+
+    def __init__(self) -> None:
+        self.found: list[Json] = []
+        self.asked = 0
+        self.broken = False
+
+    def experiments(self, _namespace: str | None = None) -> Sequence[Json]:
+        self.asked += 1
+        if self.broken:
+            raise UnavailableError("the store is away")
+        return list(self.found)
+
+    def put(self, name: str, version: int, **status: Any) -> None:
+        made = make_experiment(name, **status)
+        made["metadata"]["resourceVersion"] = str(version)
+        self.found = [one for one in self.found if one["metadata"]["name"] != name] + [made]
+
+
+def service_of(listing: Listing) -> TuningService:
+    return cast("TuningService", listing)
+
+
+def test_a_look_makes_rows_only_of_what_has_changed() -> None:
+    listing = Listing()
+    listing.put("one", 1)
+    listing.put("two", 1)
+    first = look(service_of(listing), {})
+    listing.put("two", 2, trialsSucceeded=1)
+    second = look(service_of(listing), first)
+
+    assert first["default", "one"] is second["default", "one"]
+    assert second["default", "two"][1]["done"] == 1
+
+
+def test_open_pages_share_one_look_and_are_told_what_is_new() -> None:
+    listing = Listing()
+    listing.put("one", 1)
+    closing = Closing()
+    watch = ExperimentWatch(service_of(listing), 0.01, closing)
+    before = watch.now()
+    told = [threading.Event(), threading.Event()]
+    ends = [watch.watch(one.set) for one in told]
+
+    listing.put("two", 1)
+    for one in told:
+        assert one.wait(30)
+    listing.found = [one for one in listing.found if one["metadata"]["name"] == "two"]
+    eventually(lambda: len(watch.last.rows) == 1)
+    news = difference(before, watch.last)
+
+    assert (news["gone"], news["total"]) == (["default/one"], 1)
+    assert list(cast("dict[str, str]", news["rows"])) == ["default/two"]
+
+    for end in ends:
+        end()
+    eventually(lambda: not watch._running)
+    asked = listing.asked
+    assert not watch.is_watched
+    assert asked == listing.asked
+
+
+def test_a_list_that_cannot_be_read_keeps_its_rows_and_says_so() -> None:
+    listing = Listing()
+    listing.put("one", 1)
+    watch = ExperimentWatch(service_of(listing), 0.01, Closing())
+    watch.now()
+    listing.broken = True
+    found = watch.now()
+
+    assert isinstance(found.error, UnavailableError)
+    assert list(found.rows) == [("default", "one")]

@@ -1,0 +1,72 @@
+"""Figures as the page's scripts ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import httpx
+import pytest
+
+from katib.api.metrics import MetricLog
+from katib.figures.catalogue import FIGURES
+from katib.rest.server import Server
+from katib.ui import ui_routes
+from tests.support.tuning import START, MemoryTuningService, condition, make_experiment, make_trial
+
+
+@pytest.fixture
+def service() -> MemoryTuningService:
+    made = MemoryTuningService()
+    made.put(make_experiment("demo"))
+    made.put(make_trial("done", condition("Succeeded"), loss="0.25", x="0.5"))
+    made.report("done", *(MetricLog(START + timedelta(seconds=n), "loss", str(1 / n), n) for n in (1, 2, 4)))
+    return made
+
+
+@pytest.fixture
+def http(service: MemoryTuningService) -> Iterator[httpx.Client]:
+    with (
+        Server(service, host="127.0.0.1", port=0, ui=ui_routes) as server,
+        httpx.Client(
+            base_url=f"{server.url}/katib/data/experiments/default/demo/figures/", trust_env=False, timeout=60.0
+        ) as client,
+    ):
+        yield client
+
+
+def names(figure: httpx.Response) -> list[str]:
+    return [trace["name"] for trace in figure.json()["data"]]
+
+
+def test_a_figure_of_curves_is_drawn_of_what_the_trials_reported(http: httpx.Client) -> None:
+    assert "best trial" in names(http.get("intermediate"))
+
+
+def test_the_curve_of_a_running_trial_goes_on(http: httpx.Client, service: MemoryTuningService) -> None:
+    service.put(make_trial("busy", condition("Running"), index=1))
+    service.report("busy", MetricLog(START + timedelta(seconds=11), "loss", "0.5", 1))
+    before = http.get("intermediate").json()
+    service.report("busy", MetricLog(START + timedelta(seconds=12), "loss", "0.125", 2))
+    after = http.get("intermediate").json()
+
+    ends = [next(t for t in figure["data"] if t["name"] == "Running") for figure in (before, after)]
+    assert [end["y"] for end in ends] == [[0.5], [0.125]]
+
+
+@pytest.mark.parametrize("figure", [kind.name for kind in FIGURES])
+def test_each_figure_is_answered_with_a_picture_or_the_reason_why_there_is_none(
+    http: httpx.Client, figure: str
+) -> None:
+    answer = http.get(figure)
+
+    assert answer.status_code == 200
+    assert answer.json().get("data") or answer.json()["obstacle"].endswith(".")
+    assert answer.headers["cache-control"] == "no-store"
+
+
+def test_a_choice_of_what_is_not_there_is_an_error_in_one_line(http: httpx.Client) -> None:
+    answer = http.get("intermediate", params={"metric": "speed"})
+
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == 'metric: demo has no metric "speed"; choose of loss'
