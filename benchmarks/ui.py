@@ -111,7 +111,7 @@ def _process(command: Sequence[str], probe: str) -> Iterator[int]:
     try:
         for _ in range(600):
             try:
-                urllib.request.urlopen(probe, timeout=5).close()  # noqa: S310 - of this machine
+                urllib.request.urlopen(probe, timeout=5).close()
                 break
             except OSError:
                 assert process.poll() is None, f"{command} has ended"
@@ -186,7 +186,7 @@ def _rival_paint(browser: Browser, root: Path, rival: Path, count: int) -> tuple
         seconds, used = [], []
         for _ in range(3):
             began, busy = time.perf_counter(), cpu_seconds(process)
-            with urllib.request.urlopen(f"{url}/api/studies/1?after=0", timeout=200) as answer:  # noqa: S310
+            with urllib.request.urlopen(f"{url}/api/studies/1?after=0", timeout=200) as answer:
                 size = len(answer.read())
             seconds.append(time.perf_counter() - began)
             used.append(cpu_seconds(process) - busy)
@@ -349,7 +349,9 @@ def weight(browser: Browser, root: Path, _rival: Path | None) -> bool:
                 kinds[kind] += size / 1000
             page.context.close()
             least = kinds["static"] + kinds["data"]
-            missed |= name != "analysis" and (least > WEIGHT_TARGET_KB or least + kinds["plotly"] > 1000 * WHOLE_TARGET_MB)
+            missed |= name != "analysis" and (
+                least > WEIGHT_TARGET_KB or least + kinds["plotly"] > 1000 * WHOLE_TARGET_MB
+            )
             print(
                 f"weight of {name}: {least:.0f} KB without Plotly (scripts and styles {kinds['static']:.0f}, page and data "
                 f"{kinds['data']:.0f}; target {WEIGHT_TARGET_KB:.0f}), {(least + kinds['plotly']) / 1000:.2f} MB with it "
@@ -481,7 +483,7 @@ def cpu_seconds(process: int) -> float:
 
 
 def _json(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310 - of this machine
+    with urllib.request.urlopen(url, timeout=30) as answer:
         return json.load(answer)
 
 

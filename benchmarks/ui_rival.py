@@ -1,7 +1,7 @@
 """Run by the interpreter of the rival: optuna-dashboard over a study of the same trials. Imports nothing of ours.
 
-    python ui_rival.py fill DATABASE TRIALS.json
-    python ui_rival.py serve DATABASE PORT
+python ui_rival.py fill DATABASE TRIALS.json
+python ui_rival.py serve DATABASE PORT
 """
 
 from __future__ import annotations
