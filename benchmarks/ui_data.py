@@ -1,4 +1,4 @@
-"""Data directories with one experiment of many trials, for what measures the page: one that has ended, one that runs."""
+"""Data directories with one experiment of many trials, for what measures the page: it has ended, or goes on."""
 
 from __future__ import annotations
 
