@@ -23,7 +23,10 @@ class SlowService(MemoryTuningService):
         self.submit(document("demo", trials=TRIALS), source="demo.yaml")
         self.go_on = threading.Event()
 
-    def changes(self, namespace: str, experiment: str, **_options: Any) -> Iterator[Change]:
+    def changes(self, namespace: str, experiment: str, *, since: str = "", **_options: Any) -> Iterator[Change]:
+        if since:
+            threading.Event().wait(1)
+            return
         yield Change("ADDED", self.get("Experiment", namespace, experiment))
         for index in range(TRIALS):
             if index == TRIALS // 2:
