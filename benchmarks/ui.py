@@ -248,7 +248,7 @@ def _table_actions(page: Page) -> dict[str, tuple[Callable[[], Any], Callable[[]
         def drag() -> None:
             area = page.locator("[data-figure=parallel] .parallel")
             area.scroll_into_view_if_needed()
-            box = page.locator("[data-figure=parallel] .axes [role=slider]").nth(1).bounding_box()
+            box = page.locator("[data-figure=parallel] [data-axis=units] .handle").bounding_box()
             assert box is not None
             x = box["x"] + box["width"] / 2
             page.mouse.move(x, box["y"] + first * box["height"])
