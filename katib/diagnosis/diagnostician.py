@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 from katib.api.metrics import MetricLog
 from katib.api.names import EXPERIMENT_LABEL
@@ -74,14 +76,18 @@ class Diagnostician:
         key = Key(namespace, name)
         experiment = self._find(EXPERIMENT, key)
         if experiment is not None:
-            listed = self._store.list(TRIAL, namespace, labels={EXPERIMENT_LABEL: name}).items
-            diagnosis = diagnose_experiment(experiment, self._evidence(experiment, _sample(listed)))
-            return replace(diagnosis, savings=self._savings(experiment, listed))
+            sample = _sample(self._trials_of(key))
+            diagnosis = diagnose_experiment(experiment, self._evidence(experiment, sample.trials))
+            return replace(diagnosis, savings=self._savings(experiment, sample))
         trial = self._find(TRIAL, key)
         if trial is None:
             raise NotFoundError(f'neither an experiment nor a trial "{name}" is in namespace {namespace}')
         owner = (trial["metadata"].get("labels") or {}).get(EXPERIMENT_LABEL, "")
         return diagnose_trial(trial, self._evidence(self._find(EXPERIMENT, Key(namespace, owner)), [trial]))
+
+    def _trials_of(self, experiment: Key) -> Iterator[Json]:
+        for page in self._store.pages(TRIAL, experiment.namespace, labels={EXPERIMENT_LABEL: experiment.name}):
+            yield from map(dict, page.items)
 
     def _evidence(self, experiment: Json | None, trials: list[Json]) -> Evidence:
         key = Key.of(experiment) if experiment is not None else Key("", "")
@@ -105,18 +111,16 @@ class Diagnostician:
             place=self._place,
         )
 
-    def _savings(self, experiment: Json, trials: Sequence[Object]) -> str:
+    def _savings(self, experiment: Json, sample: _Sample) -> str:
         if not experiment.get("spec", {}).get("earlyStopping"):
             return ""
         with suppress(ForbiddenError, UnavailableError):
-            counts = [self._reading_counts(trials, state) for state in ("EarlyStopped", "Succeeded")]
-            return savings_sentence(experiment, *counts)
+            return savings_sentence(experiment, *map(self._reading_counts, (sample.stopped, sample.succeeded)))
         return savings_sentence(experiment, (), ())
 
-    def _reading_counts(self, trials: Sequence[Object], state: str) -> list[int]:
-        """Return how many readings of the objective the newest trials of a state have reported."""
-        found = [dict(trial) for trial in trials if state_of(dict(trial)) == state][-SAMPLE:]
-        keys = [(Key.of(trial), objective_of(trial).get("objectiveMetricName", "")) for trial in found]
+    def _reading_counts(self, trials: Iterable[Json]) -> list[int]:
+        """Return how many readings of the objective each trial has reported."""
+        keys = [(Key.of(trial), objective_of(trial).get("objectiveMetricName", "")) for trial in trials]
         return [self._observations.within(key.namespace).count(key.name, metric_name=name) for key, name in keys]
 
     def _services_of(self, suggestion: Json | None, experiment: Json | None) -> tuple[ServiceFacts, ...]:
@@ -159,11 +163,31 @@ class _Readings:
             self.error = str(error)
 
 
-def _sample(trials: Iterable[Object]) -> list[Json]:
-    """Return all active trials and the newest ended ones, oldest first."""
-    found = [dict(trial) for trial in trials]
-    ended = {Key.of(trial) for trial in [t for t in found if is_completed(t)][-_SAMPLE:]}
-    return [trial for trial in found if not is_completed(trial) or Key.of(trial) in ended]
+class _Sample(NamedTuple):
+    """What is looked at of the trials of an experiment.
+
+    Attributes:
+        trials: All active ones and the newest ended ones, oldest first.
+        stopped: The newest that were stopped early.
+        succeeded: The newest that ran to their end.
+    """
+
+    trials: list[Json]
+    stopped: list[Json]
+    succeeded: list[Json]
+
+
+def _sample(trials: Iterable[Json]) -> _Sample:
+    """Choose of trials that come oldest first, in one pass that holds no more than the answer."""
+    active: list[tuple[int, Json]] = []
+    ended: deque[tuple[int, Json]] = deque(maxlen=_SAMPLE)
+    newest: dict[str, deque[Json]] = {state: deque(maxlen=SAMPLE) for state in ("EarlyStopped", "Succeeded")}
+    for number, trial in enumerate(trials):
+        (ended if is_completed(trial) else active).append((number, trial))
+        if (state := state_of(trial)) in newest:
+            newest[state].append(trial)
+    chosen = sorted([*active, *ended], key=lambda pair: pair[0])
+    return _Sample([trial for _, trial in chosen], *map(list, newest.values()))
 
 
 def _doubtful(trials: list[Json]) -> list[Json]:

@@ -17,6 +17,7 @@ from starlette.routing import Match
 from katib.api.algorithms import AlgorithmInfo
 from katib.errors import FieldError, KatibError, NotFoundError
 from katib.monitoring import Page
+from katib.rest.compression import Compression
 from katib.rest.docs_page import HEADERS, render_page
 from katib.rest.experiment_routes import experiment_routes
 from katib.rest.guard import LOOPBACK_HOSTS, Guard
@@ -105,6 +106,8 @@ def create_app(
     _add_documents(app, has_pages=people is not None)
     show_problem = None if people is None else people.show_problem
     _add_error_handlers(app, show_problem)
+    if people is not None:
+        app.add_middleware(Compression, prefix=f"{UI_PREFIX}/")
     app.add_middleware(
         Guard,
         sessions=sessions,

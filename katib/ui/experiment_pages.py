@@ -13,7 +13,7 @@ from katib.errors import InvalidError, UnavailableError
 from katib.figures.catalogue import FIGURES
 from katib.figures.trials import STATES, TrialTable
 from katib.rest.routing import Name, Namespace, Service
-from katib.tuning.reading import Json
+from katib.tuning.reading import Json, status_of
 from katib.ui.looking import Viewer, table_for
 from katib.ui.rendering import render
 from katib.ui.tables import Snapshot, Tables
@@ -52,6 +52,9 @@ def experiment_pages(tables: Tables) -> APIRouter:
             "name": name,
             "experiment": experiment_head(experiment, datetime.now(UTC)),
             "fields": action_fields(experiment),
+            "table_version": 0,
+            "early_stopping": bool(experiment["spec"].get("earlyStopping")),
+            "expected": int(status_of(experiment).get("trials") or 0),
             "figures": FIGURES,
         }
         if tab in ("overview", "trials"):
@@ -62,6 +65,7 @@ def experiment_pages(tables: Tables) -> APIRouter:
             except UnavailableError:
                 snapshot = None
             values |= vars_of(_first_table(experiment, snapshot, query, tab, given))
+            values["table_version"] = snapshot.version if snapshot and snapshot.complete else 0
         elif tab == "analysis":
             empty = TrialTable.of(experiment, ())
             values["parameters"] = [axis.name for axis in empty.parameters]

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _PATIENCE_SECONDS = 30.0
 """A figure waits so long for all trials; after that it is drawn of those that are there."""
+_SHARED_SECONDS = 2.0
+"""So long all pages share a figure of trials that run, some of which show the time until now."""
 _MOST_USERS = 32
 """Whose curves are kept; the one who came first is forgotten first."""
 
@@ -53,8 +55,10 @@ def figure_routes(tables: Tables) -> APIRouter:
             data = with_curves(service, data, kind, choice, _kept(curves_of, user))
         if obstacle := why_impossible(kind, data, choice):
             return JSONResponse({"obstacle": obstacle}, headers=_headers(version))
-        if kind.keep_seconds:
-            key = (user, namespace, name, data.experiment["metadata"].get("uid"), figure, choice)
+        if kind.keep_seconds or not kind.curves:
+            running = data.trials.in_states("Running", "Pending").any() and not kind.keep_seconds
+            period = int(time.monotonic() // _SHARED_SECONDS) if running else 0
+            key = (user, namespace, name, data.experiment["metadata"].get("uid"), figure, choice, period)
             kept = kept_figures.get(key, version, kind.keep_seconds, lambda: str(draw(kind, data, choice).to_json()))
             return Response(kept.json, media_type="application/json", headers=_headers(kept.version))
         return _answer(draw(kind, data, choice), version)

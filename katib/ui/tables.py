@@ -27,6 +27,8 @@ MOST_TABLES = 32
 _SLICE_SECONDS = 5.0
 """One wait for changes: so long at most does a thread live on that is no longer needed."""
 _AGAIN_SECONDS = 1.0
+_TELLING_SECONDS = 0.25
+"""While trials are read, who waits or watches is told so often: to be told of each takes longer than to read it."""
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +40,7 @@ class Snapshot:
     Attributes:
         experiment: The Experiment; empty once it is deleted.
         trials: Its trials.
-        version: Grows with every change.
+        version: Grows with every change; a later table, also of a later server, begins above.
         complete: Whether all trials have been read; until then `trials` grows.
     """
 
@@ -66,7 +68,8 @@ class LiveTable:
         self._rows: TrialRows | None = None
         self._experiment: Json = {}
         self._snapshot: Snapshot | None = None
-        self._version = 0
+        self._version = time.time_ns() // 1_000_000 * 1_000  # a script has 53 bits for it
+        self._told_at = 0.0
         self._complete = False
         self._error: KatibError | None = None
         self._given_up = False
@@ -191,6 +194,10 @@ class LiveTable:
                     self._rows.put(obj)
             self._complete = self._complete or complete
             self._version += 1
+            now = time.monotonic()
+            if not self._complete and now - self._told_at < _TELLING_SECONDS:
+                return
+            self._told_at = now
             self._changed.notify_all()
             watchers = tuple(self._watchers)
         for notify in watchers:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, StreamingResponse
 
 from katib.rest.routing import Name, Namespace, Service
+from katib.tuning.reading import status_of
 from katib.ui.downloads import MEDIA_TYPES, FileFormat, write_trials
 from katib.ui.looking import Viewer, table_for
 from katib.ui.rendering import render
@@ -15,6 +16,9 @@ from katib.ui.tables import Tables
 from katib.ui.trial_table import MOST_ROWS, TableQuery, chosen_rows, page_of
 
 _PATIENCE_SECONDS = 30.0
+"""A file waits so long for all trials."""
+_GLANCE_SECONDS = 0.5
+"""A table shows how far they have been read, and is asked for again."""
 _LONGEST = 4_096
 _MOST = 200
 
@@ -59,12 +63,13 @@ def trial_table_routes(tables: Tables) -> APIRouter:
     ) -> HTMLResponse:
         """Answer with the part of the page that holds the rows."""
         table = table_for(tables, service, user, namespace, name)
-        snapshot = table.snapshot(wait_seconds=_PATIENCE_SECONDS)
+        snapshot = table.snapshot(wait_seconds=_GLANCE_SECONDS)
         return render(
             request,
             "parts/trial_table.html",
             table=page_of(snapshot.trials, query),
             complete=snapshot.complete,
+            expected=int(status_of(snapshot.experiment).get("trials") or 0),
             namespace=namespace,
             name=name,
             tab=tab,

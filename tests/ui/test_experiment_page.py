@@ -391,3 +391,19 @@ def test_open_dialogs_can_be_used_by_everybody(root: str, page: Page) -> None:
         assert serious_violations(page) == []
 
         page.keyboard.press("Escape")
+
+
+def test_a_page_of_which_nothing_has_changed_asks_for_each_figure_once_and_for_no_part_again(
+    page: Page, root: str
+) -> None:
+    page.goto(f"{root}{PAGE}")  # the server has read the trials by the second visit
+    page.locator("[data-figure=history] .main-svg").first.wait_for()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url.partition("/data/")[2].partition("?")[0]))
+
+    with page.expect_response(lambda response: response.url.endswith("/live")):
+        page.goto(f"{root}{PAGE}")
+    page.locator("[data-figure=history] .main-svg").first.wait_for()
+
+    parts = [address.removeprefix(PAGE).strip("/") for address in asked if address]
+    assert sorted(parts) == ["figures/history", "figures/parallel", "live"]

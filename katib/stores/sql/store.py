@@ -14,7 +14,8 @@ from katib.stores.history import KEPT_CHANGES, LONGEST_BACKLOG, History
 from katib.stores.sql import rows, tables
 from katib.stores.transaction import Rows, TransactedStore
 
-PAGE_SIZE = 500
+PAGE_SIZE = 20
+"""So few objects stay in the cache of a processor while they are made; with 500 a list takes three times as long."""
 
 R = TypeVar("R")
 

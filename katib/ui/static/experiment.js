@@ -2,7 +2,7 @@
 
 import { actions } from "./actions.js";
 import { atMostEvery, fetchHtml, fetchJson, follow, onKey, swap } from "./core.js";
-import { drawFigure, whenColoursChange } from "./figures.js";
+import { drawFigure, expectPlotly, whenColoursChange } from "./figures.js";
 import { Linked } from "./linked.js";
 import { Part } from "./part.js";
 
@@ -29,6 +29,10 @@ async function showHead() {
 
 /** Say why the experiment waits or failed, and what early stopping saved. */
 async function explain() {
+  if (head.querySelector(".state").dataset.state === "Succeeded" && !("earlyStopping" in root.dataset)) {
+    document.getElementById("why").hidden = true; // nothing that the head does not say
+    return;
+  }
   const found = await fetchJson(`api/v1/namespaces/${namespace}/why/${name}`).catch(() => null);
   const shown = document.getElementById("why");
   if (!found) return;
@@ -69,7 +73,11 @@ const open = (trial) => { location.href = new URL(`trials/${namespace}/${trial}`
 
 async function draw(element) {
   const figure = element.dataset.figure;
+  const asked = version;
+  element.drawing = true;
   const drawn = await drawFigure(element, `${data}/figures/${figure}?${chosen(figure)}`);
+  element.drawing = false;
+  if (complete && version !== asked && version > element.version) drawSoon(); // changed while it was drawn
   if (drawn && figure === "parallel") linked?.drawn(drawn);
   if (drawn && element.on && !element.opens) {
     element.opens = true;
@@ -95,9 +103,10 @@ root.addEventListener("change", (event) => {
 });
 root.addEventListener("submit", (event) => { if (event.target.matches("form[data-for]")) event.preventDefault(); });
 
-let version = 0;
+let version = Number(root.dataset.version); // of the trials that the page shows; 0 until all are read
+let complete = version > 0;
 const drawSoon = atMostEvery(1000, () => {
-  for (const element of visible) if (element.version !== version) draw(element);
+  for (const element of visible) if (element.version !== version && !element.drawing) draw(element);
 });
 
 // --- the table and the events
@@ -122,6 +131,7 @@ const eventsSoon = atMostEvery(2000, async () => {
 // --- what happens
 
 for (const element of figures) seen.observe(element);
+if (figures.length) requestAnimationFrame(() => setTimeout(expectPlotly)); // behind the first paint
 whenColoursChange(() => visible.forEach(draw));
 actions(root, { namespace, name, done: () => { showHead(); explain(); } });
 
@@ -131,12 +141,15 @@ let known = "";
 
 follow(`${data}/live`, {
   change: (change) => {
-    version = change.version;
     const { state, reason, counts } = change.experiment;
-    headSoon();
-    tableSoon();
-    eventsSoon();
-    drawSoon();
+    ({ complete } = change);
+    if (version !== change.version) { // else nothing is new since the server made the page
+      version = change.version;
+      headSoon();
+      tableSoon();
+      eventsSoon();
+      if (complete) drawSoon();
+    }
     running = counts.Running;
     const now = `${state} ${reason} ${counts.Failed} ${running > 0}`;
     if (known !== now) explainSoon();

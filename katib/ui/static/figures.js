@@ -4,6 +4,11 @@ import { drawParallel } from "./parallel.js";
 
 let loading = null;
 
+/** Have Plotly read in while a figure is asked for: that takes as long as the server's answer. */
+export function expectPlotly() {
+  plotly().catch(() => {}); // told where a figure is drawn
+}
+
 /** Plotly, fetched when a figure is drawn first: a page is there before it. */
 function plotly() {
   if (globalThis.Plotly) return Promise.resolve(globalThis.Plotly);

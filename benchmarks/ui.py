@@ -1,0 +1,536 @@
+"""The page in a real browser, on experiments of many trials, beside optuna-dashboard on the same trials.
+
+    python -m benchmarks.ui [--only paint|table|reading|weight|memory] [--rival PYTHON]
+
+- `paint`: from the navigation to the useful page (head with state and best value, first rows of the table painted), and
+  to the history drawn, with the server and the browser's cache warm; before that the first visit of a fresh server.
+- `table`: from the event of the input to the painted rows, at the largest size: sort, search, filter, brush.
+- `reading`: from the moment at which a trial prints a line to the moment at which its page shows the number.
+- `weight`: bytes on the wire of a first visit, without Plotly and with it.
+- `memory`: what 20 open pages add to a server whose experiment of 10,000 trials goes on. A page is a client that asks
+  what our scripts ask, because a browser keeps six connections to a server.
+
+`--rival` is a Python that has optuna-dashboard; without it ours is measured alone. `--keep` takes a directory whose
+data is used again. The browser is the system's Chromium; everything stays on this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from benchmarks.support import KATIB, ROOT_ENVIRONMENT
+from benchmarks.ui_data import NAME, fill, values
+from tests.support.browser import chromium, why_not
+from tests.support.ports import free_port
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserType, Page
+
+PARTS = ("paint", "table", "reading", "weight", "memory")
+PAINT_TARGETS = {100: 0.5, 10_000: 0.8, 100_000: 1.0}
+TABLE_TARGET_MS, READING_TARGET_MS = 200.0, 500.0
+WEIGHT_TARGET_KB, WHOLE_TARGET_MB = 120.0, 1.6
+PAGES, MEMORY_TARGET_MB = 20, 60.0
+RIVAL_SIZES = (100, 10_000)
+LIMIT_MS = 240_000.0
+EXPERIMENT = f"/katib/experiments/default/{NAME}"
+
+WEIGHED = (("experiments", "/katib/", 0), ("experiment", EXPERIMENT, 2), ("analysis", f"{EXPERIMENT}?tab=analysis", 1))
+"""Pages by name, with their addresses and how many figures a window shows of them."""
+
+MARKS = """
+(() => {
+  const marks = (window.benchMarks = {});
+  const checks = %s;
+  const painted = (run) => {
+    const channel = new MessageChannel();
+    channel.port1.onmessage = run;
+    channel.port2.postMessage(0);
+  };
+  const frame = () => {
+    for (const [name, check] of Object.entries(checks)) {
+      if (name in marks || !document.body || !check()) continue;
+      marks[name] = null;
+      painted(() => { marks[name] = performance.now(); });
+    }
+    window.benchDone = () => Object.keys(checks).every((name) => marks[name]);
+    if (Object.keys(marks).length < Object.keys(checks).length) requestAnimationFrame(frame);
+  };
+  requestAnimationFrame(frame);
+  for (const name of ["click", "input", "pointerup"]) {
+    window.addEventListener(name, (event) => { window.benchEvent = event.timeStamp; }, true);
+  }
+  window.benchSwap = (selector) => new Promise((resolve) => {
+    new MutationObserver((_, observer) => {
+      observer.disconnect();
+      requestAnimationFrame(() => painted(() => resolve(performance.now() - window.benchEvent)));
+    }).observe(document.querySelector(selector), { childList: true });
+  });
+})();
+"""
+"""Times of what is painted: checked at every frame, and noted by a message that comes after the frame was painted."""
+
+OURS = """{
+  useful: () => document.querySelector("#head .state") && document.querySelector("#head .best .value")
+    && document.querySelector("#trials tbody tr"),
+  history: () => document.querySelector('[data-figure="history"] .scatterlayer .trace'),
+  parallel: () => document.querySelector('[data-figure="parallel"] .parallel canvas'),
+}"""
+THEIRS = """{ history: () => document.querySelector(".js-plotly-plot .scatterlayer .trace") }"""
+
+
+@contextmanager
+def serve(directory: Path, *options: str) -> Iterator[tuple[str, int]]:
+    """Serve a data directory; give its address and the id of the process."""
+    port = free_port()
+    command = [*KATIB, "serve", "--data-dir", str(directory), "--port", str(port), "--no-token", *options]
+    with _process(command, f"http://127.0.0.1:{port}/healthz") as process:
+        yield f"http://127.0.0.1:{port}", process
+
+
+@contextmanager
+def _process(command: Sequence[str], probe: str) -> Iterator[int]:
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ROOT_ENVIRONMENT, start_new_session=True
+    )
+    try:
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(probe, timeout=5).close()
+                break
+            except OSError:
+                assert process.poll() is None, f"{command} has ended"
+                time.sleep(0.2)
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def data_of(root: Path, count: int, **options: Any) -> Path:
+    """Return a data directory of so many trials; it is made once."""
+    directory = root / f"{'running' if options else 'ended'}-{count}"
+    if not (directory / "filled").exists():
+        fill(directory, count, **options)
+        (directory / "filled").touch()
+    return directory
+
+
+def visit(page: Page, url: str) -> dict[str, float]:
+    """Open a page; return when its parts were painted, in seconds after the navigation began."""
+    page.goto(url, wait_until="commit")
+    page.wait_for_function("() => window.benchDone?.()", timeout=LIMIT_MS, polling=100)
+    marks: dict[str, float] = page.evaluate("window.benchMarks")
+    return {name: at / 1000 for name, at in marks.items()}
+
+
+@contextmanager
+def marked_page(browser: BrowserType, checks: str) -> Iterator[Page]:
+    """Give a page that notes when its parts are painted.
+
+    It is one of a browser with a new profile on disk, as a person has it: only there a browser keeps compiled scripts.
+    """
+    sandbox = [] if os.geteuid() else ["--no-sandbox"]
+    with tempfile.TemporaryDirectory() as profile:
+        context = browser.launch_persistent_context(
+            profile,
+            executable_path=chromium(),
+            args=["--disable-dev-shm-usage", *sandbox],
+            viewport={"width": 1440, "height": 1400},
+        )
+        try:
+            context.add_init_script(MARKS % checks)
+            yield context.new_page()
+        finally:
+            context.close()
+
+
+def paint(browser: BrowserType, root: Path, rival: Path | None) -> bool:
+    """Measure how soon a page is useful and its figures are drawn."""
+    missed = False
+    for count, target in PAINT_TARGETS.items():
+        with serve(data_of(root, count)) as (url, _), marked_page(browser, OURS) as page:
+            first, second, *runs = [_visit_and_leave(page, url + EXPERIMENT) for _ in range(11)]
+        useful = [run["useful"] for run in runs]
+        missed |= statistics.median(useful) > target
+        print(
+            f"paint, {count:,} trials: useful {_spread(useful)} (target {target} s), history "
+            f"{_spread([run['history'] for run in runs])}, parallel {_spread([run['parallel'] for run in runs])}; "
+            f"second visit: useful {second['useful']:.2f} s, history {second['history']:.2f} s; "
+            f"first, of a fresh server: useful {first['useful']:.2f} s, history {first['history']:.2f} s; {_load()}",
+            flush=True,
+        )
+        if rival is not None and count in RIVAL_SIZES:
+            theirs, text = _rival_paint(browser, root, rival, count)
+            ours = statistics.median(run["history"] for run in runs)
+            print(f"  optuna-dashboard: {text}; {theirs / ours:.1f} times ours until the history is drawn", flush=True)
+    return missed
+
+
+def _visit_and_leave(page: Page, url: str) -> dict[str, float]:
+    found = visit(page, url)
+    page.goto("about:blank")
+    return found
+
+
+def _rival_paint(browser: BrowserType, root: Path, rival: Path, count: int) -> tuple[float, str]:
+    database, source = root / f"rival-{count}.db", root / f"rival-{count}.json"
+    script = str(Path(__file__).with_name("ui_rival.py"))
+    if not source.exists():
+        subprocess.run([rival, script, "fill", database, _written(root, source, count)], check=True, timeout=280)
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    with _process([str(rival), script, "serve", str(database), str(port)], f"{url}/api/studies") as process:
+        seconds, used = [], []
+        for _ in range(3):
+            began, busy = time.perf_counter(), cpu_seconds(process)
+            with urllib.request.urlopen(f"{url}/api/studies/1?after=0", timeout=200) as answer:
+                size = len(answer.read())
+            seconds.append(time.perf_counter() - began)
+            used.append(cpu_seconds(process) - busy)
+        with marked_page(browser, THEIRS) as page:
+            runs = [_visit_and_leave(page, f"{url}/dashboard/studies/1")["history"] for _ in range(7)][2:]
+    text = (
+        f"{size / 1e6:.2f} MB of JSON, {_spread(seconds)} in the server ({min(used):.2f} s of processor time), "
+        f"history {_spread(runs)}"
+    )
+    return statistics.median(runs), text
+
+
+def _written(root: Path, path: Path, count: int) -> Path:
+    path.write_text(json.dumps(values(data_of(root, count))))
+    return path
+
+
+def table(browser: BrowserType, root: Path, _rival: Path | None) -> bool:
+    """Measure how soon the table follows what somebody asks of it."""
+    with serve(data_of(root, 100_000)) as (url, _):
+        figures: dict[str, list[float]] = {}
+        with marked_page(browser, OURS) as page:
+            visit(page, url + EXPERIMENT)
+            for name, (act, undo) in _table_actions(page).items():
+                figures[name] = []
+                for _ in range(9):
+                    figures[name].append(_until_swapped(page, act))
+                    _until_swapped(page, undo)
+    for name, times in figures.items():
+        print(f"table of 100,000 trials, {name}: {_spread_ms(times)} (target {TABLE_TARGET_MS:.0f} ms)", flush=True)
+    print(_load())
+    return max(map(statistics.median, figures.values())) > TABLE_TARGET_MS
+
+
+def _table_actions(page: Page) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
+    def sort(title: str) -> Callable[[], None]:
+        return page.locator("#trials thead a", has_text=title).first.click
+
+    def search(text: str) -> Callable[[], None]:
+        return lambda: page.locator("#filters [data-search]").fill(text)
+
+    def state() -> None:
+        page.evaluate("document.querySelector('#filters input[name=state][value=Failed]').click()")
+
+    def brush(first: float, last: float) -> Callable[[], None]:
+        def drag() -> None:
+            area = page.locator("[data-figure=parallel] .parallel")
+            area.scroll_into_view_if_needed()
+            box = page.locator("[data-figure=parallel] [data-axis=units] .handle").bounding_box()
+            assert box is not None
+            x = box["x"] + box["width"] / 2
+            page.mouse.move(x, box["y"] + first * box["height"])
+            page.mouse.down()
+            page.mouse.move(x, box["y"] + last * box["height"], steps=4)
+            page.mouse.up()
+
+        return drag
+
+    return {
+        "sort by a parameter": (sort("lr"), sort("loss")),
+        "search": (search("adam"), search("")),
+        "one state": (state, state),
+        "brush": (brush(0.2, 0.6), page.locator("#trials .chips a").first.click),
+    }
+
+
+def _until_swapped(page: Page, act: Callable[[], Any]) -> float:
+    page.evaluate("void (window.benchWaits = window.benchSwap('#trials'))")  # a promise would be waited for
+    act()
+    milliseconds: float = page.evaluate("window.benchWaits")
+    return milliseconds
+
+
+def reading(browser: BrowserType, _root: Path, _rival: Path | None) -> bool:
+    """Measure how soon what a trial prints is on its page."""
+    count, pause = 150, 0.2
+    with tempfile.TemporaryDirectory() as place:
+        printed = Path(place) / "printed"
+        program = (
+            "import time\n"
+            f"notes = open({str(printed)!r}, 'w')\n"
+            "time.sleep(5)\n"
+            f"for n in range(1, {count + 100}):\n"
+            "    notes.write(f'{n} {time.time()}\\n'); notes.flush()\n"
+            "    print(f'loss={n}', flush=True)\n"
+            f"    time.sleep({pause})\n"
+        )
+        script = Path(place) / "program.py"
+        script.write_text(program)
+        directory = Path(place) / "data"
+        fill(directory, 100, goes_on=True, command=f"exec {sys.executable} {script}", parallel=1)
+        with serve(directory) as (url, _), marked_page(browser, "{}") as page:
+            trial = _running_trial(url)
+            page.goto(f"{url}/katib/trials/default/{trial}")
+            page.evaluate(
+                """() => {
+                  window.benchSeen = [];
+                  const look = () => {
+                    const text = document.querySelector("[data-latest]")?.textContent ?? "";
+                    const log = document.querySelector("[data-log-lines]")?.textContent.slice(-60) ?? "";
+                    const lines = [...log.matchAll(/loss=(\\d+)\\n?/g)];
+                    const found = [Number(text.match(/Latest: (\\d+)/)?.[1] ?? 0), Number(lines.at(-1)?.[1] ?? 0)];
+                    const last = benchSeen.at(-1);
+                    if (last && last[0] === found[0] && last[1] === found[1]) return;
+                    const entry = [...found, 0];
+                    benchSeen.push(entry);
+                    requestAnimationFrame(() => {
+                      const channel = new MessageChannel();
+                      channel.port1.onmessage = () => { entry[2] = Date.now() / 1000; };
+                      channel.port2.postMessage(0);
+                    });
+                  };
+                  const all = { childList: true, subtree: true, characterData: true };
+                  new MutationObserver(look).observe(document.body, all);
+                }"""
+            )
+            page.wait_for_function(f"() => benchSeen.at(-1)?.[0] >= {count}", timeout=120_000, polling=500)
+            seen = page.evaluate("benchSeen")
+        told = dict(map(float, line.split()) for line in printed.read_text().splitlines())  # type: ignore[arg-type, misc]
+    missed = False
+    for place_of, name in ((0, "the latest value"), (1, "the log")):
+        first = next((entry[place_of] for entry in seen if entry[place_of]), 0)
+        times = sorted(
+            1000 * (next(entry[2] for entry in seen if entry[place_of] >= number and entry[2]) - told[number])
+            for number in range(int(first) + 5, count)
+        )
+        last = times[int(0.99 * len(times))]
+        missed |= statistics.median(times) > READING_TARGET_MS
+        print(
+            f"a reading, until {name} shows it: median {statistics.median(times):.0f} ms, 99 % {last:.0f} ms, of "
+            f"{len(times)} (target {READING_TARGET_MS:.0f} ms); {_load()}"
+        )
+    return missed
+
+
+def _running_trial(url: str) -> str:
+    for _ in range(300):
+        found = _json(f"{url}/api/v1/namespaces/default/experiments/{NAME}/trials?state=Running")["items"]
+        if found:
+            return str(found[0]["metadata"]["name"])
+        time.sleep(0.2)
+    raise AssertionError("no trial runs")
+
+
+def weight(browser: BrowserType, root: Path, _rival: Path | None) -> bool:
+    """Measure what goes over the wire at a first visit."""
+    missed = False
+    with serve(data_of(root, 10_000)) as (url, _):
+        for name, path, figures in WEIGHED:
+            with marked_page(browser, "{}") as page:
+                sizes = _sizes(page, url + path, figures)
+            kinds = {"plotly": 0.0, "static": 0.0, "data": 0.0}
+            for address, size in sizes.items():
+                kind = "plotly" if "plotly" in address else "static" if "/static/" in address else "data"
+                kinds[kind] += size / 1000
+            least = kinds["static"] + kinds["data"]
+            whole = (least + kinds["plotly"]) / 1000
+            missed |= name != "analysis" and (least > WEIGHT_TARGET_KB or whole > WHOLE_TARGET_MB)
+            print(
+                f"weight of {name}: {least:.0f} KB without Plotly (scripts and styles {kinds['static']:.0f}, page and "
+                f"data {kinds['data']:.0f}; target {WEIGHT_TARGET_KB:.0f}), {whole:.2f} MB with it "
+                f"(target {WHOLE_TARGET_MB})"
+            )
+            if name == "experiment":
+                for address, size in sorted(sizes.items(), key=lambda pair: -pair[1])[:6]:
+                    print(f"    {size / 1000:7.1f} KB {address.removeprefix(url)}")
+    return missed
+
+
+def _sizes(page: Page, url: str, figures: int) -> dict[str, float]:
+    """Return what was received of each address until so many figures are there, as the browser counted it."""
+    session = page.context.new_cdp_session(page)
+    session.send("Network.enable")
+    addresses: dict[str, str] = {}
+    sizes: dict[str, float] = {}
+    session.on("Network.requestWillBeSent", lambda e: addresses.__setitem__(e["requestId"], e["request"]["url"]))
+    session.on(
+        "Network.loadingFinished",
+        lambda e: sizes.__setitem__(addresses.get(e["requestId"], ""), e["encodedDataLength"]),
+    )
+    page.goto(url)
+    page.wait_for_function(
+        """(count) => [...document.querySelectorAll("[data-figure]")].slice(0, count)
+          .every((figure) => !figure.querySelector(".loading"))""",
+        arg=figures,
+        timeout=60_000,
+    )
+    page.wait_for_timeout(3000)
+    return sizes
+
+
+def memory(_browser: BrowserType, root: Path, _rival: Path | None) -> bool:
+    """Measure what open pages cost a server at work."""
+    directory = data_of(root, 10_000, goes_on=True, command="sleep 1; echo loss=1")
+    with serve(directory) as (url, process):
+        time.sleep(25)
+        before, busy = resident_mb(process), cpu_seconds(process)
+        time.sleep(10)
+        alone = (cpu_seconds(process) - busy) / 10
+        with _pages(url, 1):
+            time.sleep(20)
+            one = resident_mb(process)
+        with _pages(url, PAGES) as pages:
+            time.sleep(20)
+            busy = cpu_seconds(process)
+            time.sleep(30)
+            used = (cpu_seconds(process) - busy) / 30
+            after = resident_mb(process)
+    asked = sum(page.asked for page in pages)
+    drawn = statistics.median(seconds for page in pages for seconds in page.seconds) if asked else 0.0
+    print(
+        f"memory of a server with an experiment of 10,000 trials that goes on: {before:.0f} MB, with one page "
+        f"{one:.0f} MB, with {PAGES} pages {after:.0f} MB, {after - before:.0f} MB more (target "
+        f"{MEMORY_TARGET_MB:.0f}); {asked} requests, median {1000 * drawn:.0f} ms; {used:.2f} of a processor, "
+        f"{alone:.2f} without a page; {_load()}"
+    )
+    return after - before > MEMORY_TARGET_MB
+
+
+class _OpenPage:
+    """A client that does what the scripts of an open page do: it follows the stream, and asks for what has changed."""
+
+    PAUSES: ClassVar = {"head": 0.5, "table": 1.0, "figures/history": 1.0, "figures/parallel": 1.0}
+
+    def __init__(self, url: str, ended: threading.Event) -> None:
+        self.address = url.removeprefix("http://")
+        self.asked, self.seconds = 0, list[float]()
+        self._ended = ended
+        self._old = dict.fromkeys(self.PAUSES, False)
+        self.threads = [threading.Thread(target=run, daemon=True) for run in (self._follow, self._ask)]
+
+    def _path(self, name: str) -> str:
+        return f"/katib/data/experiments/default/{NAME}/{name}"
+
+    def _follow(self) -> None:
+        connection = http.client.HTTPConnection(self.address, timeout=30)
+        connection.request("GET", self._path("live"))
+        answer = connection.getresponse()
+        while not self._ended.is_set() and (line := answer.readline()):
+            if line.startswith(b"event: change"):
+                self._old = dict.fromkeys(self.PAUSES, True)
+        connection.close()
+
+    def _ask(self) -> None:
+        connection = http.client.HTTPConnection(self.address, timeout=60)
+        last = dict.fromkeys(self.PAUSES, -10.0)
+        connection.request("GET", EXPERIMENT)
+        connection.getresponse().read()
+        while not self._ended.wait(0.05):
+            for name, pause in self.PAUSES.items():
+                if not self._old[name] or time.monotonic() - last[name] < pause:
+                    continue
+                self._old[name], last[name] = False, time.monotonic()
+                began = time.perf_counter()
+                connection.request("GET", self._path(name), headers={"accept-encoding": "gzip"})
+                connection.getresponse().read()
+                self.seconds.append(time.perf_counter() - began)
+                self.asked += 1
+        connection.close()
+
+
+@contextmanager
+def _pages(url: str, count: int) -> Iterator[list[_OpenPage]]:
+    ended = threading.Event()
+    pages = [_OpenPage(url, ended) for _ in range(count)]
+    for page in pages:
+        for thread in page.threads:
+            thread.start()
+    try:
+        yield pages
+    finally:
+        ended.set()
+        for page in pages:
+            for thread in page.threads:
+                thread.join(40)
+
+
+def resident_mb(process: int) -> float:
+    """Return what a process holds."""
+    text = Path(f"/proc/{process}/status").read_text()
+    return int(re.findall(r"VmRSS:\s+(\d+)", text)[0]) / 1024
+
+
+def cpu_seconds(process: int) -> float:
+    """Return the processor time of a process without its children."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _json(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return json.load(answer)
+
+
+def _spread(seconds: Sequence[float]) -> str:
+    return f"{statistics.median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"
+
+
+def _spread_ms(milliseconds: Sequence[float]) -> str:
+    return f"{statistics.median(milliseconds):.0f} ms ({min(milliseconds):.0f} to {max(milliseconds):.0f})"
+
+
+def _load() -> str:
+    return f"load {os.getloadavg()[0]:.0f} on {os.cpu_count()} cores"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=PARTS, help="run this part only")
+    parser.add_argument("--rival", type=Path, help="a Python that has optuna-dashboard")
+    parser.add_argument("--keep", type=Path, help="where data is kept for the next run")
+    arguments = parser.parse_args()
+    if reason := why_not():
+        print(f"nothing is measured: {reason}")
+        return 1
+    if arguments.rival is None:
+        print("optuna-dashboard is not measured: --rival names no Python that has it")
+    parts = {"paint": paint, "table": table, "reading": reading, "weight": weight, "memory": memory}
+    from playwright.sync_api import sync_playwright
+
+    missed = []
+    with tempfile.TemporaryDirectory() as place, sync_playwright() as driver:
+        root = arguments.keep or Path(place)
+        root.mkdir(parents=True, exist_ok=True)
+        for name, run in parts.items():
+            if arguments.only in (None, name) and run(driver.chromium, root, arguments.rival):
+                missed.append(name)
+    if missed:
+        print(f"missed: {', '.join(missed)}")
+    return int(bool(missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,190 @@
+"""Data directories with one experiment of many trials, for what measures the page: it has ended, or goes on."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import UUID
+
+from benchmarks.reading import API, conditions, stamp
+from katib.controllers.kinds import EXPERIMENT, SUGGESTION
+from katib.databases.sqlite import open_database
+from katib.local.engine import STATUS_KINDS
+from katib.local.layout import Layout
+from katib.runtime.objects import Key, Kind
+from katib.stores.sql import SqlStore, rows
+from katib.tuning.trial_pages import TRIAL_FACTS
+
+NAME = "many"
+SECONDS_APART = 3
+_OBJECTIVE = {
+    "type": "minimize",
+    "objectiveMetricName": "loss",
+    "metricStrategies": [{"name": "loss", "value": "min"}],
+}
+_PARAMETERS = [
+    {
+        "name": "lr",
+        "parameterType": "double",
+        "feasibleSpace": {"min": "0.0001", "max": "1", "distribution": "logUniform"},
+    },
+    {"name": "units", "parameterType": "int", "feasibleSpace": {"min": "8", "max": "512"}},
+    {"name": "dropout", "parameterType": "double", "feasibleSpace": {"min": "0", "max": "0.5"}},
+    {"name": "optimizer", "parameterType": "categorical", "feasibleSpace": {"list": ["sgd", "adam", "ftrl"]}},
+]
+_NAMES = [parameter["name"] for parameter in _PARAMETERS]
+_ENDS = {"Succeeded": 0.9, "EarlyStopped": 0.07, "Failed": 0.03}
+
+
+def fill(
+    directory: Path, count: int, *, goes_on: bool = False, command: str = "echo loss=1", parallel: int = 2
+) -> None:
+    """Make a data directory with an experiment of four parameters.
+
+    Args:
+        directory: Where.
+        count: Trials that have ended.
+        goes_on: Whether a server that opens it runs trials.
+        command: What each trial runs.
+        parallel: How many run at once.
+    """
+    layout = Layout(directory)
+    layout.create()
+    with open_database(layout.database) as database:
+        store = SqlStore(database, STATUS_KINDS, facts=TRIAL_FACTS)
+        made = store.create(_experiment(count + 100_000 * goes_on, command, parallel))
+        owner = {"apiVersion": API, "kind": "Experiment", "name": NAME, "uid": made["metadata"]["uid"]}
+        if goes_on:
+            _make_suggestion(store, owner, count)
+        random = Random(1)
+        trials = [_trial(number, {**owner, "controller": True}, random) for number in range(count)]
+
+        def insert(driver: sqlite3.Connection) -> None:
+            objects = rows.SqlRows(driver, TRIAL_FACTS)
+            for trial in trials:
+                objects.next_revision()
+                objects.insert(trial)
+
+        database.transact(insert)
+        store.update_status(_with_status(store, trials, goes_on=goes_on))
+
+
+def values(directory: Path) -> list[tuple[dict[str, str], float | None, str]]:
+    """Return the parameters, the value and the state of each trial, for a rival to have the same."""
+    with open_database(Layout(directory).database) as database:
+        store = SqlStore(database, STATUS_KINDS, facts=TRIAL_FACTS)
+        found = store.list(Kind(API, "Trial")).items
+    result = []
+    for trial in found:
+        metrics = trial["status"].get("observation", {}).get("metrics") or ()
+        pairs = {pair["name"]: pair["value"] for pair in trial["spec"]["parameterAssignments"]}
+        value = float(metrics[0]["min"]) if metrics else None
+        result.append((pairs, value, trial["status"]["conditions"][-1]["type"]))
+    return result
+
+
+def _experiment(limit: int, command: str, parallel: int) -> dict[str, Any]:
+    used = " ".join(f"${{trialParameters.{name}}}" for name in _NAMES)
+    container = {"name": "main", "image": "python", "command": ["sh", "-c", f"{command} # {used}"]}
+    spec = {
+        "objective": _OBJECTIVE,
+        "algorithm": {"algorithmName": "random"},
+        "parallelTrialCount": parallel,
+        "maxTrialCount": limit,
+        "maxFailedTrialCount": limit,
+        "parameters": _PARAMETERS,
+        "trialTemplate": {
+            "primaryContainerName": "main",
+            "trialParameters": [{"name": name, "reference": name} for name in _NAMES],
+            "trialSpec": _job(container),
+        },
+    }
+    return {"apiVersion": API, "kind": "Experiment", "metadata": {"name": NAME, "namespace": "default"}, "spec": spec}
+
+
+def _job(container: dict[str, Any]) -> dict[str, Any]:
+    pod = {"restartPolicy": "Never", "containers": [container]}
+    return {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": pod}}}
+
+
+def _make_suggestion(store: SqlStore, owner: dict[str, Any], count: int) -> None:
+    suggestion = {
+        "apiVersion": API,
+        "kind": "Suggestion",
+        "metadata": {"name": NAME, "namespace": "default", "ownerReferences": [{**owner, "controller": True}]},
+        "spec": {"algorithm": {"algorithmName": "random"}, "requests": count},
+    }
+    store.create(suggestion)
+    made = store.get(SUGGESTION, Key("default", NAME))
+    store.update_status({**made, "status": {"suggestionCount": count, "startTime": stamp(0)}})
+
+
+def _trial(number: int, owner: dict[str, Any], random: Random) -> dict[str, Any]:
+    lr, units = 10 ** random.uniform(-4, 0), random.randint(8, 512)
+    dropout, optimizer = random.uniform(0, 0.5), random.choice(["sgd", "adam", "ftrl"])
+    value = abs(lr - 0.03) + abs(units - 300) / 1000 + dropout / 10 + random.random() / (1 + number) ** 0.3
+    (end,) = random.choices(list(_ENDS), list(_ENDS.values()))
+    begun = number * SECONDS_APART
+    status: dict[str, Any] = {
+        "startTime": stamp(begun),
+        "completionTime": stamp(begun + random.randrange(1, 600)),
+        "conditions": conditions(begun, ("Created", "True"), ("Running", "False"), (end, "True")),
+    }
+    if end != "Failed":
+        metric = {"name": "loss", "min": repr(value), "max": repr(value + 1), "latest": repr(value)}
+        status["observation"] = {"metrics": [metric]}
+    return {
+        "apiVersion": API,
+        "kind": "Trial",
+        "metadata": {
+            "name": f"{NAME}-{random.getrandbits(16):04x}{number:06x}",
+            "namespace": "default",
+            "uid": str(UUID(int=random.getrandbits(128))),
+            "creationTimestamp": stamp(begun),
+            "generation": 1,
+            "resourceVersion": str(number + 10),
+            "labels": {"katib.kubeflow.org/experiment": NAME},
+            "ownerReferences": [owner],
+            "finalizers": ["clean-metrics-in-db"],
+        },
+        "spec": {
+            "objective": _OBJECTIVE,
+            "parameterAssignments": [
+                {"name": name, "value": text}
+                for name, text in zip(_NAMES, (repr(lr), str(units), repr(dropout), optimizer), strict=True)
+            ],
+            "runSpec": _job({"name": "main", "image": "python", "command": ["sh", "-c", "echo loss=1"]}),
+            "primaryContainerName": "main",
+            "metricsCollector": {"collector": {"kind": "StdOut"}},
+        },
+        "status": status,
+    }
+
+
+def _with_status(store: SqlStore, trials: list[dict[str, Any]], *, goes_on: bool) -> dict[str, Any]:
+    ended = {end: [t for t in trials if t["status"]["conditions"][-1]["type"] == end] for end in _ENDS}
+    best = min(
+        ended["Succeeded"] + ended["EarlyStopped"],
+        key=lambda trial: float(trial["status"]["observation"]["metrics"][0]["min"]),
+    )
+    end = len(trials) * SECONDS_APART
+    status = {
+        "startTime": stamp(0),
+        "trials": len(trials),
+        "trialsSucceeded": len(ended["Succeeded"]),
+        "trialsEarlyStopped": len(ended["EarlyStopped"]),
+        "trialsFailed": len(ended["Failed"]),
+        "currentOptimalTrial": {
+            "bestTrialName": best["metadata"]["name"],
+            "parameterAssignments": best["spec"]["parameterAssignments"],
+            "observation": best["status"]["observation"],
+        },
+    }
+    if goes_on:
+        status["conditions"] = conditions(0, ("Created", "True"), ("Running", "True"))
+    else:
+        status["completionTime"] = stamp(end)
+        status["conditions"] = conditions(end, ("Created", "True"), ("Running", "False"), ("Succeeded", "True"))
+    return {**store.get(EXPERIMENT, Key("default", NAME)), "status": status}

@@ -1,0 +1,66 @@
+"""Tables of trials while they are read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from katib.rest.streams import Closing
+from katib.tuning.service import Change
+from katib.ui.tables import LiveTable
+from tests.support.tuning import MemoryTuningService, condition, document, make_trial
+from tests.support.waiting import eventually
+
+TRIALS = 2_000
+
+
+class SlowService(MemoryTuningService):
+    """A service whose opening listing stops in its middle until it is let go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.submit(document("demo", trials=TRIALS), source="demo.yaml")
+        self.go_on = threading.Event()
+
+    def changes(self, namespace: str, experiment: str, *, since: str = "", **_options: Any) -> Iterator[Change]:
+        if since:
+            threading.Event().wait(1)
+            return
+        yield Change("ADDED", self.get("Experiment", namespace, experiment))
+        for index in range(TRIALS):
+            if index == TRIALS // 2:
+                self.go_on.wait(30)
+            trial = make_trial(f"demo-{index:04d}", condition("Succeeded"), index=index)
+            yield Change("ADDED", trial, "end" if index == TRIALS - 1 else "")
+
+
+def test_a_table_that_is_still_read_shows_what_is_there_and_tells_of_it_a_few_times() -> None:
+    service, closing, told = SlowService(), Closing(), list[int]()
+    table = LiveTable(service, "default", "demo", closing)
+    end = table.watch(lambda: told.append(1))
+
+    eventually(lambda: table.snapshot(wait_seconds=0.1).trials.names.size == TRIALS // 2)
+    partial = table.snapshot()
+    service.go_on.set()
+    whole = table.snapshot(wait_seconds=30)
+    end()
+    closing.begin()
+
+    assert not partial.complete
+    assert whole.complete
+    assert len(whole.trials) == TRIALS
+    assert whole.version > partial.version
+    assert len(told) < TRIALS / 10
+
+
+def test_a_table_that_is_made_later_has_later_versions() -> None:
+    service, closing = SlowService(), Closing()
+    service.go_on.set()
+
+    first = LiveTable(service, "default", "demo", closing).snapshot(wait_seconds=30)
+    second = LiveTable(service, "default", "demo", closing).snapshot(wait_seconds=30)
+    closing.begin()
+
+    assert first.complete
+    assert second.version > first.version
