@@ -9,6 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from benchmarks.reading import API, conditions, stamp
+from katib.api.decoding import decode_stored
+from katib.api.defaults import with_defaults
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION
 from katib.databases.sqlite import open_database
 from katib.local.engine import STATUS_KINDS
@@ -101,7 +103,8 @@ def _experiment(limit: int, command: str, parallel: int) -> dict[str, Any]:
             "trialSpec": _job(container),
         },
     }
-    return {"apiVersion": API, "kind": "Experiment", "metadata": {"name": NAME, "namespace": "default"}, "spec": spec}
+    raw = {"apiVersion": API, "kind": "Experiment", "metadata": {"name": NAME, "namespace": "default"}, "spec": spec}
+    return with_defaults(decode_stored(raw)).encode()
 
 
 def _job(container: dict[str, Any]) -> dict[str, Any]:
