@@ -12,6 +12,8 @@ from katib.errors import InvalidError, NotFoundError, UnavailableError
 from tests.support.browser import chromium, open_browser, watch, why_not
 from tests.support.cli import katib_here
 
+pytestmark = pytest.mark.slow
+
 
 def train(x: float, layers: int) -> None:
     """Report a falling curve of five steps."""

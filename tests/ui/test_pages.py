@@ -35,7 +35,7 @@ def played(service: MemoryTuningService) -> MemoryTuningService:
 
 
 @pytest.mark.parametrize("name", PAGES)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_a_page_keeps_nobody_from_using_it(
     root: str, played: MemoryTuningService, page: Page, name: str, scheme: str
 ) -> None:
