@@ -153,7 +153,6 @@ def test_what_is_about_all_namespaces_holds_those_of_the_user(
         ("data/compare/history", {"experiment": [f"{TEAM}/demo", f"{TEAM}/second-demo"]}),
         ("data/compare/curves", {"trial": f"{TEAM}/demo-0000", "metric": "loss"}),
         ("data/compare/trials", {"search": "demo"}),
-        ("data/comparison", {"experiment": [f"{TEAM}/demo", f"{TEAM}/second-demo"]}),
         ("new", {"from": f"{TEAM}/demo"}),
         ("data/list", {"namespace": TEAM}),
         ("health", {}),
