@@ -234,7 +234,7 @@ async function readLines() {
   for (const reading of answer.readings) {
     list.append(Object.assign(document.createElement("li"), { textContent: `line ${reading.line}: ${reading.name} = ${reading.value}` }));
   }
-  const words = missing.length ? `Not found: ${missing.join(", ")}` : `All of ${metricNames.join(", ")} are found.`;
+  const words = missing.length ? `Not found: ${missing.join(", ")}` : metricNames.length > 1 ? `All of ${metricNames.join(", ")} are found.` : `${metricNames[0]} is found.`;
   const sentence = Object.assign(document.createElement("p"), { textContent: metricNames.length ? words : "Name the metric first." });
   if (missing.length) sentence.className = "field-error";
   shown.replaceChildren(sentence, list);
