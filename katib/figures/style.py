@@ -50,9 +50,6 @@ STATE_MARKS = {
     "MetricsUnavailable": "diamond-open",
     "Killed": "square-x-open",
 }
-COLOUR_SCALE = "Viridis"
-"""Of continuous values; readable in grey and with any colour vision."""
-
 _OF_A_PART = 6
 """Trials that are drawn of a part beside its extremes."""
 
@@ -96,11 +93,6 @@ def new_figure(*, title: str, x: str = "", y: str = "", **layout: Any) -> go.Fig
 def shown_words(shown: int, total: int, what: str = "trials") -> str:
     """Return how many of all are drawn, where it is not all of them; empty where it is."""
     return "" if shown >= total else f"{shown:,} of {total:,} {what} drawn; the extremes are among them"
-
-
-def say_what_is_shown(figure: go.Figure, shown: int, total: int, what: str = "trials") -> None:
-    """Write below a figure how many of all are drawn, where it is not all of them."""
-    add_note(figure, shown_words(shown, total, what))
 
 
 def add_note(figure: go.Figure, *texts: str) -> None:

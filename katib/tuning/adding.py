@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 
 from katib.api.conditions import COMPLETED_EXPERIMENT, true_types
 from katib.api.decoding import decode_stored
@@ -12,11 +11,11 @@ from katib.api.types import Experiment, InitialTrial, ParameterAssignment, Sugge
 from katib.api.validation.history import MOST_INITIAL_TRIALS, check_names
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION
 from katib.controllers.suggestion.replies import initial_trials_left
-from katib.errors import ConflictError, FieldError, InvalidError, NotFoundError, UnavailableError, invalid
+from katib.errors import FieldError, InvalidError, NotFoundError, UnavailableError, invalid
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.space import check_assignments
+from katib.tuning.writing import until_written
 
-ATTEMPTS = 20
 _PATH = "parameterAssignments"
 
 
@@ -41,15 +40,16 @@ def add_trial(store: ObjectStore, key: Key, assignments: Mapping[str, str]) -> i
     if errors:
         raise InvalidError(errors)
     _check_goes_on(experiment)
-    for _ in range(ATTEMPTS):
+
+    def attempt() -> int:
         found = _suggestion_of(store, key)
         suggestion = Suggestion.decode(found)
         _check_room(experiment, suggestion)
         trials = [*_listed(found), InitialTrial(parameter_assignments=chosen).encode()]
-        with suppress(ConflictError):  # the controllers wrote it this moment
-            store.patch(found, {"spec": {"initialTrials": trials}})
-            return initial_trials_left(suggestion)
-    raise ConflictError(f'experiment "{key.name}" keeps changing; add the trial again in a moment')
+        store.patch(found, {"spec": {"initialTrials": trials}})
+        return initial_trials_left(suggestion)
+
+    return until_written(attempt, key.name, "add the trial again")
 
 
 def point_errors(experiment: Experiment, chosen: tuple[ParameterAssignment, ...]) -> list[FieldError]:

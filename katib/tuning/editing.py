@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from pydantic.alias_generators import to_snake
@@ -16,11 +15,11 @@ from katib.api.types import Experiment
 from katib.api.validation import validate_update
 from katib.api.validation.update import COUNTS
 from katib.api.wording import one_of
+from katib.controllers.experiment.plan import is_stopped
 from katib.controllers.kinds import EXPERIMENT
-from katib.errors import AlreadyExistsError, ConflictError, InvalidError, invalid
+from katib.errors import AlreadyExistsError, InvalidError, invalid
 from katib.runtime.objects import Key, Object, ObjectStore
-
-_ATTEMPTS = 20
+from katib.tuning.writing import until_written
 
 
 def edit_experiment(
@@ -44,22 +43,16 @@ def edit_experiment(
     for name in counts:
         if name not in COUNTS:
             raise invalid(f"spec.{name}", "it cannot be changed", f"change {one_of(COUNTS)}", "update-immutable")
-    for _ in range(_ATTEMPTS):
+
+    def attempt() -> Object:
         found = store.get(EXPERIMENT, key)
         old = with_defaults(decode_stored(found))
         if old.metadata.deletion_timestamp is not None:
             raise AlreadyExistsError(f'experiment "{old.name}" is being deleted')
         changes = _changes(old, counts, stopped)
-        if not changes:
-            return found
-        with suppress(ConflictError):  # the controllers wrote its status this moment
-            return store.patch(found, changes)
-    raise ConflictError(f'experiment "{key.name}" keeps changing; try again in a moment')
+        return store.patch(found, changes) if changes else found
 
-
-def is_stopped(experiment: Experiment) -> bool:
-    """Return whether somebody stopped an experiment."""
-    return experiment.metadata.annotations.get(STOPPED_ANNOTATION) == STOPPED
+    return until_written(attempt, key.name, "try again")
 
 
 def _changes(old: Experiment, counts: Mapping[str, int | None], stopped: bool | None) -> Object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from katib.controllers.kinds import CONFIG_MAP
@@ -35,11 +36,9 @@ class OfferedTemplates:
     def all(self) -> Sequence[Json]:
         """Return the ConfigMaps that the user may see."""
         found = {Key.of(config_map): dict(config_map) for config_map in self._shared()}
-        try:
+        with suppress(ForbiddenError):  # then the user sees what is shared
             for config_map in self._store.list(CONFIG_MAP, labels=_LABELS).items:
                 found[Key.of(config_map)] = dict(config_map)
-        except ForbiddenError:
-            pass  # the user sees what is shared
         return list(found.values())
 
     def put(self, namespace: str, name: str, path: str, text: str, *, instead_of: str = "") -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from katib.api.algorithms import AlgorithmCatalog
@@ -12,10 +11,10 @@ from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
 from katib.api.loading import Submission as Loaded
 from katib.api.validation.update import changed_counts
+from katib.controllers.experiment.plan import is_stopped
 from katib.controllers.kinds import EXPERIMENT
 from katib.errors import (
     AlreadyExistsError,
-    ConflictError,
     ForbiddenError,
     InvalidError,
 )
@@ -24,7 +23,7 @@ from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.adding import add_trial
 from katib.tuning.companions import changed_too_late, has_content, title_of
 from katib.tuning.deletion import Deletion
-from katib.tuning.editing import edit_experiment, is_stopped
+from katib.tuning.editing import edit_experiment
 from katib.tuning.offered_templates import OfferedTemplates
 from katib.tuning.ports import (
     Aftermath,
@@ -38,9 +37,7 @@ from katib.tuning.reading import namespace_of
 from katib.tuning.service import DEFAULT_NAMESPACE, Json, Preview, StoredRuntime, Submission
 from katib.tuning.stored_reading import ObjectReadingService
 from katib.tuning.submission import Gate
-
-UPDATE_ATTEMPTS = 20
-"""The controllers write the status of a busy experiment ten times a second, and an update takes milliseconds."""
+from katib.tuning.writing import until_written
 
 
 class ObjectTuningService(ObjectReadingService):
@@ -122,14 +119,13 @@ class ObjectTuningService(ObjectReadingService):
         """Create, resume or update an experiment."""
         submission = self._gate.load(document, source=source, namespace=namespace or self._namespace)
         key = Key(submission.experiment.namespace, submission.experiment.name)
-        for _ in range(UPDATE_ATTEMPTS):
+
+        def attempt() -> Submission | None:
             old = self._find(EXPERIMENT, key) if key.name else None
-            if old is None:
-                break
-            with suppress(ConflictError):  # its status was written this moment
-                return self._resubmit(old, submission)
-        else:
-            raise ConflictError(f'experiment "{key.name}" keeps changing; submit it again in a moment')
+            return None if old is None else self._resubmit(old, submission)
+
+        if (submitted := until_written(attempt, key.name, "submit it again")) is not None:
+            return submitted
         admitted = self._gate.admit(submission)
         for companion in admitted.companions:
             self._put(companion)

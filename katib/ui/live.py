@@ -59,6 +59,8 @@ async def table_events(table: LiveTable, closing: Closing) -> AsyncIterator[byte
                     version, silent = snapshot.version, 0.0
                     head = experiment_summary(snapshot.experiment)
                     yield event("change", {"version": version, "complete": snapshot.complete, "experiment": head})
+                if table.has_ended:  # it was given up for others; who connects again gets one that is followed
+                    return
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             try:

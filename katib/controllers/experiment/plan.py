@@ -114,7 +114,7 @@ def plan_experiment(seen: Observed) -> ExperimentPlan:
             return _wind_down(seen, status)
         status = _restarted(status, seen.now)
     ending = _ending(seen)
-    if ending is None and _is_stopped(seen):
+    if ending is None and is_stopped(seen.experiment):
         return ExperimentPlan(status=_waiting(status, seen, EXPERIMENT_STOPPED, _STOPPED_MESSAGE))
     if ending is None and seen.obstacle is not None and seen.obstacle.may_pass:
         return ExperimentPlan(status=_waiting(status, seen, TEMPLATE_MISSING, seen.obstacle.cause))
@@ -228,8 +228,9 @@ def _waiting(status: ExperimentStatus, seen: Observed, reason: str, message: str
     return status.model_copy(update={"conditions": conditions})
 
 
-def _is_stopped(seen: Observed) -> bool:
-    return seen.experiment.metadata.annotations.get(STOPPED_ANNOTATION) == STOPPED
+def is_stopped(experiment: Experiment) -> bool:
+    """Return whether somebody stopped an experiment."""
+    return experiment.metadata.annotations.get(STOPPED_ANNOTATION) == STOPPED
 
 
 def _waiting_no_more(status: ExperimentStatus) -> ExperimentStatus:

@@ -127,16 +127,6 @@ export function showTimes(root = document) {
   }
 }
 
-/** Write text into the elements that show a live value. */
-export function showLive(values, root = document) {
-  for (const element of root.querySelectorAll("[data-live]")) {
-    const value = values[element.dataset.live];
-    if (value === undefined) continue;
-    element.textContent = value ?? "";
-    if (element.classList.contains("state")) element.dataset.state = value;
-  }
-}
-
 /** Put text on the clipboard. Where the browser has none for this address, the old way is left. */
 export async function copyText(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);

@@ -33,11 +33,6 @@ export function setBrushes(element, conditions) {
   shown.get(element)?.setBrushes(conditions);
 }
 
-/** Remove all brushes. */
-export function clearBrushes(element) {
-  shown.get(element)?.clear();
-}
-
 /** The numbers of a column, which Plotly sends as a list or as bytes. */
 export function numbersOf(column) {
   if (Array.isArray(column)) return Float64Array.from(column);
@@ -125,11 +120,6 @@ class Parallel {
     this.highlighted = trial;
     this.drawMarked();
     return this.meta?.trials.includes(trial) ?? false;
-  }
-
-  clear() {
-    this.brushes.clear();
-    this.changed();
   }
 
   setBrushes(conditions) {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 from katib.rest.streams import Closing
 from katib.tuning.service import Change
+from katib.ui.live import table_events
 from katib.ui.tables import LiveTable
 from tests.support.tuning import MemoryTuningService, condition, document, make_trial
 from tests.support.waiting import eventually
@@ -64,3 +66,16 @@ def test_a_table_that_is_made_later_has_later_versions() -> None:
 
     assert first.complete
     assert second.version > first.version
+
+
+def test_the_stream_of_a_table_that_was_given_up_ends_so_that_the_page_gets_another() -> None:
+    service, closing = MemoryTuningService(), Closing()
+    service.submit(document("demo"), source="demo.yaml")
+    table = LiveTable(service, "default", "demo", closing)
+    table.snapshot(wait_seconds=30)
+    table.give_up()
+
+    async def read() -> list[bytes]:
+        return [part async for part in table_events(table, closing)]
+
+    assert any(part.startswith(b"event: change") for part in asyncio.run(asyncio.wait_for(read(), 60)))
