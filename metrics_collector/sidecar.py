@@ -119,12 +119,14 @@ class Sidecar:
                 selection.directory,
                 left_a_trace=selection.left_a_trace,
                 restart_policy=self._pod.restart_policy,
+                own_restart=self._pod.program_restart,
                 wait_all=self._arguments.wait_all,
                 monotonic=self._monotonic,
                 proc=proc,
             )
         return UnwrappedProgram(
             restart_policy=self._pod.restart_policy,
+            own_restart=self._pod.program_restart,
             is_over=lambda: self._pod.is_native and self._terminated_at is not None,
             monotonic=self._monotonic,
             proc=proc,
@@ -262,6 +264,8 @@ class Sidecar:
     def _note_what_is_missing(self, phase: Phase, *, read: bool, unsettled: int) -> None:
         if phase is Phase.RUNNING and not self._missing:
             self._missing.append("the collector had to end before the program")
+        if self._program.doubt:
+            self._missing.append(self._program.doubt)
         if not read:
             self._missing.append("there was no time to read all of the output")
         if unsettled:

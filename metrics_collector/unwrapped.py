@@ -13,9 +13,11 @@ is tried again after at most five minutes. What has not come after twice that ti
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+from katib.api.container_restarts import EXIT_CODES, runs_again
 from metrics_collector.container_processes import PROC, Process, all_processes, read_process
 from metrics_collector.markers import CollectedWord
 from metrics_collector.program import Phase
@@ -34,6 +36,7 @@ class UnwrappedProgram:
 
     Args:
         restart_policy: Of the pod.
+        own_restart: What the program's container says of it, in place of the pod.
         is_over: Tells whether Kubernetes says that no program runs any more.
         monotonic: Reads time.
         proc: Where processes are seen.
@@ -43,12 +46,15 @@ class UnwrappedProgram:
         self,
         *,
         restart_policy: str,
+        own_restart: Mapping[str, Any] | None = None,
         is_over: Callable[[], bool],
         monotonic: Callable[[], float],
         proc: Path = PROC,
     ) -> None:
         self.completed = False
-        self._restart_policy = restart_policy
+        self.doubt = ""
+        again = {runs_again(own_restart or {}, restart_policy, code) for code in EXIT_CODES}
+        self._always, self._may_run_again = again == {True}, True in again
         self._is_over = is_over
         self._monotonic = monotonic
         self._proc = proc
@@ -67,7 +73,7 @@ class UnwrappedProgram:
         if self._seen:
             self._gone_since = self._monotonic()
             return Phase.RUNNING
-        if self._restart_policy == "Always" or self._monotonic() < self._may_have_ended_at:
+        if self._always or self._monotonic() < self._may_have_ended_at:
             return Phase.AWAITED
         self.completed = True
         return Phase.ENDED
@@ -77,7 +83,7 @@ class UnwrappedProgram:
         """From when on a pod without containers of others is one whose program has ended."""
         if self._gone_since is None:
             return self._began + UNSEEN_SECONDS
-        return self._gone_since + (RESTART_SECONDS if self._restart_policy == "OnFailure" else 0.0)
+        return self._gone_since + (RESTART_SECONDS if self._may_run_again else 0.0)
 
     def release(self, word: CollectedWord) -> None:
         """Nobody waits."""
