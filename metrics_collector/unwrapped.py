@@ -12,17 +12,14 @@ is tried again after at most five minutes. What has not come after twice that ti
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from katib.api.container_restarts import EXIT_CODES, runs_again
-from metrics_collector.container_processes import PROC, Process, all_processes, read_process
+from metrics_collector.container_processes import PROC, Process, other_containers, read_process
 from metrics_collector.markers import CollectedWord
 from metrics_collector.program import Phase
-
-_KUBERNETES_OWN = 1
 
 UNSEEN_SECONDS = 600.0
 """Without any container from our beginning: twice the longest pause between two attempts to start one."""
@@ -69,7 +66,7 @@ class UnwrappedProgram:
             return Phase.ENDED
         self._seen = [process for process in self._seen if read_process(process.pid, self._proc) == process]
         if not self._seen:
-            self._seen = [process for process in all_processes(self._proc).values() if self._is_container(process)]
+            self._seen = other_containers(self._proc)
         if self._seen:
             self._gone_since = self._monotonic()
             return Phase.RUNNING
@@ -85,18 +82,9 @@ class UnwrappedProgram:
             return self._began + UNSEEN_SECONDS
         return self._gone_since + (RESTART_SECONDS if self._may_run_again else 0.0)
 
+    def runs_anew(self) -> bool:
+        """Return whether a container runs though there was none any more."""
+        return bool(other_containers(self._proc))
+
     def release(self, word: CollectedWord) -> None:
         """Nobody waits."""
-
-    def _is_container(self, process: Process) -> bool:
-        return process.parent == 0 and process.pid != _KUBERNETES_OWN and process.pid not in _ours(self._proc)
-
-
-def _ours(proc: Path) -> set[int]:
-    """Return our process and those above it."""
-    found: set[int] = set()
-    process = read_process(os.getpid(), proc)
-    while process is not None and process.pid not in found:
-        found.add(process.pid)
-        process = read_process(process.parent, proc)
-    return found

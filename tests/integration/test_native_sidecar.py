@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,6 +62,7 @@ def collector(
     pod: Pod,
     *arguments: str,
     policy: str = "Never",
+    program: Mapping[str, Any] | None = None,
     seconds: float = 3600.0,
     native: bool = True,
     grace_seconds: float = GRACE_SECONDS,
@@ -69,6 +73,7 @@ def collector(
     environment = {
         "KATIB_TERMINATION_LOG": str(pod.termination_log),
         "KATIB_POD_RESTART_POLICY": policy,
+        "KATIB_PROGRAM_RESTART": json.dumps(program or {}),
         "KATIB_POD_GRACE_SECONDS": str(grace_seconds),
         "KATIB_NATIVE_SIDECAR": "true" if native else "false",
         "KATIB_GIVE_UP_SECONDS": str(seconds),
@@ -214,6 +219,66 @@ def test_a_program_that_fails_and_runs_again_is_collected_from_in_all_its_runs(p
 
     assert main.codes == [1, 0]
     assert pod.readings() == ["0.1", "0.2"]
+
+
+def rules(action: str, *codes: int, policy: str = "Never") -> dict[str, Any]:
+    rule = {"action": action, "exitCodes": {"operator": "In", "values": list(codes)}}
+    return {"restartPolicy": policy, "restartPolicyRules": [rule]}
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["native", "ordinary"])
+@pytest.mark.parametrize(
+    ("own", "fields"),
+    [
+        (rules("Restart", 3), {"again": [3]}),
+        ({"restartPolicy": "OnFailure"}, {"again": range(1, 256)}),
+        (rules("RestartAllContainers", 3), {"all_again": [3]}),
+    ],
+    ids=["rule", "policy", "all"],
+)
+def test_a_program_whose_container_runs_again_by_its_own_rules_is_collected_from_in_all_its_runs(
+    pod: Pod, own: dict[str, Any], fields: dict[str, Any], *, native: bool
+) -> None:
+    once = f"[ -e {pod.metrics}/tried ] || {{ touch {pod.metrics}/tried; echo loss=1; exit 3; }}"
+    main = program(pod, "sh", "-c", f"{once}; sleep 0.5; echo loss=2; echo loss=99", native=native)
+    main = replace(main, **fields)
+    with running(main, collector(pod, program=own, native=native)) as kubelet:
+        kubelet.wait()
+
+    assert main.codes == [3, 0]
+    assert pod.readings() == ["1", "2", "99"]
+    assert verdict(pod, kubelet)[0] == "Succeeded"
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["native", "ordinary"])
+def test_a_program_that_fails_otherwise_than_its_rules_say_has_ended(pod: Pod, *, native: bool) -> None:
+    gate = pod.metrics / "gate"
+    wait = f"echo loss=1; while ! [ -e {gate} ]; do sleep 0.05; done; exit 4"
+    main = replace(program(pod, "sh", "-c", wait, native=native), again=[3])
+    with running(main, collector(pod, program=rules("Restart", 3), native=native)) as kubelet:
+        eventually(lambda: pod.readings() == ["1"])
+        gate.touch()
+        kubelet.wait()
+
+    assert (main.codes, pod.readings()) == ([4], ["1"])
+    assert pod.news().splitlines()[0] == "all readings are stored"
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["native", "ordinary"])
+def test_another_container_that_has_all_run_again_makes_no_value_of_a_part(pod: Pod, *, native: bool) -> None:
+    """The collector cannot know of it; it runs again as well, and goes on where it was."""
+    twice = f"echo loss=1; [ -e {pod.metrics}/tried ] && {{ sleep 0.5; echo loss=99; }} || exit 0"
+    main = program(pod, "sh", "-c", twice, native=native)
+    sidecar = collector(pod, native=native)
+    stored = f"while ! grep -qs stored {pod.termination_log}; do sleep 0.02; done"
+    watch = f"[ -e {pod.metrics}/tried ] && exit 0; {stored}; touch {pod.metrics}/tried; exit 88"
+    watcher = Container("watcher", ["sh", "-c", watch], all_again=[88])
+    with running(sidecar, main, watcher) as kubelet:
+        kubelet.wait()
+
+    assert (len(main.codes), main.codes[-1]) == (2, 0)  # a shell that still waits for its collector is killed
+    assert verdict(pod, kubelet)[0] == "Succeeded"
+    assert pod.readings() == ["1", "1", "99"]
 
 
 def test_a_program_that_is_stopped_early_is_told_of_before_the_pod_ends(pod: Pod) -> None:

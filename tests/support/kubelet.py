@@ -4,6 +4,7 @@
 |---|---|
 | native sidecars start first, in order, then the containers | yes |
 | a container that ends runs again as the pod's restart policy says, a native sidecar always | after `restart_seconds` |
+| a container's own policy, and its rules by exit code (1.34) | `again`; a rule for all containers (1.36) `all_again` |
 | when no container will run again, sidecars get SIGTERM in reverse order, each after the one behind it | yes |
 | what is left after the grace period gets SIGKILL | yes; that begins when the last container has ended |
 | a pod that is deleted: SIGTERM to the containers, then as above within the same grace period | `delete` |
@@ -17,7 +18,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -35,6 +36,8 @@ class Container:
         environment: Variables beyond those of the test.
         native: Whether it is a native sidecar.
         termination_log: Where it leaves what it has to say.
+        again: The exit codes with which it runs again, whatever the pod's policy says; None: it has no policy of its own.
+        all_again: Those with which all containers of the pod are killed and run again, the ones that have ended too.
         codes: How its runs ended: exit codes, 128 and the number of a signal.
     """
 
@@ -43,9 +46,16 @@ class Container:
     environment: Mapping[str, str] = field(default_factory=dict)
     native: bool = False
     termination_log: Path | None = None
+    again: Collection[int] | None = None
+    all_again: Collection[int] = ()
     codes: list[int] = field(default_factory=list)
     process: subprocess.Popen[bytes] | None = None
     ended_at: float = 0.0
+
+    @property
+    def wants_all_again(self) -> bool:
+        """Whether it has just ended so that all containers are to run again."""
+        return self.process is None and bool(self.codes) and self.codes[-1] in self.all_again
 
     @property
     def runs(self) -> bool:
@@ -139,6 +149,8 @@ class Kubelet:
         while not self._stopping.is_set():
             for container in self._everyone():
                 self._look_after(container)
+            if any(container.wants_all_again for container in self._everyone()):
+                self._restart_all()
             if self._deleted_at is not None and self._is_over(self._deleted_at):
                 for container in self._ordinary:
                     _signal(container, signal.SIGKILL)
@@ -159,7 +171,18 @@ class Kubelet:
         if self._deleted_at is not None or self._stopping.is_set():
             return False
         failed = bool(container.codes and container.codes[-1])
+        if container.again is not None and container.codes:
+            return container.codes[-1] in container.again
         return container.native or self._policy == "Always" or (self._policy == "OnFailure" and failed)
+
+    def _restart_all(self) -> None:
+        for container in self._everyone():
+            _signal(container, signal.SIGKILL)
+            if container.process is not None:
+                container.process.wait()
+            _note_end(container)
+        for container in self._everyone():
+            _start(container)
 
     def _end_sidecars(self, since: float) -> None:
         for container in reversed(self._sidecars):

@@ -244,7 +244,10 @@ def _ended_collectors(pod: Object) -> Iterator[tuple[str, Mapping[str, Any]]]:
     is_over = status.get("phase") in _OVER or "deletionTimestamp" in pod["metadata"]
     by_name = {container["name"]: container for container in _containers(spec)}
     for container in container_statuses(status):
-        name, ended = container.get("name"), (container.get("state") or {}).get("terminated")
+        name, state = container.get("name"), container.get("state") or {}
+        ended = state.get("terminated")
+        if is_over and "waiting" in state:  # for the next start, which never came
+            ended = (container.get("lastState") or {}).get("terminated")
         if name in COLLECTORS and ended:
             code, policy = ended.get("exitCode", 0), spec.get("restartPolicy", "Never")
             if is_over or not runs_again(by_name.get(name, {}), policy, code):

@@ -202,7 +202,7 @@ def test_what_a_pod_says_last_of_its_readings_counts() -> None:
             COLLECTOR, last=terminated(137), **terminated(0, "Completed", message="all readings are stored")
         )
         found = store.get(POD, Key("default", "demo-1-x"))
-        store.update_status({**found, "status": {"phase": "Succeeded", "initContainerStatuses": [stored]}})
+        store.update({**found, "status": {"phase": "Succeeded", "initContainerStatuses": [stored]}})
         eventually(lambda: not pods.update_of(trial("demo-1")).incomplete)
         store.delete(POD, Key("default", "demo-1-x"))
         eventually(lambda: not pods.has_pods(Key("default", "demo-1")))
