@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -39,6 +40,7 @@ class Container:
         again: The exit codes with which it runs again, whatever the pod's policy says; None: it has no policy of its own.
         all_again: Those with which all containers of the pod are killed and run again, the ones that have ended too.
         codes: How its runs ended: exit codes, 128 and the number of a signal.
+        times: When its last run began and ended.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Container:
     codes: list[int] = field(default_factory=list)
     process: subprocess.Popen[bytes] | None = None
     ended_at: float = 0.0
+    times: list[str] = field(default_factory=list)
 
     @property
     def wants_all_again(self) -> bool:
@@ -131,6 +134,14 @@ class Kubelet:
         process.kill()
         process.wait()
 
+    def spec(self) -> dict[str, Any]:
+        """Return the pod's spec as far as anybody reads it."""
+        return {
+            "restartPolicy": self._policy,
+            "initContainers": [{"name": c.name, "restartPolicy": "Always"} for c in self._sidecars],
+            "containers": [{"name": c.name, "command": list(c.command)} for c in self._ordinary],
+        }
+
     def status(self) -> dict[str, Any]:
         """Return the pod's status as far as anybody reads it."""
         failed = any(container.codes and container.codes[-1] for container in self._ordinary)
@@ -183,6 +194,9 @@ class Kubelet:
             _note_end(container)
         for container in self._everyone():
             _start(container)
+            self._stopping.wait(self._restart_seconds)  # images are pulled, sidecars looked at
+            for other in self._everyone():
+                _note_end(other)
 
     def _end_sidecars(self, since: float) -> None:
         for container in reversed(self._sidecars):
@@ -205,6 +219,7 @@ def _start(container: Container) -> None:
     if container.termination_log is not None:
         container.termination_log.unlink(missing_ok=True)
     variables = {**os.environ, **container.environment}
+    container.times = [datetime.now(UTC).isoformat()]
     container.process = subprocess.Popen(container.command, env=variables, stdout=subprocess.DEVNULL)
 
 
@@ -214,6 +229,7 @@ def _note_end(container: Container) -> None:
     if process is not None and (code := process.poll()) is not None:
         container.codes.append(code if code >= 0 else 128 - code)
         container.ended_at = time.monotonic()
+        container.times.append(datetime.now(UTC).isoformat())
         container.process = None
 
 
@@ -225,8 +241,8 @@ def _signal(container: Container, number: signal.Signals) -> None:
 def _status_of(container: Container) -> dict[str, Any]:
     status: dict[str, Any] = {"name": container.name, "restartCount": max(0, len(container.codes) - 1)}
     if container.runs or not container.codes:
-        return {**status, "state": {"running": {}}}
+        return {**status, "state": {"running": {"startedAt": container.times[0]}}}
     log = container.termination_log
     message = log.read_text() if log is not None and log.exists() else ""
-    ended = {"exitCode": container.codes[-1], "finishedAt": "2026-01-01T00:00:00Z"}
+    ended = {"exitCode": container.codes[-1], "startedAt": container.times[0], "finishedAt": container.times[1]}
     return {**status, "state": {"terminated": {**ended, **({"message": message} if message else {})}}}
