@@ -1,8 +1,8 @@
 """Marker files: what the shell around a program and the collector tell each other, in the first line.
 
-`<directory>/<process id>.pid` says how far the program has come, `failed` with its exit code behind it. `<directory>/<process id>.collected` is made by a
-shell that waits for the collector, for anyone to write: the collector may be another user without rights to the
-directory.
+`<directory>/<process id>.pid` says how far the program has come, `failed` with its exit code behind it.
+`<directory>/<process id>.collected` is made by a shell that waits for the collector, for anyone to write: the collector
+may be another user without rights to the directory.
 """
 
 from __future__ import annotations

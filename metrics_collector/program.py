@@ -3,9 +3,9 @@
 The program runs below a shell that wrapped it (`katib.cluster.injection.command`, or Katib's own wrapping, which writes
 no marker but `completed`). It is found by the text in the shell's command line; that it ran is known from its marker as
 well, for it may have ended before we looked. A shell that says how its program ended may stay until we are done. A
-shell that is gone and left no last word was killed. Whether Kubernetes starts the program again follows from the exit
-code, by the rules of its container or the policy of the pod. Other containers of the pod are never waited for: one of them may
-wait for us.
+shell that is gone and left no last word was killed. Whether Kubernetes starts the program again follows from its exit
+code, by the rules of its container or the policy of the pod. Other containers of the pod are never waited for: one of
+them may wait for us.
 
 Which order things are looked at matters: a word read before the processes is a start that was seen, a word read after
 them is the last one of a process that is gone.
@@ -87,7 +87,7 @@ class Program:
         self._shells: list[Process] = []
         self._seen: set[int] = set()
         self._alone_since: float | None = None
-        self._ended_at: float | None = None
+        self._ended: tuple[int | None, float] = (None, 0.0)
 
     def look(self) -> Phase:
         """Look again; costs one read of a small file while the program runs."""
@@ -98,7 +98,7 @@ class Program:
         self._seen.update(shell.pid for shell in shells)
         before, self._shells = self._shells, [shell for shell in shells if self._is_at_work(shell)]
         if self._shells and (self._wait_all or not set(self._shells) < set(before)):
-            self._alone_since = self._ended_at = None
+            self._alone_since = None
             return Phase.RUNNING
         started |= self._seen
         if not started and not self._ended_unseen():
@@ -106,6 +106,8 @@ class Program:
         words = self.markers.read()
         last = next((pid for pid in reversed(words) if pid in started), None)
         self.completed = last is not None and words[last] == Word.COMPLETED
+        if last != self._ended[0]:
+            self._ended = (last, self._monotonic())
         code = None if last is None else self.markers.exit_code(last)
         return Phase.AWAITED if self._is_started_again(code) else Phase.ENDED
 
@@ -133,15 +135,11 @@ class Program:
 
     def _is_started_again(self, code: int | None) -> bool:
         """Return whether a program will run again that ended with an exit code; None: nobody said with which."""
-        if not self._own_restart:
-            return runs_again({}, self._restart_policy, _KILLED if code is None else code)
-        if self._ended_at is None:
-            self._ended_at = self._monotonic()
         if not self._runs_again(_KILLED if code is None else code):
             if code is None and any(map(self._runs_again, EXIT_CODES)):
                 self.doubt = "the program was killed, and it is not known whether its container is started again"
             return False
-        if self._monotonic() - self._ended_at < RESTART_SECONDS or self._restart_policy == "Always":
+        if not self._own_restart or self._monotonic() - self._ended[1] < RESTART_SECONDS:
             return True
         self.doubt = f"the program did not run again within {RESTART_SECONDS:g} s, as the rules of its container say"
         return False

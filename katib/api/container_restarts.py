@@ -1,16 +1,16 @@
 """Whether Kubernetes starts a container again when it has ended, as a kubelet decides it. Pure.
 
-A container has the pod's policy, or from Kubernetes 1.34 on one of its own with rules before it. Of these the first that
-fits the exit code counts, and both actions that are known start the container again: `Restart` it alone, and
+A container has the pod's policy, or from Kubernetes 1.34 on one of its own with rules before it. Of these the first
+that fits the exit code counts, and both actions that are known start the container again: `Restart` it alone, and
 `RestartAllContainers` with all others of its pod, those that have ended included.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from katib.api.wording import did_you_mean
+from katib.api.wording import did_you_mean, shown
 from katib.errors import FieldError
 
 OWN_FIELDS = ("restartPolicy", "restartPolicyRules")
@@ -37,29 +37,28 @@ def runs_again(container: Mapping[str, Any], pod_policy: str, exit_code: int) ->
 
 
 def unknown_rules(container: Mapping[str, Any], path: str, *, is_program: bool) -> Iterator[FieldError]:
-    """Yield why it cannot be told when the program of a pod runs again.
+    """Yield why it cannot be told when the program of a pod has ended.
 
     Args:
-        container: Any of the pod.
+        container: Any of the pod; may be malformed.
         path: Where it stands.
-        is_program: Whether it is the program's own; of others matter just actions that may concern the program.
+        is_program: Whether it is the program's own; of others matter just actions, which may concern the program.
     """
-    for i, rule in enumerate(container.get("restartPolicyRules") or ()):
-        place = f"{path}.restartPolicyRules[{i}]"
-        if rule.get("action") not in _ACTIONS:
-            cause = f"{rule.get('action')!r} is not known here, so it cannot be told when the program has ended"
-            remedy = did_you_mean(str(rule.get("action") or ""), _ACTIONS)
-            yield FieldError(f"{place}.action", cause, remedy, "restart-rule-unknown")
-        if not is_program:
+    rules = container.get("restartPolicyRules")
+    for i, rule in enumerate(rules if isinstance(rules, list) else ()):
+        if not isinstance(rule, Mapping):
             continue
-        codes = rule.get("exitCodes") or {}
-        if others := sorted(rule.keys() - {"action", "exitCodes"}):
-            cause = "this condition is not known here, so it cannot be told when the program has ended"
-            yield FieldError(f"{place}.{others[0]}", cause, "use exitCodes", "restart-rule-unknown")
-        elif codes.get("operator") not in _OPERATORS:
-            cause = f"{codes.get('operator')!r} is not known here, so it cannot be told when the program has ended"
-            remedy = did_you_mean(str(codes.get("operator") or ""), _OPERATORS)
-            yield FieldError(f"{place}.exitCodes.operator", cause, remedy, "restart-rule-unknown")
+        codes = rule.get("exitCodes")
+        found: list[tuple[str, object, Sequence[str]]] = [("action", rule.get("action"), _ACTIONS)]
+        if is_program and isinstance(codes, Mapping):
+            found.append(("exitCodes.operator", codes.get("operator"), _OPERATORS))
+        elif is_program:
+            found += [(name, rule[name], ("exitCodes",)) for name in rule if name != "action"]
+        for field, value, known in found:
+            if value not in known:
+                cause = f"{shown(value)} is not known here, so it could not be told when the program has ended"
+                remedy = did_you_mean(value if isinstance(value, str) else "", known)
+                yield FieldError(f"{path}.restartPolicyRules[{i}].{field}", cause, remedy, "restart-rule-unknown")
 
 
 def _fits(rule: Mapping[str, Any], exit_code: int) -> bool:

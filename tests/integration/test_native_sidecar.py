@@ -303,6 +303,26 @@ def test_a_program_that_is_stopped_early_is_told_of_before_the_pod_ends(pod: Pod
     assert pod.readings() == ["0.5", "2"]
 
 
+def test_a_native_sidecar_ends_by_itself_when_its_pod_runs_nothing_else(pod: Pod) -> None:
+    """So a kubelet finds program and sidecar ended at one look, and the pod is over a second earlier."""
+    sidecar = collector(pod)
+    with running(sidecar, program(pod, "echo", "loss=0.5"), look_seconds=60.0) as kubelet:
+        kubelet.wait()
+
+    assert (sidecar.signals, sidecar.codes) == ([], [0])
+    assert (pod.readings(), pod.news()) == (["0.5"], "all readings are stored")
+
+
+def test_a_native_sidecar_waits_for_its_signal_beside_another_container(pod: Pod) -> None:
+    sidecar = collector(pod)
+    longer = f"while ! grep -qs stored {pod.termination_log}; do sleep 0.02; done; sleep 0.5"
+    with running(sidecar, program(pod, "echo", "loss=0.5"), Container("other", ["sh", "-c", longer])) as kubelet:
+        kubelet.wait()
+
+    assert sidecar.codes == [0]  # it was not started again
+    assert (pod.readings(), pod.news()) == (["0.5"], "all readings are stored")
+
+
 # --- other sidecars ---------------------------------------------------------------------------------------------------
 
 

@@ -37,10 +37,11 @@ class Container:
         environment: Variables beyond those of the test.
         native: Whether it is a native sidecar.
         termination_log: Where it leaves what it has to say.
-        again: The exit codes with which it runs again, whatever the pod's policy says; None: it has no policy of its own.
+        again: The exit codes with which it runs again, whatever the pod's policy says; None: as the pod's says.
         all_again: Those with which all containers of the pod are killed and run again, the ones that have ended too.
         codes: How its runs ended: exit codes, 128 and the number of a signal.
         times: When its last run began and ended.
+        signals: What it was sent.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Container:
     process: subprocess.Popen[bytes] | None = None
     ended_at: float = 0.0
     times: list[str] = field(default_factory=list)
+    signals: list[signal.Signals] = field(default_factory=list)
 
     @property
     def wants_all_again(self) -> bool:
@@ -74,6 +76,7 @@ class Kubelet:
         restart_policy: Of the pod.
         grace_seconds: Of the pod.
         restart_seconds: Pause before a container runs again.
+        look_seconds: For so long it may not notice the end of the last container; it does when the sidecars end, too.
     """
 
     def __init__(
@@ -83,12 +86,14 @@ class Kubelet:
         restart_policy: str = "Never",
         grace_seconds: float = 30.0,
         restart_seconds: float = 0.1,
+        look_seconds: float = 0.0,
     ) -> None:
         self._sidecars = [container for container in containers if container.native]
         self._ordinary = [container for container in containers if not container.native]
         self._policy = restart_policy
         self._grace_seconds = grace_seconds
         self._restart_seconds = restart_seconds
+        self._look_seconds = look_seconds
         self._deleted_at: float | None = None
         self._stopping = threading.Event()
         self._ended = threading.Event()
@@ -199,6 +204,8 @@ class Kubelet:
                 _note_end(other)
 
     def _end_sidecars(self, since: float) -> None:
+        while any(c.runs for c in self._sidecars) and time.monotonic() < since + self._look_seconds:
+            time.sleep(_LOOK_SECONDS)
         for container in reversed(self._sidecars):
             _signal(container, signal.SIGTERM)
             while container.runs and not self._is_over(since) and not self._stopping.is_set():
@@ -235,6 +242,7 @@ def _note_end(container: Container) -> None:
 
 def _signal(container: Container, number: signal.Signals) -> None:
     if container.runs and container.process is not None:
+        container.signals.append(number)
         container.process.send_signal(number)
 
 

@@ -245,10 +245,12 @@ def _ended_collectors(pod: Object) -> Iterator[tuple[str, Mapping[str, Any]]]:
     by_name = {container["name"]: container for container in _containers(spec)}
     for container in container_statuses(status):
         name, state = container.get("name"), container.get("state") or {}
-        ended = state.get("terminated")
+        ended, before = state.get("terminated"), (container.get("lastState") or {}).get("terminated") or {}
         if is_over and "waiting" in state:  # for the next start, which never came
-            ended = (container.get("lastState") or {}).get("terminated")
+            ended = before
         if name in COLLECTORS and ended:
+            if not ended.get("message") and str(before.get("message") or "").startswith(ALL_STORED):
+                ended = before  # what was started after that had nothing left to store
             code, policy = ended.get("exitCode", 0), spec.get("restartPolicy", "Never")
             if is_over or not runs_again(by_name.get(name, {}), policy, code):
                 yield str(name), ended

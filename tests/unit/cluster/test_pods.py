@@ -212,6 +212,37 @@ def test_what_a_pod_says_last_of_its_readings_counts() -> None:
         pods.informer.stop()
 
 
+STORED = {"message": "all readings are stored"}
+
+
+@pytest.mark.parametrize(
+    ("last", "state", "started", "incomplete"),
+    [
+        (terminated(137), {"waiting": {"reason": "CrashLoopBackOff"}}, "11:59", "ended with exit code 137"),
+        (terminated(0, **STORED), {"waiting": {"reason": "CrashLoopBackOff"}}, "11:59", ""),
+        (terminated(0, **STORED), terminated(143, at="2024-05-01T12:01:00Z"), "11:59", ""),
+        (terminated(0, **STORED), terminated(143, at="2024-05-01T12:01:00Z"), "12:00:30", "was started again"),
+        (terminated(137), terminated(143, at="2024-05-01T12:01:00Z"), "11:59", "ended with exit code 143"),
+    ],
+    ids=["killed-before-it-stored", "stored", "killed-after-it-stored", "program-again", "killed-twice"],
+)
+def test_what_the_last_collector_with_something_to_store_said_counts(
+    last: dict[str, Any], state: dict[str, Any], started: str, incomplete: str
+) -> None:
+    main = container(**terminated(0, "Completed", startedAt=f"2024-05-01T{started}Z"))
+    over = pod(phase="Succeeded", initContainerStatuses=[container(COLLECTOR, last, **state)], containerStatuses=[main])
+    over["spec"] = {
+        "restartPolicy": "Never",
+        "initContainers": [{"name": COLLECTOR, "restartPolicy": "Always"}],
+        "containers": [PROGRAM],
+    }
+
+    found = facts_of(over).incomplete
+
+    assert incomplete in found
+    assert bool(found) is bool(incomplete)
+
+
 PROGRAM = {"name": "main", "command": ["sh", "-c", "echo completed > /var/log/katib/$$$$.pid"]}
 
 
