@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 PROC = Path("/proc")
 
+_KUBERNETES_OWN = 1
+
 
 class Process(NamedTuple):
     """One process. Its number may be used again; number and start together are its identity."""
@@ -67,3 +69,14 @@ def descendants(processes: Mapping[int, Process], ancestor: int) -> list[Process
     for process in found:  # the list grows while we walk it
         found += children.get(process.pid, ())
     return found
+
+
+def other_containers(proc: Path = PROC) -> list[Process]:
+    """Return the first process of each container that runs, but of Kubernetes' own and of ours."""
+    ours: set[int] = set()
+    process = read_process(os.getpid(), proc)
+    while process is not None and process.pid not in ours:
+        ours.add(process.pid)
+        process = read_process(process.parent, proc)
+    firsts = [process for process in all_processes(proc).values() if process.parent == 0]
+    return [process for process in firsts if process.pid != _KUBERNETES_OWN and process.pid not in ours]

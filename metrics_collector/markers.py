@@ -1,8 +1,8 @@
 """Marker files: what the shell around a program and the collector tell each other, in the first line.
 
-`<directory>/<process id>.pid` says how far the program has come. `<directory>/<process id>.collected` is made by a
-shell that waits for the collector, for anyone to write: the collector may be another user without rights to the
-directory.
+`<directory>/<process id>.pid` says how far the program has come, `failed` with its exit code behind it.
+`<directory>/<process id>.collected` is made by a shell that waits for the collector, for anyone to write: the collector
+may be another user without rights to the directory.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ class Word(StrEnum):
     FAILED = "failed"
     EARLY_STOPPED = "early-stopped"
 
+
+COMPLETING = "echo completed > "
+"""Of the command line of a shell around a program; the directory of its markers follows."""
 
 ENDED_WORDS = frozenset({Word.COMPLETED, Word.FAILED})
 """Said by a shell whose program has ended, though the shell itself may still wait."""
@@ -53,11 +56,23 @@ class Markers:
 
     def word(self, pid: int) -> str:
         """Return the word of one process; empty when it has none."""
+        return self._said(pid)[0]
+
+    def exit_code(self, pid: int) -> int | None:
+        """Return how a program ended by the word of its shell; None when that one did not say."""
+        word, code = self._said(pid)
+        if word == Word.COMPLETED:
+            return 0
+        return int(code) if word == Word.FAILED and code.isascii() and code.isdigit() else None
+
+    def _said(self, pid: int) -> tuple[str, str]:
         try:
             with self._path(pid).open("rb") as file:
-                return file.read(_MAX_BYTES).partition(b"\n")[0].decode(errors="replace").strip()
+                text = file.read(_MAX_BYTES).partition(b"\n")[0].decode(errors="replace").strip()
         except OSError:
-            return ""
+            return "", ""
+        word, _, code = text.partition(" ")
+        return word, code
 
     def write(self, pid: int, word: Word) -> None:
         """Write a word in place, which needs no room on a full disk; replace a file that belongs to another user.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from katib.rpc.credentials import NO_CREDENTIALS, Credentials
 
 RESTART_VARIABLE = "KATIB_POD_RESTART_POLICY"
+PROGRAM_RESTART_VARIABLE = "KATIB_PROGRAM_RESTART"
 GRACE_VARIABLE = "KATIB_POD_GRACE_SECONDS"
 NATIVE_VARIABLE = "KATIB_NATIVE_SIDECAR"
 GIVE_UP_VARIABLE = "KATIB_GIVE_UP_SECONDS"
@@ -31,6 +34,7 @@ class PodSettings:
 
     Attributes:
         restart_policy: Of the pod: `Never`, `OnFailure` or `Always`.
+        program_restart: What the program's own container says of it, as in the pod's spec; empty: nothing.
         grace_seconds: Between SIGTERM and SIGKILL of the pod; a program stopped early has as long.
         is_native: Whether Kubernetes keeps the sidecar running: it must not end before it is told to.
         give_up_seconds: How long after the end of the program readings are kept for a database that is away.
@@ -43,6 +47,7 @@ class PodSettings:
     """
 
     restart_policy: str = "Never"
+    program_restart: Mapping[str, Any] = field(default_factory=dict)
     grace_seconds: float = DEFAULT_GRACE_SECONDS
     is_native: bool = False
     give_up_seconds: float = DEFAULT_GIVE_UP_SECONDS
@@ -68,6 +73,7 @@ class PodSettings:
         """Read the variables; one that is missing or unreadable has its default."""
         return cls(
             restart_policy=environment.get(RESTART_VARIABLE) or "Never",
+            program_restart=json.loads(environment.get(PROGRAM_RESTART_VARIABLE) or "{}"),
             grace_seconds=_seconds(environment.get(GRACE_VARIABLE), DEFAULT_GRACE_SECONDS),
             is_native=environment.get(NATIVE_VARIABLE) == "true",
             give_up_seconds=_seconds(environment.get(GIVE_UP_VARIABLE), DEFAULT_GIVE_UP_SECONDS),

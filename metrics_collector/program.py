@@ -3,8 +3,9 @@
 The program runs below a shell that wrapped it (`katib.cluster.injection.command`, or Katib's own wrapping, which writes
 no marker but `completed`). It is found by the text in the shell's command line; that it ran is known from its marker as
 well, for it may have ended before we looked. A shell that says how its program ended may stay until we are done. A
-shell that is gone and left no last word was killed. Other containers of the pod are never waited for: one of them may
-wait for us.
+shell that is gone and left no last word was killed. Whether Kubernetes starts the program again follows from its exit
+code, by the rules of its container or the policy of the pod. Other containers of the pod are never waited for: one of
+them may wait for us.
 
 Which order things are looked at matters: a word read before the processes is a start that was seen, a word read after
 them is the last one of a process that is gone.
@@ -13,10 +14,12 @@ them is the last one of a process that is gone.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
+from katib.api.container_restarts import EXIT_CODES, runs_again
 from metrics_collector.container_processes import (
     PROC,
     Process,
@@ -25,10 +28,17 @@ from metrics_collector.container_processes import (
     read_process,
     wrappers,
 )
-from metrics_collector.markers import ENDED_WORDS, CollectedWord, Markers, Word
+from metrics_collector.markers import COMPLETING, ENDED_WORDS, CollectedWord, Markers, Word
 
 UNSEEN_SECONDS = 10.0
 """Something to read without process and without marker for so long is the work of a program that ended before us."""
+
+RESTART_SECONDS = 600.0
+"""Within so long a program has to run again of which its container says that it will: twice the longest pause before a
+start. A node whose kubelet is older than the API server knows nothing of such rules."""
+
+_KILLED = 137
+"""How a container ends whose shell left no last word: the kernel kills all its processes when memory is short."""
 
 
 class Phase(StrEnum):
@@ -46,6 +56,7 @@ class Program:
         directory: Holds the markers.
         left_a_trace: Tells whether a program has left something to read, whoever it was.
         restart_policy: Of the pod: what failed is started again unless it is `Never`.
+        own_restart: What the program's container says of it, in place of the pod.
         wait_all: Where several programs of the pod are wrapped, whether all of them have to end, not just one.
         monotonic: Reads time.
         proc: Where processes are seen.
@@ -57,21 +68,26 @@ class Program:
         *,
         left_a_trace: Callable[[], bool] = lambda: False,
         restart_policy: str = "Never",
+        own_restart: Mapping[str, Any] | None = None,
         wait_all: bool = True,
         monotonic: Callable[[], float],
         proc: Path = PROC,
     ) -> None:
         self.markers = Markers(directory)
         self.completed = False
+        self.doubt = ""
+        """Why it is not certain that the program will not run again."""
         self._left_a_trace = left_a_trace
         self._texts = _texts(str(directory))
         self._restart_policy = restart_policy
+        self._own_restart = own_restart or {}
         self._wait_all = wait_all
         self._monotonic = monotonic
         self._proc = proc
         self._shells: list[Process] = []
         self._seen: set[int] = set()
         self._alone_since: float | None = None
+        self._ended: tuple[int | None, float] = (None, 0.0)
 
     def look(self) -> Phase:
         """Look again; costs one read of a small file while the program runs."""
@@ -88,11 +104,17 @@ class Program:
         if not started and not self._ended_unseen():
             return Phase.AWAITED
         words = self.markers.read()
-        last = next((word for pid, word in reversed(words.items()) if pid in started), "")
-        self.completed = last == Word.COMPLETED
-        if self._is_started_again():
-            return Phase.AWAITED
-        return Phase.ENDED
+        last = next((pid for pid in reversed(words) if pid in started), None)
+        self.completed = last is not None and words[last] == Word.COMPLETED
+        if last != self._ended[0]:
+            self._ended = (last, self._monotonic())
+        code = None if last is None else self.markers.exit_code(last)
+        return Phase.AWAITED if self._is_started_again(code) else Phase.ENDED
+
+    def runs_anew(self) -> bool:
+        """Return whether a program runs that no look has seen, though the one before it was to be the last."""
+        shells = wrappers(all_processes(self._proc), self._texts, self._proc)
+        return any(shell.pid not in self._seen for shell in shells)
 
     @property
     def shells(self) -> list[Process]:
@@ -111,10 +133,19 @@ class Program:
     def _is_at_work(self, shell: Process) -> bool:
         return self.markers.word(shell.pid) not in ENDED_WORDS and read_process(shell.pid, self._proc) == shell
 
-    def _is_started_again(self) -> bool:
-        if self._restart_policy == "Always":
+    def _is_started_again(self, code: int | None) -> bool:
+        """Return whether a program will run again that ended with an exit code; None: nobody said with which."""
+        if not self._runs_again(_KILLED if code is None else code):
+            if code is None and any(map(self._runs_again, EXIT_CODES)):
+                self.doubt = "the program was killed, and it is not known whether its container is started again"
+            return False
+        if not self._own_restart or self._monotonic() - self._ended[1] < RESTART_SECONDS:
             return True
-        return self._restart_policy == "OnFailure" and not self.completed
+        self.doubt = f"the program did not run again within {RESTART_SECONDS:g} s, as the rules of its container say"
+        return False
+
+    def _runs_again(self, code: int) -> bool:
+        return runs_again(self._own_restart, self._restart_policy, code)
 
     def _ended_unseen(self) -> bool:
         if not self._left_a_trace():
@@ -127,4 +158,4 @@ class Program:
 
 def _texts(directory: str) -> tuple[bytes, ...]:
     """Return the texts in a command line by which a wrapping shell is known."""
-    return tuple({f"echo completed > {text}".encode() for text in (directory, shlex.quote(directory))})
+    return tuple({f"{COMPLETING}{text}".encode() for text in (directory, shlex.quote(directory))})

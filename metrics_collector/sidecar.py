@@ -8,8 +8,9 @@ Kubernetes begins with whether all readings are stored, so that nobody takes a p
 - SIGTERM: go on while the program has its grace period, and store what there is before ours is over.
 - The database is away: keep everything and try again; give up long after the program ended, with the reason.
 
-A sidecar that Kubernetes would start again when it ends waits for SIGTERM once its work is done. One that is started
-again all the same goes on where the last one was (`resumption`).
+A sidecar that Kubernetes would start again when it ends waits for SIGTERM once its work is done, but a native one whose
+pod runs nothing else any more: the kubelet then finds all of them ended at once, and the pod is over. One that is
+started again all the same goes on where the last one was (`resumption`), which it is if the program runs once more.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from katib.errors import KatibError, UnavailableError
 from metrics_collector.arguments import Arguments
 from metrics_collector.checkpoint import Checkpoint
 from metrics_collector.collector import Collector
-from metrics_collector.container_processes import PROC
+from metrics_collector.container_processes import PROC, other_containers
 from metrics_collector.delivery import DbManagerLog, set_trial_status
 from metrics_collector.markers import CollectedWord
 from metrics_collector.pod_settings import PodSettings
@@ -87,6 +88,7 @@ class Sidecar:
         self._monotonic = monotonic
         self._sleep = sleep
         self._output = output
+        self._proc = proc
         self._objective, *additional = arguments.metrics
         selection = select(arguments, pod, self._note_output)
         self._source = selection.source
@@ -119,12 +121,14 @@ class Sidecar:
                 selection.directory,
                 left_a_trace=selection.left_a_trace,
                 restart_policy=self._pod.restart_policy,
+                own_restart=self._pod.program_restart,
                 wait_all=self._arguments.wait_all,
                 monotonic=self._monotonic,
                 proc=proc,
             )
         return UnwrappedProgram(
             restart_policy=self._pod.restart_policy,
+            own_restart=self._pod.program_restart,
             is_over=lambda: self._pod.is_native and self._terminated_at is not None,
             monotonic=self._monotonic,
             proc=proc,
@@ -144,8 +148,15 @@ class Sidecar:
         self._leave_news(phase)
         done = CollectedWord.GIVEN_UP if self._missing else CollectedWord.STORED
         self._program.release(done)
+        pause, has_ended = 0.02, phase is Phase.ENDED
         while self._stays(stored) and self._terminated_at is None:
-            self._sleep(self._arguments.poll_seconds)
+            if has_ended and self._program.runs_anew():
+                leave_message(self._pod.termination_log, f"{NOT_ALL_STORED}the program runs once more")
+                return 1
+            if has_ended and self._pod.is_native and not other_containers(self._proc):
+                break
+            self._sleep(pause)
+            pause = min(2 * pause, self._arguments.poll_seconds)
             self._program.release(done)
         return 0 if stored else 1
 
@@ -262,6 +273,8 @@ class Sidecar:
     def _note_what_is_missing(self, phase: Phase, *, read: bool, unsettled: int) -> None:
         if phase is Phase.RUNNING and not self._missing:
             self._missing.append("the collector had to end before the program")
+        if self._program.doubt:
+            self._missing.append(self._program.doubt)
         if not read:
             self._missing.append("there was no time to read all of the output")
         if unsettled:

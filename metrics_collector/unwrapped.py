@@ -12,15 +12,14 @@ is tried again after at most five minutes. What has not come after twice that ti
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-from metrics_collector.container_processes import PROC, Process, all_processes, read_process
+from katib.api.container_restarts import EXIT_CODES, runs_again
+from metrics_collector.container_processes import PROC, Process, other_containers, read_process
 from metrics_collector.markers import CollectedWord
 from metrics_collector.program import Phase
-
-_KUBERNETES_OWN = 1
 
 UNSEEN_SECONDS = 600.0
 """Without any container from our beginning: twice the longest pause between two attempts to start one."""
@@ -34,6 +33,7 @@ class UnwrappedProgram:
 
     Args:
         restart_policy: Of the pod.
+        own_restart: What the program's container says of it, in place of the pod.
         is_over: Tells whether Kubernetes says that no program runs any more.
         monotonic: Reads time.
         proc: Where processes are seen.
@@ -43,12 +43,15 @@ class UnwrappedProgram:
         self,
         *,
         restart_policy: str,
+        own_restart: Mapping[str, Any] | None = None,
         is_over: Callable[[], bool],
         monotonic: Callable[[], float],
         proc: Path = PROC,
     ) -> None:
         self.completed = False
-        self._restart_policy = restart_policy
+        self.doubt = ""
+        again = {runs_again(own_restart or {}, restart_policy, code) for code in EXIT_CODES}
+        self._always, self._may_run_again = again == {True}, True in again
         self._is_over = is_over
         self._monotonic = monotonic
         self._proc = proc
@@ -63,11 +66,11 @@ class UnwrappedProgram:
             return Phase.ENDED
         self._seen = [process for process in self._seen if read_process(process.pid, self._proc) == process]
         if not self._seen:
-            self._seen = [process for process in all_processes(self._proc).values() if self._is_container(process)]
+            self._seen = other_containers(self._proc)
         if self._seen:
             self._gone_since = self._monotonic()
             return Phase.RUNNING
-        if self._restart_policy == "Always" or self._monotonic() < self._may_have_ended_at:
+        if self._always or self._monotonic() < self._may_have_ended_at:
             return Phase.AWAITED
         self.completed = True
         return Phase.ENDED
@@ -77,20 +80,11 @@ class UnwrappedProgram:
         """From when on a pod without containers of others is one whose program has ended."""
         if self._gone_since is None:
             return self._began + UNSEEN_SECONDS
-        return self._gone_since + (RESTART_SECONDS if self._restart_policy == "OnFailure" else 0.0)
+        return self._gone_since + (RESTART_SECONDS if self._may_run_again else 0.0)
+
+    def runs_anew(self) -> bool:
+        """Return whether a container runs though there was none any more."""
+        return bool(other_containers(self._proc))
 
     def release(self, word: CollectedWord) -> None:
         """Nobody waits."""
-
-    def _is_container(self, process: Process) -> bool:
-        return process.parent == 0 and process.pid != _KUBERNETES_OWN and process.pid not in _ours(self._proc)
-
-
-def _ours(proc: Path) -> set[int]:
-    """Return our process and those above it."""
-    found: set[int] = set()
-    process = read_process(os.getpid(), proc)
-    while process is not None and process.pid not in found:
-        found.add(process.pid)
-        process = read_process(process.parent, proc)
-    return found

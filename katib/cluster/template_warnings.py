@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from katib.api.container_restarts import unknown_rules
 from katib.api.types import CollectorKind, ExperimentSpec
 from katib.api.wording import path_to, shown
 from katib.errors import FieldError
@@ -45,6 +46,7 @@ def template_errors(source: Mapping[str, Any], path: str, spec: ExperimentSpec) 
 
     A training job has pods of several roles, and some kinds may be given a command by somebody else. So it is an error
     only if no container that may be the primary one has a command, and the kind takes its pods as they are written.
+    Where it cannot be told when the program has ended, one container is enough.
 
     Args:
         source: The object, with placeholders in it.
@@ -54,6 +56,10 @@ def template_errors(source: Mapping[str, Any], path: str, spec: ExperimentSpec) 
     if not _is_taken_as_written(Kind.of(source)):
         return []
     found = _primary_containers(source, path, spec)
+    if not has_placeholder(str([entry.get("restartPolicyRules") for _, entry in found])) and (
+        rules := [error for where, entry in found for error in unknown_rules(entry, where, is_program=True)]
+    ):
+        return rules
     missing = list(_without_command(found, spec))
     if len(missing) < len(found):
         return []

@@ -290,6 +290,24 @@ def test_an_example_of_katib_is_applied_as_it_stands(world: World, name: str) ->
     assert shown.stdout.endswith(" created\n"), shown.stderr
 
 
+def test_rules_by_which_a_container_runs_again_are_kept_and_unknown_ones_refused(world: World) -> None:
+    good, bad = experiment("rules"), experiment("unknown-rules")
+    for one, action in ((good, "RestartAllContainers"), (bad, "Reboot")):
+        container = one["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"][0]
+        rule = {"action": action, "exitCodes": {"operator": "In", "values": [3]}}
+        container |= {"restartPolicy": "Never", "restartPolicyRules": [rule]}
+    with world.serving():
+        world.await_accepted()
+        applied, refused = world.apply(good), world.apply(bad)
+
+    place = "spec.trialTemplate.trialSpec.spec.template.spec.containers[0]"
+    assert applied.returncode == 0, applied.stderr
+    assert f'{place}.restartPolicyRules[0].action: "Reboot" is not known here' in refused.stderr
+    stored = world.store.get(EXPERIMENT, Key(NAME, "rules"))["spec"]["trialTemplate"]["trialSpec"]
+    (container,) = stored["spec"]["template"]["spec"]["containers"]
+    assert container["restartPolicyRules"][0]["action"] == "RestartAllContainers"
+
+
 def test_a_change_that_cannot_be_is_refused_with_both_values(world: World) -> None:
     with world.serving():
         world.await_accepted()

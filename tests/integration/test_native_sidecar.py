@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,6 +62,7 @@ def collector(
     pod: Pod,
     *arguments: str,
     policy: str = "Never",
+    program: Mapping[str, Any] | None = None,
     seconds: float = 3600.0,
     native: bool = True,
     grace_seconds: float = GRACE_SECONDS,
@@ -69,6 +73,7 @@ def collector(
     environment = {
         "KATIB_TERMINATION_LOG": str(pod.termination_log),
         "KATIB_POD_RESTART_POLICY": policy,
+        "KATIB_PROGRAM_RESTART": json.dumps(program or {}),
         "KATIB_POD_GRACE_SECONDS": str(grace_seconds),
         "KATIB_NATIVE_SIDECAR": "true" if native else "false",
         "KATIB_GIVE_UP_SECONDS": str(seconds),
@@ -84,7 +89,8 @@ def running(*containers: Container, grace_seconds: float = GRACE_SECONDS, **fiel
 def verdict(pod: Pod, kubelet: Kubelet) -> tuple[str, str]:
     """Return what becomes of the trial: its last condition, judged by the pod's status and by what is stored."""
     labels = {"katib.kubeflow.org/trial": TRIAL}
-    facts = facts_of({"metadata": {"name": "p", "namespace": "n", "labels": labels}, "status": kubelet.status()})
+    metadata = {"name": "p", "namespace": "n", "labels": labels}
+    facts = facts_of({"metadata": metadata, "spec": kubelet.spec(), "status": kubelet.status()})
     view = JobView(
         succeeded=Judgment() if kubelet.status()["phase"] == "Succeeded" else None,
         failed=Judgment() if kubelet.status()["phase"] == "Failed" else None,
@@ -216,6 +222,73 @@ def test_a_program_that_fails_and_runs_again_is_collected_from_in_all_its_runs(p
     assert pod.readings() == ["0.1", "0.2"]
 
 
+def rules(action: str, *codes: int, policy: str = "Never") -> dict[str, Any]:
+    rule = {"action": action, "exitCodes": {"operator": "In", "values": list(codes)}}
+    return {"restartPolicy": policy, "restartPolicyRules": [rule]}
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["native", "ordinary"])
+@pytest.mark.parametrize(
+    ("own", "fields"),
+    [
+        (rules("Restart", 3), {"again": [3]}),
+        ({"restartPolicy": "OnFailure"}, {"again": range(1, 256)}),
+        (rules("RestartAllContainers", 3), {"all_again": [3]}),
+    ],
+    ids=["rule", "policy", "all"],
+)
+def test_a_program_whose_container_runs_again_by_its_own_rules_is_collected_from_in_all_its_runs(
+    pod: Pod, own: dict[str, Any], fields: dict[str, Any], *, native: bool
+) -> None:
+    gate = pod.metrics / "gate"
+    once = f"[ -e {gate} ] || {{ echo loss=1; while ! [ -e {gate} ]; do sleep 0.05; done; exit 3; }}"
+    main = program(pod, "sh", "-c", f"{once}; echo loss=2; echo loss=99", native=native)
+    main = replace(main, **fields)
+    sidecar = collector(pod, program=own, native=native)
+    with running(main, sidecar, restart_seconds=1.0) as kubelet:  # time for a collector that would end
+        eventually(lambda: pod.readings() == ["1"])
+        gate.touch()
+        kubelet.wait()
+
+    assert main.codes == [3, 0]
+    assert pod.readings() == ["1", "2", "99"]
+    assert verdict(pod, kubelet)[0] == "Succeeded"
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["native", "ordinary"])
+def test_a_program_that_fails_otherwise_than_its_rules_say_has_ended(pod: Pod, *, native: bool) -> None:
+    gate = pod.metrics / "gate"
+    wait = f"echo loss=1; while ! [ -e {gate} ]; do sleep 0.05; done; exit 4"
+    main = replace(program(pod, "sh", "-c", wait, native=native), again=[3])
+    with running(main, collector(pod, program=rules("Restart", 3), native=native)) as kubelet:
+        eventually(lambda: pod.readings() == ["1"])
+        gate.touch()
+        kubelet.wait()
+
+    assert (main.codes, pod.readings()) == ([4], ["1"])
+    assert pod.news().splitlines()[0] == "all readings are stored"
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["native", "ordinary"])
+def test_another_container_that_has_all_run_again_makes_no_value_of_a_part(pod: Pod, *, native: bool) -> None:
+    """The collector sees the end of the first run only: a native one goes on, of an ordinary one the trial hears."""
+    tried = pod.metrics / "tried"
+    main = program(pod, "sh", "-c", f"echo loss=1; ! [ -e {tried} ] || echo loss=99", native=native)
+    stored = f"while ! grep -qs stored {pod.termination_log}; do sleep 0.02; done"
+    watch = ["sh", "-c", f"[ -e {tried} ] && exit 0; {stored}; touch {tried}; exit 88"]
+    sidecar, watcher = collector(pod, native=native), Container("watcher", watch, all_again=[88])
+    with running(sidecar, main, watcher, restart_seconds=1.5) as kubelet:  # the collector comes long before the program
+        kubelet.wait()
+
+    assert (len(main.codes), main.codes[-1]) == (2, 0)  # a shell that still waits for its collector is killed
+    condition, message = verdict(pod, kubelet)
+    if native:
+        assert (condition, pod.readings()) == ("Succeeded", ["1", "1", "99"])
+    else:
+        assert (condition, pod.readings()) == ("MetricsUnavailable", ["1"])
+        assert message.endswith(f"container main in pod p was started again after container {COLLECTOR} had ended")
+
+
 def test_a_program_that_is_stopped_early_is_told_of_before_the_pod_ends(pod: Pod) -> None:
     with early_stopping() as (service, address):
         rule = ("-stop-rule", "loss;1;greater;2", "-s-earlystop", address, "-o-type", "", "-m", "accuracy;loss")
@@ -228,6 +301,26 @@ def test_a_program_that_is_stopped_early_is_told_of_before_the_pod_ends(pod: Pod
     assert told_in_time
     assert main.codes == [0]
     assert pod.readings() == ["0.5", "2"]
+
+
+def test_a_native_sidecar_ends_by_itself_when_its_pod_runs_nothing_else(pod: Pod) -> None:
+    """So a kubelet finds program and sidecar ended at one look, and the pod is over a second earlier."""
+    sidecar = collector(pod)
+    with running(sidecar, program(pod, "echo", "loss=0.5"), look_seconds=60.0) as kubelet:
+        kubelet.wait()
+
+    assert (sidecar.signals, sidecar.codes) == ([], [0])
+    assert (pod.readings(), pod.news()) == (["0.5"], "all readings are stored")
+
+
+def test_a_native_sidecar_waits_for_its_signal_beside_another_container(pod: Pod) -> None:
+    sidecar = collector(pod)
+    longer = f"while ! grep -qs stored {pod.termination_log}; do sleep 0.02; done; sleep 0.5"
+    with running(sidecar, program(pod, "echo", "loss=0.5"), Container("other", ["sh", "-c", longer])) as kubelet:
+        kubelet.wait()
+
+    assert sidecar.codes == [0]  # it was not started again
+    assert (pod.readings(), pod.news()) == (["0.5"], "all readings are stored")
 
 
 # --- other sidecars ---------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 |---|---|
 | native sidecars start first, in order, then the containers | yes |
 | a container that ends runs again as the pod's restart policy says, a native sidecar always | after `restart_seconds` |
+| a container's own policy, and its rules by exit code (1.34) | `again`; a rule for all containers (1.36) `all_again` |
 | when no container will run again, sidecars get SIGTERM in reverse order, each after the one behind it | yes |
 | what is left after the grace period gets SIGKILL | yes; that begins when the last container has ended |
 | a pod that is deleted: SIGTERM to the containers, then as above within the same grace period | `delete` |
@@ -17,8 +18,9 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,7 +37,11 @@ class Container:
         environment: Variables beyond those of the test.
         native: Whether it is a native sidecar.
         termination_log: Where it leaves what it has to say.
+        again: The exit codes with which it runs again, whatever the pod's policy says; None: as the pod's says.
+        all_again: Those with which all containers of the pod are killed and run again, the ones that have ended too.
         codes: How its runs ended: exit codes, 128 and the number of a signal.
+        times: When its last run began and ended.
+        signals: What it was sent.
     """
 
     name: str
@@ -43,9 +49,18 @@ class Container:
     environment: Mapping[str, str] = field(default_factory=dict)
     native: bool = False
     termination_log: Path | None = None
+    again: Collection[int] | None = None
+    all_again: Collection[int] = ()
     codes: list[int] = field(default_factory=list)
     process: subprocess.Popen[bytes] | None = None
     ended_at: float = 0.0
+    times: list[str] = field(default_factory=list)
+    signals: list[signal.Signals] = field(default_factory=list)
+
+    @property
+    def wants_all_again(self) -> bool:
+        """Whether it has just ended so that all containers are to run again."""
+        return self.process is None and bool(self.codes) and self.codes[-1] in self.all_again
 
     @property
     def runs(self) -> bool:
@@ -61,6 +76,7 @@ class Kubelet:
         restart_policy: Of the pod.
         grace_seconds: Of the pod.
         restart_seconds: Pause before a container runs again.
+        look_seconds: For so long it may not notice the end of the last container; it does when the sidecars end, too.
     """
 
     def __init__(
@@ -70,12 +86,14 @@ class Kubelet:
         restart_policy: str = "Never",
         grace_seconds: float = 30.0,
         restart_seconds: float = 0.1,
+        look_seconds: float = 0.0,
     ) -> None:
         self._sidecars = [container for container in containers if container.native]
         self._ordinary = [container for container in containers if not container.native]
         self._policy = restart_policy
         self._grace_seconds = grace_seconds
         self._restart_seconds = restart_seconds
+        self._look_seconds = look_seconds
         self._deleted_at: float | None = None
         self._stopping = threading.Event()
         self._ended = threading.Event()
@@ -121,6 +139,14 @@ class Kubelet:
         process.kill()
         process.wait()
 
+    def spec(self) -> dict[str, Any]:
+        """Return the pod's spec as far as anybody reads it."""
+        return {
+            "restartPolicy": self._policy,
+            "initContainers": [{"name": c.name, "restartPolicy": "Always"} for c in self._sidecars],
+            "containers": [{"name": c.name, "command": list(c.command)} for c in self._ordinary],
+        }
+
     def status(self) -> dict[str, Any]:
         """Return the pod's status as far as anybody reads it."""
         failed = any(container.codes and container.codes[-1] for container in self._ordinary)
@@ -139,6 +165,8 @@ class Kubelet:
         while not self._stopping.is_set():
             for container in self._everyone():
                 self._look_after(container)
+            if any(container.wants_all_again for container in self._everyone()):
+                self._restart_all()
             if self._deleted_at is not None and self._is_over(self._deleted_at):
                 for container in self._ordinary:
                     _signal(container, signal.SIGKILL)
@@ -159,9 +187,25 @@ class Kubelet:
         if self._deleted_at is not None or self._stopping.is_set():
             return False
         failed = bool(container.codes and container.codes[-1])
+        if container.again is not None and container.codes:
+            return container.codes[-1] in container.again
         return container.native or self._policy == "Always" or (self._policy == "OnFailure" and failed)
 
+    def _restart_all(self) -> None:
+        for container in self._everyone():
+            _signal(container, signal.SIGKILL)
+            if container.process is not None:
+                container.process.wait()
+            _note_end(container)
+        for container in self._everyone():
+            _start(container)
+            self._stopping.wait(self._restart_seconds)  # images are pulled, sidecars looked at
+            for other in self._everyone():
+                _note_end(other)
+
     def _end_sidecars(self, since: float) -> None:
+        while any(c.runs for c in self._sidecars) and time.monotonic() < since + self._look_seconds:
+            time.sleep(_LOOK_SECONDS)
         for container in reversed(self._sidecars):
             _signal(container, signal.SIGTERM)
             while container.runs and not self._is_over(since) and not self._stopping.is_set():
@@ -182,6 +226,7 @@ def _start(container: Container) -> None:
     if container.termination_log is not None:
         container.termination_log.unlink(missing_ok=True)
     variables = {**os.environ, **container.environment}
+    container.times = [datetime.now(UTC).isoformat()]
     container.process = subprocess.Popen(container.command, env=variables, stdout=subprocess.DEVNULL)
 
 
@@ -191,19 +236,21 @@ def _note_end(container: Container) -> None:
     if process is not None and (code := process.poll()) is not None:
         container.codes.append(code if code >= 0 else 128 - code)
         container.ended_at = time.monotonic()
+        container.times.append(datetime.now(UTC).isoformat())
         container.process = None
 
 
 def _signal(container: Container, number: signal.Signals) -> None:
     if container.runs and container.process is not None:
+        container.signals.append(number)
         container.process.send_signal(number)
 
 
 def _status_of(container: Container) -> dict[str, Any]:
     status: dict[str, Any] = {"name": container.name, "restartCount": max(0, len(container.codes) - 1)}
     if container.runs or not container.codes:
-        return {**status, "state": {"running": {}}}
+        return {**status, "state": {"running": {"startedAt": container.times[0]}}}
     log = container.termination_log
     message = log.read_text() if log is not None and log.exists() else ""
-    ended = {"exitCode": container.codes[-1], "finishedAt": "2026-01-01T00:00:00Z"}
+    ended = {"exitCode": container.codes[-1], "startedAt": container.times[0], "finishedAt": container.times[1]}
     return {**status, "state": {"terminated": {**ended, **({"message": message} if message else {})}}}

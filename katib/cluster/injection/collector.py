@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from katib.api.container_restarts import OWN_FIELDS
 from katib.api.types import CollectorKind, EarlyStoppingRule, ObjectiveSpec, SourceSpec, Trial
 from katib.cluster.injection.paths import MetricsPath, collector_kind, http_get, marker_path
 from katib.cluster.injection.settings import CollectorEntry, InjectionSettings
@@ -19,6 +20,7 @@ from metrics_collector.pod_settings import (
     MARKERS_VARIABLE,
     NATIVE_VARIABLE,
     POD_UID_VARIABLE,
+    PROGRAM_RESTART_VARIABLE,
     RESTART_VARIABLE,
 )
 
@@ -137,6 +139,8 @@ def _environment(
         NATIVE_VARIABLE: "true" if native else "false",
         GIVE_UP_VARIABLE: f"{entry.patience_seconds:g}",
     }
+    if own := {name: primary[name] for name in OWN_FIELDS if primary.get(name)}:
+        variables[PROGRAM_RESTART_VARIABLE] = json.dumps(own, separators=(",", ":"))
     if kind not in {CollectorKind.STDOUT, CollectorKind.FILE}:
         variables[KIND_VARIABLE] = kind
     if kind == CollectorKind.PROMETHEUS_METRIC:

@@ -5,8 +5,8 @@ second time, and references such as `$(NAME)` stay elements of a list that Kuber
 
 What the shell does beside running the program:
 
-- It writes `running`, then `completed` or `failed`, into `<directory>/<its own process id>.pid`. Collectors find the
-  process by the text `echo completed > <directory>` in its command line.
+- It writes `running`, then `completed` or `failed` and the exit code, into `<directory>/<its own process id>.pid`.
+  Collectors find the process by the text `echo completed > <directory>` in its command line.
 - It ends as the program does. A program that the collector stopped early ends well.
 - It passes signals on: a container asks its first process to end, which is the shell.
 - Where asked to, it lets everybody read what the program left in a directory: the checkpoints that another user copies.
@@ -91,7 +91,7 @@ _END = """\
 if [ "$katib_status" -eq 0 ]; then
   echo completed > {marker}
 else
-  echo failed > {marker}
+  echo failed "$katib_status" > {marker}
 fi
 exit "$katib_status"
 """
@@ -104,7 +104,7 @@ katib_program= katib_word=
 if [ "$katib_status" -eq 0 ]; then
   echo completed > {marker} && [ -f {collected} ] && katib_word=awaited
 else
-  echo failed > {marker}
+  echo failed "$katib_status" > {marker}
 fi
 katib_tenths={tenths} katib_pause=0.1 katib_step=1
 while [ "$katib_word" = awaited ] && [ "$katib_tenths" -gt 0 ]; do

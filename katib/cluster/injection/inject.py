@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from katib.api.checkpoints import DIRECTORY_VARIABLE
+from katib.api.container_restarts import runs_again, unknown_rules
 from katib.api.names import TRIAL_LABEL
 from katib.api.quantities import add_quantities
 from katib.api.types import CollectorKind, Trial
@@ -18,7 +19,7 @@ from katib.cluster.injection.command import Patience, wrapped
 from katib.cluster.injection.paths import MetricsPath, collector_kind, http_get, marker_path, metrics_path
 from katib.cluster.injection.primary import is_primary, primary_index
 from katib.cluster.injection.settings import InjectionSettings, VolumeClaim
-from katib.errors import invalid
+from katib.errors import InvalidError, invalid
 
 METRICS_PORT_VARIABLE = "KATIB_METRICS_PORT"
 """Where a program is to offer its metrics, as on one machine, where every trial has a port of its own."""
@@ -27,6 +28,8 @@ METRICS_VOLUME = "metrics-volume"
 SUGGESTION_VOLUME = "suggestion-volume"
 
 _REFERENCE = re.compile(r"\$\(([^()]+)\)")
+
+_PARTS = ("initContainers", "containers")
 
 _PUSHES_NOTHING = frozenset({CollectorKind.STDOUT, CollectorKind.NONE})
 _UNACCOMPANIED = frozenset({CollectorKind.PUSH, CollectorKind.NONE})
@@ -117,13 +120,13 @@ def _collect(pod: Pod, primary: Pod, where: str, trial: Trial, settings: Injecti
     _entrust(collector, settings)
     if _is_injected(pod, collector, trial):
         return
-    _refuse_impossible(pod["spec"])
+    _refuse_impossible(pod["spec"], primary)
     if path is not None:
         _share_directory(pod, primary, collector, path)
     if markers is not None and markers != path:
         _share_directory(pod, primary, collector, markers)
     if markers is not None:
-        _wrap(primary, where, trial, markers, _patience(pod, trial, settings), shared)
+        _wrap(primary, where, trial, markers, _patience(pod, primary, trial, settings), shared)
     if collector.get("restartPolicy") == "Always":
         pod["spec"]["initContainers"] = [*(pod["spec"].get("initContainers") or ()), collector]
     else:
@@ -149,7 +152,11 @@ def _make_room(pod: Pod, collector: Pod) -> None:
         pod["spec"]["resources"] = whole
 
 
-def _refuse_impossible(spec: Pod) -> None:
+def _refuse_impossible(spec: Pod, primary: Pod) -> None:
+    places = [(f"spec.{part}[{i}]", c) for part in _PARTS for i, c in enumerate(spec.get(part) or ())]
+    rules = [error for where, c in places for error in unknown_rules(c, where, is_program=c is primary)]
+    if rules:
+        raise InvalidError(rules)
     if spec.get("hostPID"):
         cause = "true; the collector would see every process of the node"
         raise invalid("spec.hostPID", cause, "remove it from the trial template", "pod-host-pid")
@@ -232,12 +239,12 @@ def _add_volume(pod: Pod, volume: Pod) -> None:
     pod["spec"]["volumes"] = [*volumes, volume]
 
 
-def _patience(pod: Pod, trial: Trial, settings: InjectionSettings) -> Patience | None:
+def _patience(pod: Pod, primary: Pod, trial: Trial, settings: InjectionSettings) -> Patience | None:
     """Return how long the program's container waits for a native sidecar, which ends with the last container.
 
-    An ordinary collector keeps the pod by itself, and a pod whose containers always run again ends by no program.
+    An ordinary collector keeps the pod by itself, and a program that ends well and runs again ends no pod.
     """
-    if not is_native(trial, settings) or pod["spec"].get("restartPolicy", "Always") == "Always":
+    if not is_native(trial, settings) or runs_again(primary, pod["spec"].get("restartPolicy", "Always"), 0):
         return None
     return Patience(settings.collectors[collector_kind(trial)].patience_seconds, grace_seconds(pod))
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from katib.api.container_restarts import runs_again
 from katib.api.failure_text import LAST_OUTPUT
 from katib.api.names import TRIAL_LABEL
 from katib.api.types import CollectorKind, Trial
@@ -20,6 +21,7 @@ from katib.runtime.clock import Clock
 from katib.runtime.informer import Informer, InformerEvent
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.replicas import COLLECTORS
+from metrics_collector.markers import COMPLETING
 from metrics_collector.sidecar import ALL_STORED, NOT_ALL_STORED
 
 POD = Kind("v1", "Pod")
@@ -44,7 +46,7 @@ class PodFacts:
         failed_at: When a container of it failed last; empty when none has.
         failure: How that container ended, and its last output when the collector left it.
         report: What its collector said about missing metrics.
-        collecting: Which collector of it has not ended.
+        collecting: Which collector of it has not ended, or will be started again.
         incomplete: Why its collector has not stored all readings.
         has_failed: Whether the whole pod has.
         labels: Its labels, which say whether it is a primary pod.
@@ -68,7 +70,7 @@ def facts_of(pod: Object) -> PodFacts:
     metadata, status = pod["metadata"], pod.get("status") or {}
     labels = metadata.get("labels") or {}
     failed_at, failure = max(_failures(metadata["name"], status), default=("", ""))
-    report = next(_reports(status), "")
+    report = next(_reports(pod), "")
     if failure and report.startswith(LAST_OUTPUT):
         failure, report = f"{failure}; {report}", ""
     return PodFacts(
@@ -77,8 +79,8 @@ def facts_of(pod: Object) -> PodFacts:
         failed_at=failed_at,
         failure=failure,
         report=report,
-        collecting="" if metadata.get("deletionTimestamp") else next(_collecting(metadata["name"], status), ""),
-        incomplete=next(_incomplete(metadata["name"], status), ""),
+        collecting="" if metadata.get("deletionTimestamp") else next(_collecting(pod), ""),
+        incomplete=next(_incomplete(pod), ""),
         has_failed=status.get("phase") == "Failed",
         labels=frozenset(labels.items()),
         is_over=status.get("phase") in _OVER,
@@ -97,7 +99,7 @@ class TrialPods:
             store, POD, facts_of, {_BY_TRIAL: lambda facts: (str(facts.trial),)}, clock=clock
         )
         self._failures: OrderedDict[Key, tuple[str, str]] = OrderedDict()
-        self._incomplete: OrderedDict[Key, str] = OrderedDict()
+        self._incomplete: OrderedDict[Key, dict[Key, str]] = OrderedDict()  # by trial, and of it by pod
         self.informer.add_handler(self._remember)
         self.informer.add_handler(self._remember_incomplete)
 
@@ -149,15 +151,24 @@ class TrialPods:
         return replace(
             update,
             collecting=next((pod.collecting for pod in pods if pod.collecting), unknown),
-            incomplete=self._incomplete.get(key_of(trial), ""),
+            incomplete=next(iter(self._incomplete.get(key_of(trial), {}).values()), ""),
             lost=next((pod.incomplete for pod in pods if pod.has_failed and pod.incomplete), ""),
         )
 
     def _remember_incomplete(self, event: InformerEvent[PodFacts]) -> None:
-        """Remember it beyond the pod, which may go with its job; not of a pod that failed: another one counts."""
+        """Remember it beyond the pod, which may go with its job; not of a pod that failed: another one counts.
+
+        Only what a pod said last counts: all its containers may have been started again.
+        """
         facts = event.new
-        if facts is not None and facts.incomplete and not facts.has_failed and not facts.collecting:
-            self._incomplete[facts.trial] = facts.incomplete
+        if facts is None:
+            return
+        of_trial = self._incomplete.pop(facts.trial, {})
+        of_trial.pop(event.key, None)
+        if facts.incomplete and not facts.has_failed and not facts.collecting:
+            of_trial[event.key] = facts.incomplete
+        if of_trial:
+            self._incomplete[facts.trial] = of_trial
             if len(self._incomplete) > _REMEMBERED_FAILURES:
                 self._incomplete.popitem(last=False)
 
@@ -219,36 +230,72 @@ def _how(ended: Mapping[str, Any]) -> str:
     return f"ended with exit code {code}{told}"
 
 
-def _reports(status: Mapping[str, Any]) -> Iterator[str]:
-    for _, ended in _ended_collectors(status):
+def _reports(pod: Object) -> Iterator[str]:
+    for _, ended in _ended_collectors(pod):
         text = str(ended.get("message") or "").strip()
         first, _, rest = text.partition("\n")
         if report := rest if first == ALL_STORED or first.startswith(NOT_ALL_STORED) else text:
             yield report.strip()
 
 
-def _ended_collectors(status: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _ended_collectors(pod: Object) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the collectors that will not run again, and how they ended."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    is_over = status.get("phase") in _OVER or "deletionTimestamp" in pod["metadata"]
+    by_name = {container["name"]: container for container in _containers(spec)}
     for container in container_statuses(status):
-        ended = (container.get("state") or {}).get("terminated")
-        if container.get("name") in COLLECTORS and ended:
-            yield str(container["name"]), ended
+        name, state = container.get("name"), container.get("state") or {}
+        ended, before = state.get("terminated"), (container.get("lastState") or {}).get("terminated") or {}
+        if is_over and "waiting" in state:  # for the next start, which never came
+            ended = before
+        if name in COLLECTORS and ended:
+            if not ended.get("message") and str(before.get("message") or "").startswith(ALL_STORED):
+                ended = before  # what was started after that had nothing left to store
+            code, policy = ended.get("exitCode", 0), spec.get("restartPolicy", "Never")
+            if is_over or not runs_again(by_name.get(name, {}), policy, code):
+                yield str(name), ended
 
 
-def _collecting(pod: str, status: Mapping[str, Any]) -> Iterator[str]:
+def _collecting(pod: Object) -> Iterator[str]:
     """Yield the collectors that may still store something. In a pod that has ended they do not."""
-    if status.get("phase") in ("Succeeded", "Failed"):
+    status = pod.get("status") or {}
+    if status.get("phase") in _OVER:
         return
+    ended = {name for name, _ in _ended_collectors(pod)}
     for container in container_statuses(status):
-        if container.get("name") in COLLECTORS and not (container.get("state") or {}).get("terminated"):
-            yield f"the collector in pod {pod} had not ended"
+        if container.get("name") in COLLECTORS and container["name"] not in ended:
+            yield f"the collector in pod {pod['metadata']['name']} had not ended"
 
 
-def _incomplete(pod: str, status: Mapping[str, Any]) -> Iterator[str]:
-    """Yield why a collector has not stored everything: it says so, or it could not say anything any more."""
-    for name, ended in _ended_collectors(status):
+def _incomplete(pod: Object) -> Iterator[str]:
+    """Yield why a collector has not stored everything: it says so, could not say anything any more, or ended too soon.
+
+    A program is started again after its collector ended where that one could not know of it: by the rule of another
+    container that restarts all of them, or much later than it waited.
+    """
+    where = f"in pod {pod['metadata']['name']}"
+    for name, ended in _ended_collectors(pod):
         first = str(ended.get("message") or "").partition("\n")[0].strip()
         if first.startswith(NOT_ALL_STORED):
-            yield f"{first} (container {name} in pod {pod})"
+            yield f"{first} (container {name} {where})"
         elif ended.get("exitCode") and first != ALL_STORED:
             said = f": {first}" if first else ""
-            yield f"container {name} in pod {pod} {_how(ended)}{said}"
+            yield f"container {name} {where} {_how(ended)}{said}"
+        for program in _started_after(pod, str(ended.get("finishedAt") or "")):
+            yield f"container {program} {where} was started again after container {name} had ended"
+
+
+def _started_after(pod: Object, moment: str) -> Iterator[str]:
+    """Yield the programs of a pod that were started later than at a moment; of those nobody wrapped, any container."""
+    others = [c for c in (pod.get("spec") or {}).get("containers") or () if c["name"] not in COLLECTORS]
+    wrapped = [container["name"] for container in others if COMPLETING in str(container.get("command"))]
+    names = wrapped or [container["name"] for container in others]
+    for container in (pod.get("status") or {}).get("containerStatuses") or ():
+        state = container.get("state") or {}
+        started = (state.get("terminated") or state.get("running") or {}).get("startedAt") or ""
+        if moment and container.get("name") in names and started > moment:  # both are in UTC, to the second
+            yield str(container["name"])
+
+
+def _containers(spec: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]

@@ -129,7 +129,11 @@ FIELDS: Final[Fields] = {
         **ignored("terminationMessagePath terminationMessagePolicy", "the log is what is kept of a process"),
         **ignored("resizePolicy", "resources of a running process do not change"),
         **refused("lifecycle", "hooks are not run here", "call them in the command itself"),
-        **refused("restartPolicyRules", "rules for a single container are not kept here", "use the podFailurePolicy"),
+        **refused(
+            "restartPolicyRules",
+            "rules for a single container are not kept here",
+            f"use the podFailurePolicy of a Job, or {_CLUSTER}",
+        ),
         **refused("volumeDevices", "block devices are not provided here", f"remove it, or {_CLUSTER}"),
     },
     "V1EnvVarSource": {

@@ -112,7 +112,10 @@ def _check_restart_policy(container: Mapping[str, Any], path: str, findings: Fin
     policy = container.get("restartPolicy")
     if is_given(policy) and not (is_first and policy == "Always"):
         cause = f"a restart policy of its own, {shown(policy)}, is not kept here"
-        remedy = "remove it: only an init container can have Always, which makes it a sidecar"
+        remedy = (
+            "remove it, or submit the experiment to Kubernetes: here only an init container can have one, Always, "
+            "which makes it a sidecar"
+        )
         findings.error(f"{path}.restartPolicy", cause, remedy, "pod-container-restart")
 
 

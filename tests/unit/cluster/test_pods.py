@@ -165,6 +165,115 @@ def test_a_collector_is_at_work_until_it_or_its_pod_has_ended() -> None:
     assert facts_of(deleted).collecting == ""
 
 
+@pytest.mark.parametrize(
+    ("where", "own", "policy", "code", "collecting"),
+    [
+        ("initContainers", {"restartPolicy": "Always"}, "Never", 137, True),
+        ("initContainers", {"restartPolicy": "Always"}, "Never", 0, True),
+        ("containers", {}, "OnFailure", 137, True),
+        ("containers", {}, "OnFailure", 0, False),
+        ("containers", {}, "Always", 0, True),
+        ("containers", {}, "Never", 137, False),
+    ],
+)
+def test_a_collector_that_will_be_started_again_has_not_ended(
+    where: str, own: dict[str, str], policy: str, code: int, *, collecting: bool
+) -> None:
+    between = pod(phase="Running", **{f"{where[:-1]}Statuses": [container(COLLECTOR, **terminated(code))]})
+    between["spec"] = {"restartPolicy": policy, where: [{"name": COLLECTOR, **own}]}
+    final = {**between, "status": {**between["status"], "phase": "Succeeded"}}
+
+    facts = facts_of(between)
+
+    assert bool(facts.collecting) is collecting
+    assert bool(facts.incomplete) is (code != 0 and not collecting)
+    assert bool(facts_of(final).incomplete) is (code != 0)
+
+
+def test_what_a_pod_says_last_of_its_readings_counts() -> None:
+    store = MemoryStore(frozenset())
+    pods = TrialPods(store, SystemClock())
+    pods.informer.start()
+    try:
+        one = pod(phase="Running", initContainerStatuses=[container(COLLECTOR, **terminated(137))])
+        store.create(one)  # without a spec it cannot be seen that the collector will be started again
+        eventually(lambda: pods.update_of(trial("demo-1")).incomplete)
+        stored = container(
+            COLLECTOR, last=terminated(137), **terminated(0, "Completed", message="all readings are stored")
+        )
+        found = store.get(POD, Key("default", "demo-1-x"))
+        store.update({**found, "status": {"phase": "Succeeded", "initContainerStatuses": [stored]}})
+        eventually(lambda: not pods.update_of(trial("demo-1")).incomplete)
+        store.delete(POD, Key("default", "demo-1-x"))
+        eventually(lambda: not pods.has_pods(Key("default", "demo-1")))
+
+        assert pods.update_of(trial("demo-1")) == NO_UPDATE
+    finally:
+        pods.informer.stop()
+
+
+STORED = {"message": "all readings are stored"}
+
+
+@pytest.mark.parametrize(
+    ("last", "state", "started", "incomplete"),
+    [
+        (terminated(137), {"waiting": {"reason": "CrashLoopBackOff"}}, "11:59", "ended with exit code 137"),
+        (terminated(0, **STORED), {"waiting": {"reason": "CrashLoopBackOff"}}, "11:59", ""),
+        (terminated(0, **STORED), terminated(143, at="2024-05-01T12:01:00Z"), "11:59", ""),
+        (terminated(0, **STORED), terminated(143, at="2024-05-01T12:01:00Z"), "12:00:30", "was started again"),
+        (terminated(137), terminated(143, at="2024-05-01T12:01:00Z"), "11:59", "ended with exit code 143"),
+    ],
+    ids=["killed-before-it-stored", "stored", "killed-after-it-stored", "program-again", "killed-twice"],
+)
+def test_what_the_last_collector_with_something_to_store_said_counts(
+    last: dict[str, Any], state: dict[str, Any], started: str, incomplete: str
+) -> None:
+    main = container(**terminated(0, "Completed", startedAt=f"2024-05-01T{started}Z"))
+    over = pod(phase="Succeeded", initContainerStatuses=[container(COLLECTOR, last, **state)], containerStatuses=[main])
+    over["spec"] = {
+        "restartPolicy": "Never",
+        "initContainers": [{"name": COLLECTOR, "restartPolicy": "Always"}],
+        "containers": [PROGRAM],
+    }
+
+    found = facts_of(over).incomplete
+
+    assert incomplete in found
+    assert bool(found) is bool(incomplete)
+
+
+PROGRAM = {"name": "main", "command": ["sh", "-c", "echo completed > /var/log/katib/$$$$.pid"]}
+
+
+@pytest.mark.parametrize(
+    ("containers", "late", "why"),
+    [
+        ([PROGRAM], "main", "container main in pod demo-1-x was started again after container {} had ended"),
+        ([PROGRAM, {"name": "proxy"}], "proxy", ""),
+        ([{"name": "main"}], "main", "container main in pod demo-1-x was started again after container {} had ended"),
+        ([PROGRAM], "", ""),
+    ],
+    ids=["program", "another", "not-wrapped", "in-time"],
+)
+def test_a_program_that_was_started_after_its_collector_had_ended_makes_no_value(
+    containers: list[dict[str, Any]], late: str, why: str
+) -> None:
+    """As where a rule of another container starts all containers of the pod again."""
+    ends = {
+        name: terminated(
+            0, "Completed", "2024-05-01T12:09:00Z", startedAt=f"2024-05-01T12:00:0{7 if name == late else 5}Z"
+        )
+        for name in (c["name"] for c in containers)
+    }
+    said = terminated(0, "Completed", "2024-05-01T12:00:05Z", message="all readings are stored")
+    statuses = [container(COLLECTOR, **said), *(container(name, **end) for name, end in ends.items())]
+    one = pod(phase="Succeeded", containerStatuses=statuses)
+    one["spec"] = {"restartPolicy": "Never", "containers": [*containers, {"name": COLLECTOR}]}
+
+    assert facts_of(one).incomplete == why.format(COLLECTOR)
+
+
 def test_a_pod_without_status_says_nothing() -> None:
     bare = pod()
     del bare["status"]

@@ -72,6 +72,18 @@ def test_a_primary_container_that_no_container_is_named_like_is_pointed_out() ->
     assert "step-train" in line
 
 
+def test_a_rule_that_nobody_knows_is_refused_where_the_webhook_of_pods_would() -> None:
+    rule = {"action": "Reboot", "exitCodes": {"operator": "In", "values": [3]}}
+    main = {**POD["spec"]["containers"][0], "restartPolicy": "Never", "restartPolicyRules": [rule]}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": {"containers": [main]}}}}
+
+    (line,) = errors_of(job)
+    rule["action"] = "${trialParameters.action}"
+
+    assert line.startswith(f"{PATH}.spec.template.spec.containers[0].restartPolicyRules[0].action: ")
+    assert errors_of(job) == []
+
+
 SILENT_POD = {"spec": {"containers": [{"name": "main", "image": "x", "args": ["a"]}, {"name": "side", "image": "y"}]}}
 """A pod whose primary container runs what its image says."""
 

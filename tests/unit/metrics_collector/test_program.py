@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from metrics_collector.container_processes import all_processes, descendants
 from metrics_collector.markers import CollectedWord, Markers, Word
-from metrics_collector.program import UNSEEN_SECONDS, Phase, Program
+from metrics_collector.program import RESTART_SECONDS, UNSEEN_SECONDS, Phase, Program
 
 
 class PodView:
@@ -38,11 +39,14 @@ class PodView:
     def mark(self, pid: int, word: str) -> None:
         (self.metrics / f"{pid}.pid").write_text(f"{word}\n")
 
-    def program(self, restart_policy: str = "Never", *, wait_all: bool = True) -> Program:
+    def program(
+        self, restart_policy: str = "Never", *, wait_all: bool = True, own: dict[str, Any] | None = None
+    ) -> Program:
         return Program(
             self.metrics,
             left_a_trace=(self.metrics / "metrics.log").exists,
             restart_policy=restart_policy,
+            own_restart=own,
             wait_all=wait_all,
             monotonic=lambda: self.now,
             proc=self.proc,
@@ -122,6 +126,86 @@ def test_what_kubernetes_starts_again_is_awaited(pod: PodView, policy: str, word
     pod.end(7, word)
 
     assert program.look() is phase
+
+
+OWN_RULE = {
+    "restartPolicy": "Never",
+    "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [3]}}],
+}
+ON_KILL = {
+    "restartPolicy": "Never",
+    "restartPolicyRules": [{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [137]}}],
+}
+
+
+@pytest.mark.parametrize(
+    ("own", "word", "phase", "doubt"),
+    [
+        (OWN_RULE, "failed 3", Phase.AWAITED, False),
+        (OWN_RULE, "failed 4", Phase.ENDED, False),
+        (OWN_RULE, "completed", Phase.ENDED, False),
+        (OWN_RULE, "running", Phase.ENDED, True),
+        (OWN_RULE, "failed", Phase.ENDED, True),
+        (ON_KILL, "running", Phase.AWAITED, False),
+        (ON_KILL, "failed 137", Phase.AWAITED, False),
+        ({"restartPolicy": "OnFailure"}, "failed 1", Phase.AWAITED, False),
+        ({"restartPolicy": "OnFailure"}, "running", Phase.AWAITED, False),
+        ({"restartPolicy": "OnFailure"}, "completed", Phase.ENDED, False),
+        ({"restartPolicy": "Always"}, "completed", Phase.AWAITED, False),
+        ({"restartPolicy": "Never"}, "running", Phase.ENDED, False),
+    ],
+)
+def test_the_rules_of_its_container_decide_whether_a_program_has_ended(
+    pod: PodView, own: dict[str, Any], word: str, phase: Phase, *, doubt: bool
+) -> None:
+    program = pod.program("Never", own=own)
+    pod.start(7, 0, pod.wrapper)
+    program.look()
+
+    pod.end(7, word)
+
+    assert program.look() is phase
+    assert bool(program.doubt) is doubt
+
+
+def test_a_program_that_does_not_run_again_as_its_rules_say_is_not_awaited_forever(pod: PodView) -> None:
+    """As on a node that is older than the API server."""
+    program = pod.program(own=OWN_RULE)
+    pod.start(7, 0, pod.wrapper)
+    program.look()
+    pod.end(7, "failed 3")
+    assert program.look() is Phase.AWAITED
+
+    pod.now = RESTART_SECONDS
+
+    assert program.look() is Phase.ENDED
+    assert program.doubt == "the program did not run again within 600 s, as the rules of its container say"
+
+
+def test_the_time_until_a_program_has_to_run_again_begins_with_each_end(pod: PodView) -> None:
+    program = pod.program(own=OWN_RULE)
+    for pid in (7, 20):
+        pod.start(pid, 0, pod.wrapper)
+        program.look()
+        pod.end(pid, "failed 3")
+        assert program.look() is Phase.AWAITED
+        pod.now += RESTART_SECONDS - 1
+
+    assert program.look() is Phase.AWAITED
+
+
+def test_a_program_that_runs_though_it_had_ended_is_seen(pod: PodView) -> None:
+    program = pod.program(wait_all=False)
+    for pid in (7, 8):
+        pod.start(pid, 0, pod.wrapper)
+    program.look()
+    pod.end(7, "completed")
+    assert program.look() is Phase.ENDED
+    assert not program.runs_anew()
+
+    pod.start(20, 0, pod.wrapper)
+
+    assert program.runs_anew()
 
 
 def test_the_last_of_several_runs_counts(pod: PodView) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,9 +30,13 @@ class Pod:
     def end(self, pid: int) -> None:
         shutil.rmtree(self.proc / str(pid))
 
-    def program(self, restart_policy: str = "Never") -> UnwrappedProgram:
+    def program(self, restart_policy: str = "Never", own: dict[str, Any] | None = None) -> UnwrappedProgram:
         return UnwrappedProgram(
-            restart_policy=restart_policy, is_over=lambda: self.is_over, monotonic=lambda: self.now, proc=self.proc
+            restart_policy=restart_policy,
+            own_restart=own,
+            is_over=lambda: self.is_over,
+            monotonic=lambda: self.now,
+            proc=self.proc,
         )
 
 
@@ -109,3 +114,28 @@ def test_a_pod_that_kubernetes_ends_has_ended_whatever_still_runs(pod: Pod) -> N
     pod.is_over = True
 
     assert program.look() is Phase.ENDED
+
+
+@pytest.mark.parametrize(
+    ("own", "at_once", "later"),
+    [
+        ({"restartPolicy": "OnFailure"}, Phase.AWAITED, Phase.ENDED),
+        ({"restartPolicy": "Always"}, Phase.AWAITED, Phase.AWAITED),
+        ({"restartPolicy": "Never"}, Phase.ENDED, Phase.ENDED),
+    ],
+)
+def test_a_container_of_which_only_its_end_is_seen_may_run_again_by_rules_of_its_own(
+    pod: Pod, own: dict[str, Any], at_once: Phase, later: Phase
+) -> None:
+    program = pod.program(own=own)
+    pod.start(70)
+    program.look()
+    pod.end(70)
+    found = program.look()
+
+    pod.now = RESTART_SECONDS
+
+    assert (found, program.look()) == (at_once, later)
+    assert not program.runs_anew()
+    pod.start(71)
+    assert program.runs_anew()

@@ -116,7 +116,7 @@ def test_the_marker_tells_how_the_program_ended(start: Start, directory: Path) -
     killed = start("sh", "-c", "kill -9 $$$$")
 
     assert (good.wait(60), bad.wait(60), killed.wait(60)) == (0, 7, 137)
-    assert [marker(directory, process) for process in (good, bad, killed)] == ["completed", "failed", "failed"]
+    assert [marker(directory, process) for process in (good, bad, killed)] == ["completed", "failed 7", "failed 137"]
 
 
 @pytest.mark.parametrize("code", [0, 7])
@@ -130,7 +130,7 @@ def test_what_a_program_leaves_in_a_shared_directory_can_be_read_by_everybody(
     process = start("sh", "-c", leave, shared=str(shared), may_stop=True)
 
     assert process.wait(60) == code
-    assert marker(directory, process) == ("failed" if code else "completed")
+    assert marker(directory, process) == (f"failed {code}" if code else "completed")
     modes = [path.stat().st_mode & 0o777 for path in (shared / "deep", shared / "deep" / "model")]
     assert modes == [0o755, 0o644]
 
@@ -185,7 +185,7 @@ def test_a_signal_reaches_the_program_and_its_last_words_are_waited_for(
 
     assert process.wait(60) == 3
     assert output(directory) == "ready\nsaved\n"
-    assert marker(directory, process) == "failed"
+    assert marker(directory, process) == "failed 3"
 
 
 def test_a_program_may_ignore_one_signal_and_heed_the_next(start: Start, directory: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_program_with_rules_that_fails_by_itself_fails(start: Start, directory
     process = start("sh", "-c", "exit 5", may_stop=True)
 
     assert process.wait(60) == 5
-    assert marker(directory, process) == "failed"
+    assert marker(directory, process) == "failed 5"
 
 
 def test_a_directory_that_is_gone_does_not_change_how_the_program_ends(start: Start, directory: Path) -> None:

@@ -9,6 +9,7 @@ from katib.api.quantities import add_quantities
 from katib.api.types import CollectorSpec, FileSystemPath, MetricsCollectorSpec, SourceSpec, Trial
 from katib.cluster.injection import CollectorEntry, InjectionSettings, VolumeClaim, inject, missing_primary_container
 from katib.errors import InvalidError
+from metrics_collector.pod_settings import PodSettings
 from tests.support.pods import (
     DB_MANAGER,
     RULES,
@@ -275,6 +276,75 @@ def test_the_collector_knows_its_pod() -> None:
         "KATIB_POD_UID": None,
     }
     assert environment[-1]["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.uid"}}
+
+
+RULES_OF_ITS_OWN = {
+    "restartPolicy": "Never",
+    "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [3]}}],
+}
+
+
+@pytest.mark.parametrize("is_native", [False, True], ids=["ordinary", "native"])
+def test_the_collector_knows_when_the_programs_container_runs_again(*, is_native: bool) -> None:
+    original = pod("x", restartPolicy="Never")
+    original["spec"]["containers"][0] |= RULES_OF_ITS_OWN
+
+    injected = inject(original, injected_trial(), native() if is_native else injection_settings())
+
+    told = PodSettings.of({k: v or "" for k, v in variables(collector_of(injected)).items()})
+    assert (told.restart_policy, told.program_restart) == ("Never", RULES_OF_ITS_OWN)
+    assert {name: injected["spec"]["containers"][0][name] for name in RULES_OF_ITS_OWN} == RULES_OF_ITS_OWN
+
+
+@pytest.mark.parametrize(
+    ("policy", "own", "waits"),
+    [
+        ("Never", RULES_OF_ITS_OWN, True),
+        ("Never", {"restartPolicy": "Always"}, False),
+        ("Always", {"restartPolicy": "Never"}, True),
+        (
+            "Never",
+            {
+                "restartPolicy": "Never",
+                "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "NotIn", "values": [9]}}],
+            },
+            False,
+        ),
+    ],
+)
+def test_a_program_that_ends_well_and_runs_again_waits_for_nobody(
+    policy: str, own: dict[str, Any], *, waits: bool
+) -> None:
+    original = pod("x", restartPolicy=policy)
+    original["spec"]["containers"][0] |= own
+
+    injected = inject(original, injected_trial(), native())
+
+    assert (".collected" in injected["spec"]["containers"][0]["command"][2]) is waits
+
+
+@pytest.mark.parametrize(
+    ("part", "place", "action", "refused"),
+    [
+        ("containers", 0, "Reboot", True),
+        ("containers", 1, "Reboot", True),
+        ("initContainers", 0, "Reboot", True),
+        ("initContainers", 0, "RestartAllContainers", False),
+    ],
+)
+def test_a_pod_whose_rules_nobody_knows_is_refused(part: str, place: int, action: str, *, refused: bool) -> None:
+    original = pod("x", initContainers=[{"name": "first", "image": "i"}])
+    original["spec"]["containers"].append({"name": "other", "image": "i"})
+    rule = {"action": action, "exitCodes": {"operator": "In", "values": [3]}}
+    original["spec"][part][place]["restartPolicyRules"] = [rule]
+
+    try:
+        inject(original, injected_trial(), injection_settings())
+        found = []
+    except InvalidError as error:
+        found = [one.path for one in error.errors]
+
+    assert found == ([f"spec.{part}[{place}].restartPolicyRules[0].action"] if refused else [])
 
 
 @pytest.mark.parametrize(

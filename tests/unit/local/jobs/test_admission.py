@@ -150,6 +150,10 @@ RULE = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}
         ({}, {"initContainers": [{"name": "s", "command": ["sh"], "restartPolicy": "Always"}]}, []),
         ({}, {"initContainers": [{"name": "s", "command": ["sh"], "restartPolicy": "Never"}]},
          [("template.spec.initContainers[0].restartPolicy", "pod-container-restart")]),
+        ({}, {"containers": [{"name": "main", "command": ["sh"], "restartPolicy": "OnFailure", "restartPolicyRules": [
+            {"action": "Restart", "exitCodes": {"operator": "In", "values": [3]}}]}]},
+         [("template.spec.containers[0].restartPolicyRules", "job-field-unsupported"),
+          ("template.spec.containers[0].restartPolicy", "pod-container-restart")]),
         ({}, {"initContainers": [{"name": "training", "command": ["sh"]}]},
          [("template.spec.initContainers[0].name", "pod-name-twice")]),
     ],
