@@ -106,15 +106,17 @@ class Collector:
 
         That is additional metrics without any reading, and values that were not taken.
         """
-        refused = {name: text for name in self._counts if (text := self._evidence.refused(name))}
-        missing = [
-            name for name, c in self._counts.items() if not c.readings and name not in (self._objective, *refused)
-        ]
-        found = list(refused.values())
-        if missing:
-            names = ", ".join(map(quote, missing))
-            found.append(f"{self._evidence.seen()}, none matched {names}{self._evidence.hint(missing[0])}")
-        return "; ".join(found)
+        others = [name for name, counts in self._counts.items() if not counts.readings and name != self._objective]
+        missing = [name for name in others if not self._evidence.refused(name)]
+        if not missing:
+            return self.refused()
+        names = ", ".join(map(quote, missing))
+        found = f"{self._evidence.seen()}, none matched {names}{self._evidence.hint(missing[0])}"
+        return "; ".join(filter(None, (self.refused(), found)))
+
+    def refused(self) -> str:
+        """Return which values were not taken; empty when all were."""
+        return "; ".join(filter(None, map(self._evidence.refused, self._counts)))
 
     def _stamped(self, readings: list[MetricLog], now: datetime) -> list[MetricLog]:
         """Give each reading without a time one of its own: logs sort by time, which keeps the order of the output."""

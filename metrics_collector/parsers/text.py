@@ -4,8 +4,8 @@ The default pattern reads `name=value`. It takes what Katib's default takes, and
 reads an empty value: a diverged run says `loss=nan`, and that is a reading. An empty value is none. A metric whose name
 the default pattern cannot spell (`val/acc`, `mAP@0.5`), which Katib never finds, is looked for by its name.
 
-A number is taken whole or not at all, whatever the pattern says: of `1,234.5`, `1_000`, `0x10` and `1e-05` Katib takes a
-part, when the pattern ends there. A unit behind a number (`12s`, `93%`) is no part of it. What is not taken, text
+A number is taken whole or not at all, whatever the pattern says: of `1,234.5`, `1_000`, `0x10` and `1e-05` Katib takes
+a part, when the pattern ends there. A unit behind a number (`12s`, `93%`) is no part of it. What is not taken, text
 included, is noted with its line.
 
 A line may say at which step of the training its readings are, by `katib-step=4` among its words. `katib.report` writes
