@@ -47,6 +47,7 @@ from katib.local.layout import Layout
 from katib.local.log_access import LogServers
 from katib.local.monitoring import TrialMonitors
 from katib.local.pods.inherited import inherited_environment
+from katib.local.pods.log_file import LogLimits
 from katib.local.pods.tokens import Capacity
 from katib.local.processes.client import Processes
 from katib.local.pulling import TrialPulls
@@ -266,6 +267,7 @@ class Engine:
             may_delete=lambda job: not _is_active(caches.trials.get(Key.of(job))),
             pulled=pulls.told,
             gone=job_gone,
+            log_limits=LogLimits(self._config.container_log_max_bytes, self._config.container_log_max_files),
             jobs={kind.kind: caches.jobs[kind.kind] for kind in self._kinds},
             thread=thread,
         )
