@@ -79,7 +79,8 @@ from metrics_collector.uncollected import UncollectedTrials
 STATUS_KINDS = frozenset({EXPERIMENT, SUGGESTION, TRIAL, *(kind.kind for kind in job_kinds())})
 """Kinds whose status is written by controllers only."""
 
-CLOSE_SECONDS = 10.0
+CLOSE_SECONDS = 1.0
+"""For readings that wait as everything stops: they are of trials that were cut off, and begin anew."""
 
 
 class Engine:

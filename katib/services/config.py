@@ -194,7 +194,7 @@ class ServicesConfig(ConfigModel):
     @classmethod
     def _usable_count(cls, value: int) -> int:
         if value < FEWEST_LOG_FILES:
-            cause = f"{value} is not a number of files, one is written to and one was before it"
+            cause = f"{value} is too few, one is written to and one was before it"
             raise broken(cause, f"use {FEWEST_LOG_FILES} or more", "config-log-files")
         return value
 

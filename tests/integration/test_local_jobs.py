@@ -667,6 +667,23 @@ class TestDisasters:
             assert h.wait_for_end("quiet")["type"] == "Complete"
             assert h.log(name="quiet") == "done\n"
 
+    def test_stopping_does_not_wait_for_readings_that_cannot_be_stored(self, tmp_path: Path) -> None:
+        runs, ends = threading.Event(), []
+
+        def run() -> None:
+            with home(tmp_path, monitors=Monitors({"hold_close": True})) as h:
+                h.submit(job(shell("sleep 1000")))
+                eventually(lambda: h.status().get("ready") == 1)
+                runs.set()
+            ends.append(end_of(h.status()))
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        runs.wait()
+
+        eventually(lambda: not thread.is_alive(), "the runner's end", seconds=6)
+        assert ends == [None]
+
     def test_a_killed_engine_is_continued_by_the_next(self, tmp_path: Path) -> None:
         script = tmp_path / "engine.py"
         script.write_text(ENGINE_WITH_JOBS)

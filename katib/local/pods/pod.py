@@ -94,6 +94,8 @@ class Pod:
     ) -> None:
         """Prepare; nothing runs before `start`.
 
+        `is_storing` says that nothing of it runs any more, and its readings are being stored.
+
         Args:
             plan: What to run.
             tools: Shared by all pods.
@@ -115,6 +117,7 @@ class Pod:
         self._stopping = False
         self._ending = False
         self._evicted = ""
+        self.is_storing = False
         self._verdict = ""
         self._kill_timer: Timer | None = None
         self._poll_timer: Timer | None = None
@@ -295,6 +298,8 @@ class Pod:
             for container in containers:
                 container.log.shrink()
             self._tools.evictions.running.pop(self.plan.uid, None)
+        self.is_storing = True
+        self._changed()
         closed: list[Future[MonitorReport]] = []
         for monitor in (c.monitor for c in containers if c.monitor is not None):
             monitor.poll()
