@@ -27,6 +27,7 @@ from katib.local.jobs.conditions import end_of
 from katib.local.jobs.controller import RESTARTED_ANNOTATION
 from katib.local.jobs.kind import Observed, Plan
 from katib.local.jobs.runner import LocalJobRunner
+from katib.local.pods.log_file import LogLimits, log_parts
 from katib.local.pods.records import Delays, PodRecord
 from katib.local.pods.tokens import Capacity
 from katib.local.processes.client import Processes
@@ -418,6 +419,17 @@ class TestMonitors:
 
             assert h.wait_for_end()["type"] == "Complete"
             assert h.monitors.opened[0].size == 10_000_000
+
+    def test_every_line_is_read_though_the_log_keeps_the_last_ones_only(self, tmp_path: Path) -> None:
+        with home(tmp_path, log_limits=LogLimits(max_bytes=10_000, max_files=3)) as h:
+            h.run(job(shell("seq 100000")))
+            [log] = h.log_files()
+            kept = b"".join(part.read_bytes() for part in log_parts(log))
+            printed = b"".join(b"%d\n" % number for number in range(1, 100_001))
+
+            assert bytes(h.monitors.opened[0].data) == printed
+            assert 20_000 < len(kept) <= 30_000
+            assert printed.endswith(kept)
 
     def test_files_are_looked_at_while_the_container_runs_and_once_after(self, tmp_path: Path) -> None:
         with home(tmp_path) as h:
