@@ -301,6 +301,7 @@ class Engine:
             clock=self._clock,
             jobs=LocalJobs(self._store, self._files, self._waiting_reason),
             services=self._service_facts,
+            disk_is_full=self._layout.is_full,
         )
         return ObjectTuningService(
             store=self._store,

@@ -110,6 +110,7 @@ def test_a_full_disk_is_named_and_the_run_goes_on_when_there_is_space_again(smal
         fill(ballast)
         assert process.stderr is not None
         assert next((line for line in process.stderr if "full" in line), ""), process.communicate()
+        assert "demo cannot progress because the disk is full" in katib("why", "demo", cwd=small_disk).stdout
     finally:
         ballast.unlink(missing_ok=True)
     output, errors = process.communicate(timeout=180)
