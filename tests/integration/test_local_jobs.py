@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from katib.api.configuration import read_configuration
 from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.backoff import Backoff
 from katib.databases.sqlite import open_database
@@ -33,6 +34,7 @@ from katib.local.pods.tokens import Capacity
 from katib.local.processes.client import Processes
 from katib.local.processes.proc import is_running
 from katib.runtime.objects import Key, Object
+from katib.services.config import ServicesConfig
 from katib.stores.memory import MemoryStore
 from katib.stores.sql import SqlStore
 from tests.support.faulty_store import FaultyStore
@@ -678,6 +680,20 @@ class TestDisasters:
             (tmp_path / "go").touch()
             assert h.wait_for_end("quiet")["type"] == "Complete"
             assert h.log(name="quiet") == "done\n"
+
+    def test_output_limited_to_less_than_the_disk_ends_no_job(
+        self, tmp_path: Path, small_disk: Path
+    ) -> None:
+        """What the message of the test before tells one to do."""
+        config = read_configuration(ServicesConfig, "{containerLogMaxSize: 64Ki, containerLogMaxFiles: 3}", "f")
+        limits = LogLimits(config.container_log_max_bytes, config.container_log_max_files)
+        with home(tmp_path, monitors=Monitors({"keep": False}), log_limits=limits) as h:
+            end = h.run(job(shell("seq 1000000")))
+
+            assert end["type"] == "Complete"
+            assert "lacks" not in end.get("message", "")
+            assert h.monitors.opened[0].size == 6_888_896
+            assert sum(part.stat().st_size for part in log_parts(h.log_files()[0])) <= 3 * (64 << 10)
 
     def test_stopping_does_not_wait_for_readings_that_cannot_be_stored(self, tmp_path: Path) -> None:
         runs, ends = threading.Event(), []
