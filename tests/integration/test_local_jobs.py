@@ -681,9 +681,7 @@ class TestDisasters:
             assert h.wait_for_end("quiet")["type"] == "Complete"
             assert h.log(name="quiet") == "done\n"
 
-    def test_output_limited_to_less_than_the_disk_ends_no_job(
-        self, tmp_path: Path, small_disk: Path
-    ) -> None:
+    def test_output_limited_to_less_than_the_disk_ends_no_job(self, tmp_path: Path, small_disk: Path) -> None:
         """What the message of the test before tells one to do."""
         config = read_configuration(ServicesConfig, "{containerLogMaxSize: 64Ki, containerLogMaxFiles: 3}", "f")
         limits = LogLimits(config.container_log_max_bytes, config.container_log_max_files)
