@@ -166,7 +166,7 @@ class Pod:
         if self._stopping or self._evicted or self.record.is_finished:
             return
         self._evicted, self._ending = cause, True
-        self._end_containers([c for c in self._containers if c.is_started and not c.is_over], 0.0)
+        _kill_all([c for c in self._containers if c.is_started])
         self._advance()
 
     @property
