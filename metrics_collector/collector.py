@@ -92,19 +92,31 @@ class Collector:
         if counts.readings:
             kind = "only as NaN or infinity" if counts.numbers == counts.readings else "never as a finite number"
             times = counted(counts.readings, "time")
-            return f"{seen}, {quote(self._objective)} read {times}, {kind}; last value: {quote(counts.last)}"
+            refused = f"; {self._evidence.refused(self._objective)}".rstrip("; ")
+            return f"{seen}, {quote(self._objective)} read {times}, {kind}; last value: {quote(counts.last)}{refused}"
+        if refused := self._evidence.refused(self._objective):
+            return f"{seen}, {refused}"
         if self._evidence.is_empty:
             return f"{seen}; looked for {quote(self._objective)}"
         hint = self._evidence.hint(self._objective)
         return f"{seen}, none matched {quote(self._objective)}{self._others()}{hint}"
 
     def missing_metrics(self) -> str:
-        """Return one sentence on additional metrics without any reading; empty when all were found."""
-        missing = [name for name, counts in self._counts.items() if not counts.readings and name != self._objective]
+        """Return what is missing beside the objective's readings; empty when nothing is.
+
+        That is additional metrics without any reading, and values that were not taken.
+        """
+        others = [name for name, counts in self._counts.items() if not counts.readings and name != self._objective]
+        missing = [name for name in others if not self._evidence.refused(name)]
         if not missing:
-            return ""
+            return self.refused()
         names = ", ".join(map(quote, missing))
-        return f"{self._evidence.seen()}, none matched {names}{self._evidence.hint(missing[0])}"
+        found = f"{self._evidence.seen()}, none matched {names}{self._evidence.hint(missing[0])}"
+        return "; ".join(filter(None, (self.refused(), found)))
+
+    def refused(self) -> str:
+        """Return which values were not taken; empty when all were."""
+        return "; ".join(filter(None, map(self._evidence.refused, self._counts)))
 
     def _stamped(self, readings: list[MetricLog], now: datetime) -> list[MetricLog]:
         """Give each reading without a time one of its own: logs sort by time, which keeps the order of the output."""

@@ -288,6 +288,8 @@ class Sidecar:
         if phase is not Phase.ENDED:
             return
         self._news += filter(None, (self._last_words() or self._collector.explanation(), self._source.problem))
+        if refused := self._collector.refused():
+            _logger.warning("%s", refused)
         if self._program.completed and not self._objective_found and not self._was_stopped:
             self._report([MetricLog(ZERO_TIME, self._objective, UNAVAILABLE)])
 

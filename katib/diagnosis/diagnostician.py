@@ -43,6 +43,7 @@ class Diagnostician:
         jobs: What is known of the job of a Trial.
         services: What is known of the services of a Suggestion.
         is_at_work: Whether controllers work on the objects, here or elsewhere.
+        disk_is_full: Whether nothing can be stored for want of room; events do not say so then, they are not stored.
         place: What things are called where the experiments run.
     """
 
@@ -56,6 +57,7 @@ class Diagnostician:
         jobs: JobFactsOf,
         services: ServiceFactsOf = lambda _suggestion: (),
         is_at_work: Callable[[], bool] = lambda: True,
+        disk_is_full: Callable[[], bool] = lambda: False,
         place: Place = LOCAL,
     ) -> None:
         self._store = store
@@ -65,6 +67,7 @@ class Diagnostician:
         self._jobs = jobs
         self._services = services
         self._is_at_work = is_at_work
+        self._disk_is_full = disk_is_full
         self._place = place
 
     def explain(self, namespace: str, name: str) -> Diagnosis:
@@ -108,6 +111,7 @@ class Diagnostician:
             reading_counts=readings.counts,
             readings_error=readings.error,
             controllers_running=self._is_at_work(),
+            disk_is_full=self._disk_is_full(),
             place=self._place,
         )
 

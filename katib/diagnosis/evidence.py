@@ -81,6 +81,7 @@ class Evidence:
         reading_counts: Number of readings of the objective metric, by trial name.
         readings_error: Why readings cannot be had now; empty when they can.
         controllers_running: False when objects are read while no controller works on them.
+        disk_is_full: Whether nothing can be stored for want of room.
         place: What things are called where the experiment runs.
     """
 
@@ -96,4 +97,5 @@ class Evidence:
     reading_counts: Mapping[str, int] = field(default_factory=dict)
     readings_error: str = ""
     controllers_running: bool = True
+    disk_is_full: bool = False
     place: Place = LOCAL

@@ -82,13 +82,14 @@ def _nobody_works(experiment: Json, evidence: Evidence) -> Answer | None:
 
 def _storage_fails(experiment: Json, evidence: Evidence) -> Answer | None:
     """A storage warning counts while it is the newest thing that happened."""
-    latest = evidence.events[-1] if evidence.events else None
-    if latest is None or not latest.warning:
-        return None
-    message = latest.message.lower()
-    full = latest.reason == "DiskFull" or any(words in message for words in _DISK_FULL)
-    if not full and latest.reason not in STORAGE_REASONS and "database" not in message:
-        return None
+    latest, full = evidence.events[-1] if evidence.events else None, evidence.disk_is_full
+    if not full:
+        if latest is None or not latest.warning:
+            return None
+        message = latest.message.lower()
+        full = latest.reason == "DiskFull" or any(words in message for words in _DISK_FULL)
+        if not full and latest.reason not in STORAGE_REASONS and "database" not in message:
+            return None
     what = "the disk is full" if full else "the database does not answer"
     return Answer(
         f"{name_of(experiment)} cannot progress because {what}.",

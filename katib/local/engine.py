@@ -47,6 +47,7 @@ from katib.local.layout import Layout
 from katib.local.log_access import LogServers
 from katib.local.monitoring import TrialMonitors
 from katib.local.pods.inherited import inherited_environment
+from katib.local.pods.log_file import LogLimits
 from katib.local.pods.tokens import Capacity
 from katib.local.processes.client import Processes
 from katib.local.pulling import TrialPulls
@@ -78,7 +79,8 @@ from metrics_collector.uncollected import UncollectedTrials
 STATUS_KINDS = frozenset({EXPERIMENT, SUGGESTION, TRIAL, *(kind.kind for kind in job_kinds())})
 """Kinds whose status is written by controllers only."""
 
-CLOSE_SECONDS = 10.0
+CLOSE_SECONDS = 1.0
+"""For readings that wait as everything stops: they are of trials that were cut off, and begin anew."""
 
 
 class Engine:
@@ -266,6 +268,7 @@ class Engine:
             may_delete=lambda job: not _is_active(caches.trials.get(Key.of(job))),
             pulled=pulls.told,
             gone=job_gone,
+            log_limits=LogLimits(self._config.container_log_max_bytes, self._config.container_log_max_files),
             jobs={kind.kind: caches.jobs[kind.kind] for kind in self._kinds},
             thread=thread,
         )
@@ -298,6 +301,7 @@ class Engine:
             clock=self._clock,
             jobs=LocalJobs(self._store, self._files, self._waiting_reason),
             services=self._service_facts,
+            disk_is_full=self._layout.is_full,
         )
         return ObjectTuningService(
             store=self._store,

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from katib.errors import TerminalError
 
+_LEAST_BYTES = 1 << 16
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -60,6 +62,14 @@ class Layout:
     def experiment_checkpoints(self, namespace: str, experiment: str) -> Path:
         """Return the directory of the checkpoints of one experiment."""
         return self.checkpoints / namespace / experiment
+
+    def is_full(self) -> bool:
+        """Return whether the disk has no room for what a transaction writes."""
+        try:
+            disk = os.statvfs(self.root)
+        except OSError:
+            return False
+        return disk.f_bavail * disk.f_frsize < _LEAST_BYTES
 
     def create(self) -> None:
         """Make the directories; what is in them may hold secrets of the user's environment, so only for the user.

@@ -159,6 +159,7 @@ class _Parts:
             clock=self.clock,
             jobs=LocalJobs(self.store, self.files),
             is_at_work=lambda: is_engine_at_work(self._layout.run / RECORD_FILE),
+            disk_is_full=self._layout.is_full,
         ).explain(namespace, name)
 
     def _opened(self, build: Callable[[Database], T]) -> T:

@@ -10,18 +10,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from katib.api.failure_text import LAST_OUTPUT_BYTES, last_line
 from katib.api.names import REPLICA_ANNOTATION, TRIAL_LABEL
 from katib.checkpoint_folders import remove_checkpoint
 from katib.errors import NotFoundError
 from katib.local.layout import Layout
+from katib.local.pods.log_file import log_parts, read_end
 from katib.local.pods.objects import RECORD_FILE, replica_of
 from katib.runtime.objects import Key, Object
 from katib.tuning.replicas import find_replica, has_role, is_primary, no_container
 
 _CHUNK_BYTES = 64 << 10
+_MOMENT_SECONDS = 0.001
 _POLL_SECONDS = 0.1
 """How often a followed file is looked at: quick to the eye, nothing to the machine."""
 
@@ -168,23 +170,66 @@ class TrialFiles:
         yield from self._chunks(path, more, tail_lines)
 
     def _chunks(self, path: Path, follow: Callable[[], bool] | None, tail_lines: int | None) -> Iterator[bytes]:
-        with path.open("rb") as file:
+        files: list[BinaryIO] = []
+        try:
+            files = _opened(path)
             if tail_lines is not None:
-                file.seek(_start_of_tail(path, tail_lines))
+                files = _from_tail(files, tail_lines)
             while True:
                 goes_on = follow is not None and follow()  # asked first: what is written before the end is read below
-                while chunk := file.read(_CHUNK_BYTES):
-                    yield chunk
+                while files:
+                    if follow is not None and len(files) == 1:  # asked before its end is read, as above
+                        files += _following(path, files[0])
+                    while chunk := files[0].read(_CHUNK_BYTES):
+                        yield chunk
+                    if len(files) == 1:
+                        break
+                    files.pop(0).close()
                 if not goes_on:
                     return
                 time.sleep(_POLL_SECONDS)
                 yield b""  # lets a reader who has gone away be noticed while nothing is printed
+        finally:
+            for file in files:
+                file.close()
+
+
+def _opened(path: Path) -> list[BinaryIO]:
+    """Return the files of a log, the oldest first, as they were at one moment, or a few bytes later."""
+    while True:
+        try:
+            newest = path.open("rb")
+            break
+        except FileNotFoundError:  # it was renamed this moment, and the next one is not there yet
+            if len(log_parts(path)) == 1:
+                raise
+            time.sleep(_MOMENT_SECONDS)
+    files: list[BinaryIO] = []
+    for part in log_parts(path)[:-1]:
+        with contextlib.suppress(FileNotFoundError):  # removed this moment
+            files.append(part.open("rb"))
+            if os.path.sameopenfile(files[-1].fileno(), newest.fileno()):
+                newest.close()
+                return files
+    return [*files, newest]
+
+
+def _following(path: Path, file: BinaryIO) -> list[BinaryIO]:
+    """Return the file of a log that comes after an open one; none while that one is still written to."""
+    status = os.fstat(file.fileno())
+    parts, position = log_parts(path), -1
+    for i, part in enumerate(parts):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(part.stat(), status):
+                position = i
+    for part in parts[position + 1 :]:  # all of them when the open one was removed: it was read too slowly
+        with contextlib.suppress(OSError):
+            return [part.open("rb")]
+    return []
 
 
 def _is_quoted(log: Path, text: str) -> bool:
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - LAST_OUTPUT_BYTES))
-        line = last_line(file.read())
+    line = last_line(read_end(log, LAST_OUTPUT_BYTES))
     return bool(line) and line.rstrip(".") in text
 
 
@@ -238,22 +283,33 @@ def _primary_container(trial: Object) -> str:
     return name
 
 
-def _start_of_tail(path: Path, lines: int) -> int:
-    """Return where the last lines begin, reading backwards so that a huge file costs nothing."""
-    if lines <= 0:
-        return path.stat().st_size
-    with path.open("rb") as file:
-        end = file.seek(0, os.SEEK_END)
-        position = end
-        found = 0
-        while position > 0:
+def _from_tail(files: list[BinaryIO], lines: int) -> list[BinaryIO]:
+    """Return the files from the one on in which the last lines begin, at their begin; the others are closed.
+
+    They are read backwards, so that a huge log costs nothing.
+    """
+    found, at_end = 0, True
+    for i in reversed(range(len(files))):
+        position = files[i].seek(0, os.SEEK_END)
+        while position > 0 and lines > 0:
             start = max(position - _CHUNK_BYTES, 0)
-            file.seek(start)
-            block = file.read(position - start)
-            stop = len(block) - 1 if position == end and block.endswith(b"\n") else len(block)
+            files[i].seek(start)
+            block = files[i].read(position - start)
+            stop = len(block) - 1 if at_end and block.endswith(b"\n") else len(block)
+            at_end = False
             while (stop := block.rfind(b"\n", 0, stop)) >= 0:
                 found += 1
                 if found == lines:
-                    return start + stop + 1
+                    files[i].seek(start + stop + 1)
+                    return _kept(files, i)
             position = start
-    return 0
+        if lines <= 0:
+            return _kept(files, i)
+        files[i].seek(0)
+    return files
+
+
+def _kept(files: list[BinaryIO], first: int) -> list[BinaryIO]:
+    for file in files[:first]:
+        file.close()
+    return files[first:]

@@ -13,18 +13,27 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, Strict, field_validator, model_validator
 
 from katib.api.algorithms import AlgorithmInfo, SettingSpec
 from katib.api.configuration import HOST_AND_PORT, ConfigModel, broken, read_configuration
+from katib.api.quantities import parse_quantity
 from katib.api.retention import RetentionConfig
 from katib.errors import invalid
 from katib.services.plan import SUGGESTION_HEALTH, ServiceId, ServicePlan
 
+FEWEST_LOG_FILES = 2
+"""As the kubelet has it."""
+
 CONTAINERS = ("auto", "never", "podman", "docker")
 """What runs the images of trials on one machine."""
+
+Quantity = Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int) else value)]
+"""YAML makes a number of what has no unit."""
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")  # becomes part of names on Kubernetes and of files here
 
@@ -160,11 +169,39 @@ class ServicesConfig(ConfigModel):
         algorithms: Further ones.
         metrics_retention: How long logs of trials that are over are kept.
         containers: Which runtime runs the images of trials on one machine; empty: what the command line says.
+        container_log_max_size: How large a file of a container's output may become on one machine, as a quantity.
+        container_log_max_files: How many files of a container's output are kept there.
     """
 
     algorithms: tuple[AlgorithmEntry, ...] = ()
     metrics_retention: RetentionConfig = RetentionConfig()
     containers: str = ""
+    container_log_max_size: Quantity = "10Mi"
+    container_log_max_files: Annotated[int, Strict()] = 5
+
+    @field_validator("container_log_max_size")
+    @classmethod
+    def _usable_size(cls, value: str) -> str:
+        try:
+            size = parse_quantity(value)
+        except ValueError:
+            size = Decimal(0)
+        if size < 1:
+            raise broken(f'"{value}" is not a size', "write bytes above 0, such as 10Mi", "config-log-size")
+        return value
+
+    @field_validator("container_log_max_files")
+    @classmethod
+    def _usable_count(cls, value: int) -> int:
+        if value < FEWEST_LOG_FILES:
+            cause = f"{value} is too few, one is written to and one was before it"
+            raise broken(cause, f"use {FEWEST_LOG_FILES} or more", "config-log-files")
+        return value
+
+    @property
+    def container_log_max_bytes(self) -> int:
+        """How large a file of a container's output may become."""
+        return int(parse_quantity(self.container_log_max_size))
 
     @field_validator("containers")
     @classmethod

@@ -2,7 +2,8 @@
 
 Where this reads more than Katib does:
 
-- A metric may be a number as well as a string; the text of the number is kept as it was written.
+- A metric may be a number as well as a string; the text of the number is kept as it was written. A string that is not
+  a number (`"1,234.5"`) is noted with its line and no reading; Katib keeps it.
 - A step is kept: a whole number under `global_step`, which cannot begin anew in each epoch, or else under `step` or
   `epoch`. A part of an epoch (`"epoch": 0.5`) is not a step.
 - A line that cannot be decoded is counted and skipped; Katib drops the whole collection.
@@ -18,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from katib.api.metrics import ZERO_TIME, MetricLog, parse_time
+from katib.api.metrics import ZERO_TIME, MetricLog, parse_time, parse_value
 from metrics_collector.parsers.lines import MAX_LINE_BYTES, CandidateLines, Line, Notes
 from metrics_collector.parsers.text import clean_value
 
@@ -72,8 +73,10 @@ class JsonParser:
         for name in self._names:
             value = entries.get(name)
             text = clean_value(value.encode(errors="replace")) if isinstance(value, str) else ""
-            if text:
+            if parse_value(text) is not None:
                 yield MetricLog(time, name, text, step)
+            elif value:
+                self.notes.refuse(name, line.text, max(0, line.text.find(b'"' + name.encode() + b'"')))
 
 
 def _decode(line: bytes) -> dict[str, Any] | None:

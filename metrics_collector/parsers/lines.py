@@ -11,12 +11,14 @@ memory stays bounded whatever is printed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import re2
 
 MAX_LINE_BYTES = 1 << 20
+MAX_SHOWN_BYTES = 80
+"""Kept of a line to be shown."""
 
 # Up to so many words one substring search each (about 2 GB/s) beats one RE2 alternation (about 0.6 GB/s).
 _MAX_SEARCHES = 3
@@ -34,12 +36,28 @@ class Notes:
         size_bytes: Bytes so far.
         long_lines: Lines of which only the first part was examined.
         broken_lines: Lines that mention a metric but could not be decoded.
+        refused: By metric: how many of its values are not a number as it stands there, and the first of their lines.
     """
 
     lines: int = 0
     size_bytes: int = 0
     long_lines: int = 0
     broken_lines: int = 0
+    refused: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    def refuse(self, metric: str, line: bytes, start: int) -> None:
+        """Note a value that is not a number as it stands there.
+
+        Args:
+            metric: Whose.
+            line: Where it stands.
+            start: Where in it; of a long line only what is near is kept.
+        """
+        count, first = self.refused.get(metric, (0, ""))
+        if not count:
+            begin = start if len(line) > MAX_SHOWN_BYTES else 0
+            first = line[begin : begin + MAX_SHOWN_BYTES].decode(errors="replace")
+        self.refused[metric] = (count + 1, first)
 
 
 class Line(NamedTuple):

@@ -4,6 +4,10 @@ The default pattern reads `name=value`. It takes what Katib's default takes, and
 reads an empty value: a diverged run says `loss=nan`, and that is a reading. An empty value is none. A metric whose name
 the default pattern cannot spell (`val/acc`, `mAP@0.5`), which Katib never finds, is looked for by its name.
 
+A number is taken whole or not at all, whatever the pattern says: of `1,234.5`, `1_000`, `0x10` and `1e-05` Katib takes
+a part, when the pattern ends there. A unit behind a number (`12s`, `93%`) is no part of it. What is not taken, text
+included, is noted with its line.
+
 A line may say at which step of the training its readings are, by `katib-step=4` among its words. `katib.report` writes
 that; `step=4` is left alone, because programs count all kinds of things that begin anew in each epoch.
 """
@@ -17,7 +21,15 @@ from typing import Any
 
 import re2
 
-from katib.api.metrics import MAX_TIMESTAMP_LENGTH, STEP_MARK, ZERO_TIME, MetricLog, compile_format, parse_time
+from katib.api.metrics import (
+    MAX_TIMESTAMP_LENGTH,
+    STEP_MARK,
+    ZERO_TIME,
+    MetricLog,
+    compile_format,
+    parse_time,
+    parse_value,
+)
 from katib.errors import FieldError, InvalidError
 from metrics_collector.parsers.lines import MAX_LINE_BYTES, CandidateLines, Line, Notes
 
@@ -31,6 +43,14 @@ _DEFAULT = re.compile(DEFAULT_FILTER.replace(r"\s", r"[\t\n\f\r ]").encode())
 
 _STEP_MARK = STEP_MARK.encode() + b"="
 _STEP = re.compile(rb"(?:^|\s)" + re.escape(_STEP_MARK) + rb"(\d{1,18})(?=\s|$)")
+
+# What belongs to a number beyond the value that a pattern found: behind it, and before it. A comma is looked at apart.
+_GOES_ON = re.compile(rb"[A-Za-z]*[0-9_]|[eEdD][+-]?[0-9]|[.':][0-9]|(?:\xc2\xa0|\xe2\x80[\x89\xaf])[0-9]")
+_BEGAN = re.compile(rb"(?:[0-9][_.']?|[0-9.][eEdD][+-]?|0[xXbBoO]|(?:^|[^\w.)\]+-])[.-])$", re.ASCII)
+_EXPONENT = re.compile(rb"[0-9.][eEdD]$")
+_OTHER_BASE = re.compile(rb"[xXbBoO][0-9A-Fa-f]")
+_MAY_HAVE_GROUPS = re.compile(rb"[+-]?(?:[0-9]+|[1-9][0-9]{0,2}(?:\.[0-9]{3})+)")
+"""A comma and a digit behind such a number go on with it: 1,234 or, in half of the world, 1.234,5 and 3,14."""
 
 MAX_VALUE_LENGTH = 1024
 """Longer text is no value: the filter swallowed a line."""
@@ -81,28 +101,41 @@ class TextParser:
     def _read(self, line: Line) -> Iterator[MetricLog]:
         time: datetime | None = None
         step = _step_of(line.text) if _STEP_MARK in line.text else None
-        for raw_name, raw_value in self._matches(line):
-            name = self._names.get(raw_name.strip())
-            if name is None:
+        for text, match in self._matches(line):
+            name = self._names.get((match.group(1) or b"").strip())
+            raw = match.group(2)
+            if name is None or not raw or not raw.strip():
                 continue
-            value = clean_value(raw_value)
-            if value:
-                time = time or _time_of(line.text)
-                yield MetricLog(time, name, value, step)
+            value = clean_value(raw)
+            start, end = match.span(2)
+            if parse_value(value) is None or _is_part(text, start + len(raw) - len(raw.lstrip()), end):
+                self.notes.refuse(name, text, match.start())
+                continue
+            time = time or _time_of(line.text)
+            yield MetricLog(time, name, value, step)
 
-    def _matches(self, line: Line) -> Iterable[tuple[bytes, bytes]]:
+    def _matches(self, line: Line) -> Iterator[tuple[bytes, Any]]:
+        """Yield what the filters find, each match with the text that it is in."""
         if self._is_default and len(line.text) <= _SHORT_LINE and not line.cut:
-            return _DEFAULT.findall(line.text)
-        return self._all_matches(line)
-
-    def _all_matches(self, line: Line) -> Iterator[tuple[bytes, bytes]]:
+            for match in _DEFAULT.finditer(line.text):
+                yield line.text, match
+            return
         text = line.text if line.text.isascii() else line.text.decode(errors="replace").encode()
         for pattern in self._filters:
             for match in pattern.finditer(text):
                 # A match that reaches the end of a cut line may have lost digits.
                 if not (line.cut and match.end() == len(text)):
-                    name, value = match.group(1, 2)
-                    yield name or b"", value or b""
+                    yield text, match
+
+
+def _is_part(text: bytes, start: int, end: int) -> bool:
+    """Return whether the number in text[start:end] is only a part of the one that stands there."""
+    value, before, after = text[start:end], text[max(0, start - 3) : start], text[end : end + 16]
+    if _GOES_ON.match(after) or (value.lstrip(b"+-") == b"0" and _OTHER_BASE.match(after)):
+        return True
+    if after[:1] == b"," and after[1:2].isdigit() and not before.endswith(b",") and _MAY_HAVE_GROUPS.fullmatch(value):
+        return True
+    return (_EXPONENT if value[:1] in b"+-" else _BEGAN).search(before) is not None
 
 
 def clean_value(raw: bytes) -> str:

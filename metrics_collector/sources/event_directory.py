@@ -179,6 +179,10 @@ class EventDirectory:
             return f"{notes}; nearest: {quote(nearest)}" + (f" in {tags[nearest]}" if tags[nearest] else "")
         return f"{notes}; tags: {', '.join(map(quote, islice(tags, _TAGS_SHOWN)))}" if tags else notes
 
+    def refused(self, _metric: str) -> str:
+        """Return nothing: values are numbers here."""
+        return ""
+
     def drop(self) -> None:
         """Tags are known anyway."""
 

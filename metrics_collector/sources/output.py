@@ -56,6 +56,14 @@ class Output:
             return f"{broken}{cut}; nearest: {quote(candidate)}"
         return f"{broken}{cut}; last line: {quote(lines[-1])}" if lines else f"{broken}{cut}"
 
+    def refused(self, metric: str) -> str:
+        """Return which values of the metric are not numbers as they stand there."""
+        count, line = self._parser.notes.refused.get(metric, (0, ""))
+        if not count:
+            return ""
+        values = f"{counted(count, 'value')} of {quote(metric)}"
+        return f"{values} not taken, the first in {quote(line)}; print plain numbers such as 1234.5 or 1e-05"
+
     def drop(self) -> None:
         """Keep no sample any more."""
         self._sample = None

@@ -133,6 +133,10 @@ class PrometheusEndpoint:
         """Return what of the last scrape looks most like the metric."""
         return self._parser.hint(metric)
 
+    def refused(self, _metric: str) -> str:
+        """Return nothing: values are numbers here."""
+        return ""
+
     def drop(self) -> None:
         """The last scrape is small."""
 

@@ -21,6 +21,9 @@ class Evidence(Protocol):
     def hint(self, metric: str) -> str:
         """Return what of it looks most like this metric, beginning with `; `; empty when nothing does."""
 
+    def refused(self, metric: str) -> str:
+        """Return which values of this metric were not taken, as a sentence without an end; empty when all were."""
+
     def drop(self) -> None:
         """Forget what only `hint` needs: every metric was found."""
 

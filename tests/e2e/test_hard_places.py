@@ -110,6 +110,7 @@ def test_a_full_disk_is_named_and_the_run_goes_on_when_there_is_space_again(smal
         fill(ballast)
         assert process.stderr is not None
         assert next((line for line in process.stderr if "full" in line), ""), process.communicate()
+        assert "demo cannot progress because the disk is full" in katib("why", "demo", cwd=small_disk).stdout
     finally:
         ballast.unlink(missing_ok=True)
     output, errors = process.communicate(timeout=180)
@@ -294,3 +295,21 @@ def state(server: ServerProcess, name: str = "demo") -> str:
     raw = katib_json("get", "experiment", name, "--server", server.url, cwd=server.directory)
     conditions = [c["type"] for c in raw.get("status", {}).get("conditions", []) if c["status"] == "True"]
     return conditions[-1] if conditions else ""
+
+
+def test_a_trial_whose_output_fills_the_disk_fails_and_the_others_go_on(small_disk: Path, launch: Launch) -> None:
+    """Which also shows that its log has made room: nobody else does."""
+    floods = "if [ ${trialParameters.learningRate} = 0.02 ]; then yes words without an end; fi; " + LINES
+    raw = an_experiment(command=floods, algorithm={"algorithmName": "grid"}, maxTrialCount=4, parallelTrialCount=2)
+    raw["spec"]["parameters"] = [
+        {"name": "lr", "parameterType": "discrete", "feasibleSpace": {"list": ["0.01", "0.02", "0.03", "0.04"]}}
+    ]
+    output, errors = start_run(launch, small_disk, raw).communicate(timeout=180)
+
+    assert "Traceback" not in output + errors
+    assert sorted(states(small_disk)) == ["Failed", "Succeeded", "Succeeded", "Succeeded"], output + errors
+    [failed] = [line for line in output.splitlines() if " failed: " in line]
+    assert "the disk is full, and pod demo-" in failed
+    name = failed.split()[1]
+    assert "the disk is full" in katib("why", name, cwd=small_disk).stdout
+    assert katib("logs", name, "--tail", "1", cwd=small_disk).stdout.endswith("the disk was full\n")

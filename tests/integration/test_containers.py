@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -17,6 +18,8 @@ from katib.local.containers import Choice, choose
 from katib.local.findings import Findings
 from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring
+from katib.local.pods import evictions
+from katib.local.pods.log_file import LogFile, LogLimits
 from katib.local.pods.records import Phase
 from katib.local.processes.client import RECORD_FILE
 from katib.local.processes.remains import EngineRecord
@@ -99,6 +102,22 @@ def test_exit_codes_and_restarts_are_those_of_the_container(boxed: Home) -> None
     assert "exited with 7" in failed["message"]
     assert sorted(boxed.log(name="fails").split()) == ["err", "out"]
     assert restarted["type"] == "Complete", restarted["message"]
+
+
+def test_a_container_whose_output_fills_the_disk_is_killed_and_its_log_makes_room(
+    tmp_path: Path, runtime: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_room(_log: LogFile) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(evictions, "LEAST_SHARE", 0.0)
+    monkeypatch.setattr(LogFile, "_rotate", no_room)
+    with home_of_boxes(tmp_path, runtime, log_limits=LogLimits(max_bytes=100_000)) as boxed:
+        end = boxed.run(job(script("while :; do echo many words, again and again; done")))
+
+        assert (end["type"], end["reason"]) == ("Failed", "PodEvicted")
+        assert "bytes of output are missing here: the disk was full" in boxed.log()
+        assert boxed.log_files()[0].stat().st_size < 20_000
 
 
 def test_a_program_that_exits_as_the_client_of_a_broken_container_would_has_run(boxed: Home) -> None:

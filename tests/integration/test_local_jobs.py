@@ -6,17 +6,19 @@ import errno
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from katib.api.configuration import read_configuration
 from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.backoff import Backoff
 from katib.databases.sqlite import open_database
@@ -25,13 +27,14 @@ from katib.local.jobs.batch.job import JOB, BatchJob
 from katib.local.jobs.conditions import end_of
 from katib.local.jobs.controller import RESTARTED_ANNOTATION
 from katib.local.jobs.kind import Observed, Plan
-from katib.local.jobs.prepare import job_directory
 from katib.local.jobs.runner import LocalJobRunner
+from katib.local.pods.log_file import LogLimits, log_parts
 from katib.local.pods.records import Delays, PodRecord
 from katib.local.pods.tokens import Capacity
 from katib.local.processes.client import Processes
 from katib.local.processes.proc import is_running
 from katib.runtime.objects import Key, Object
+from katib.services.config import ServicesConfig
 from katib.stores.memory import MemoryStore
 from katib.stores.sql import SqlStore
 from tests.support.faulty_store import FaultyStore
@@ -419,6 +422,17 @@ class TestMonitors:
             assert h.wait_for_end()["type"] == "Complete"
             assert h.monitors.opened[0].size == 10_000_000
 
+    def test_every_line_is_read_though_the_log_keeps_the_last_ones_only(self, tmp_path: Path) -> None:
+        with home(tmp_path, log_limits=LogLimits(max_bytes=10_000, max_files=3)) as h:
+            h.run(job(shell("seq 100000")))
+            [log] = h.log_files()
+            kept = b"".join(part.read_bytes() for part in log_parts(log))
+            printed = b"".join(b"%d\n" % number for number in range(1, 100_001))
+
+            assert bytes(h.monitors.opened[0].data) == printed
+            assert 20_000 < len(kept) <= 30_000
+            assert printed.endswith(kept)
+
     def test_files_are_looked_at_while_the_container_runs_and_once_after(self, tmp_path: Path) -> None:
         with home(tmp_path) as h:
             h.submit(job(shell(f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done")))
@@ -538,6 +552,25 @@ class TestCommands:
             eventually(lambda: "exited with 3; the next try starts at 20" in h.runner.waiting_reason("ns", "j"))
 
 
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MB for the directories of pods."""
+    disk = tmp_path / "trials"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(command, check=False).returncode:
+        pytest.skip("mounting a small disk needs root")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def fill(path: Path) -> None:
+    """Write a file until its file system is full."""
+    with path.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+
+
 class TestDisasters:
     def test_a_start_that_fails_leaves_no_thread_behind(self, tmp_path: Path) -> None:
         store = FaultyStore(MemoryStore({JOB}))
@@ -605,27 +638,77 @@ class TestDisasters:
             assert "failed" not in h.status()
             assert not is_running(first)
 
-    @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")
-    def test_a_full_disk_ends_the_log_and_not_the_job(self, tmp_path: Path) -> None:
-        disk = tmp_path / "trials"
-        disk.mkdir()
-        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=False).returncode:
-            pytest.skip("no disk can be mounted here")
-        try:
-            with home(tmp_path, monitors=Monitors({"keep": False})) as h:
-                end = h.run(job(shell("head -c 1000000 /dev/zero")))
+    def test_a_disk_that_others_fill_ends_no_job(self, tmp_path: Path, small_disk: Path) -> None:
+        with home(tmp_path, monitors=Monitors({"keep": False})) as h:
+            gate = "while [ ! -e {} ]; do sleep 0.01; done; "
+            h.submit(job(shell(gate.format(tmp_path / "go") + "head -c 1000000 /dev/zero; echo end")))
+            h.submit(job(shell(gate.format(tmp_path / "then") + "echo more"), name="later"))
+            eventually(lambda: h.status().get("ready") == h.status("later").get("ready") == 1)
+            fill(small_disk / "ballast")
+            (tmp_path / "go").touch()
+            end = h.wait_for_end()
 
-                assert end["type"] == "Complete"
-                assert re.search(r"the log main.log ends after \d+ bytes: No space left on device", end["message"])
-                assert h.monitors.opened[0].size == 1_000_000
+            assert end["type"] == "Complete"
+            assert re.search(r"the log main.log lacks \d+ bytes: No space left on device", end["message"])
+            assert h.monitors.opened[0].size == 1_000_004
 
-                h.submit(job(shell("true"), name="next"))
-                eventually(lambda: "No space left on device" in h.runner.waiting_reason("ns", "next"))
-                shutil.rmtree(job_directory(h.root, "ns", "j"))
+            h.submit(job(shell("true"), name="next"))
+            eventually(lambda: "No space left on device" in h.runner.waiting_reason("ns", "next"))
+            (small_disk / "ballast").unlink()
 
-                assert h.wait_for_end("next")["type"] == "Complete"
-        finally:
-            subprocess.run(["umount", str(disk)], check=True)
+            assert h.wait_for_end("next")["type"] == "Complete"
+            (tmp_path / "then").touch()
+            assert "lacks" not in h.wait_for_end("later").get("message", "")
+            assert h.log(name="later") == "more\n"
+
+    def test_a_job_that_fills_the_disk_is_ended_and_the_others_go_on(self, tmp_path: Path, small_disk: Path) -> None:
+        with home(tmp_path, monitors=Monitors({"keep": False})) as h:
+            h.submit(job(shell(f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done; echo done"), name="quiet"))
+            eventually(lambda: h.status("quiet").get("ready") == 1)
+
+            end = h.run(job(shell("while :; do echo many words; done"), restart="OnFailure"))
+
+            assert (end["type"], end["reason"]) == ("Failed", "PodEvicted")
+            assert re.search("the disk is full, and pod j-.* has filled it with 1.0 MiB of output", end["message"])
+            assert h.status()["failed"] == 1
+            first, *words, last = filter(None, h.log().splitlines())
+            gap = re.compile(r"\[katib\] \d+ bytes of output are missing here: the disk was full")
+            assert gap.fullmatch(first)
+            assert gap.fullmatch(last)
+            assert set(words[1:-1]) == {"many words"}
+            h.run(job(shell("echo another"), name="next"))
+            (tmp_path / "go").touch()
+            assert h.wait_for_end("quiet")["type"] == "Complete"
+            assert h.log(name="quiet") == "done\n"
+
+    def test_output_limited_to_less_than_the_disk_ends_no_job(self, tmp_path: Path, small_disk: Path) -> None:
+        """What the message of the test before tells one to do."""
+        config = read_configuration(ServicesConfig, "{containerLogMaxSize: 64Ki, containerLogMaxFiles: 3}", "f")
+        limits = LogLimits(config.container_log_max_bytes, config.container_log_max_files)
+        with home(tmp_path, monitors=Monitors({"keep": False}), log_limits=limits) as h:
+            end = h.run(job(shell("seq 1000000")))
+
+            assert end["type"] == "Complete"
+            assert "lacks" not in end.get("message", "")
+            assert h.monitors.opened[0].size == 6_888_896
+            assert sum(part.stat().st_size for part in log_parts(h.log_files()[0])) <= 3 * (64 << 10)
+
+    def test_stopping_does_not_wait_for_readings_that_cannot_be_stored(self, tmp_path: Path) -> None:
+        runs, ends = threading.Event(), []
+
+        def run() -> None:
+            with home(tmp_path, monitors=Monitors({"hold_close": True})) as h:
+                h.submit(job(shell("sleep 1000")))
+                eventually(lambda: h.status().get("ready") == 1)
+                runs.set()
+            ends.append(end_of(h.status()))
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        runs.wait()
+
+        eventually(lambda: not thread.is_alive(), "the runner's end", seconds=6)
+        assert ends == [None]
 
     def test_a_killed_engine_is_continued_by_the_next(self, tmp_path: Path) -> None:
         script = tmp_path / "engine.py"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
 from katib.api.types import format_time
 from katib.local.jobs.kind import Moment, Plan
+from katib.local.pods.records import PodRecord
 from katib.runtime.objects import Object
 
 Conditions = tuple[dict[str, Any], ...]
@@ -25,7 +27,7 @@ class JobCondition(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a Job ended or is tried again. `EarlyStopped`, `PodCannotStart` and `PodFailed` are ours."""
+    """Why a Job ended or is tried again. `EarlyStopped`, `PodCannotStart`, `PodEvicted` and `PodFailed` are ours."""
 
     COMPLETIONS_REACHED = "CompletionsReached"
     SUCCESS_POLICY = "SuccessPolicy"
@@ -36,7 +38,18 @@ class Reason(StrEnum):
     FAILED_INDEXES = "FailedIndexes"
     MAX_FAILED_INDEXES_EXCEEDED = "MaxFailedIndexesExceeded"
     POD_CANNOT_START = "PodCannotStart"
+    POD_EVICTED = "PodEvicted"
     POD_FAILED = "PodFailed"
+
+
+def hopeless(pods: Iterable[PodRecord]) -> tuple[Reason, str] | None:
+    """Return why no further pod of a job would do better, and in words; None when one may."""
+    for pod in pods:
+        if pod.cannot_start:
+            return Reason.POD_CANNOT_START, pod.cannot_start
+        if pod.evicted:
+            return Reason.POD_EVICTED, pod.evicted
+    return None
 
 
 def conditions_of(status: Object) -> Conditions:

@@ -58,6 +58,10 @@ SETTLE_SECONDS = 0.1
 """How long a status that is not final must hold before it is worth a write: a tiny trial is over by then, on a machine
 that is busy, too. A write costs a turn of everybody who watches jobs, and nobody waits for it."""
 
+_STORING_SECONDS = 1.0
+"""How long a stop waits for readings when no process is left. A job whose readings cannot be stored, as while the disk
+is full, begins anew at the next start, and its readings with it."""
+
 _TTL_RETRY_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
@@ -184,7 +188,8 @@ class JobController:
         """Wait until they have ended."""
         pods = self._unfinished_pods()
         with self._ended:
-            self._ended.wait_for(lambda: all(p.record.is_finished for p in pods), grace_seconds + 5)
+            self._ended.wait_for(lambda: all(p.record.is_finished or p.is_storing for p in pods), grace_seconds + 5)
+            self._ended.wait_for(lambda: all(p.record.is_finished for p in pods), _STORING_SECONDS)
 
     def _unfinished_pods(self) -> list[Pod]:
         return [pod for run in self._runs.values() for pod in run.unfinished_pods()]

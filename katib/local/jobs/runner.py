@@ -23,6 +23,7 @@ from katib.local.jobs.prepare import (
 )
 from katib.local.jobs.wiring import PortTable
 from katib.local.pods.images import ImageRuntime
+from katib.local.pods.log_file import LogLimits
 from katib.local.pods.loop import Loop
 from katib.local.pods.pod import PodTools
 from katib.local.pods.pulls import ImagePulls, PullNews
@@ -77,6 +78,7 @@ class LocalJobRunner:
             tried again.
         settle_seconds: How long a passing status must hold before it is written.
         sync_timeout_seconds: How long the store may take to list the jobs.
+        log_limits: How much of the output of a container is kept.
         jobs: Shows the jobs of each kind; the one who made them starts and stops them. None: they are followed here.
         thread: Where the jobs are reconciled, between the turns of others; None: on threads of their own.
     """
@@ -108,6 +110,7 @@ class LocalJobRunner:
         gone: Callable[[Object], None] = _nothing,
         settle_seconds: float = SETTLE_SECONDS,
         sync_timeout_seconds: float = SYNC_TIMEOUT_SECONDS,
+        log_limits: LogLimits | None = None,
         jobs: Mapping[Kind, Informer[Object]] | None = None,
         thread: SharedThread | None = None,
     ) -> None:
@@ -116,7 +119,9 @@ class LocalJobRunner:
         self._loop = Loop(clock)
         steady, tokens = SteadyTime(clock), Tokens(capacity)
         pulls = None if images is None else ImagePulls(images, processes, self._loop, clock)
-        pods = PodTools(self._loop, processes, tokens, clock, steady, delays or Delays(), images, pulls)
+        pods = PodTools(
+            self._loop, processes, tokens, clock, steady, delays or Delays(), images, pulls, log_limits or LogLimits()
+        )
         self._objects = PodObjects(store, clock, pods.steady, labels=labels, thread=thread)
         tools = ControllerTools(
             store=store,

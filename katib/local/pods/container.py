@@ -13,9 +13,10 @@ from katib.errors import KatibError, UnavailableError
 from katib.local.pods.environment import ContainerCommand
 from katib.local.pods.image_process import ImageProcess
 from katib.local.pods.images import ImageRun, ImageRuntime
+from katib.local.pods.log_file import LogFile
 from katib.local.pods.loop import Loop, Timer
 from katib.local.pods.monitor import Monitor
-from katib.local.pods.output import LogFile, Output
+from katib.local.pods.output import Output
 from katib.local.pods.pulls import ImagePulls, PullNews
 from katib.local.pods.records import ContainerExit, ContainerState, Delays, EarlierEnd
 from katib.local.processes.client import ANSWER_SECONDS, Processes, Start, no_answer
@@ -64,7 +65,7 @@ class Container:
 
     Args:
         plan: What to run.
-        log_path: Where its output is kept.
+        log: Where its output is kept.
         monitor: Who reads its output; restarts continue the same stream.
         started: Called when a process runs; with a handle whose number is new to the pod.
         changed: Called after each start and end of a process and when nothing more comes.
@@ -81,7 +82,7 @@ class Container:
         processes: Processes,
         clock: Clock,
         delays: Delays,
-        log_path: Path,
+        log: LogFile,
         monitor: Monitor | None,
         started: Callable[[ProcessHandle], None],
         changed: Callable[[], None],
@@ -92,7 +93,7 @@ class Container:
     ) -> None:
         self.plan = plan
         self.monitor = monitor
-        self.log = LogFile(log_path)
+        self.log = log
         self.restarts = 0
         self.failures = 0
         self.exit: ContainerExit | None = None

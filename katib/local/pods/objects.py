@@ -112,6 +112,8 @@ def _reason(record: PodRecord) -> tuple[str, str]:
     """Return why a pod is in its phase, as one word and as a sentence; empty where its containers say it."""
     if record.cannot_start:
         return "PodCannotStart", record.cannot_start
+    if record.evicted:
+        return "Evicted", record.evicted
     if record.verdict:
         return "EarlyStopped", record.verdict
     if record.stopping:

@@ -5,18 +5,13 @@ from __future__ import annotations
 import array
 import contextlib
 import fcntl
-import logging
 import os
-import re
 import termios
 from collections.abc import Callable
-from pathlib import Path
 
-from katib.api.failure_text import LAST_OUTPUT_BYTES, last_line
+from katib.local.pods.log_file import LogFile
 from katib.local.pods.loop import Loop
 from katib.local.pods.monitor import Monitor
-
-_log = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 1 << 16
 _CHUNKS_PER_TURN = 4
@@ -25,87 +20,6 @@ _CHUNKS_PER_TURN = 4
 _PIPE_BYTES = 1 << 18
 _RETRY_SECONDS = 0.01
 """Pause before looking whether a monitor that was behind has caught up."""
-
-
-_TAIL_BYTES = 1 << 13
-"""A trace of the stack may follow the line that says what went wrong."""
-
-_ADDRESS_IN_USE = re.compile(
-    rb"address (is )?(already )?in use|eaddrinuse|errno:? 98\b"
-    rb"|failed to start rpc server|could not start grpc server|binding port \d+ failed",
-    re.IGNORECASE,
-)
-"""What programs print whose port somebody else has; the second line is all that JAX, TensorFlow and LightGBM say."""
-
-
-class LogFile:
-    """A log on disk. A disk that is full or broken ends the log, not the container."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._fd: int | None = None
-        self._size = 0
-        self.problem = ""
-
-    def open(self) -> None:
-        """Open for appending; a restarted container continues its log."""
-        try:
-            self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            self._give_up(error)
-
-    def write(self, data: bytes) -> None:
-        """Append, as long as the disk takes it."""
-        rest = memoryview(data)
-        while self._fd is not None and rest:
-            try:
-                written = os.write(self._fd, rest)
-            except OSError as error:
-                self._give_up(error)
-            else:
-                self._size += written
-                rest = rest[written:]
-
-    @property
-    def directory(self) -> Path:
-        """Where it lies."""
-        return self._path.parent
-
-    @property
-    def size(self) -> int:
-        """How many bytes were written."""
-        return self._size
-
-    def last_line(self) -> str:
-        """Return the last line in the file."""
-        return last_line(self._tail())
-
-    def text_from(self, start: int) -> str:
-        """Return the end of what was written since the log had this size."""
-        return self._tail(start).decode(errors="replace")
-
-    def names_address_in_use(self) -> bool:
-        """Return whether the end of the file says that the program could not listen on its port."""
-        return _ADDRESS_IN_USE.search(self._tail(size=_TAIL_BYTES)) is not None
-
-    def _tail(self, start: int = 0, size: int = LAST_OUTPUT_BYTES) -> bytes:
-        try:
-            with self._path.open("rb") as file:
-                file.seek(max(start, file.seek(0, os.SEEK_END) - size))
-                return file.read()
-        except OSError:
-            return b""
-
-    def close(self) -> None:
-        """Close the file; twice is fine."""
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
-
-    def _give_up(self, error: OSError) -> None:
-        self.problem = f"the log {self._path.name} ends after {self._size} bytes: {error.strerror}"
-        _log.warning("Log of a container cut short", extra={"path": str(self._path), "cause": error.strerror})
-        self.close()
 
 
 class Output:

@@ -18,7 +18,9 @@ from typing import Any
 
 from katib.errors import KatibError
 from katib.local.pods.container import Container, ContainerPlan, Role
+from katib.local.pods.evictions import Evictions
 from katib.local.pods.images import ImageRuntime
+from katib.local.pods.log_file import LogFile, LogLimits
 from katib.local.pods.loop import Loop, Timer
 from katib.local.pods.monitor import Monitor, MonitorReport, ShieldedMonitor
 from katib.local.pods.objects import RECORD_FILE, pod_object
@@ -75,6 +77,8 @@ class PodTools:
     delays: Delays
     images: ImageRuntime | None = None
     pulls: ImagePulls | None = None
+    log_limits: LogLimits = field(default_factory=LogLimits)
+    evictions: Evictions = field(default_factory=Evictions)
 
 
 class Pod:
@@ -89,6 +93,8 @@ class Pod:
         pulled: Callable[[PullNews], None] = lambda _news: None,
     ) -> None:
         """Prepare; nothing runs before `start`.
+
+        `is_storing` says that nothing of it runs any more, and its readings are being stored.
 
         Args:
             plan: What to run.
@@ -110,6 +116,8 @@ class Pod:
         self._advancing = False
         self._stopping = False
         self._ending = False
+        self._evicted = ""
+        self.is_storing = False
         self._verdict = ""
         self._kill_timer: Timer | None = None
         self._poll_timer: Timer | None = None
@@ -153,6 +161,24 @@ class Pod:
         self._end_containers([c for c in self._containers if c.is_started and not c.is_over], grace_seconds)
         self._advance()
 
+    def evict(self, cause: str) -> None:
+        """End it at once as failed: it takes what others need. What it printed is cut down to its end."""
+        if self._stopping or self._evicted or self.record.is_finished:
+            return
+        self._evicted, self._ending = cause, True
+        _kill_all([c for c in self._containers if c.is_started])
+        self._advance()
+
+    @property
+    def is_evicted(self) -> bool:
+        """Whether it is being ended for what it takes."""
+        return bool(self._evicted)
+
+    @property
+    def log_bytes(self) -> int:
+        """How much of the disk its logs take."""
+        return sum(container.log.bytes_on_disk for container in self._containers)
+
     # --- progress -----------------------------------------------------------------------------------------------------
 
     def granted(self, lease: Lease) -> None:
@@ -168,6 +194,7 @@ class Pod:
         except (KatibError, OSError) as error:  # from the factory of monitors, whose files need room on the disk
             self._finish(Phase.FAILED, f"pod {self.plan.name}: {error}")
             return
+        self._tools.evictions.running[self.plan.uid] = self
         if any(c.monitor for c in self._containers):
             self._poll_timer = self._tools.loop.call_later(POLL_SECONDS, self._poll)
         self._advance()
@@ -185,7 +212,7 @@ class Pod:
             processes=self._tools.processes,
             clock=self._tools.clock,
             delays=self._tools.delays,
-            log_path=self.plan.directory / f"{name}.log",
+            log=LogFile(self.plan.directory / f"{name}.log", self._tools.log_limits, self._tools.evictions.disk_full),
             monitor=self._open_monitor(name) if plan.role is Role.MAIN else None,
             started=partial(self._note_process, name),
             changed=self._advance,
@@ -226,7 +253,7 @@ class Pod:
 
     def _is_through(self) -> bool:
         """Return whether nothing is left but to clean up."""
-        if self._stopping:
+        if self._stopping or self._evicted:
             return True
         if any(c.is_over and (c.failure or (c.plan.role is Role.INIT and not _succeeded(c))) for c in self._containers):
             return True
@@ -267,6 +294,12 @@ class Pod:
         self._when_all(futures, lambda: self._close_monitors(containers))
 
     def _close_monitors(self, containers: list[Container]) -> None:
+        if self._evicted:  # now: without the room nothing that the monitors hold can be stored
+            for container in containers:
+                container.log.shrink()
+            self._tools.evictions.running.pop(self.plan.uid, None)
+        self.is_storing = True
+        self._changed()
         closed: list[Future[MonitorReport]] = []
         for monitor in (c.monitor for c in containers if c.monitor is not None):
             monitor.poll()
@@ -288,11 +321,11 @@ class Pod:
         self._verdict = self._verdict or next((c.monitor.verdict for c in containers if c.monitor), "")
         self._explanations = list(filter(None, explanations))
         mains = [c for c in containers if c.plan.role is Role.MAIN]
-        succeeded = bool(mains) and all(_succeeded(c) for c in mains)
+        succeeded = bool(mains) and all(_succeeded(c) for c in mains) and not self._evicted
         failure = next((c.failure for c in containers if c.failure is not None), None)
         self._finish(
             Phase.SUCCEEDED if succeeded else Phase.FAILED,
-            self._message(containers),
+            self._evicted or self._message(containers),
             last_output=_last_output(containers),
             cannot_start=self._message(containers) if isinstance(failure, SpawnError) else "",
         )
@@ -300,11 +333,13 @@ class Pod:
     def _finish(self, phase: Phase, message: str, *, last_output: str = "", cannot_start: str = "") -> None:
         if self._lease is not None:
             self._tools.tokens.give_back(self._lease)
+        self._tools.evictions.running.pop(self.plan.uid, None)
         changes: dict[str, Any] = {
             "phase": phase,
             "message": message,
             "last_output": last_output,
             "cannot_start": cannot_start,
+            "evicted": self._evicted,
             "verdict": self._verdict,
             "explanation": "; ".join(self._explanations),
             "finished_at": self._tools.steady.now(),

@@ -98,6 +98,7 @@ class PodRecord:
         last_output: The last line that the container printed which `message` speaks of first.
         address_in_use: A container that failed said that somebody else has its port.
         cannot_start: Why no further pod of the job could start either, such as a missing command; empty otherwise.
+        evicted: Why it was ended for what it took from others, and would be again; empty otherwise.
         verdict: Why its trial is stopped early; empty otherwise.
         explanation: What the monitor says about missing metrics; empty when there are none missing.
         waiting: What it waits for before it can start; empty when it does not wait.
@@ -118,6 +119,7 @@ class PodRecord:
     last_output: str = ""
     address_in_use: bool = False
     cannot_start: str = ""
+    evicted: str = ""
     verdict: str = ""
     explanation: str = ""
     waiting: str = ""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
-from katib.local.pods.output import LogFile
+from katib.local.pods.log_file import LogFile, LogLimits, log_parts, read_end
 
 FRAME = "  [bt] ({}) /usr/lib/python3.11/lib-dynload/_ctypes.so(+0xbd9e) [0x7faad10e7d9e]\n"
 TRACE = "".join(map(FRAME.format, range(9)))
@@ -49,3 +51,110 @@ def test_what_was_printed_long_before_the_end_does_not_count(tmp_path: Path) -> 
 
 def test_a_log_that_could_not_be_written_says_nothing(tmp_path: Path) -> None:
     assert not LogFile(tmp_path / "missing" / "log").names_address_in_use()
+
+
+def numbered(count: int, first: int = 0) -> bytes:
+    return b"".join(b"line %06d\n" % number for number in range(first, first + count))  # 12 bytes each
+
+
+def test_a_log_is_cut_at_line_ends_and_only_its_newest_files_are_kept(tmp_path: Path) -> None:
+    log = LogFile(tmp_path / "main.log", LogLimits(max_bytes=100, max_files=3))
+    log.open()
+    data = numbered(60)
+    for start in range(0, len(data), 7):
+        log.write(data[start : start + 7])
+    log.close()
+
+    parts = log_parts(tmp_path / "main.log")
+    texts = [part.read_bytes() for part in parts]
+
+    assert [part.name for part in parts] == ["main.log.6", "main.log.7", "main.log"]
+    assert all(0 < len(text) <= 100 for text in texts)
+    assert data.endswith(b"".join(texts))
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_large_chunks_are_cut_between_lines(tmp_path: Path) -> None:
+    log = LogFile(tmp_path / "main.log", LogLimits(max_bytes=100, max_files=3))
+    log.open()
+    log.write(numbered(3))
+    log.write(numbered(1000, 3))
+    log.close()
+
+    assert [part.read_bytes()[-1:] for part in log_parts(tmp_path / "main.log")] == [b"\n"] * 3
+    assert b"".join(p.read_bytes() for p in log_parts(tmp_path / "main.log")) == numbered(1003)[-12 * (8 + 8 + 3) :]
+
+
+def test_a_line_longer_than_a_file_goes_on_in_the_next_one(tmp_path: Path) -> None:
+    log = LogFile(tmp_path / "main.log", LogLimits(max_bytes=100, max_files=5))
+    log.open()
+    log.write(b"a\n" + b"x" * 250 + b"\n")
+    log.close()
+
+    assert [len(part.read_bytes()) for part in log_parts(tmp_path / "main.log")] == [2, 100, 100, 51]
+
+
+def test_the_end_of_a_log_is_read_across_its_files(tmp_path: Path) -> None:
+    log = LogFile(tmp_path / "main.log", LogLimits(max_bytes=60, max_files=5))
+    log.open()
+    log.write(numbered(3))
+    start = log.size
+    log.write(numbered(9, 3))
+
+    assert read_end(tmp_path / "main.log", 100) == numbered(12)[-100:]
+    assert log.text_from(start).encode() == numbered(9, 3)
+    assert log.last_line() == "line 000011"
+
+
+def test_a_container_that_is_started_again_goes_on_with_the_numbers(tmp_path: Path) -> None:
+    for run in range(2):
+        log = LogFile(tmp_path / "main.log", LogLimits(max_bytes=24, max_files=9))
+        log.open()
+        log.write(numbered(3, 3 * run))
+        log.close()
+
+    assert b"".join(part.read_bytes() for part in log_parts(tmp_path / "main.log")) == numbered(6)
+
+
+def test_a_log_that_filled_the_disk_keeps_its_end(tmp_path: Path) -> None:
+    log = LogFile(tmp_path / "main.log", LogLimits(max_bytes=100_000, max_files=3))
+    log.open()
+    log.write(numbered(20_000))
+    log.close()
+
+    log.shrink()
+
+    assert log_parts(tmp_path / "main.log") == [tmp_path / "main.log"]
+    mark = b"\n[katib] 223616 bytes of output are missing here: the disk was full\n"
+    assert (tmp_path / "main.log").read_bytes() == mark + numbered(20_000)[-(1 << 14) :]
+
+
+def test_output_that_found_no_room_is_counted_and_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full: list[str] = []
+    log = LogFile(tmp_path / "main.log", on_full=lambda: full.append("full"))
+    log.open()
+    log.write(b"before\n")
+
+    def no_room(_fd: int, _data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", no_room)
+        log.write(b"lost\n")
+        log.write(b"lost too\n")
+    log.write(b"after\n")
+
+    mark = "\n[katib] 14 bytes of output are missing here: the disk was full\n"
+    assert (tmp_path / "main.log").read_text() == f"before\n{mark}after\n"
+    assert log.problem == "the log main.log lacks 14 bytes: No space left on device"
+    assert full == ["full", "full"]
+
+
+def test_an_error_that_is_no_lack_of_room_ends_the_log(tmp_path: Path) -> None:
+    log = LogFile(tmp_path / "main.log", LogLimits(max_bytes=24))
+    log.open()
+    (tmp_path / "main.log").unlink()  # it cannot be renamed any more
+
+    log.write(numbered(3))
+
+    assert log.problem == "the log main.log ends after 24 bytes: No such file or directory"

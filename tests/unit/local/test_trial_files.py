@@ -11,6 +11,7 @@ import pytest
 
 from katib.errors import NotFoundError
 from katib.local.layout import Layout
+from katib.local.pods.log_file import LogFile, LogLimits, log_parts
 from katib.local.trial_files import TrialFiles
 from katib.runtime.objects import Key
 from tests.support.waiting import eventually
@@ -247,3 +248,44 @@ def test_a_wrong_replica_or_container_is_answered_with_those_that_there_are(file
         NotFoundError, match='replica worker-0 of trial "demo-1" has no output: container "side" has not'
     ):
         files.read(gang_of(), replica="worker-0", container="side")
+
+
+@pytest.mark.parametrize("lines", [None, 0, 1, 2, 9, 10, 11, 25, 39, 40, 99])
+def test_an_output_in_several_files_is_read_as_one(files: TrialFiles, lines: int | None) -> None:
+    data = b"".join(b"line %d\n" % number for number in range(40))
+    log = LogFile(write(files, b""), LogLimits(max_bytes=64, max_files=9))
+    log.open()
+    log.write(data)
+
+    found = b"".join(files.read(OBJECT, tail_lines=lines))
+
+    assert len(log_parts(log.directory / "main.log")) > 4
+    assert found == (data if lines is None else b"".join(data.splitlines(keepends=True)[40 - min(lines, 40) :]))
+
+
+def test_following_goes_on_from_file_to_file_and_misses_nothing(files: TrialFiles) -> None:
+    log = LogFile(write(files, b""), LogLimits(max_bytes=100, max_files=4))
+    log.open()
+    data = b"".join(b"line %d\n" % number for number in range(300))
+    written, goes_on = 0, True
+
+    def more() -> bool:
+        nonlocal written, goes_on
+        goes_on = written < len(data)
+        log.write(data[written : written + 130])
+        written += 130
+        return goes_on
+
+    assert b"".join(files.read(OBJECT, follow=more)) == data
+
+
+def test_a_reader_that_is_too_slow_goes_on_with_the_oldest_file(files: TrialFiles) -> None:
+    log = LogFile(write(files, b""), LogLimits(max_bytes=8, max_files=3))
+    log.open()
+    texts = iter([b"line 00\n", b"".join(b"line %02d\n" % number for number in range(1, 20))])
+
+    def more() -> bool:
+        log.write(text := next(texts, b""))
+        return bool(text)
+
+    assert b"".join(files.read(OBJECT, follow=more)) == b"line 00\nline 17\nline 18\nline 19\n"

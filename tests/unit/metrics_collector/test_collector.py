@@ -89,7 +89,28 @@ def test_a_metric_that_never_was_a_number_is_explained() -> None:
     collector = Collector("acc", [], output)
     feed(collector, output, b"acc is good\n")
 
-    assert collector.explanation() == '1 line, "acc" read 1 time, never as a finite number; last value: "good"'
+    expected = (
+        '1 line, 1 value of "acc" not taken, the first in "acc is good"; print plain numbers such as 1234.5 or 1e-05'
+    )
+    assert collector.explanation() == expected
+
+
+@pytest.mark.parametrize("json", [False, True], ids=["text", "JSON"])
+def test_values_that_were_not_taken_beside_others_are_a_notice(*, json: bool) -> None:
+    lines = ['{"loss": "999.5"}', '{"loss": "1,234.5"}'] if json else ["loss=999.5", "loss=1,234.5"]
+    collector = collected("\n".join(lines), json=json)
+
+    assert collector.explanation() == ""
+    assert f'1 value of "loss" not taken, the first in "{lines[1]}"' in collector.missing_metrics()
+
+
+def test_a_diverged_metric_with_values_that_were_not_taken_is_explained_by_both() -> None:
+    explanation = collected("loss=nan\nloss=0x10\n").explanation()
+
+    assert (
+        'only as NaN or infinity; last value: "nan"; 1 value of "loss" not taken, the first in "loss=0x10"'
+        in explanation
+    )
 
 
 def test_the_explanation_names_additional_metrics_that_were_found() -> None:

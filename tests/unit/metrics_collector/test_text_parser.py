@@ -26,7 +26,13 @@ def read(
         pytest.param("epoch 1: loss=0.3 accuracy = .98", ["loss=0.3", "accuracy=.98"], id="two on a line"),
         pytest.param("loss=-7.53e-05,acc=1E0", ["loss=-7.53e-05", "acc=1E0"], id="exponents"),
         pytest.param("loss=1.", ["loss=1"], id="trailing point"),
-        pytest.param("acc=1,000", ["acc=1"], id="thousands"),
+        pytest.param("acc=1,000 loss=1,234.5 loss=1.234,5 loss=3,14", [], id="thousands and decimal commas"),
+        pytest.param("loss=1_000 acc=1'000 loss=1\u202f000", [], id="other marks between digits"),
+        pytest.param("loss=0x10 acc=-0xff loss=0b1 acc=0o7", [], id="other bases"),
+        pytest.param("loss=- acc=+ loss=e5 acc=-e-3", [], id="no digits"),
+        pytest.param("loss=1.2.3 acc=1:30 loss=1.5D-3 acc=3d_conv", [], id="what only begins like a number"),
+        pytest.param("loss=12s acc=93% acc=16GB", ["loss=12", "acc=93", "acc=16"], id="units"),
+        pytest.param("loss=0.5,3 acc=1,loss=2, acc=3/10", ["loss=0.5", "acc=1", "loss=2", "acc=3"], id="lists"),
         pytest.param("loss=+3", ["loss=+3"], id="plus"),
         pytest.param("loss: 0.5", [], id="colon"),
         pytest.param("train/loss=0.5", ["loss=0.5"], id="slash ends a name"),
@@ -88,8 +94,55 @@ def test_filters_apply_in_their_order_then_by_position() -> None:
     assert read("loss=1 acc:2 loss:3 acc=4", filters=filters) == ["acc=2", "loss=3", "loss=1", "acc=4"]
 
 
-def test_a_text_value_is_kept_as_it_is() -> None:
-    assert read("acc is [ quite good ]", filters=[r"(acc) is \[(.*)\]"]) == ["acc=quite good"]
+@pytest.mark.parametrize(
+    ("line", "pattern"),
+    [
+        pytest.param("acc is [ quite good ]", r"(acc) is \[(.*)\]", id="text"),
+        pytest.param("loss Validation 0.3", r"(loss) (\w+) ([\d.]+)", id="a group too many"),
+        pytest.param("loss: 1e-05", r"(loss): (\d*\.?\d+)", id="before the exponent"),
+        pytest.param("loss: 1e-05", r"(loss).*(-\d+)", id="the exponent"),
+        pytest.param("loss: 123", r"(loss).*(\d+)", id="last digit"),
+        pytest.param("loss: 0.25", r"(loss).*(\.\d+)", id="fraction"),
+        pytest.param("loss: 0.25", r"(loss): 0.(\d+)", id="digits of the fraction"),
+        pytest.param("loss: -0.25", r"(loss): -?([\d.]+)", id="without its sign"),
+        pytest.param("loss: 12", r"(loss): (\d)", id="first digit"),
+        pytest.param("loss: 1,234.5", r"(loss): ([\d.]+)", id="thousands"),
+        pytest.param("loss: 1,234.5", r"(loss): ([\d.,]+)", id="thousands as text"),
+        pytest.param("loss: 0x1f", r"(loss): 0x(\w+)", id="another base"),
+    ],
+)
+def test_a_filter_that_takes_a_part_of_a_number_or_text_finds_no_value(line: str, pattern: str) -> None:
+    parser = TextParser(["loss", "acc"], [pattern])
+
+    assert parser.feed(line.encode() + b"\n") == []
+    assert [*parser.notes.refused.values()] == [(1, line)]
+
+
+@pytest.mark.parametrize(
+    ("line", "pattern", "expected"),
+    [
+        pytest.param("loss,3,2.345,17", r"(loss),\d+,([\d.]+)", "2.345", id="columns"),
+        pytest.param("loss 10:0.5", r"(loss) \d+:([\d.]+)", "0.5", id="behind a colon"),
+        pytest.param("loss-5", r"(loss)-(\d+)", "5", id="a dash between"),
+        pytest.param("loss = [ -7.5 ]", r"(loss) = \[(.*)\]", "-7.5", id="blanks within the group"),
+        pytest.param("loss|0.5|acc", r"(loss)\|([^|]+)\|", "0.5", id="a table"),
+        pytest.param('"loss": "3e-4"', r'"(loss)": "(.*?)"', "3e-4", id="quotes"),
+        pytest.param("loss: 0.5\u00b10.1", r"(loss): ([\d.]+)", "0.5", id="an error behind it"),
+    ],
+)
+def test_a_filter_that_takes_a_whole_number_works_as_in_katib(line: str, pattern: str, expected: str) -> None:
+    assert read(line, filters=[pattern]) == [f"loss={expected}"]
+
+
+def test_of_a_long_line_the_part_with_the_value_is_shown() -> None:
+    parser = TextParser(["loss"])
+    parser.feed(b"x " * 1000 + b"loss=1_000 " + b"y " * 1000 + b"\nloss=2_000\n")
+
+    count, line = parser.notes.refused["loss"]
+
+    assert count == 2
+    assert line.startswith("loss=1_000 y")
+    assert len(line) == 80
 
 
 def test_a_value_as_long_as_a_line_is_none() -> None:

@@ -155,3 +155,28 @@ def test_patience_is_a_time(seconds: str) -> None:
     errors = _errors(f"algorithms: [{{name: a, address: 'a:1', callSeconds: {seconds}}}]")
 
     assert [error.path for error in errors] == ["katib.yaml: algorithms[0].callSeconds"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("", (10 << 20, 5), id="as the kubelet's"),
+        pytest.param("{containerLogMaxSize: 1.5Mi, containerLogMaxFiles: 2}", (3 << 19, 2), id="set"),
+        pytest.param("containerLogMaxSize: 4096", (4096, 5), id="bytes"),
+    ],
+)
+def test_how_much_output_is_kept_may_be_set(text: str, expected: tuple[int, int]) -> None:
+    config = read_configuration(ServicesConfig, text, "katib.yaml")
+
+    assert (config.container_log_max_bytes, config.container_log_max_files) == expected
+
+
+def test_a_limit_of_output_that_keeps_nothing_is_refused() -> None:
+    errors = _errors("{containerLogMaxSize: 10MB, containerLogMaxFiles: 1}")
+
+    assert [str(error) for error in errors] == [
+        'katib.yaml: containerLogMaxSize: "10MB" is not a size; write bytes above 0, such as 10Mi',
+        "katib.yaml: containerLogMaxFiles: 1 is too few, one is written to and one was before it; use 2 or more",
+    ]
+    assert _errors("containerLogMaxSize: [1]")
+    assert [error.origin for error in _errors("containerLogMaxSize: 0")] == ["config-log-size"]

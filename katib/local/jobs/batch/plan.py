@@ -27,6 +27,7 @@ from katib.local.jobs.conditions import (
     after_the_end,
     conditions_of,
     end_of,
+    hopeless,
     true_condition,
     with_condition,
     with_message,
@@ -163,8 +164,8 @@ def _early_stop(counts: PodCounts) -> _Outcome | None:
 
 
 def _unstartable(counts: PodCounts) -> _Outcome | None:
-    cause = next((p.cannot_start for p in counts.pods if p.cannot_start), "")
-    return _failure(Reason.POD_CANNOT_START, cause) if cause else None
+    found = hopeless(counts.pods)
+    return _failure(*found) if found else None
 
 
 def _failure_policy(counts: PodCounts) -> _Outcome | None:

@@ -26,6 +26,7 @@ from katib.local.jobs.conditions import (
     after_the_end,
     conditions_of,
     end_of,
+    hopeless,
     true_condition,
     with_condition,
     with_message,
@@ -252,8 +253,9 @@ def _early_end(pods: tuple[PodRecord, ...], state: _State) -> Outcome | None:
     current = [pod for pod in pods if pod.name not in state.retired]
     if verdict := next((pod.verdict for pod in current if pod.verdict), ""):
         return Outcome(success=True, reason=Reason.EARLY_STOPPED, message=verdict)
-    if cause := next((pod.cannot_start for pod in current if pod.cannot_start), ""):
-        return Outcome(success=False, reason=Reason.POD_CANNOT_START, message=cause)
+    if found := hopeless(current):
+        reason, message = found
+        return Outcome(success=False, reason=reason, message=message)
     return None
 
 

@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 
 from katib.api.failure_text import failure_cause, with_last_output
 from katib.api.types import format_time
-from katib.local.jobs.conditions import Conditions, Reason, after_the_end, conditions_of, end_of
+from katib.local.jobs.conditions import Conditions, Reason, after_the_end, conditions_of, end_of, hopeless
 from katib.local.jobs.kind import Observed, Plan, PodStart
 from katib.local.jobs.replicated.replicas import UNLIMITED_FAILURES, Replicas
 from katib.local.jobs.replicated.spec import TrainingSpec
@@ -235,8 +235,8 @@ class _Planning:
         return _Outcome(success=True, reason=Reason.EARLY_STOPPED, message=verdict, until=self._steady)
 
     def _unstartable(self) -> _Outcome | None:
-        cause = next((p.cannot_start for p in self.replicas.pods if p.cannot_start), "")
-        return self._failed(Reason.POD_CANNOT_START, cause) if cause else None
+        found = hopeless(self.replicas.pods)
+        return self._failed(*found) if found else None
 
     def _limits(self) -> _Outcome | None:
         limit, restarts = self.spec.backoff_limit, self.replicas.restarts

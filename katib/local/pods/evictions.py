@@ -1,0 +1,40 @@
+"""Who has to go when the disk is full: the pod whose output has filled it. Lives on the loop."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from katib.local.pods.pod import Pod
+
+LEAST_SHARE = 0.1
+"""Of the disk. Who printed less has not filled it, and ending that pod would free little."""
+
+
+class Evictions:
+    """Ends pods when the disk is full, one after the other.
+
+    Attributes:
+        running: The pods that have a lease, by uid; they enter and leave by themselves.
+    """
+
+    def __init__(self) -> None:
+        self.running: dict[str, Pod] = {}
+
+    def disk_full(self) -> None:
+        """End the pod that has printed most, unless nobody printed much or one is being ended already."""
+        pods = list(self.running.values())
+        if not pods or any(pod.is_evicted for pod in pods):
+            return
+        pod = max(pods, key=lambda pod: pod.log_bytes)
+        try:
+            disk = os.statvfs(pod.plan.directory)
+        except OSError:
+            return
+        if pod.log_bytes >= LEAST_SHARE * disk.f_blocks * disk.f_frsize:
+            mebibytes = f"{pod.log_bytes / 2**20:.1f} MiB"
+            pod.evict(
+                f"the disk is full, and pod {pod.plan.name} has filled it with {mebibytes} of output; "
+                "print less, or set containerLogMaxSize and containerLogMaxFiles to less"
+            )

@@ -1,0 +1,211 @@
+"""The log of a container on disk: one file that is written to, and before it those that were full.
+
+`main.log` is written to. When it is full it becomes `main.log.1`, the next one `main.log.2` and so on; of these only
+the newest are kept. A file is renamed once and never again, so a reader who is at its end finds the next one by its
+number.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from katib.api.failure_text import LAST_OUTPUT_BYTES, last_line
+
+_log = logging.getLogger(__name__)
+
+_TAIL_BYTES = 1 << 13
+"""A trace of the stack may follow the line that says what went wrong."""
+
+_LEFT_BYTES = 1 << 14
+"""Kept of the log of a container that has filled the disk."""
+
+_ADDRESS_IN_USE = re.compile(
+    rb"address (is )?(already )?in use|eaddrinuse|errno:? 98\b"
+    rb"|failed to start rpc server|could not start grpc server|binding port \d+ failed",
+    re.IGNORECASE,
+)
+"""What programs print whose port somebody else has; the second line is all that JAX, TensorFlow and LightGBM say."""
+
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+@dataclass(frozen=True, slots=True)
+class LogLimits:
+    """How much is kept of the output of a container, as the kubelet's settings of these names.
+
+    Attributes:
+        max_bytes: `containerLogMaxSize`, of one file.
+        max_files: `containerLogMaxFiles`, the one that is written to included.
+    """
+
+    max_bytes: int = 10 << 20
+    max_files: int = 5
+
+
+def log_parts(path: Path) -> list[Path]:
+    """Return the files that hold a log, the oldest first; the last one is the path itself, there or not."""
+    return [*(path.with_name(f"{path.name}.{number}") for number in _numbers(path)), path]
+
+
+def read_end(path: Path, size: int) -> bytes:
+    """Return the last bytes of a log, as far as it can be read."""
+    end = b""
+    for part in reversed(log_parts(path)):
+        try:
+            with part.open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - (size - len(end))))
+                end = file.read() + end
+        except OSError:  # not written yet, or gone this moment
+            continue
+        if len(end) >= size:
+            break
+    return end
+
+
+def _numbers(path: Path) -> list[int]:
+    names = (part.name[len(path.name) + 1 :] for part in path.parent.glob(f"{path.name}.*"))
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
+def _gap_mark(size: int) -> bytes:
+    """Return the line that stands in a log for output that is not there."""
+    return b"\n[katib] %d bytes of output are missing here: the disk was full\n" % size
+
+
+class LogFile:
+    """A log on disk. A disk that is full or broken makes it incomplete; it never holds the container up.
+
+    Args:
+        path: Of the file that is written to.
+        limits: How much is kept.
+        on_full: Called when something could not be written because the disk is full.
+    """
+
+    def __init__(self, path: Path, limits: LogLimits | None = None, on_full: Callable[[], None] = lambda: None) -> None:
+        self._path = path
+        self._limits = limits or LogLimits()
+        self._on_full = on_full
+        self._fd: int | None = None
+        self._size = 0
+        self._file_size = 0
+        self._mid_line = False
+        self._lost = 0
+        self._gap = 0  # of it, since something was written
+        self._broken = ""
+
+    def open(self) -> None:
+        """Open for appending; a restarted container continues its log."""
+        try:
+            self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._file_size = os.fstat(self._fd).st_size
+        except OSError as error:
+            self._give_up(error)
+
+    def write(self, data: bytes) -> None:
+        """Append what the disk takes. A line is kept in one file, unless it is longer than what is left of that."""
+        size = len(data)
+        if self._gap:
+            data = _gap_mark(self._gap) + data
+        start = 0
+        while self._fd is not None and start < len(data):
+            try:
+                room = self._limits.max_bytes - self._file_size
+                if room <= 0:
+                    self._rotate()
+                    continue
+                end = min(len(data), start + room)
+                if end < len(data):
+                    line_end = data.rfind(b"\n", start, end) + 1
+                    if not line_end and self._file_size and not self._mid_line:
+                        self._rotate()
+                        continue
+                    end = line_end or end
+                written = os.write(self._fd, memoryview(data)[start:end])
+            except OSError as error:
+                if error.errno not in _NO_SPACE:
+                    self._give_up(error)
+                    return
+                lost = len(data) - max(start, len(data) - size)
+                self._lost += lost
+                self._gap += lost
+                self._on_full()
+                return
+            self._gap = 0
+            self._size += written
+            self._file_size += written
+            start += written
+            self._mid_line = data[start - 1 : start] != b"\n"
+
+    def _rotate(self) -> None:
+        """Go on with an empty file, and remove the oldest ones."""
+        assert self._fd is not None
+        numbers = _numbers(self._path)
+        self._path.rename(self._path.with_name(f"{self._path.name}.{(numbers or [0])[-1] + 1}"))
+        self.close()
+        self.open()
+        self._remove(numbers[: max(0, len(numbers) + 2 - self._limits.max_files)])
+
+    def _remove(self, numbers: list[int]) -> None:
+        for number in numbers:
+            self._path.with_name(f"{self._path.name}.{number}").unlink(missing_ok=True)
+
+    def shrink(self) -> None:
+        """Keep the end only: the disk is full, and this log has filled it."""
+        end = read_end(self._path, _LEFT_BYTES)
+        removed = max(0, self._size - len(end))
+        try:
+            self._remove(_numbers(self._path))
+            self._path.write_bytes(_gap_mark(removed) * bool(removed) + end + _gap_mark(self._gap) * bool(self._gap))
+        except OSError as error:
+            _log.warning("Log of a container not shortened", extra={"path": str(self._path), "cause": error.strerror})
+
+    @property
+    def problem(self) -> str:
+        """Why it is not complete, beside what was removed because of its limits; empty when it is."""
+        if self._lost and not self._broken:
+            return f"the log {self._path.name} lacks {self._lost} bytes: {os.strerror(errno.ENOSPC)}"
+        return self._broken
+
+    @property
+    def directory(self) -> Path:
+        """Where it lies."""
+        return self._path.parent
+
+    @property
+    def size(self) -> int:
+        """How many bytes were written."""
+        return self._size
+
+    @property
+    def bytes_on_disk(self) -> int:
+        """How much of the disk it takes, roughly."""
+        return min(self._size, self._limits.max_bytes * self._limits.max_files)
+
+    def last_line(self) -> str:
+        """Return the last line in the file."""
+        return last_line(read_end(self._path, LAST_OUTPUT_BYTES))
+
+    def text_from(self, start: int) -> str:
+        """Return the end of what was written since the log had this size."""
+        return read_end(self._path, min(LAST_OUTPUT_BYTES, self._size - start)).decode(errors="replace")
+
+    def names_address_in_use(self) -> bool:
+        """Return whether the end of the file says that the program could not listen on its port."""
+        return _ADDRESS_IN_USE.search(read_end(self._path, _TAIL_BYTES)) is not None
+
+    def close(self) -> None:
+        """Close the file; twice is fine."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _give_up(self, error: OSError) -> None:
+        self._broken = f"the log {self._path.name} ends after {self._size} bytes: {error.strerror}"
+        _log.warning("Log of a container cut short", extra={"path": str(self._path), "cause": error.strerror})
+        self.close()
