@@ -17,9 +17,10 @@ from katib.errors import FieldError
 from katib.local.admission import HostCapacity, check_job
 from katib.local.findings import Findings, mapping, mappings
 from katib.local.jobs.jobset.trainjob_rules import check_runtime
-from katib.local.jobs.kind import JobKind, KnowsPeers, KnowsPrimary, LabelsPods
+from katib.local.jobs.kind import JobKind, KnowsPeers, KnowsPrimary
 from katib.local.jobs.kinds import Lookup, job_kinds, kinds_by_name, nothing_stored
 from katib.local.jobs.networks import PUSHES_NOTHING, may_be_named
+from katib.local.jobs.selection import check_pod_labels
 from katib.runtime.objects import Kind
 from katib.tuning.submission import FindConfigMap, FindObject, Gate, HasExperiment
 
@@ -124,10 +125,10 @@ def primary_pod_errors(source: Mapping[str, Any], spec: ExperimentSpec, kinds: t
         spec: With defaults.
         kinds: The kinds of jobs that run here.
     """
-    kind: object = kinds_by_name(kinds).get(Kind.of(source))
-    template, findings = spec.trial_template, Findings()
-    if template is not None and isinstance(kind, LabelsPods):
-        kind.check_labels(source, template.primary_pod_labels, "spec.trialTemplate.primaryPodLabels", findings)
+    kind, template, findings = kinds_by_name(kinds).get(Kind.of(source)), spec.trial_template, Findings()
+    if template is not None and template.primary_pod_labels and kind is not None:
+        path = "spec.trialTemplate.primaryPodLabels"
+        check_pod_labels(kind.pod_labels(source), template.primary_pod_labels, path, findings)
     return findings.errors
 
 

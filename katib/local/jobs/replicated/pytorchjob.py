@@ -44,6 +44,7 @@ class PyTorchJob(TrainingKind):
     port = Port("pytorchjob-port", 23456)
     restart_policy = "OnFailure"
     address_variables = "MASTER_ADDR and MASTER_PORT"
+    older_operator = "pytorch"
     fields: ClassVar[Mapping[str, str]] = {"elasticPolicy": "mapping", "nprocPerNode": "text"}
 
     def primary(self, spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
