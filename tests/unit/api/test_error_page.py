@@ -16,6 +16,7 @@ DOCUMENTED_FILES = (
     "katib/controllers/trial/jobs.py",
     "katib/local/containers/failures.py",
     "katib/local/jobs/images.py",
+    "katib/local/jobs/selection.py",
     "katib/sdk/drawing.py",
     "katib/tuning/companions.py",
     "katib/tuning/editing.py",
