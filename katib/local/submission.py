@@ -21,7 +21,8 @@ from katib.local.jobs.kind import JobKind, KnowsPeers, KnowsPrimary
 from katib.local.jobs.kinds import Lookup, job_kinds, kinds_by_name, nothing_stored
 from katib.local.jobs.networks import PUSHES_NOTHING, may_be_named
 from katib.local.jobs.selection import check_pod_labels
-from katib.runtime.objects import Kind
+from katib.local.trial_templates import shipped_config_map
+from katib.runtime.objects import Key, Kind
 from katib.tuning.submission import FindConfigMap, FindObject, Gate, HasExperiment
 
 _COLLECTOR_PATH = "spec.metricsCollectorSpec.collector.customCollector"
@@ -40,7 +41,7 @@ def local_gate(
     Args:
         catalog: Algorithms that are offered.
         capacity: What trials may ask for.
-        config_maps: Finds a stored ConfigMap.
+        config_maps: Finds a stored ConfigMap, which comes before a shipped one of its name.
         on_algorithm: Told which algorithm a document asks for.
         has_experiment: Says whether an experiment is stored.
         find: Where stored objects are that jobs depend on.
@@ -61,7 +62,7 @@ def local_gate(
 
     return Gate(
         catalog,
-        config_maps,
+        lambda namespace, name: config_maps(namespace, name) or shipped_config_map(Key(namespace, name)),
         check_object=check_object,
         warn_of=_no_notices if capacity.runs_images else checkpoint_notices,
         errors_of=errors_of,

@@ -20,6 +20,7 @@ DOCUMENTED_FILES = (
     "katib/sdk/drawing.py",
     "katib/tuning/companions.py",
     "katib/tuning/editing.py",
+    "katib/tuning/offered_templates.py",
     "katib/tuning/preview.py",
     "suggestion_services/enas/enas.py",
 )
