@@ -30,6 +30,8 @@ _ELASTIC_FIELDS: Final = {
     "standalone": "boolean",
 }
 
+_LOWEST: Final = {"maxReplicas": 1, "maxRestarts": 0, "minReplicas": 1, "nProcPerNode": 1, "rdzvPort": 1}
+
 MASTER: Final = "master"
 WORKER: Final = "worker"
 
@@ -93,6 +95,7 @@ class PyTorchJob(TrainingKind):
         if "elasticPolicy" not in spec:
             return
         check_fields(elastic, _ELASTIC_FIELDS, place, "PyTorchJob's elasticPolicy", findings)
+        findings.all_below(_LOWEST, elastic, place)
         if "Worker" not in given:
             findings.error(place, "only workers are elastic, and there are none", "add a Worker", "replica-elastic")
         _check_rendezvous(elastic, place, findings)
