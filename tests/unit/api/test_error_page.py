@@ -15,6 +15,7 @@ DOCUMENTED_FILES = (
     "katib/cluster/webhooks/experiments.py",
     "katib/controllers/trial/jobs.py",
     "katib/local/containers/failures.py",
+    "katib/local/findings.py",
     "katib/local/jobs/images.py",
     "katib/local/jobs/selection.py",
     "katib/sdk/drawing.py",
