@@ -21,28 +21,28 @@ class JobKind:
     """What is known of a kind.
 
     Attributes:
-        api_versions: Where it is defined.
         success: Type of the condition that says that a job has succeeded; `Failed` says everywhere that it has not.
         primary_pod_labels: Labels of the one pod that prints metrics; empty where every pod may.
+        api_versions: Where it is defined, for who misspells it.
     """
 
-    api_versions: tuple[str, ...]
     success: str
     primary_pod_labels: Mapping[str, str] = field(default_factory=dict)
+    api_versions: tuple[str, ...] = ()
 
 
-_TRAINING = JobKind(("kubeflow.org/v1",), "Succeeded", {_ROLE: "master"})
+_TRAINING = JobKind("Succeeded", {_ROLE: "master"}, ("kubeflow.org/v1",))
 _TRAINER = ("trainer.kubeflow.org/v1alpha1",)
 _KINDS = {
-    "Job": JobKind(("batch/v1",), "Complete"),
+    "Job": JobKind("Complete", api_versions=("batch/v1",)),
     "TFJob": _TRAINING,
     "PyTorchJob": _TRAINING,
     "XGBoostJob": _TRAINING,
     "MPIJob": replace(_TRAINING, api_versions=("kubeflow.org/v1", "kubeflow.org/v2beta1")),
     "PaddleJob": _TRAINING,
     "JAXJob": _TRAINING,
-    "TrainJob": JobKind(_TRAINER, "Complete", _NODE_0),
-    "JobSet": JobKind(("jobset.x-k8s.io/v1alpha2",), "Completed"),
+    "TrainJob": JobKind("Complete", _NODE_0, _TRAINER),
+    "JobSet": JobKind("Completed", api_versions=("jobset.x-k8s.io/v1alpha2",)),
 }
 """By kind alone, as Katib finds them. Katib does not know PaddleJob, JAXJob and JobSet."""
 
@@ -52,13 +52,13 @@ _LONGEST = 60
 _NEAR = 0.8
 """How alike a misspelt kind is to the one that is meant: most kinds end in Job, and JAXJob is no RayJob."""
 
-_MPI_OPERATOR = JobKind(("kubeflow.org/v2beta1",), "Succeeded", {_ROLE: "launcher"})
+_MPI_OPERATOR = JobKind("Succeeded", {_ROLE: "launcher"}, ("kubeflow.org/v2beta1",))
 """The MPI operator (`kubeflow.org/v2beta1`) names the role of its launcher so; nothing there is a master."""
 
 _PADDLE_COLLECTIVE = replace(_TRAINING, primary_pod_labels=_WORKER_0)
 """A PaddleJob without Master has no pod with a role; its first worker is where the others meet."""
 
-_LAUNCHED = JobKind(_TRAINER, "Complete", {_REPLICATED_JOB: "launcher"})
+_LAUNCHED = JobKind("Complete", {_REPLICATED_JOB: "launcher"}, _TRAINER)
 """Of TrainJobs whose runtime uses MPI the first node only waits for the launcher, which prints what comes out."""
 
 _MPI_RUNTIMES = frozenset({"deepspeed-distributed", "mlx-distributed"})
@@ -95,7 +95,7 @@ def misspelt_kind(obj: Mapping[str, Any] | None, path: str) -> list[FieldError]:
     if not near:
         return []
     meant, versions = by_lower[near[0]], _KINDS[by_lower[near[0]]].api_versions
-    of_version = "" if version in versions else f" of apiVersion {either(versions)}"
+    of_version = "" if version in versions or not versions else f" of apiVersion {either(versions)}"
     remedy = f"did you mean {meant}{of_version}? Any other kind needs conditions of its own, and a cluster"
     return [FieldError(f"{path}.kind", f"kind {kind[:_LONGEST]} is not known", remedy, "job-kind-misspelt")]
 
