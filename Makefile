@@ -98,7 +98,7 @@ proto: ## Generate the gRPC stubs anew from proto/
 	@$(VENV)-proto/bin/python -m pip install --quiet --group proto
 	@$(VENV)-proto/bin/python tools/generate_stubs.py
 
-crds: $(STAMP) ## Generate the custom resource definitions anew from the models
+crds: $(STAMP) ## Generate the custom resource definitions and the trial templates of the manifests anew
 	@$(BIN)/python -m tools.generate_crds
 
 schema: $(STAMP) ## Generate the schema of a Job anew from the kubernetes package

@@ -1,4 +1,4 @@
-"""Generate the custom resource definitions in `manifests/components/crds` from the models (run by `make crds`).
+"""Generate what `manifests/components` has from the code: definitions and trial templates (run by `make crds`).
 
 The models are the one source of the schema. Kubernetes wants it structural: no references, no unions, and objects that
 are nobody's business (a trial's job, a collector's container) marked to be kept as they are.
@@ -16,7 +16,8 @@ from katib.api.types import GROUP, VERSION, Experiment, Resource, Suggestion, Tr
 from tools.crd_fields import DESCRIPTIONS, SCALARS
 
 ROOT = Path(__file__).resolve().parent.parent
-TARGET = ROOT / "manifests" / "components" / "crds"
+COMPONENTS = ROOT / "manifests" / "components"
+TARGET = COMPONENTS / "crds"
 
 Json = dict[str, Any]
 
@@ -41,19 +42,24 @@ _KEPT = ("type", "format", "description", "properties", "items", "additionalProp
 
 
 def main() -> int:
-    """Write all definitions; with `--check` compare instead and return 1 when one is stale."""
+    """Write all files; with `--check` compare instead and return 1 when one is stale."""
     check = "--check" in sys.argv[1:]
     stale = []
     TARGET.mkdir(parents=True, exist_ok=True)
-    for model, columns in KINDS.items():
-        path = TARGET / f"{plural(model)}.yaml"
-        text = yaml.safe_dump(definition(model, columns), sort_keys=False, width=120)
+    wanted = {
+        TARGET / f"{plural(model)}.yaml": yaml.safe_dump(definition(model, columns), sort_keys=False, width=120)
+        for model, columns in KINDS.items()
+    }
+    wanted[COMPONENTS / "config" / "trial-templates.yaml"] = (
+        ROOT / "katib" / "local" / "trial-templates.yaml"
+    ).read_text()
+    for path, text in wanted.items():
         if not check:
             path.write_text(text)
         elif not path.exists() or path.read_text() != text:
             stale.append(path.relative_to(ROOT))
     for name in stale:
-        print(f"{name} does not fit the models; run `make crds`")
+        print(f"{name} does not fit the code; run `make crds`")
     return bool(stale)
 
 

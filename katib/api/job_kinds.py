@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+from katib.api.wording import either
+from katib.errors import FieldError
 
 _ROLE = "training.kubeflow.org/job-role"
 _WORKER_0 = {"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": "0"}
@@ -19,35 +23,42 @@ class JobKind:
     Attributes:
         success: Type of the condition that says that a job has succeeded; `Failed` says everywhere that it has not.
         primary_pod_labels: Labels of the one pod that prints metrics; empty where every pod may.
+        api_versions: Where it is defined, for who misspells it.
     """
 
     success: str
     primary_pod_labels: Mapping[str, str] = field(default_factory=dict)
+    api_versions: tuple[str, ...] = ()
 
 
-_TRAINING = JobKind("Succeeded", {_ROLE: "master"})
+_TRAINING = JobKind("Succeeded", {_ROLE: "master"}, ("kubeflow.org/v1",))
+_TRAINER = ("trainer.kubeflow.org/v1alpha1",)
 _KINDS = {
-    "Job": JobKind("Complete"),
+    "Job": JobKind("Complete", api_versions=("batch/v1",)),
     "TFJob": _TRAINING,
     "PyTorchJob": _TRAINING,
     "XGBoostJob": _TRAINING,
-    "MPIJob": _TRAINING,
+    "MPIJob": replace(_TRAINING, api_versions=("kubeflow.org/v1", "kubeflow.org/v2beta1")),
     "PaddleJob": _TRAINING,
     "JAXJob": _TRAINING,
-    "TrainJob": JobKind("Complete", _NODE_0),
-    "JobSet": JobKind("Completed"),
+    "TrainJob": JobKind("Complete", _NODE_0, _TRAINER),
+    "JobSet": JobKind("Completed", api_versions=("jobset.x-k8s.io/v1alpha2",)),
 }
 """By kind alone, as Katib finds them. Katib does not know PaddleJob, JAXJob and JobSet."""
 
 KNOWN_KINDS = tuple(_KINDS)
 
-_MPI_OPERATOR = JobKind("Succeeded", {_ROLE: "launcher"})
+_LONGEST = 60
+_NEAR = 0.8
+"""How alike a misspelt kind is to the one that is meant: most kinds end in Job, and JAXJob is no RayJob."""
+
+_MPI_OPERATOR = JobKind("Succeeded", {_ROLE: "launcher"}, ("kubeflow.org/v2beta1",))
 """The MPI operator (`kubeflow.org/v2beta1`) names the role of its launcher so; nothing there is a master."""
 
-_PADDLE_COLLECTIVE = JobKind("Succeeded", _WORKER_0)
+_PADDLE_COLLECTIVE = replace(_TRAINING, primary_pod_labels=_WORKER_0)
 """A PaddleJob without Master has no pod with a role; its first worker is where the others meet."""
 
-_LAUNCHED = JobKind("Complete", {_REPLICATED_JOB: "launcher"})
+_LAUNCHED = JobKind("Complete", {_REPLICATED_JOB: "launcher"}, _TRAINER)
 """Of TrainJobs whose runtime uses MPI the first node only waits for the launcher, which prints what comes out."""
 
 _MPI_RUNTIMES = frozenset({"deepspeed-distributed", "mlx-distributed"})
@@ -66,6 +77,27 @@ def known_kind(obj: Mapping[str, Any]) -> JobKind | None:
     if kind == "TrainJob" and _runtime_name(obj) in _MPI_RUNTIMES:
         return _LAUNCHED
     return _KINDS.get(kind)
+
+
+def misspelt_kind(obj: Mapping[str, Any] | None, path: str) -> list[FieldError]:
+    """Return that the kind of an object is almost one that is known; nothing for a known kind, and for any other.
+
+    Args:
+        obj: What trials are to run as; may be malformed.
+        path: Where it stands.
+    """
+    kind, version = (obj or {}).get("kind"), (obj or {}).get("apiVersion")
+    if not isinstance(kind, str) or not kind or kind in _KINDS:
+        return []
+    by_lower = {name.lower(): name for name in _KINDS}
+    word = kind.lower()[:_LONGEST]
+    near = [f"{word}job"] if f"{word}job" in by_lower else difflib.get_close_matches(word, by_lower, 1, _NEAR)
+    if not near:
+        return []
+    meant, versions = by_lower[near[0]], _KINDS[by_lower[near[0]]].api_versions
+    of_version = "" if version in versions or not versions else f" of apiVersion {either(versions)}"
+    remedy = f"did you mean {meant}{of_version}? Any other kind needs conditions of its own, and a cluster"
+    return [FieldError(f"{path}.kind", f"kind {kind[:_LONGEST]} is not known", remedy, "job-kind-misspelt")]
 
 
 def _has_master(obj: Mapping[str, Any]) -> bool:

@@ -142,6 +142,7 @@ def assemble(
     given_rules: GivenRules | None = None,
     is_ending: Callable[[Trial], bool] = nothing_ends,
     thread: SharedThread | None = None,
+    shipped_template: Callable[[Key], Object | None] = lambda _key: None,
 ) -> Assembly:
     """Return the controllers of a store, wired and not started.
 
@@ -151,7 +152,7 @@ def assemble(
     settings = settings or ControllerSettings()
     experiments, suggestions, trials, stopping = (WorkQueue[Key](clock=clock) for _ in range(4))
     verdicts = Verdicts()
-    config_maps = TemplateConfigMaps(store, caches.config_maps, clock)
+    config_maps = TemplateConfigMaps(store, caches.config_maps, clock, shipped_template)
     _connect(caches, experiments, suggestions, trials, settings.summary_interval_seconds)
     _connect_early_stopping(caches, stopping, verdicts)
     caches.config_maps.add_handler(lambda event: _wake_users_of(event.key, caches, config_maps, experiments))

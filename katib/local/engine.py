@@ -56,6 +56,7 @@ from katib.local.report_metrics import python_path
 from katib.local.services.host import ServiceHost
 from katib.local.submission import local_gate
 from katib.local.trial_files import TrialFiles
+from katib.local.trial_templates import shipped_config_map, shipped_config_maps
 from katib.monitoring import ControllerMetrics
 from katib.observations.sql import SqlObservationLog
 from katib.runtime.clock import SystemClock
@@ -68,6 +69,7 @@ from katib.services.catalog import Catalog
 from katib.services.config import ServicesConfig, read_config
 from katib.stores.events import EventLog
 from katib.stores.sql import SqlStore
+from katib.tuning.offered_templates import OfferedTemplates
 from katib.tuning.replicas import POD
 from katib.tuning.service import TuningService
 from katib.tuning.stored_service import ObjectTuningService
@@ -239,6 +241,7 @@ class Engine:
             is_ending=is_ending,
             pods=pulls if self._images is not None else None,
             thread=thread,
+            shipped_template=shipped_config_map,
         )
 
         def job_gone(job: Object) -> None:
@@ -313,6 +316,7 @@ class Engine:
             catalog=self._catalog,
             clock=self._clock,
             aftermath=LocalAftermath(self._events, self._files, self._await_end, self._clock),
+            templates=OfferedTemplates(self._store, shared=shipped_config_maps),
         )
 
     def _find(self, kind: Kind, key: Key) -> Object | None:

@@ -76,6 +76,18 @@ class Findings:
         """Add an error."""
         self.errors.append(FieldError(path, cause, remedy, origin))
 
+    def below(self, lowest: int, value: object, path: str) -> None:
+        """Add an error where a whole number is below the lowest one that its field takes, 0 or 1."""
+        number = integer(value)
+        if number is not None and number < lowest:
+            cause = f"{number} is negative" if number < 0 else f"{number} is less than {lowest}"
+            self.error(path, cause, f"give {lowest} or more", "job-number-negative")
+
+    def all_below(self, lowest: Mapping[str, int], given: Mapping[str, Any], path: str) -> None:
+        """Do so for several fields of a mapping, by their names."""
+        for field_, number in lowest.items():
+            self.below(number, given.get(field_), f"{path}.{field_}")
+
     def notice(self, path: str, why: str) -> None:
         """Add a notice: a sentence without full stop that says what is different here."""
         self._notices.setdefault(why, []).append(path)

@@ -17,10 +17,12 @@ from katib.errors import FieldError
 from katib.local.admission import HostCapacity, check_job
 from katib.local.findings import Findings, mapping, mappings
 from katib.local.jobs.jobset.trainjob_rules import check_runtime
-from katib.local.jobs.kind import JobKind, KnowsPeers, KnowsPrimary, LabelsPods
+from katib.local.jobs.kind import JobKind, KnowsPeers, KnowsPrimary
 from katib.local.jobs.kinds import Lookup, job_kinds, kinds_by_name, nothing_stored
 from katib.local.jobs.networks import PUSHES_NOTHING, may_be_named
-from katib.runtime.objects import Kind
+from katib.local.jobs.selection import check_pod_labels
+from katib.local.trial_templates import shipped_config_map
+from katib.runtime.objects import Key, Kind
 from katib.tuning.submission import FindConfigMap, FindObject, Gate, HasExperiment
 
 _COLLECTOR_PATH = "spec.metricsCollectorSpec.collector.customCollector"
@@ -39,7 +41,7 @@ def local_gate(
     Args:
         catalog: Algorithms that are offered.
         capacity: What trials may ask for.
-        config_maps: Finds a stored ConfigMap.
+        config_maps: Finds a stored ConfigMap, which comes before a shipped one of its name.
         on_algorithm: Told which algorithm a document asks for.
         has_experiment: Says whether an experiment is stored.
         find: Where stored objects are that jobs depend on.
@@ -60,7 +62,7 @@ def local_gate(
 
     return Gate(
         catalog,
-        config_maps,
+        lambda namespace, name: config_maps(namespace, name) or shipped_config_map(Key(namespace, name)),
         check_object=check_object,
         warn_of=_no_notices if capacity.runs_images else checkpoint_notices,
         errors_of=errors_of,
@@ -124,10 +126,10 @@ def primary_pod_errors(source: Mapping[str, Any], spec: ExperimentSpec, kinds: t
         spec: With defaults.
         kinds: The kinds of jobs that run here.
     """
-    kind: object = kinds_by_name(kinds).get(Kind.of(source))
-    template, findings = spec.trial_template, Findings()
-    if template is not None and isinstance(kind, LabelsPods):
-        kind.check_labels(source, template.primary_pod_labels, "spec.trialTemplate.primaryPodLabels", findings)
+    kind, template, findings = kinds_by_name(kinds).get(Kind.of(source)), spec.trial_template, Findings()
+    if template is not None and template.primary_pod_labels and kind is not None:
+        path = "spec.trialTemplate.primaryPodLabels"
+        check_pod_labels(kind.pod_labels(source), template.primary_pod_labels, path, findings)
     return findings.errors
 
 

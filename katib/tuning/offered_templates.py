@@ -52,7 +52,7 @@ class OfferedTemplates:
             instead_of: Another key, which goes.
 
         Raises:
-            InvalidError: There is no such ConfigMap, and none can be made here; or it does not offer templates.
+            InvalidError: There is no such ConfigMap, and none can be made here; it came with Katib; or it offers none.
             KatibError: The user may not do it.
         """
 
@@ -89,9 +89,22 @@ class OfferedTemplates:
 
         self._change(Key(namespace, name), change)
 
+    def _stored(self, key: Key) -> Object:
+        try:
+            return self._store.get(CONFIG_MAP, key)
+        except NotFoundError as error:
+            if self._may_create or key not in map(Key.of, self._shared()):
+                raise
+            raise invalid(
+                "updatedConfigMapName",
+                f"ConfigMap {key} came with Katib and is read only here",
+                "put one of your own of this name into the file of an experiment and apply that",
+                "template-config-map-shipped",
+            ) from error
+
     def _change(self, key: Key, change: Callable[[dict[str, str]], None]) -> None:
         for attempt in range(_ATTEMPTS):
-            found = self._store.get(CONFIG_MAP, key)
+            found = self._stored(key)
             if (found["metadata"].get("labels") or {}).get(OFFERED_LABEL) != OFFERED:
                 raise invalid(
                     "updatedConfigMapName",

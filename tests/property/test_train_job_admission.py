@@ -13,8 +13,9 @@ from katib.api.json_values import without_nulls
 from katib.local.admission import check_job
 from katib.local.findings import Findings
 from katib.local.jobs.jobset.runtimes import RUNTIME, SHIPPED
-from katib.local.jobs.kind import JobKind, LabelsPods, Moment, Observed
+from katib.local.jobs.kind import JobKind, Moment, Observed
 from katib.local.jobs.kinds import job_kinds, kinds_by_name
+from katib.local.jobs.selection import check_pod_labels
 from katib.local.pods.records import Delays
 from katib.runtime.objects import Key, Kind
 from tests.support.admission import HOST
@@ -92,8 +93,7 @@ def look(job: dict[str, Any], runtime: dict[str, Any]) -> None:
     kinds = job_kinds(shelf.find)
     errors, notices = check_job(job, "T", host=HOST, kinds=kinds)
     kind: object = kinds_by_name(kinds)[Kind.of(job)]
-    assert isinstance(kind, LabelsPods)
-    kind.check_labels(job, {"jobset.sigs.k8s.io/replicatedjob-name": "node"}, "L", Findings())
+    check_pod_labels(kind.pod_labels(job), {"jobset.sigs.k8s.io/replicatedjob-name": "node"}, "L", Findings())
 
     assert all(error.cause and error.remedy for error in errors)
     assert all(notices)

@@ -6,13 +6,13 @@ It succeeds with its master, fails with the first replica that fails, and starts
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from katib.api.types import format_time
 from katib.local.findings import Findings, mapping
 from katib.local.jobs.conditions import conditions_of, end_of, with_condition
-from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring
+from katib.local.jobs.kind import NewPod, Observed, Plan, PodLabels, PodStart, Wiring
 from katib.local.pods.records import Phase, PodRecord
 from katib.runtime.objects import Kind, Object
 
@@ -71,6 +71,10 @@ class GangKind:
 
     def check(self, job: Object, path: str, findings: Findings) -> None:
         """Find nothing."""
+
+    def pod_labels(self, _job: Object) -> Sequence[PodLabels]:
+        """Return nothing: too little is known."""
+        return ()
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the template of each role."""

@@ -10,6 +10,8 @@ from katib.api.loading import Submission, decode_experiment
 from katib.api.types import Experiment, ParameterSpec, TrialTemplate
 from katib.api.validation import admit
 from katib.errors import FieldError, InvalidError
+from katib.local.trial_templates import shipped_config_map
+from katib.runtime.objects import Key, Object
 from katib.space import check_assignments
 from katib.templates import check_template, template_text
 from katib.templates.source import usable_data
@@ -52,12 +54,15 @@ def admitted(raw: dict[str, Any], *, catalog: Catalog = CATALOG, **options: Any)
 
 
 def admit_submission(submission: Submission, *, catalog: Catalog = CATALOG, **options: Any) -> Experiment:
-    """Admit a submission, whose own ConfigMaps are the only ones there are."""
+    """Admit a submission, which finds its own ConfigMaps, and those that come with Katib."""
+
+    def config_map(namespace: str, name: str) -> Object | None:
+        return submission.config_map(namespace, name) or shipped_config_map(Key(namespace, name))
 
     def check(template: TrialTemplate, parameters: Sequence[ParameterSpec]) -> list[FieldError]:
         try:
             namespace = submission.experiment.namespace
-            text = template_text(template, lambda ns, name: usable_data(submission.config_map(ns, name), namespace))
+            text = template_text(template, lambda ns, name: usable_data(config_map(ns, name), namespace))
         except InvalidError as error:
             return list(error.errors)
         return check_template(template, parameters, text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import io
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -16,9 +17,14 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
+HERE = Path(__file__).parent
 IMAGE = "localhost/katib-tests:1"
 ONLY_ENTRYPOINT = "localhost/katib-tests-entrypoint:1"
+_STAND_IN = (HERE / "stand_in_training.py").read_bytes()
+OF_EXAMPLES = f"localhost/katib-tests-examples:{zlib.crc32(_STAND_IN):x}"
+"""Stands for all images of Katib's examples; `make_image_of_examples` makes it."""
 
 _PYTHON_PACKAGES = ("python3.11-minimal", "libpython3.11-minimal")
 _LIMIT = 4096
@@ -163,6 +169,28 @@ def make_images(program: str) -> None:
     _import(program, layer, ONLY_ENTRYPOINT, 'ENTRYPOINT ["/bin/echo", "entry"]', 'CMD ["loss=0.25"]')
 
 
+def make_image_of_examples(program: str) -> None:
+    """Make an image with a program in all places where the examples of Katib look for theirs.
+
+    Raises:
+        LookupError: It cannot be made; with the reason.
+    """
+    if run(program, "image", "inspect", OF_EXAMPLES).returncode == 0:
+        return
+    busybox = shutil.which("busybox")
+    if busybox is None or not has_python():
+        raise LookupError(f"busybox or Debian's Python is not installed (apt-get install {' '.join(_PYTHON_PACKAGES)})")
+    places = ("opt/mnist/mnist.py", "opt/train.py", "work/run_trial.py", "work/RunTrial.py")
+    [events] = (HERE / "event_files" / "tensorflow2" / "test").iterdir()
+    files = {**dict.fromkeys(places, _STAND_IN), "opt/events": events.read_bytes()}
+    _import(program, _layer(Path(busybox), files), OF_EXAMPLES, "WORKDIR /work")
+
+
+def with_stand_in(text: str) -> str:
+    """Return an example of Katib with the image that stands for its own."""
+    return re.sub(r"example\.com/[\w.-]+:latest", OF_EXAMPLES, text)
+
+
 def _import(program: str, layer: bytes, image: str, *changes: str) -> None:
     words = [word for change in changes for word in ("--change", change)]
     result = run(program, "import", *words, "-", image, data=layer)
@@ -170,7 +198,7 @@ def _import(program: str, layer: bytes, image: str, *changes: str) -> None:
         raise LookupError(f"{program} cannot import an image: {result.stderr.strip()}")
 
 
-def _layer(busybox: Path) -> bytes:
+def _layer(busybox: Path, further: Mapping[str, bytes] = MappingProxyType({})) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", dereference=True) as tar:
         tar.add(busybox, "bin/busybox", recursive=False)
@@ -178,8 +206,9 @@ def _layer(busybox: Path) -> bytes:
             _link(tar, f"bin/{name}", "busybox")
         for directory, mode in (("tmp", 0o1777), ("etc", 0o755), ("work", 0o777), ("opt", 0o755)):
             _directory(tar, directory, mode)
-        _file(tar, "etc/passwd", "root:x:0:0:root:/:/bin/sh\nworker:x:1000:1000::/tmp:/bin/sh\n")
-        _file(tar, "opt/mnist/mnist.py", _MNIST)
+        _file(tar, "etc/passwd", b"root:x:0:0:root:/:/bin/sh\nworker:x:1000:1000::/tmp:/bin/sh\n")
+        for name, text in {"opt/mnist/mnist.py": _MNIST.encode(), **further}.items():
+            _file(tar, name, text)
         for path in _python_files():
             tar.add(path, path.lstrip("/"), recursive=False)
         if has_python():
@@ -216,7 +245,7 @@ def _directory(tar: tarfile.TarFile, name: str, mode: int) -> None:
     tar.addfile(info)
 
 
-def _file(tar: tarfile.TarFile, name: str, text: str) -> None:
-    info, data = tarfile.TarInfo(name), text.encode()
+def _file(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    info = tarfile.TarInfo(name)
     info.size, info.mode = len(data), 0o755
     tar.addfile(info, io.BytesIO(data))

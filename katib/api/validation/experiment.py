@@ -74,8 +74,7 @@ def _check_template(spec: ExperimentSpec, check_inside: TemplateCheck) -> Iterat
         remedy = "describe the object that each trial runs as"
         yield FieldError("spec.trialTemplate", "it is missing", remedy, "template-missing")
         return
-    yield from check_frame(template)
-    source_errors = list(check_source(template))
-    yield from source_errors
+    frame_errors, source_errors = list(check_frame(template)), list(check_source(template))
+    yield from frame_errors + source_errors
     if template.trial_parameters and not source_errors:
-        yield from check_inside(template, spec.parameters)
+        yield from (error for error in check_inside(template, spec.parameters) if error not in frame_errors)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from katib.api.job_kinds import misspelt_kind
 from katib.api.types import ConfigMapSource, TrialTemplate
 from katib.errors import FieldError
 
@@ -15,11 +16,11 @@ def check_frame(template: TrialTemplate) -> Iterator[FieldError]:
     if not template.primary_container_name:
         remedy = "name the container that prints the metrics"
         yield FieldError(f"{_PATH}.primaryContainerName", "it is missing", remedy, "primary-container-missing")
-    for name, condition in (
-        ("successCondition", template.success_condition),
-        ("failureCondition", template.failure_condition),
-    ):
-        if not condition:
+    conditions = {"successCondition": template.success_condition, "failureCondition": template.failure_condition}
+    misspelt = misspelt_kind(template.trial_spec, f"{_PATH}.trialSpec") if not all(conditions.values()) else []
+    yield from misspelt
+    for name, condition in conditions.items():
+        if not condition and not misspelt:  # the kind that is meant has them
             remedy = "give a GJSON path over the job's status; only known kinds of an inline template have a default"
             yield FieldError(f"{_PATH}.{name}", "it is missing", remedy, "condition-missing")
     if not template.trial_parameters:

@@ -7,6 +7,7 @@ kept for a while: to watch the ConfigMaps of all namespaces would be a right to 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from katib.controllers.kinds import CONFIG_MAP
 from katib.errors import NotFoundError
@@ -28,12 +29,20 @@ class TemplateConfigMaps:
         store: Asked for those that are not watched.
         watched: Those that are, as far as it has them; it may still be catching up, or lack the right to.
         clock: Measures how old a reading is.
+        shipped: Finds those that come with the installation where the store has none of that name.
     """
 
-    def __init__(self, store: ObjectStore, watched: Informer[Object], clock: Clock) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        watched: Informer[Object],
+        clock: Clock,
+        shipped: Callable[[Key], Object | None] = lambda _key: None,
+    ) -> None:
         self._store = store
         self._watched = watched
         self._clock = clock
+        self._shipped = shipped
         self._lock = threading.Lock()
         self._read: dict[Key, tuple[float, Object | None]] = {}
 
@@ -65,4 +74,4 @@ class TemplateConfigMaps:
         try:
             return self._store.get(CONFIG_MAP, key)
         except NotFoundError:
-            return None
+            return self._shipped(key)

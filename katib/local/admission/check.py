@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from katib.api.job_kinds import misspelt_kind
 from katib.api.wording import path_to, shown
 from katib.errors import FieldError
 from katib.local.admission.fields import Effect, Fields
@@ -84,6 +85,9 @@ def _refuse_kind(template: Mapping[str, Any], path: str, known: Mapping[Kind, Jo
     if versions:
         cause = f"{kind} of apiVersion {shown(api_version)} is not known here"
         findings.error(f"{path}.apiVersion", cause, f"write {' or '.join(versions)}", "job-api-version")
+        return
+    if misspelt := misspelt_kind(template, path):
+        findings.errors += misspelt
         return
     names = list(dict.fromkeys(name.kind for name in known))
     here = "which runs on this machine" if len(names) == 1 else "which run on this machine"

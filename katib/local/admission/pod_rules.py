@@ -55,6 +55,7 @@ def check_pod_rules(pod: Mapping[str, Any], path: str, machine: Machine, finding
     if pod.get("containers") == []:
         findings.error(f"{path}.containers", "it is empty", "give a container with a command", "pod-containers")
     _check_names(main + first, findings)
+    findings.below(0, pod.get("terminationGracePeriodSeconds"), f"{path}.terminationGracePeriodSeconds")
     pod_rights = mapping(pod.get("securityContext"))
     _check_rights(pod_rights, f"{path}.securityContext", host, findings)
     mounts = check_volumes(pod, path, main + first, findings, are_mounted=host.runs_images)
@@ -66,6 +67,8 @@ def check_pod_rules(pod: Mapping[str, Any], path: str, machine: Machine, finding
         if host.runs_images:
             _check_user({**pod_rights, **rights}, container_path, findings)
         _check_environment(container, container_path, findings)
+        for i, port in mappings(container.get("ports")):
+            findings.below(1, port.get("containerPort"), f"{container_path}.ports[{i}].containerPort")
         settled = replace(machine, is_settled=(first or main)[0][0] == container_path or not first)
         check_command(container, container_path, mounts.get(container_path, ()), settled, findings)
     _check_resources(main, first, path, host, findings)
@@ -131,6 +134,10 @@ def _check_user(rights: Mapping[str, Any], path: str, findings: Findings) -> Non
 
 def _check_rights(context: Mapping[str, Any], path: str, host: HostCapacity, findings: Findings) -> None:
     if host.runs_images:
+        findings.all_below({"runAsUser": 0, "runAsGroup": 0, "fsGroup": 0}, context, path)
+        groups = context.get("supplementalGroups")
+        for i, group in enumerate(groups if isinstance(groups, list) else ()):
+            findings.below(0, group, f"{path}.supplementalGroups[{i}]")
         return
     for field, word, own in (("runAsUser", "user", host.user_id), ("runAsGroup", "group", host.group_id)):
         number = integer(context.get(field))

@@ -7,12 +7,12 @@ the runner observes, acts, and hands back what the kind wants to remember. Names
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from katib.local.findings import Findings
+from katib.local.findings import Findings, mapping
 from katib.local.pods.records import Delays, PodRecord
 from katib.runtime.objects import Kind, Object
 
@@ -159,6 +159,23 @@ class NewPod:
     restarts_on_failure: bool = False
 
 
+LabelValues = str | range | None
+"""What a label will be: a text, which may hold placeholders; one of these numbers; or not known before the job runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodLabels:
+    """The labels of pods that a job will have, as far as they are known before it runs.
+
+    Attributes:
+        own: Those by which its author tells pods apart: what the template says, roles and indexes.
+        others: All further ones, such as those that are known only when the job runs.
+    """
+
+    own: Mapping[str, LabelValues]
+    others: Mapping[str, LabelValues] = field(default_factory=dict)
+
+
 class JobKind(Protocol):
     """A kind of job that runs on this machine."""
 
@@ -191,6 +208,12 @@ class JobKind(Protocol):
         The object may be malformed or hold placeholders; what is not understood is left out.
         """
 
+    def pod_labels(self, job: Object) -> Sequence[PodLabels]:
+        """Return the labels that the pods of a job will have, one entry for pods that have the same.
+
+        The object may be malformed or hold placeholders; empty where too little of it is understood.
+        """
+
 
 @runtime_checkable
 class Composed(Protocol):
@@ -202,21 +225,6 @@ class Composed(Protocol):
         Args:
             job: The object; may be malformed or hold placeholders.
             place: Begins with a path of `templates`.
-        """
-
-
-@runtime_checkable
-class LabelsPods(Protocol):
-    """An ability of a kind: its pods differ in labels that are known before they start."""
-
-    def check_labels(self, job: Object, labels: Mapping[str, str], path: str, findings: Findings) -> None:
-        """Find that labels select none of its pods.
-
-        Args:
-            job: The object; may be malformed or hold placeholders.
-            labels: What is to select pods.
-            path: Where they stand.
-            findings: Takes what is found.
         """
 
 
@@ -262,6 +270,12 @@ def names_in_domain(name: str, *domain: str) -> tuple[str, ...]:
     """
     parts, first = (*domain, "svc", "cluster.local"), len(domain)
     return tuple(".".join((name, *parts[:count])) for count in range(1, first + 3))
+
+
+def template_labels(template: Mapping[str, Any]) -> dict[str, str]:
+    """Return the labels that a pod template has; it may be malformed or hold placeholders."""
+    labels = mapping(mapping(template.get("metadata")).get("labels"))
+    return {str(name): str(value) for name, value in labels.items()}
 
 
 def container_names(template: Mapping[str, Any], *, init: bool = False) -> tuple[str, ...]:

@@ -15,10 +15,13 @@ DOCUMENTED_FILES = (
     "katib/cluster/webhooks/experiments.py",
     "katib/controllers/trial/jobs.py",
     "katib/local/containers/failures.py",
+    "katib/local/findings.py",
     "katib/local/jobs/images.py",
+    "katib/local/jobs/selection.py",
     "katib/sdk/drawing.py",
     "katib/tuning/companions.py",
     "katib/tuning/editing.py",
+    "katib/tuning/offered_templates.py",
     "katib/tuning/preview.py",
     "suggestion_services/enas/enas.py",
 )

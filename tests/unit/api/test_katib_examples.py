@@ -20,11 +20,6 @@ from tests.support.gate import KATIB_CATALOG, admit_submission
 EXAMPLES = Path(__file__).parents[2] / "support" / "katib_examples"
 REJECTED = {
     "hp-tuning/simple-pbt": [("spec.maxFailedTrialCount", "max-failed-above-max")],
-    "trial-template/trial-configmap-source": [
-        ("spec.trialTemplate.trialParameters[1].name", "template-placeholder-missing"),
-        ("spec.trialTemplate.trialParameters[2].name", "template-placeholder-missing"),
-        ("spec.trialTemplate.configMap", "template-placeholder-unknown"),
-    ],
     "tekton/pipeline-run": [("spec.trialTemplate.trialParameters[0].name", "template-placeholder-missing")],
 }
 ALL = sorted(str(path.relative_to(EXAMPLES).with_suffix("")) for path in EXAMPLES.rglob("*.yaml"))

@@ -23,17 +23,14 @@ EXAMPLES = Path(__file__).parents[2] / "support" / "katib_examples"
 REJECTED = {
     "hp-tuning/simple-pbt": ["max-failed-above-max"],
     "tekton/pipeline-run": ["template-placeholder-missing"],
-    "trial-template/trial-configmap-source": [
-        "template-placeholder-missing",
-        "template-placeholder-missing",
-        "template-placeholder-unknown",
-    ],
 }
 ENDLESS = {
     f"kubeflow-training-operator/{name}"
     for name in ("mpijob-horovod", "pytorchjob-mnist", "tfjob-mnist-with-summaries", "xgboostjob-lightgbm")
 }
 """Restarted forever when their program fails."""
+TEMPLATES = Path(__file__).parents[3] / "manifests" / "components" / "config" / "trial-templates.yaml"
+"""As an installation has it."""
 ALL = sorted(str(path.relative_to(EXAMPLES).with_suffix("")) for path in EXAMPLES.rglob("*.yaml"))
 
 
@@ -177,11 +174,10 @@ def test_a_spec_that_is_none_is_left_to_the_validator(world: World, spec: object
 @pytest.mark.parametrize("name", ALL)
 def test_examples_are_accepted_but_for_those_that_katib_refuses(world: World, name: str) -> None:
     world.catalog = KATIB_CATALOG
-    raw, *companions = yaml.safe_load_all((EXAMPLES / f"{name}.yaml").read_text())
+    raw = yaml.safe_load((EXAMPLES / f"{name}.yaml").read_text())
     namespace = raw["metadata"]["namespace"]
     world.add_namespace(namespace)
-    for companion in companions:
-        world.store.create(companion)
+    world.store.create(yaml.safe_load(TEMPLATES.read_text()))
 
     if name in REJECTED:
         assert origins(lambda: world.create(raw, namespace)) == REJECTED[name]

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from katib.local.findings import Findings, mapping
+from katib.local.findings import Findings, integer, mapping
 from katib.local.jobs.batch.plan import FAILURES, IGNORED_FAILURES, plan
-from katib.local.jobs.batch.rules import check_job_rules
+from katib.local.jobs.batch.rules import INDEXED, check_job_rules
 from katib.local.jobs.batch.spec import JobSpec
-from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring, container_names
+from katib.local.jobs.kind import (
+    LabelValues,
+    NewPod,
+    Observed,
+    Plan,
+    PodLabels,
+    PodStart,
+    Wiring,
+    container_names,
+    template_labels,
+)
 from katib.runtime.objects import Kind, Object
 
 JOB = Kind("batch/v1", "Job")
 INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
 FAILURES_ANNOTATION = "batch.kubernetes.io/job-index-failure-count"
 IGNORED_FAILURES_ANNOTATION = "batch.kubernetes.io/job-index-ignored-failure-count"
+OWNER_LABELS = ("batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name", "controller-uid", "job-name")
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 TEMPLATE_PATH = "spec.template"
 
@@ -41,6 +52,10 @@ class BatchJob:
         """Return the one template; the pods of a Job need not run together, so it counts once."""
         return {TEMPLATE_PATH: (mapping(mapping(job.get("spec")).get("template")), 1)}
 
+    def pod_labels(self, job: Object) -> Sequence[PodLabels]:
+        """Return the labels of its pods."""
+        return (batch_labels(mapping(job.get("spec"))),)
+
 
 def batch_pod(job: Object, start: PodStart) -> NewPod:
     """Return a pod of a Job, as the Job controller makes it."""
@@ -50,12 +65,7 @@ def batch_pod(job: Object, start: PodStart) -> NewPod:
     stem = name if index is None else f"{name}-{index}"
     marks = {} if index is None else {INDEX_ANNOTATION: str(index)}
     told = {} if index is None else {INDEX_VARIABLE: str(index)}
-    owner = {
-        "batch.kubernetes.io/controller-uid": uid,
-        "batch.kubernetes.io/job-name": name,
-        "controller-uid": uid,
-        "job-name": name,
-    }
+    owner = {label: uid if label.endswith("controller-uid") else name for label in OWNER_LABELS}
     return NewPod(
         name=f"{stem}-",
         template=template,
@@ -66,6 +76,15 @@ def batch_pod(job: Object, start: PodStart) -> NewPod:
         variables=dict.fromkeys(container_names(template, init=True), told),
         restarts_on_failure=JobSpec.of(job).restarts_on_failure,
     )
+
+
+def batch_labels(spec: Mapping[str, Any]) -> PodLabels:
+    """Return the labels of the pods of a Job, given its spec, which may be malformed or hold placeholders."""
+    own: dict[str, LabelValues] = dict(template_labels(mapping(spec.get("template"))))
+    if spec.get("completionMode") == INDEXED:
+        completions = integer(spec.get("completions"))
+        own[INDEX_ANNOTATION] = range(completions) if completions and completions > 0 else None
+    return PodLabels(own, dict.fromkeys(OWNER_LABELS))
 
 
 def _failure_annotations(start: PodStart) -> dict[str, str]:

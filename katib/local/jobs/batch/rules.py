@@ -12,8 +12,17 @@ from katib.local.findings import Findings, integer, is_given, mapping, mappings,
 BUILT_IN_CONTROLLER: Final = "kubernetes.io/job-controller"
 INDEXED: Final = "Indexed"
 
-_NOT_NEGATIVE = ("backoffLimit", "backoffLimitPerIndex", "completions", "maxFailedIndexes", "parallelism")
-_SECONDS = ("activeDeadlineSeconds", "ttlSecondsAfterFinished")
+_LOWEST: Final = {
+    "activeDeadlineSeconds": 1,
+    "backoffLimit": 0,
+    "backoffLimitPerIndex": 0,
+    "completions": 0,
+    "maxFailedIndexes": 0,
+    "parallelism": 0,
+    "ttlSecondsAfterFinished": 0,
+}
+"""As the API server has them, but for the deadline: it documents that as positive and takes 0, with which all fail."""
+
 _CHOICES = {
     "completionMode": ("NonIndexed", INDEXED),
     "podReplacementPolicy": ("TerminatingOrFailed", "Failed"),
@@ -50,10 +59,7 @@ def _check_restart_policy(policy: object, path: str, findings: Findings) -> None
 
 
 def _check_numbers(spec: Mapping[str, Any], path: str, findings: Findings) -> None:
-    for field in (*_NOT_NEGATIVE, *_SECONDS):
-        number = integer(spec.get(field))
-        if number is not None and number < 0:
-            findings.error(f"{path}.{field}", f"{number} is negative", "give 0 or more", "job-number-negative")
+    findings.all_below(_LOWEST, spec, path)
     if integer(spec.get("parallelism")) == 0:
         findings.notice(f"{path}.parallelism", "with 0 no pod is started, so every trial waits forever")
     if spec.get("suspend") is True:
@@ -125,6 +131,7 @@ def _check_failure_policy(spec: Mapping[str, Any], pod: Mapping[str, Any], path:
 def _check_success_policy(spec: Mapping[str, Any], path: str, findings: Findings) -> None:
     for i, rule in mappings(mapping(spec.get("successPolicy")).get("rules")):
         rule_path = f"{path}.successPolicy.rules[{i}]"
+        findings.below(1, rule.get("succeededCount"), f"{rule_path}.succeededCount")
         indexes = text(rule.get("succeededIndexes"))
         if not is_given(rule.get("succeededIndexes")) and not is_given(rule.get("succeededCount")):
             remedy = "give succeededIndexes, succeededCount or both"

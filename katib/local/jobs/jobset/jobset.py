@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from katib.local.findings import Findings, integer, mapping, mappings
-from katib.local.jobs.batch.job import batch_pod
+from katib.local.jobs.batch.job import batch_labels, batch_pod
 from katib.local.jobs.jobset.plan import plan
 from katib.local.jobs.jobset.rules import check_jobset_rules, check_peers
-from katib.local.jobs.jobset.selection import check_pod_labels
-from katib.local.jobs.jobset.spec import API_VERSION, JobSetSpec, child_job, job_labels, subdomain_of
-from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring, names_in_domain
+from katib.local.jobs.jobset.spec import (
+    API_VERSION,
+    PREFIX,
+    REPLICATED_JOB_LABEL,
+    JobSetSpec,
+    child_job,
+    job_labels,
+    job_template,
+    subdomain_of,
+)
+from katib.local.jobs.kind import LabelValues, NewPod, Observed, Plan, PodLabels, PodStart, Wiring, names_in_domain
 from katib.runtime.objects import Kind, Object
 
 JOB_SET = Kind(API_VERSION, "JobSet")
+
+_SET_LATER: Final = (
+    "coordinator",
+    "global-replicas",
+    "group-name",
+    "job-global-index",
+    "job-key",
+    "jobset-name",
+    "jobset-uid",
+    "replicatedjob-replicas",
+    "restart-attempt",
+)
+"""Labels of `job_labels` that nobody selects pods by before the job runs."""
 
 
 class JobSet:
@@ -47,9 +68,9 @@ class JobSet:
         """Return the pod templates of its replicated jobs with the pods that run together."""
         return jobset_templates(job)
 
-    def check_labels(self, job: Object, labels: Mapping[str, str], path: str, findings: Findings) -> None:
-        """Find that labels select none of its pods."""
-        check_pod_labels(job, labels, path, findings)
+    def pod_labels(self, job: Object) -> Sequence[PodLabels]:
+        """Return the labels of its pods, for each replicated job."""
+        return jobset_labels(job)
 
 
 def jobset_pod(jobset: Object, start: PodStart) -> NewPod:
@@ -82,4 +103,18 @@ def jobset_templates(jobset: Object) -> Mapping[str, tuple[Mapping[str, Any], in
         replicas, parallelism = integer(item.get("replicas")), integer(spec.get("parallelism"))
         count = (1 if replicas is None else replicas) * (1 if parallelism is None else parallelism)
         found[f"spec.replicatedJobs[{position}].template.spec.template"] = (mapping(spec.get("template")), count)
+    return found
+
+
+def jobset_labels(jobset: Object) -> list[PodLabels]:
+    """Return the labels of the pods of a JobSet that may be malformed, for each replicated job that has any."""
+    found = []
+    for _, item in mappings(mapping(jobset.get("spec")).get("replicatedJobs")):
+        replicas, pods = integer(item.get("replicas", 1)), batch_labels(job_template(item))
+        if replicas == 0:
+            continue
+        indexes = range(replicas) if replicas and replicas > 0 else None
+        marks: dict[str, LabelValues] = {REPLICATED_JOB_LABEL: str(item.get("name")), f"{PREFIX}/job-index": indexes}
+        later = dict.fromkeys(f"{PREFIX}/{name}" for name in _SET_LATER)
+        found.append(PodLabels({**pods.own, **marks}, {**pods.others, **later}))
     return found

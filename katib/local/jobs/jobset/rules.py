@@ -48,7 +48,8 @@ def check_jobset_rules(spec: Mapping[str, Any], path: str, findings: Findings) -
         f"{path}.startupPolicy.startupPolicyOrder",
         findings,
     )
-    _check_number(spec.get("ttlSecondsAfterFinished"), f"{path}.ttlSecondsAfterFinished", findings)
+    findings.below(0, spec.get("ttlSecondsAfterFinished"), f"{path}.ttlSecondsAfterFinished")
+    findings.all_below({"jobIndex": 0, "podIndex": 0}, mapping(spec.get("coordinator")), f"{path}.coordinator")
     _check_surroundings(spec, path, findings)
 
 
@@ -111,7 +112,7 @@ def _check_replicated_jobs(spec: Mapping[str, Any], path: str, findings: Finding
             cause = f"{shown(name)} is used twice"
             findings.error(f"{place}.name", cause, "give it a name of its own", "jobset-name")
         seen.add(name)
-        _check_number(item.get("replicas"), f"{place}.replicas", findings)
+        findings.below(0, item.get("replicas"), f"{place}.replicas")
         check_job_template(item.get("template"), f"{place}.template", findings)
         if not is_given(mapping(mapping(item.get("template")).get("spec")).get("template")):
             cause = "it is missing"
@@ -156,7 +157,7 @@ def _check_success(policy: Mapping[str, Any], path: str, names: list[str], findi
 
 
 def _check_failure(policy: Mapping[str, Any], path: str, names: list[str], findings: Findings) -> None:
-    _check_number(policy.get("maxRestarts"), f"{path}.maxRestarts", findings)
+    findings.below(0, policy.get("maxRestarts"), f"{path}.maxRestarts")
     if policy.get("restartStrategy") == "InPlaceRestart":
         cause = "pods are not restarted in place here"
         findings.error(f"{path}.restartStrategy", cause, "use Recreate", "jobset-unsupported")
@@ -196,12 +197,6 @@ def _check_targets(value: object, path: str, names: list[str], findings: Finding
 def _check_choice(value: object, choices: tuple[str, ...], path: str, findings: Findings) -> None:
     if text(value) and value not in choices:
         findings.error(path, f"{shown(value)} is not known", f"use {' or '.join(choices)}", "job-choice")
-
-
-def _check_number(value: object, path: str, findings: Findings) -> None:
-    number = integer(value)
-    if number is not None and number < 0:
-        findings.error(path, f"{number} is negative", "give 0 or more", "job-number-negative")
 
 
 def _check_surroundings(spec: Mapping[str, Any], path: str, findings: Findings) -> None:

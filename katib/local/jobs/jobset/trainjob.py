@@ -5,7 +5,7 @@ The runtime is looked up when the job starts and remembered: what becomes of it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -22,15 +22,14 @@ from katib.local.jobs.jobset.environment import (
     host_file,
     node_variables,
 )
-from katib.local.jobs.jobset.jobset import jobset_pod, jobset_templates
+from katib.local.jobs.jobset.jobset import jobset_labels, jobset_pod, jobset_templates
 from katib.local.jobs.jobset.plan import Outcome
 from katib.local.jobs.jobset.plan import plan as plan_jobset
 from katib.local.jobs.jobset.resolve import NODE, TrainingSet, training_set
 from katib.local.jobs.jobset.runtimes import API_VERSION, Find, runtime_of
-from katib.local.jobs.jobset.selection import check_pod_labels
 from katib.local.jobs.jobset.spec import REPLICATED_JOB_LABEL, JobSetSpec
 from katib.local.jobs.jobset.trainjob_rules import check_node_names, check_train_job, is_readable, written_at
-from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring, container_names
+from katib.local.jobs.kind import NewPod, Observed, Plan, PodLabels, PodStart, Wiring, container_names
 from katib.runtime.objects import Kind, Object
 
 TRAIN_JOB = Kind(API_VERSION, "TrainJob")
@@ -101,11 +100,10 @@ class TrainJob:
         training = self._resolve(job) if is_readable(job) else None
         return place if training is None else written_at(job, training, place)
 
-    def check_labels(self, job: Object, labels: Mapping[str, str], path: str, findings: Findings) -> None:
-        """Find that labels select none of its pods."""
+    def pod_labels(self, job: Object) -> Sequence[PodLabels]:
+        """Return the labels of its pods, as its runtime makes them."""
         training = self._resolve(job) if is_readable(job) else None
-        if training is not None:
-            check_pod_labels(training.jobset, labels, path, findings)
+        return () if training is None else jobset_labels(training.jobset)
 
     def primary_labels(self, job: Object) -> Mapping[str, str]:
         """Return the labels of the launcher where its runtime uses MPI, else of the first node that trains."""

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from katib.local.findings import Findings, integer, mapping
-from katib.local.jobs.kind import NewPod, Observed, Plan, PodStart, Wiring, names_in_domain
-from katib.local.jobs.replicated.names import JOB_ROLE, MASTER, REPLICA_INDEX, role_labels
+from katib.local.findings import Findings, integer, is_given, mapping
+from katib.local.jobs.kind import (
+    NewPod,
+    Observed,
+    Plan,
+    PodLabels,
+    PodStart,
+    Wiring,
+    names_in_domain,
+    template_labels,
+)
+from katib.local.jobs.replicated.names import JOB_ROLE, REPLICA_INDEX, REPLICA_TYPE, before_the_run
 from katib.local.jobs.replicated.plan import LATE_SECONDS, plan
 from katib.local.jobs.replicated.rules import check_peer_names, check_pod_name, check_training_job
 from katib.local.jobs.replicated.spec import TrainingSpec, replicas_by_type
@@ -47,18 +56,15 @@ class ReplicatedJob:
         replica, name = spec.roles[role], training.pod_name(job, role, index)
         check_pod_name(job["metadata"]["name"], name, training.kind.kind)
         template = training.as_run({r: (s.template, s.count) for r, s in spec.roles.items()})[role][0]
-        labels = role_labels(training.kind.kind, job["metadata"]["name"], role)
-        if name.endswith(f"-{index}"):
-            labels[REPLICA_INDEX] = str(index)
-        if (role, index) in training.primary(spec):
-            labels[JOB_ROLE] = MASTER
+        is_primary = (role, index) in training.primary(spec)
+        labels = training.labels(job["metadata"]["name"], role, index, is_primary=is_primary)
         peers = Peers(job, spec, training.port, training.container, wiring)
         told = dict(training.variables(peers, role, index))
         pod = NewPod(
             name=name,
             template=template,
             path=f"spec.{training.replicas_field}.{replica.key}.template",
-            labels=labels,
+            labels={**self._older_labels(labels, template), **labels},
             aliases=names_in_domain(name, job["metadata"]["namespace"]),
             variables=dict.fromkeys(training.told(template), told),
             restarts_on_failure=spec.restarts_in_place(role),
@@ -89,3 +95,37 @@ class ReplicatedJob:
                 places[role] = f"spec.{training.replicas_field}.{key}.template"
                 roles[role] = (mapping(replica["template"]), count)
         return {places[role]: pods for role, pods in training.as_run(roles).items()}
+
+    def pod_labels(self, job: Object) -> Sequence[PodLabels]:
+        """Return the labels of its replicas, of each type the first and all others; of those that run here."""
+        training = self._training
+        given = mapping(mapping(job.get("spec")).get(training.replicas_field))
+        known = replicas_by_type(given, training.types)
+        if len(known) < len(given):
+            return ()
+        replicas = {type_.lower(): mapping(replica) for type_, (_, replica) in known.items()}
+        roles = {role: (mapping(r.get("template")), self._count_up_to_two(role, r)) for role, r in replicas.items()}
+        spec = {training.replicas_field: {role: {"replicas": count} for role, (_, count) in roles.items()}}
+        primary, found = training.primary(TrainingSpec.of({"spec": spec}, training)), []
+        for role, (template, count) in training.as_run(roles).items():
+            for index in range(count):
+                today = training.labels("", role, index, is_primary=(role, index) in primary)
+                whole = integer(replicas[role].get("replicas"))
+                indexes = range(1) if index == 0 else None if whole is None else range(1, whole)
+                later = before_the_run({**self._older_labels(today, template), **today}, indexes)
+                chosen = {name: later[name] for name in (JOB_ROLE, REPLICA_TYPE, REPLICA_INDEX) if name in later}
+                found.append(PodLabels({**chosen, **template_labels(template)}, later))
+        return found
+
+    def _count_up_to_two(self, role: str, replica: Mapping[str, Any]) -> int:
+        """Return how many replicas to look at: the second stands for all further ones."""
+        count = replica.get("replicas")
+        if not is_given(count) and count != 0:
+            return min(self._training.default_replicas(role), 2)
+        number = integer(count)
+        return 2 if number is None else min(max(number, 0), 2)
+
+    def _older_labels(self, labels: Mapping[str, str], template: Mapping[str, Any]) -> dict[str, str]:
+        """Return the labels of earlier operators that the author of a template does not use for something else."""
+        own = template_labels(template)
+        return {name: value for name, value in self._training.older_labels(labels).items() if name not in own}

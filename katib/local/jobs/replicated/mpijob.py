@@ -18,7 +18,7 @@ from katib.api.wording import did_you_mean, shown
 from katib.local.findings import Findings, integer, is_given, mapping, mappings, text, texts
 from katib.local.jobs.kind import NewPod, names_in_domain
 from katib.local.jobs.launcher import with_resources_of
-from katib.local.jobs.replicated.names import JOB_ROLE, OPERATOR_NAME
+from katib.local.jobs.replicated.names import JOB_ROLE, OPERATOR_NAME, REPLICA_INDEX, REPLICA_TYPE
 from katib.local.jobs.replicated.replicas import Replicas
 from katib.local.jobs.replicated.spec import TrainingSpec
 from katib.local.jobs.replicated.training_kind import Peers, Port, Roles, TrainingKind, pod_name
@@ -48,6 +48,7 @@ class MPIJob(TrainingKind):
     port = Port("mpi-port", 9999)
     address_variables = "the host file, which mpirun reads by itself"
     gives_ports = False
+    older_operator = "mpi"
     endless = frozenset({WORKER})
     fields: ClassVar[Mapping[str, str]] = {
         "cleanPodPolicy": "text",
@@ -84,6 +85,16 @@ class MPIJob(TrainingKind):
     def pod_name(self, job: Object, role: str, index: int) -> str:
         """Return the name of a pod; that of the launcher has no number."""
         return f"{job['metadata']['name']}-{LAUNCHER}" if role == LAUNCHER else pod_name(job, role, index)
+
+    def labels(self, job: str, role: str, index: int, *, is_primary: bool) -> dict[str, str]:
+        """Return the labels of a pod; that of the launcher has no number."""
+        found = super().labels(job, role, index, is_primary=is_primary)
+        return {name: value for name, value in found.items() if role != LAUNCHER or name != REPLICA_INDEX}
+
+    def older_labels(self, labels: Mapping[str, str]) -> dict[str, str]:
+        """Return the labels of earlier operators, of which that of MPI named the role of every pod."""
+        role = labels[REPLICA_TYPE]
+        return {**super().older_labels(labels), "mpi-job-role": role, "mpi_role_type": role}
 
     def told(self, template: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the first container: it runs `mpirun`."""
@@ -149,20 +160,21 @@ class MPIOperatorJob(MPIJob):
         """Return the name of a pod; the launcher's is that of a Job's pod, with a random suffix."""
         return f"{job['metadata']['name']}-{LAUNCHER}-" if role == LAUNCHER else pod_name(job, role, index)
 
+    def labels(self, job: str, role: str, index: int, *, is_primary: bool) -> dict[str, str]:
+        """Return this operator's labels, which name the role of every pod."""
+        found = super().labels(job, role, index, is_primary=is_primary)
+        return {**found, OPERATOR_NAME: "mpi-operator", JOB_ROLE: role}
+
     def variables(self, peers: Peers, role: str, _index: int) -> Mapping[str, str]:
         """Return the role and where the host file is."""
         return {"K_MPI_JOB_ROLE": role, **super().variables(peers, role, _index)}
 
     def complete(self, pod: NewPod, peers: Peers, role: str, index: int) -> NewPod:
-        """Return a pod with this operator's labels, which name the role of every pod, and with its names.
-
-        One service, which has the name of the job, leads to all pods.
-        """
-        labels = {**pod.labels, OPERATOR_NAME: "mpi-operator", JOB_ROLE: role}
+        """Return a pod with its names: one service, which has the name of the job, leads to all pods."""
         job, namespace = peers.job["metadata"]["name"], peers.job["metadata"]["namespace"]
         host = f"{job}-{LAUNCHER}" if role == LAUNCHER else pod.name
         names = (job, *names_in_domain(job, namespace), *names_in_domain(host, job, namespace))
-        return super().complete(replace(pod, labels=labels, hostname=host, aliases=names), peers, role, index)
+        return super().complete(replace(pod, hostname=host, aliases=names), peers, role, index)
 
     def _launcher_works(self, spec: TrainingSpec) -> bool:
         return spec.fields.get("runLauncherAsWorker") is True

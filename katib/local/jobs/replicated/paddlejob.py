@@ -79,5 +79,6 @@ class PaddleJob(TrainingKind):
             check_some(self, given, type_, path, findings)
         elastic, place = mapping(spec.get("elasticPolicy")), f"{path}.elasticPolicy"
         check_fields(elastic, _ELASTIC_FIELDS, place, "PaddleJob's elasticPolicy", findings)
+        findings.all_below({"maxReplicas": 1, "maxRestarts": 0, "minReplicas": 1}, elastic, place)
         if is_given(elastic.get("metrics")) or elastic.get("minReplicas") != elastic.get("maxReplicas"):
             findings.notice(place, "the number of replicas does not change while a job runs on this machine")

@@ -30,6 +30,8 @@ _ELASTIC_FIELDS: Final = {
     "standalone": "boolean",
 }
 
+_LOWEST: Final = {"maxReplicas": 1, "maxRestarts": 0, "minReplicas": 1, "nProcPerNode": 1, "rdzvPort": 1}
+
 MASTER: Final = "master"
 WORKER: Final = "worker"
 
@@ -44,6 +46,7 @@ class PyTorchJob(TrainingKind):
     port = Port("pytorchjob-port", 23456)
     restart_policy = "OnFailure"
     address_variables = "MASTER_ADDR and MASTER_PORT"
+    older_operator = "pytorch"
     fields: ClassVar[Mapping[str, str]] = {"elasticPolicy": "mapping", "nprocPerNode": "text"}
 
     def primary(self, spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
@@ -92,6 +95,7 @@ class PyTorchJob(TrainingKind):
         if "elasticPolicy" not in spec:
             return
         check_fields(elastic, _ELASTIC_FIELDS, place, "PyTorchJob's elasticPolicy", findings)
+        findings.all_below(_LOWEST, elastic, place)
         if "Worker" not in given:
             findings.error(place, "only workers are elastic, and there are none", "add a Worker", "replica-elastic")
         _check_rendezvous(elastic, place, findings)

@@ -27,6 +27,7 @@ _RUN_POLICY_FIELDS = {
     "suspend": "boolean",
     "ttlSecondsAfterFinished": "integer",
 }
+_LOWEST = {"activeDeadlineSeconds": 1, "backoffLimit": 0, "ttlSecondsAfterFinished": 0}
 _REPLICA_FIELDS = {"replicas": "integer", "restartPolicy": "text", "template": "mapping"}
 _TYPES: Final[dict[str, tuple[type[Any] | tuple[type[Any], ...], str]]] = {
     "text": (str, "text"),
@@ -114,10 +115,7 @@ def _name_cause(name: str, kind: str) -> tuple[str, str]:
 
 def _check_run_policy(policy: Mapping[str, Any], path: str, findings: Findings) -> None:
     check_fields(policy, _RUN_POLICY_FIELDS, path, "runPolicy", findings)
-    for field in ("activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"):
-        number = integer(policy.get(field))
-        if number is not None and number < 0:
-            findings.error(f"{path}.{field}", f"{number} is negative", "give 0 or more", "job-number-negative")
+    findings.all_below(_LOWEST, policy, path)
     clean = text(policy.get("cleanPodPolicy"))
     if clean and clean not in _CLEAN_POLICIES:
         remedy = did_you_mean(clean, _CLEAN_POLICIES)
@@ -160,9 +158,7 @@ def _check_replicas(kind: TrainingKind, given: Mapping[str, Any], path: str, fin
 
 def _check_replica(kind: TrainingKind, replica: Mapping[str, Any], path: str, findings: Findings) -> None:
     check_fields(replica, _REPLICA_FIELDS, path, "replica spec", findings)
-    count = integer(replica.get("replicas"))
-    if count is not None and count < 0:
-        findings.error(f"{path}.replicas", f"{count} is negative", "give 0 or more", "job-number-negative")
+    findings.below(0, replica.get("replicas"), f"{path}.replicas")
     policy = text(replica.get("restartPolicy"))
     if policy == "Always":
         cause = "with Always a program is started again even after it succeeded, so the job can never succeed"

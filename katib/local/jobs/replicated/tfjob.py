@@ -29,6 +29,7 @@ class TFJob(TrainingKind):
     container = "tensorflow"
     port = Port("tfjob-port", 2222)
     address_variables = "TF_CONFIG"
+    older_operator = "tf"
     fields: ClassVar[Mapping[str, str]] = {"enableDynamicWorker": "boolean", "successPolicy": "text"}
     endless = frozenset({"ps"})
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from katib.local.findings import Findings
 from katib.local.jobs.kind import Address, NewPod, Wiring, container_names
+from katib.local.jobs.replicated.names import JOB_ROLE, MASTER, REPLICA_INDEX, older_labels, role_labels
 from katib.local.jobs.replicated.replicas import Replicas
 from katib.local.jobs.replicated.spec import TrainingSpec
 from katib.runtime.objects import Kind, Object
@@ -82,6 +83,8 @@ class TrainingKind(Protocol):
     """What a replica that says nothing does when its program fails."""
     fields: ClassVar[Mapping[str, str]] = {}
     """Further fields of the spec and their types: as `rules.check_fields` takes them."""
+    older_operator: ClassVar[str] = ""
+    """What the labels of the operator that the kind once had of its own begin with; empty where there was none."""
     endless: ClassVar[frozenset[str]] = frozenset()
     """Roles whose programs never end by themselves: nobody waits for them after a success."""
 
@@ -125,6 +128,22 @@ class TrainingKind(Protocol):
     def pod_name(self, job: Object, role: str, index: int) -> str:
         """Return the name of the pod of a replica."""
         return pod_name(job, role, index)
+
+    def labels(self, job: str, role: str, index: int, *, is_primary: bool) -> dict[str, str]:
+        """Return the labels that the operator gives the pod of a replica.
+
+        Args:
+            job: Name of the job.
+            role: Type of the replica, in lower case.
+            index: Its number.
+            is_primary: Whether it has the job role master.
+        """
+        marks = {JOB_ROLE: MASTER} if is_primary else {}
+        return {**role_labels(self.kind.kind, job, role), REPLICA_INDEX: str(index), **marks}
+
+    def older_labels(self, labels: Mapping[str, str]) -> dict[str, str]:
+        """Return what operators before this one would add to these labels, for who still selects pods by them."""
+        return older_labels(self.older_operator, labels)
 
     def complete(self, pod: NewPod, _peers: Peers, _role: str, _index: int) -> NewPod:
         """Return a pod with what else this kind gives it, such as files."""

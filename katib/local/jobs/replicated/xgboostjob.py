@@ -29,6 +29,7 @@ class XGBoostJob(TrainingKind):
     container = "xgboost"
     port = Port("xgboostjob-port", 9999)
     address_variables = "MASTER_ADDR and MASTER_PORT"
+    older_operator = "xgboost"
 
     def primary(self, _spec: TrainingSpec) -> tuple[tuple[str, int], ...]:
         """Return the master."""

@@ -225,6 +225,16 @@ class TestPods:
             "training.kubeflow.org/job-name": "j",
             "training.kubeflow.org/replica-type": "worker",
             "training.kubeflow.org/replica-index": "1",
+            "job-name": "j",
+            "replica-type": "worker",
+            "replica-index": "1",
+            "group-name": "kubeflow.org",
+            "group_name": "kubeflow.org",
+            "controller-name": "pytorch-operator",
+            "pytorch-job-name": "j",
+            "pytorch_job_name": "j",
+            "pytorch-replica-type": "worker",
+            "pytorch-replica-index": "1",
         }
 
     @pytest.mark.parametrize(
