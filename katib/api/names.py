@@ -55,7 +55,7 @@ TEMPLATE_MISSING = "TrialTemplateMissing"
 still run."""
 
 SERVICE_UNAVAILABLE = "SuggestionServiceUnavailable"
-"""Reason of an Experiment's Running while more assignments are wanted and its services do not answer for a cause that may
+"""Reason of an Experiment's Running while assignments are wanted and its services do not answer, for a cause that may
 pass; the status says whether trials still run."""
 
 SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"

@@ -80,7 +80,7 @@ def _container_trouble(container: Mapping[str, Any]) -> Trouble:
     ended = _ended(container)
     if ended and (ended.get("exitCode") or waiting.get("reason") not in _HARMLESS):
         killed = ended.get("reason") == "OOMKilled" or ended.get("exitCode") == _KILLED
-        restarts = 0 if killed else int(container.get("restartCount") or 0)  # what is waited out is told in the same words
+        restarts = 0 if killed else int(container.get("restartCount") or 0)  # what is waited out keeps its words
         return Trouble(_end_words(ended, restarts), may_pass=killed)
     if waiting.get("reason", "") not in _HARMLESS:
         return Trouble(_words(waiting), may_pass=waiting["reason"] in _PULLING)
