@@ -1,7 +1,7 @@
 """A suggestion service in a process of its own that misbehaves on demand: `python service_process.py ADDRESS MODE`.
 
 Modes: `good`; `no-health` has no health service; `exit` prints a line and exits; `crash` is killed in every
-GetSuggestions, `killed` before it listens, `killed-in-shell` as a child of a shell, all three until there is a file CURE;
+GetSuggestions, `killed` before it listens, `killed-in-shell` as a child of a shell, all until there is a file CURE;
 `abort` dies of itself in every GetSuggestions; `crash-once` dies in the first one of all processes that share the file
 MARK; `hang` never answers GetSuggestions; `deaf` never listens; `stubborn` ignores SIGTERM. A request for trial counts
 above 100 waits a second.
