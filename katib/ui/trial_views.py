@@ -14,6 +14,7 @@ from katib.figures.trials import Objective, objectives_of
 from katib.tuning.reading import (
     Json,
     assignments_of,
+    best_trial_of,
     constraint_words,
     duration_of,
     early_stop_reason,
@@ -95,18 +96,7 @@ def reason_of(trial: Json) -> str:
 
 def best_of(experiment: Json | None) -> Json:
     """Return the best trial of an experiment as a Trial with assignments and observation; empty while there is none."""
-    best: Json = (status_of(experiment).get("currentOptimalTrial") or {}) if experiment else {}
-    if not experiment or not best.get("bestTrialName"):
-        return {}
-    return {
-        "kind": "Trial",
-        "metadata": {"name": best["bestTrialName"], "namespace": namespace_of(experiment)},
-        "spec": {
-            "objective": experiment["spec"].get("objective") or {},
-            "parameterAssignments": best.get("parameterAssignments") or [],
-        },
-        "status": {"observation": best.get("observation") or {}},
-    }
+    return best_trial_of(experiment) if experiment else {}
 
 
 def distance_words(trial: Json, experiment: Json | None) -> str:
