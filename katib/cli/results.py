@@ -16,6 +16,7 @@ from katib.tuning.reading import (
     Json,
     assignments_of,
     infeasible_words,
+    metric_rows,
     metric_values,
     name_of,
     parameters_of,
@@ -114,13 +115,10 @@ def best_lines(trial: Json) -> list[str]:
     pairs = [(name, shortened(value, _LONGEST)) for name, value in metric_values(trial)]
     assignments = {name: shortened(value, _LONGEST) for name, value in assignments_of(trial).items()}
     width = max((len(name) for name in (*dict(pairs), *assignments)), default=0)
-    observation = status_of(trial).get("observation") or {}
     values = [[name.ljust(width), value] for name, value in pairs]
-    if observation.get("atBest"):
-        kinds = ("min", "max", "latest")
-        for row, metric in zip(values, observation["metrics"], strict=True):  # in the same order
-            row.extend(shortened(str(metric.get(kind, "")), _LONGEST) for kind in kinds)
-        values.insert(0, ["", "AT THE BEST", *map(str.upper, kinds)])
+    if (status_of(trial).get("observation") or {}).get("atBest"):
+        rows = [[shortened(cell, _LONGEST) for cell in row.values()] for row in metric_rows(trial)]
+        values = [["".ljust(width), "AT THE BEST", "MIN", "MAX", "LATEST"], *rows]
     has_long = any(
         len(value) > _LONGEST for value in (*dict(metric_values(trial)).values(), *assignments_of(trial).values())
     )

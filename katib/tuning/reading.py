@@ -141,6 +141,20 @@ def metric_values(trial: Json) -> list[tuple[str, str]]:
     return [(name, shown_text(trial, name) or UNAVAILABLE) for name in names]
 
 
+def metric_rows(trial: Json) -> list[dict[str, str]]:
+    """Return what the observation of a trial holds of each metric: `value` is what it was at the best reading."""
+    observation = status_of(trial).get("observation") or {}
+    at_best = {metric.get("name"): str(metric.get("value", "")) for metric in observation.get("atBest") or ()}
+    return [
+        {
+            "name": name,
+            "value": at_best.get(name, value),
+            **{kind: str(metric.get(kind, "")) for kind in ("min", "max", "latest")},
+        }
+        for (name, value), metric in zip(metric_values(trial), observation.get("metrics") or (), strict=True)
+    ]
+
+
 def further_values(trial: Json) -> list[tuple[str, str]]:
     """Return each metric of a trial that is no objective, with the value that is shown of it."""
     objectives = objective_names(objective_of(trial))

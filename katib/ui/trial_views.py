@@ -21,7 +21,6 @@ from katib.tuning.reading import (
     failure_of,
     is_completed,
     last_condition,
-    metric_values,
     name_of,
     namespace_of,
     objective_values,
@@ -161,20 +160,6 @@ def _change(value: str | None, other: str | None) -> str:
     except ValueError:
         return "different"
     return "larger" if number > best else "smaller" if number < best else "different"
-
-
-def metric_rows(trial: Json) -> list[dict[str, str]]:
-    """Return what the observation of a trial holds of each metric."""
-    picked = dict(metric_values(trial))
-    observation = status_of(trial).get("observation") or {}
-    return [
-        {
-            "name": str(metric.get("name", "")),
-            "value": picked.get(str(metric.get("name", "")), ""),
-            **{field: str(metric.get(field, "")) for field in ("min", "max", "latest")},
-        }
-        for metric in observation.get("metrics") or ()
-    ]
 
 
 def metric_names(trial: Json, seen: Iterable[str]) -> list[str]:
