@@ -3,9 +3,11 @@
 Which reading of another metric belongs to a reading of the objective, the first rule that can be used decides:
 
 1. By step: that of the same step, else that of the step before, else the first one of a later step.
-2. By time: that of the same time. Where several have it, as in a log that counts in seconds, the first one belongs to
+2. By place: where both have equally many readings, the third belongs to the third, unless it lies outside of the time
+   between the second and the fourth.
+3. By time: that of the same time. Where several have it, as in a log that counts in seconds, the first one belongs to
    the first one of the objective, and so on.
-3. The nearest in time, of two as near the earlier one: programs print what belongs together one after the other, in
+4. The nearest in time, of two as near the earlier one: programs print what belongs together one after the other, in
    either order.
 """
 
@@ -58,6 +60,12 @@ def reading_at(objective: Sequence[MetricLog], place: int, others: Sequence[Metr
     stepped = [reading for reading in others if reading.step is not None]
     if best.step is not None and stepped:
         return next((reading for reading in reversed(stepped) if (reading.step or 0) <= best.step), stepped[0])
+    if len(others) == len(objective):
+        twin, around = others[place], objective[max(place - 1, 0) : place + 2]
+        if (place == 0 or around[0].time <= twin.time) and (
+            place == len(objective) - 1 or twin.time <= around[-1].time
+        ):
+            return twin
     same = [reading for reading in others if reading.time == best.time]
     if same:
         rank = sum(reading.time == best.time for reading in objective[:place])

@@ -64,6 +64,24 @@ def test_readings_of_one_time_belong_together_by_their_place(place: int, expecte
     assert found.value == expected
 
 
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        pytest.param((1, 3, 5), "b", id="each after the objective's, as of one line"),
+        pytest.param((-1, 1, 3), "b", id="each before it"),
+        pytest.param((-9, -8, 2), "c", id="one of them is outside of its neighbours"),
+    ],
+)
+def test_of_equally_many_readings_the_second_belongs_to_the_second(times: tuple[int, int, int], expected: str) -> None:
+    """Readings of one burst are a microsecond apart: the one before is as near as the one after."""
+    others = curve("acc", *zip(times, "abc", strict=True))
+
+    found = reading_at(curve("loss", (0, "3"), (2, "1"), (4, "2")), 1, others)
+
+    assert found is not None
+    assert found.value == expected
+
+
 READINGS = {"loss": numbered("loss", "0.3", "0.10", "0.1", "nan", "0.5"), "acc": numbered("acc", *"76543")}
 
 
