@@ -9,8 +9,9 @@ from hypothesis import settings
 
 from tests.support.api_server import api_server
 from tests.support.processes import Launch, launching
+from tests.support.skips import pytest_terminal_summary
 
-__all__ = ["api_server"]
+__all__ = ["api_server", "pytest_terminal_summary"]
 
 # Tests run in two processes, and trials in more: libraries of linear algebra that take all cores each slow all down.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):

@@ -136,6 +136,7 @@ DESCRIPTIONS = {
     "Metric.max": "Largest reading, or unavailable.",
     "Metric.latest": "Last reading, or unavailable.",
     "Observation.metrics": "One summary per metric.",
+    "Observation.atBest": "What further metrics were at the best reading of the objective.",
     # --- template
     "ExperimentSpec.trialTemplate": "What a trial runs as.",
     "TrialTemplate.retain": "Whether the job stays when its trial has ended.",

@@ -54,6 +54,10 @@ TEMPLATE_MISSING = "TrialTemplateMissing"
 """Reason of an Experiment's Running while the text of its trial template is not there; the status says whether trials
 still run."""
 
+SERVICE_UNAVAILABLE = "SuggestionServiceUnavailable"
+"""Reason of an Experiment's Running while assignments are wanted and its services do not answer, for a cause that may
+pass; the status says whether trials still run."""
+
 SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """Of generated names. No vowels: no accidental words, as in Kubernetes."""
 

@@ -16,6 +16,7 @@ from katib.tuning.reading import (
     Json,
     assignments_of,
     infeasible_words,
+    metric_rows,
     metric_values,
     name_of,
     parameters_of,
@@ -24,6 +25,7 @@ from katib.tuning.reading import (
     pareto_words,
     short,
     shortened,
+    status_of,
 )
 from katib.tuning.service import TrialOrder
 
@@ -106,16 +108,23 @@ def pareto_lines(experiment: Json) -> Iterator[str]:
 
 
 def best_lines(trial: Json) -> list[str]:
-    """Return a trial with its metrics and parameters, aligned; long values without their middle."""
+    """Return a trial with its metrics and parameters, aligned; long values without their middle.
+
+    Of further metrics all readings that stand in its status are shown: none of them alone says what they were.
+    """
     pairs = [(name, shortened(value, _LONGEST)) for name, value in metric_values(trial)]
     assignments = {name: shortened(value, _LONGEST) for name, value in assignments_of(trial).items()}
     width = max((len(name) for name in (*dict(pairs), *assignments)), default=0)
+    values = [[name.ljust(width), value] for name, value in pairs]
+    if (status_of(trial).get("observation") or {}).get("atBest"):
+        rows = [[shortened(cell, _LONGEST) for cell in row.values()] for row in metric_rows(trial)]
+        values = [["".ljust(width), "AT THE BEST", "MIN", "MAX", "LATEST"], *rows]
     has_long = any(
         len(value) > _LONGEST for value in (*dict(metric_values(trial)).values(), *assignments_of(trial).values())
     )
     return [
         f"Best trial: {name_of(trial)}",
-        *(f"  {name.ljust(width)}   {value}" for name, value in pairs),
+        *(f"  {line}".rstrip() for line in aligned(values)),
         "Parameters:",
         *(f"  {name.ljust(width)}   {value}" for name, value in assignments.items()),
         *(

@@ -68,7 +68,8 @@ class TrialLogs(Protocol):
 class SuggestionService(Protocol):
     """A client of the services of one experiment. Calls return at once; the future holds the answer or a KatibError.
 
-    InvalidError: the service refused the experiment. UnavailableError: it did not answer in time or went away.
+    InvalidError: the service refused the experiment. UnavailableError: it did not answer in time, went away, or cannot
+    reach what it needs. Any other: it broke on the question.
     """
 
     @property

@@ -20,8 +20,8 @@ class ControllerSettings:
             MetricsUnavailable. A collector that is alive reports within a second; a minute covers a database restart.
         explanation_seconds: How long a trial whose metrics came without a value waits for its collector's words. On
             a cluster they are in a pod's status, which may be seen after the end of the job.
-        service_patience_seconds: How long a suggestion service may keep failing before the experiment fails. Long
-            enough for a restart with a cold import of a large library, short enough that nobody waits for nothing.
+        service_patience_seconds: How long a suggestion service may keep breaking on a question, or answering with what
+            cannot be used, before the experiment fails. One that cannot be reached is waited for without end.
         service_attempts: How many failures in a row it takes at least, so that one slow answer is not the end.
         deletion_patience_seconds: How long a deleted trial waits for a log that cannot be reached, so that its metrics
             go too. Nobody should have to wait for a database in order to get rid of an object.

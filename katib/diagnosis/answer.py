@@ -14,6 +14,7 @@ from katib.tuning.reading import (
     assignments_of,
     completed_count,
     format_duration,
+    further_values,
     has_several_objectives,
     infeasible_words,
     name_of,
@@ -87,7 +88,7 @@ def best_sentences(experiment: Json, evidence: Evidence) -> list[str]:
     if best is None:
         return ["No trial has a usable objective value so far."]
     values = ", ".join(f"{key}={value}" for key, value in assignments_of(best).items())
-    reached = ", ".join(f"{metric}={value}" for metric, value in objective_values(best))
+    reached = ", ".join(f"{metric}={value}" for metric, value in (*objective_values(best), *further_values(best)))
     if has_several_objectives(experiment):
         first = f"The best of them in the first objective: {name_of(best)} with {reached} ({values})."
         return [f"Pareto set so far: {pareto_words(experiment)}.", first]

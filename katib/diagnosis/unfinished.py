@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from katib.api.names import EXPERIMENT_STOPPED, TEMPLATE_MISSING
+from katib.api.names import EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE, TEMPLATE_MISSING
 from katib.diagnosis.answer import Answer, best_sentences, condition_words, progress_sentence, since
 from katib.diagnosis.evidence import Evidence, JobFacts, ServiceFacts
 from katib.diagnosis.trial import diagnose_trial
@@ -18,6 +18,8 @@ from katib.tuning.service import Json
 _SHOWN_TRIALS = 3
 STORAGE_REASONS = frozenset({"DiskFull", "DatabaseUnavailable", "StoreUnavailable", "ObservationLogUnavailable"})
 """Reasons of warning events that mean: nothing can be written now."""
+
+_MEMORY = "What is killed by SIGKILL mostly lacked memory: free some, or set spec.parallelTrialCount lower."
 
 _DISK_FULL = ("disk is full", "disk full", "no space left")
 
@@ -31,6 +33,7 @@ def explain_unfinished(experiment: Json, evidence: Evidence) -> Answer:
         _is_stopped,
         _template_is_missing,
         _validation_refused,
+        _service_is_away,
         _service_fails,
         _all_trials_wait,
         _trials_run,
@@ -139,6 +142,26 @@ def _validation_refused(experiment: Json, evidence: Evidence) -> Answer | None:
         f"{name_of(experiment)} has no assignments because its suggestion failed: {condition_words(condition)}.",
         remedies=["Fix spec.algorithm or the search space as the message says, and run the file again."],
     )
+
+
+def _service_is_away(experiment: Json, evidence: Evidence) -> Answer | None:
+    """The cause may pass, so nothing has failed."""
+    conditions = status_of(experiment).get("conditions") or ()
+    condition = next((c for c in conditions if c.get("reason") == SERVICE_UNAVAILABLE), None)
+    if condition is None:
+        return None
+    cause = _cause_of(condition)
+    answer = Answer(
+        f"{name_of(experiment)} waits for its algorithm: {cause}.",
+        findings=_still_running(experiment),
+        remedies=["It is tried again, with pauses of some seconds, until it answers; then the experiment goes on."],
+    )
+    failing = next((s for s in evidence.services if s.state == "failing"), None)
+    if failing is not None and failing.last_error:
+        answer.findings.append(f"This is try {failing.attempts}; the last one: {failing.last_error.rstrip('.')}.")
+    if "SIGKILL" in cause or "OOMKilled" in cause:
+        answer.remedies.append(_MEMORY)
+    return answer
 
 
 def _service_fails(experiment: Json, evidence: Evidence) -> Answer | None:

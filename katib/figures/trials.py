@@ -1,7 +1,8 @@
 """The trials of an experiment as columns: what figures draw and tables sort, 100,000 of them in some megabytes.
 
 Every column is an array with one entry per trial, in the order of creation. Numbers are float64 with NaN for what a
-trial does not have; a categorical value is the number of its choice. A metric is the reading that its strategy picks.
+trial does not have; a categorical value is the number of its choice. A metric is the reading that its strategy
+picks, a further metric what it was at the best reading of the objective.
 """
 
 from __future__ import annotations
@@ -17,9 +18,18 @@ import numpy.typing as npt
 
 from katib.api.metrics import is_usable
 from katib.api.search_space import LOGARITHMIC
-from katib.api.trials import is_feasible, metric_text, objective_names
+from katib.api.trials import is_feasible, objective_names
 from katib.api.types import ObjectiveType, ParameterType
-from katib.tuning.reading import TRIAL_STATES, Json, assignments_of, name_of, objective_of, state_of, status_of
+from katib.tuning.reading import (
+    TRIAL_STATES,
+    Json,
+    assignments_of,
+    name_of,
+    objective_of,
+    shown_text,
+    state_of,
+    status_of,
+)
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
@@ -249,7 +259,7 @@ class TrialRows:
         for metric in observation.get("metrics") or ():
             metric_name = str(metric.get("name", ""))
             if metric_name:
-                self._metric(metric_name).data[row] = _number(metric_text(objective, observation, metric_name))
+                self._metric(metric_name).data[row] = _number(shown_text(trial, metric_name))
 
     def remove(self, name: str) -> None:
         """Forget a trial."""

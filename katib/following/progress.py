@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from katib.api.decoding import decode_stored
-from katib.api.names import EXPERIMENT_STOPPED, TEMPLATE_MISSING
+from katib.api.names import EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE, TEMPLATE_MISSING
 from katib.api.validation import awaits_restart
 from katib.errors import KatibError
 from katib.tuning.reading import (
@@ -120,7 +120,7 @@ _NEWS: dict[str, tuple[str, type[TrialRetried | TrialHeldUp]]] = {
 """Reasons of the condition Running that a user should see: how the message begins, and what it means."""
 
 
-_OBSTACLES = (TEMPLATE_MISSING, EXPERIMENT_STOPPED)
+_OBSTACLES = (TEMPLATE_MISSING, EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE)
 """Reasons of the condition Running of an experiment that makes no further trial for now."""
 
 

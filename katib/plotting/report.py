@@ -16,9 +16,11 @@ from katib.figures.trials import objectives_of
 from katib.tuning.reading import (
     Json,
     assignments_of,
+    best_trial_of,
     best_value,
     completed_count,
     duration_of,
+    further_values,
     last_condition,
     name_of,
     namespace_of,
@@ -96,6 +98,7 @@ def _head(experiment: Json) -> Json:
         "trial": str(best.get("bestTrialName", "")),
         "value": "" if value is None else short(value),
         "exact": value or "",
+        "further": [(name, short(text), text) for name, text in further_values(best_trial_of(experiment))],
         "parameters": [(name, short(text), text) for name, text in assignments_of({"spec": best}).items()],
         "pareto": pareto_words(experiment) if pareto_set_of(experiment) else "",
     }

@@ -2,7 +2,8 @@
 
 How a status is understood differs from Katib where Katib goes wrong. At validation a service that is not there is asked
 again instead of failing the experiment, and one that breaks on the input (INTERNAL, UNKNOWN: how Python services
-report an exception) has refused it, with its own text. At later calls the same codes are passing failures.
+report an exception) has refused it, with its own text. At later calls the same codes are failures of the service, which
+is asked again for a while; one that cannot be reached, or says that what it needs cannot be, is asked again forever.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import grpc
 
 from katib.api.algorithms import Feature, StopVerdict, SuggestedAssignment, SuggestionsReply, check_features
 from katib.api.types import AlgorithmSpec, EarlyStoppingRule, Experiment, Trial
-from katib.errors import InvalidError, UnavailableError, one_line
+from katib.errors import InternalError, InvalidError, UnavailableError, one_line
 from katib.rpc import convert
 from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated import early_stopping_pb2 as judge_pb
@@ -45,7 +46,10 @@ _REFUSALS = frozenset(
     }
 )
 _AWAY = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
-_PASSING = frozenset({grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL})
+_BROKEN = frozenset({grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL})
+_PASSED_ON = "StatusCode.UNAVAILABLE"
+"""In the details of UNKNOWN: a Python service that lets the error of a call of its own through, as Katib's medianstop
+does while the DB manager is away."""
 
 _FEATURES: dict[int, Feature] = {
     pb.ValidateAlgorithmSettingsReply.SEVERAL_OBJECTIVES: Feature.SEVERAL_OBJECTIVES,
@@ -259,8 +263,9 @@ def _refused(connection: Connection, status: Status, *, path: str) -> None:
 
 
 def _retry_on_failure(connection: Connection, status: Status) -> NoReturn:
-    if status.code in _PASSING:
-        raise UnavailableError(f"{connection.peer} failed: {one_line(status.details) or status.code.name}")
+    if status.code in _BROKEN:
+        cls = UnavailableError if _PASSED_ON in status.details else InternalError
+        raise cls(f"{connection.peer} failed: {one_line(status.details) or status.code.name}")
     connection.fail(status)
 
 

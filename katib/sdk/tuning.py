@@ -6,13 +6,14 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from katib.api.types import API_VERSION, UNAVAILABLE
+from katib.api.metrics import parse_value
+from katib.api.types import API_VERSION
 from katib.errors import KatibError, invalid
 from katib.following.lines import Lines, Silence
 from katib.following.progress import Progress, savings_of, with_remedy
@@ -22,6 +23,7 @@ from katib.sdk.search import Parameter
 from katib.tuning.reading import (
     assignments_of,
     failure_of,
+    further_values,
     infeasible_words,
     last_condition,
     name_of,
@@ -54,6 +56,7 @@ class TrialResult:
         parameters: Its arguments, with their Python types, without those that it did not have.
         value: The objective, or the first of several; None when it was not read.
         values: Each objective by name; None where it was not read.
+        metrics: Further metrics by name, as they were at the best reading of the objective; None where not read.
     """
 
     name: str
@@ -61,6 +64,7 @@ class TrialResult:
     parameters: dict[str, Any]
     value: float | None
     values: dict[str, float | None] = field(default_factory=dict)
+    metrics: dict[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,8 +307,13 @@ def _trial(trial: Json, space: Mapping[str, Parameter]) -> TrialResult:
         state=state_of(trial),
         parameters={key: space[key].value(text) for key, text in assignments_of(trial).items()},
         value=None if value is None else float(value),
-        values={key: None if text == UNAVAILABLE else float(text) for key, text in objective_values(trial)},
+        values=_numbers(objective_values(trial)),
+        metrics=_numbers(further_values(trial)),
     )
+
+
+def _numbers(texts: Iterable[tuple[str, str]]) -> dict[str, float | None]:
+    return {name: parse_value(text) for name, text in texts}
 
 
 def _without_none(**fields: Any) -> Json:

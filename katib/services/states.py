@@ -36,7 +36,8 @@ class Timing:
         idle: Until a service without users is stopped. Longer than the pause between two experiments in a notebook.
         restart: Before a restart, by the processes in a row that answered nothing.
         settled: A process that lived longer than this does not count as dying again and again.
-        max_failures: How many processes in a row may answer nothing.
+        max_failures: After how many processes in a row that answered nothing a service is given up, or, where the
+            cause may pass, its users are told.
     """
 
     call: float = 60.0

@@ -23,6 +23,9 @@ from katib.api.types import UNAVAILABLE
 Json = dict[str, Any]
 
 TRIAL_STATES = tuple(state.value for state in TrialState)
+_EXTREMES = {"minimize": "min", "maximize": "max"}
+"""The strategy of a metric that was given none, by the objective's type."""
+
 _LONG_NUMBER = 8
 """Numbers up to this length are shown as they were written."""
 _LONG_TEXT = 40
@@ -118,11 +121,50 @@ def objective_of(obj: Json) -> Json:
     return objective
 
 
-def metric_values(trial: Json) -> list[tuple[str, str]]:
-    """Return each metric of a trial with the value that stands for it, `unavailable` where none does."""
+def shown_text(trial: Json, name: str) -> str | None:
+    """Return the value of a metric that is shown of a trial; None when it was not read.
+
+    Of a further metric it is what it was at the best reading of the objective, unless a strategy of its own says which
+    of its readings counts; one that is the same as the objective's may be a default.
+    """
     objective, observation = objective_of(trial), status_of(trial).get("observation") or {}
-    names = [str(metric.get("name", "")) for metric in observation.get("metrics") or ()]
-    return [(name, metric_text(objective, observation, name) or UNAVAILABLE) for name in names]
+    strategies = {s.get("name"): s.get("value") for s in objective.get("metricStrategies") or ()}
+    by_default = strategies.get(name) in (None, _EXTREMES.get(str(objective.get("type"))))
+    at_best = next((m.get("value") for m in observation.get("atBest") or () if m.get("name") == name), None)
+    return str(at_best) if at_best and by_default else metric_text(objective, observation, name)
+
+
+def metric_values(trial: Json) -> list[tuple[str, str]]:
+    """Return each metric of a trial with the value that is shown of it, `unavailable` where there is none."""
+    metrics = (status_of(trial).get("observation") or {}).get("metrics") or ()
+    names = [str(metric.get("name", "")) for metric in metrics]
+    return [(name, shown_text(trial, name) or UNAVAILABLE) for name in names]
+
+
+def metric_rows(trial: Json) -> list[dict[str, str]]:
+    """Return what the observation of a trial holds of each metric: `value` is what it was at the best reading."""
+    observation = status_of(trial).get("observation") or {}
+    at_best = {metric.get("name"): str(metric.get("value", "")) for metric in observation.get("atBest") or ()}
+    return [
+        {
+            "name": name,
+            "value": at_best.get(name, value),
+            **{kind: str(metric.get(kind, "")) for kind in ("min", "max", "latest")},
+        }
+        for (name, value), metric in zip(metric_values(trial), observation.get("metrics") or (), strict=True)
+    ]
+
+
+def further_values(trial: Json) -> list[tuple[str, str]]:
+    """Return each metric of a trial that is no objective, with the value that is shown of it."""
+    objectives = objective_names(objective_of(trial))
+    return [(name, value) for name, value in metric_values(trial) if name not in objectives]
+
+
+def best_trial_of(experiment: Json) -> Json:
+    """Return the best trial as the status has it, with what a Trial says of assignments and metrics; empty without."""
+    best = status_of(experiment).get("currentOptimalTrial") or {}
+    return _as_trial(best, experiment) if best.get("bestTrialName") else {}
 
 
 def objective_value(trial: Json) -> str | None:
@@ -195,16 +237,17 @@ def pareto_set_of(experiment: Json) -> Json:
 
 def pareto_trials(experiment: Json) -> list[Json]:
     """Return the trials of the Pareto set that the status names, with what a Trial says of assignments and metrics."""
-    objective = objective_of(experiment)
-    return [
-        {
-            "kind": "Trial",
-            "metadata": {"name": trial.get("bestTrialName", ""), "namespace": namespace_of(experiment)},
-            "spec": {"objective": objective, "parameterAssignments": trial.get("parameterAssignments") or []},
-            "status": {"observation": trial.get("observation") or {}},
-        }
-        for trial in pareto_set_of(experiment).get("trials") or ()
-    ]
+    return [_as_trial(trial, experiment) for trial in pareto_set_of(experiment).get("trials") or ()]
+
+
+def _as_trial(optimum: Json, experiment: Json) -> Json:
+    assignments = optimum.get("parameterAssignments") or []
+    return {
+        "kind": "Trial",
+        "metadata": {"name": optimum.get("bestTrialName", ""), "namespace": namespace_of(experiment)},
+        "spec": {"objective": objective_of(experiment), "parameterAssignments": assignments},
+        "status": {"observation": optimum.get("observation") or {}},
+    }
 
 
 def pareto_words(experiment: Json) -> str:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from katib.rest.routing import Name, Namespace, Service
-from katib.tuning.reading import Json, name_of, namespace_of
+from katib.tuning.reading import Json, metric_rows, name_of, namespace_of
 from katib.tuning.service import Diagnosis, RecordedEvent, TuningService
 from katib.ui.rendering import render
 from katib.ui.trial_reading import attempt, read_experiment, read_generations, read_metric_names
@@ -17,7 +17,6 @@ from katib.ui.trial_views import (
     event_rows,
     job_yaml,
     lineage_rows,
-    metric_rows,
     parameter_rows,
     replica_rows,
     trial_summary,

@@ -14,13 +14,13 @@ from katib.figures.trials import Objective, objectives_of
 from katib.tuning.reading import (
     Json,
     assignments_of,
+    best_trial_of,
     constraint_words,
     duration_of,
     early_stop_reason,
     failure_of,
     is_completed,
     last_condition,
-    metric_values,
     name_of,
     namespace_of,
     objective_values,
@@ -95,18 +95,7 @@ def reason_of(trial: Json) -> str:
 
 def best_of(experiment: Json | None) -> Json:
     """Return the best trial of an experiment as a Trial with assignments and observation; empty while there is none."""
-    best: Json = (status_of(experiment).get("currentOptimalTrial") or {}) if experiment else {}
-    if not experiment or not best.get("bestTrialName"):
-        return {}
-    return {
-        "kind": "Trial",
-        "metadata": {"name": best["bestTrialName"], "namespace": namespace_of(experiment)},
-        "spec": {
-            "objective": experiment["spec"].get("objective") or {},
-            "parameterAssignments": best.get("parameterAssignments") or [],
-        },
-        "status": {"observation": best.get("observation") or {}},
-    }
+    return best_trial_of(experiment) if experiment else {}
 
 
 def distance_words(trial: Json, experiment: Json | None) -> str:
@@ -171,20 +160,6 @@ def _change(value: str | None, other: str | None) -> str:
     except ValueError:
         return "different"
     return "larger" if number > best else "smaller" if number < best else "different"
-
-
-def metric_rows(trial: Json) -> list[dict[str, str]]:
-    """Return what the observation of a trial holds of each metric."""
-    picked = dict(metric_values(trial))
-    observation = status_of(trial).get("observation") or {}
-    return [
-        {
-            "name": str(metric.get("name", "")),
-            "value": picked.get(str(metric.get("name", "")), ""),
-            **{field: str(metric.get(field, "")) for field in ("min", "max", "latest")},
-        }
-        for metric in observation.get("metrics") or ()
-    ]
 
 
 def metric_names(trial: Json, seen: Iterable[str]) -> list[str]:

@@ -20,9 +20,11 @@ from katib.following.progress import Progress
 from katib.tuning.reading import (
     Json,
     assignments_of,
+    best_trial_of,
     best_value,
     completed_count,
     format_duration,
+    further_values,
     is_completed,
     is_stopped,
     last_condition,
@@ -100,6 +102,7 @@ def experiment_head(experiment: Json, now: datetime) -> Summary:
         **summary,
         "time": time_words(experiment, now),
         "pareto": pareto_words(experiment) if pareto_set_of(experiment) else "",
+        "further": [(name, short(text), text) for name, text in further_values(best_trial_of(experiment))],
         "assignments": [(name, short(text), text) for name, text in best.items()],
         "copies": copies_of(typed_assignments(experiment, best)),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from tests.support.cli import KATIB, environment, katib, katib_here
+from tests.support.cli import KATIB, environment, katib, katib_here, katib_json
 from tests.support.experiments import an_experiment
 from tests.support.processes import Launch
 
@@ -91,3 +92,62 @@ def test_why_of_an_interrupted_run_tells_how_its_trials_failed(tmp_path: Path, l
     assert process.returncode == 130
     assert "no engine is running" in why
     assert "failed: no such data (exit code 3)" in why
+
+
+def test_a_service_that_is_killed_again_and_again_ends_nothing_and_the_same_command_goes_on(
+    tmp_path: Path, launch: Launch
+) -> None:
+    """As by a kernel without memory: the run says once what it waits for."""
+    service = (
+        f"test -e {tmp_path}/cure || kill -9 $$; "
+        "exec {python} -m suggestion_services --algorithm random --address {address}"
+    )
+    config = {"algorithms": [{"name": "random", "command": ["sh", "-c", service]}]}
+    (tmp_path / "katib.yaml").write_text(json.dumps(config))
+    name = write(tmp_path, a_program("sh", "-c", "echo loss=1; :"))
+    command = ["run", name, "--config", "katib.yaml"]
+    process = launch(
+        [*KATIB, *command], cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    told = [process.stdout.readline() for _ in range(2)][1]
+    why = katib_here("why", "demo", cwd=tmp_path).stdout
+    process.send_signal(signal.SIGINT)
+    left, _ = process.communicate(timeout=180)
+    (tmp_path / "cure").touch()
+    done = katib(*command, cwd=tmp_path)
+
+    killed = 'demo waits for its algorithm: suggestion service "random" was killed by SIGKILL'
+    assert told.endswith(f"{killed}\n")
+    assert killed not in left
+    assert process.returncode == 130
+    assert killed in why
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "all 4 trials of its budget are done" in done.stdout
+
+
+def test_further_metrics_of_the_best_trial_are_those_of_its_best_reading(tmp_path: Path) -> None:
+    script = "echo loss=3 accuracy=0.7; echo loss=1 accuracy=0.9; echo loss=2 accuracy=0.1; :"
+    objective = {"type": "minimize", "objectiveMetricName": "loss", "additionalMetricNames": ["accuracy"]}
+    name = write(tmp_path, a_program("sh", "-c", script, objective=objective))
+
+    run = katib("run", name, cwd=tmp_path)
+    csv = katib_here("best", "demo", "-o", "csv", cwd=tmp_path).stdout.splitlines()
+    described = katib_here("describe", "demo", cwd=tmp_path).stdout
+    why = katib_here("why", "demo", cwd=tmp_path).stdout
+    experiment = katib_json("get", "experiment", "demo", cwd=tmp_path)
+
+    table = ["AT THE BEST MIN MAX LATEST", "loss 1 1 3 2", "accuracy 0.9 0.1 0.9 0.1"]
+    for printed in (run.stdout, described):
+        lines = [" ".join(line.split()) for line in printed.partition("Best trial:")[2].splitlines()]
+        assert lines[1:4] == table
+    assert csv[0].startswith("trial,loss,accuracy,")
+    assert csv[1].split(",")[1:3] == ["1", "0.9"]
+    assert "with loss=1, accuracy=0.9 (" in why
+    assert experiment["status"]["currentOptimalTrial"]["observation"] == {
+        "metrics": [
+            {"name": "loss", "min": "1", "max": "3", "latest": "2"},
+            {"name": "accuracy", "min": "0.1", "max": "0.9", "latest": "0.1"},
+        ],
+        "atBest": [{"name": "accuracy", "value": "0.9"}],
+    }

@@ -105,7 +105,7 @@ def test_the_example_of_a_framework_tunes_for_real(
     if importlib.util.find_spec(framework) is None:
         pytest.skip(f"examples/jobs/{folder}/{file}: {framework} is not installed")
     if framework == "mpi4py" and shutil.which("mpirun") is None:
-        pytest.skip(f"examples/jobs/{folder}/{file}: mpirun is not installed")
+        pytest.skip(f"examples/jobs/{folder}/{file}: mpirun is not installed (Debian: openmpi-bin)")
     shutil.copytree(EXAMPLES / folder, tmp_path / folder)
 
     done = katib("run", f"{folder}/{file}", cwd=tmp_path, timeout=600)

@@ -7,7 +7,6 @@ import os
 import resource
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from katib.tuning.service import TuningService
 from suggestion_services.pbt.population import MEMBER_LABEL, STEP_LABEL
 from tests.support.cli import a_server, katib, katib_here, katib_json
 from tests.support.experiments import an_experiment
+from tests.support.modes import bound_by_modes
 from tests.support.waiting import eventually
 
 NS = "default"
@@ -297,25 +297,18 @@ def test_a_disk_that_takes_no_more_is_named_and_leaves_nothing(origin: Path) -> 
     assert sorted(path.name for path in origin.parent.iterdir()) == ["note.lock", "parent"]
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another account")
-def test_a_file_that_only_its_owner_may_read_is_named() -> None:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        folder.chmod(0o777)
-        (folder / "parent").mkdir()
-        (folder / "parent" / "model").touch(mode=0o600)
-        try:
-            os.seteuid(65534)
-            with pytest.raises(CheckpointError) as caught:
-                provide_checkpoint(folder / "own", folder / "note", folder / "parent")
-        finally:
-            os.seteuid(0)
+def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "parent").mkdir()
+    (tmp_path / "parent" / "model").touch(mode=0)
 
-        assert str(caught.value) == (
-            f"checkpoint folder {folder}/own cannot be copied from {folder}/parent: permission denied to user 65534: "
-            f"{folder}/parent/model; change its rights or run as its owner"
-        )
-        assert sorted(path.name for path in folder.iterdir()) == ["parent"]
+    with pytest.raises(CheckpointError) as caught:
+        bound_by_modes(lambda: provide_checkpoint(tmp_path / "own", tmp_path / "note", tmp_path / "parent"))
+
+    assert str(caught.value) == (
+        f"checkpoint folder {tmp_path}/own cannot be copied from {tmp_path}/parent: permission denied to user "
+        f"{os.geteuid()}: {tmp_path}/parent/model; change its rights or run as its owner"
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["parent"]
 
 
 @pytest.mark.parametrize("step", range(6))

@@ -13,7 +13,7 @@ from katib.stores.memory import MemoryStore
 from tests.support.local_jobs import home
 from tests.unit.local.jobs.test_mpijob import an_mpijob
 
-pytestmark = pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed")
+pytestmark = pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed (Debian: openmpi-bin)")
 
 ALLOWED = ["--allow-run-as-root"] if os.geteuid() == 0 else []
 KINDS = {kind.kind: kind for kind in job_kinds()}

@@ -297,8 +297,8 @@ def test_a_service_killed_while_many_wait_comes_back_for_all(hosts: Hosts) -> No
     assert pids != {str(pid)}
 
 
-def test_a_service_that_dies_in_every_request_fails_with_how_it_died(hosts: Hosts) -> None:
-    host, experiment = hosts.open(a_plan("crash")), an_object()
+def test_a_service_that_crashes_in_every_request_fails_with_how_it_died(hosts: Hosts) -> None:
+    host, experiment = hosts.open(a_plan("abort")), an_object()
 
     def crash_again() -> str:
         try:
@@ -309,10 +309,55 @@ def test_a_service_that_dies_in_every_request_fails_with_how_it_died(hosts: Host
 
     text = eventually(crash_again)
 
-    assert text.startswith('suggestion service "fake" was killed by SIGKILL (3 times in a row); its output is in ')
+    assert text.startswith('suggestion service "fake" was killed by SIGABRT (3 times in a row); its output is in ')
     state = host.states_of("default", "demo")[0]
     assert (state.service, state.state, state.attempts) == (ServiceId("fake"), "failing", 3)
     assert state.last_error == text
+
+
+@pytest.mark.parametrize(
+    ("mode", "ending"),
+    [
+        pytest.param("killed", "was killed by SIGKILL", id="before it answers"),
+        pytest.param("killed-in-shell", "exited with 137", id="behind a shell or a container"),
+        pytest.param("crash", "was killed by SIGKILL", id="in every request"),
+    ],
+)
+def test_a_service_that_is_killed_again_and_again_is_started_until_it_answers(
+    hosts: Hosts, tmp_path: Path, mode: str, ending: str
+) -> None:
+    cure = tmp_path / "cure"
+    host, experiment = hosts.open(a_plan(mode, environment={"CURE": str(cure)})), an_object()
+    changes: list[tuple[str, str]] = []
+    host.on_change(lambda namespace, name: changes.append((namespace, name)))
+    told = f'suggestion service "fake" {ending}'
+
+    def has_lasted() -> bool:
+        assert _answer(host, experiment) is None
+        return host.states_of("default", "demo")[0].attempts > 3 * QUICK.max_failures
+
+    eventually(has_lasted, "many attempts")
+    eventually(lambda: host.waiting_for(experiment) == told, "what it waits for")
+    state = host.states_of("default", "demo")[0]
+    others = host.waiting_for(an_object(name="other"))
+    cure.touch()
+    answer = eventually(lambda: _answer(host, experiment), "an answer")
+
+    assert changes
+    assert (state.state, state.last_error.startswith(told)) == ("failing", True)
+    assert others == ""
+    assert len(answer.assignments) == 1
+    assert host.waiting_for(experiment) == ""
+
+
+def test_a_service_that_cannot_be_started_for_now_is_started_later(hosts: Hosts) -> None:
+    host, experiment = hosts.open(a_plan()), an_object()
+    hosts.logs.write_text("in the way of the directory of its log")
+    host.service_for(experiment)
+    eventually(lambda: "cannot be started: " in host.waiting_for(experiment), "what it waits for")
+    hosts.logs.unlink()
+
+    assert pid_behind(ready(host, experiment), experiment)
 
 
 def test_answers_in_between_keep_a_service_that_is_killed_often(hosts: Hosts) -> None:

@@ -1,14 +1,17 @@
 """A suggestion service in a process of its own that misbehaves on demand: `python service_process.py ADDRESS MODE`.
 
-Modes: `good`; `no-health` has no health service; `exit` prints a line and exits; `crash` dies in every GetSuggestions;
-`crash-once` dies in the first one of all processes that share the file MARK; `hang` never answers GetSuggestions;
-`deaf` never listens; `stubborn` ignores SIGTERM. A request for trial counts above 100 waits a second.
+Modes: `good`; `no-health` has no health service; `exit` prints a line and exits; `crash` is killed in every
+GetSuggestions, `killed` before it listens, `killed-in-shell` as a child of a shell, all until there is a file CURE;
+`abort` dies of itself in every GetSuggestions; `crash-once` dies in the first one of all processes that share the file
+MARK; `hang` never answers GetSuggestions; `deaf` never listens; `stubborn` ignores SIGTERM. A request for trial counts
+above 100 waits a second.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -26,8 +29,10 @@ class Service(api_pb2_grpc.SuggestionServicer):
         self._mode = mode
 
     def GetSuggestions(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802 - the wire's name
-        if self._mode == "crash":
+        if self._mode == "crash" and not is_cured():
             os.kill(os.getpid(), signal.SIGKILL)
+        if self._mode == "abort":
+            os.kill(os.getpid(), signal.SIGABRT)
         if self._mode == "crash-once" and not (mark := Path(os.environ["MARK"])).exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -48,7 +53,15 @@ class Health(health_pb2_grpc.HealthServicer):
         return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
 
 
+def is_cured() -> bool:
+    return Path(os.environ["CURE"]).exists()
+
+
 def main(address: str, mode: str) -> int:
+    if mode == "killed" and not is_cured():
+        os.kill(os.getpid(), signal.SIGKILL)
+    if mode == "killed-in-shell" and not is_cured():
+        return 128 - subprocess.run(["sh", "-c", "kill -9 $$"], check=False).returncode
     if mode == "exit":
         sys.stdout.write("fake: the package imaginary is missing; run pip install imaginary\n")
         return 3

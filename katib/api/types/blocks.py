@@ -195,9 +195,15 @@ class Metric(OpenModel):
 
 
 class Observation(OpenModel):
-    """Summary of all metrics of a trial."""
+    """Summary of all metrics of a trial.
+
+    Attributes:
+        metrics: Of each metric its smallest, largest and latest reading.
+        at_best: What further metrics were at the best reading of the objective.
+    """
 
     metrics: tuple[Metric, ...] = ()
+    at_best: tuple[MetricValue, ...] = ()
 
     def metric(self, name: str) -> Metric | None:
         """Return the summary of one metric."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from katib.api.at_best import POINTS, with_at_best
 from katib.api.names import EXPERIMENT_LABEL
 from katib.api.trials import is_available
 from katib.api.types import Suggestion, Trial
@@ -61,7 +62,11 @@ class DbManagerTrialLogs:
             return TrialReport()
         log = self.log_of(trial)
         try:
-            observation = log.summarize(trial.name, objective.metric_names)
+            observation = with_at_best(
+                objective,
+                log.summarize(trial.name, objective.metric_names),
+                lambda metric: log.curve(trial.name, metric, POINTS),
+            )
             known = is_available(objective, observation)
             return TrialReport(observation, "" if known else log.refusal_of(trial.name))
         except ForbiddenError as error:

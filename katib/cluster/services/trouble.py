@@ -10,6 +10,7 @@ from katib.runtime.objects import Object
 
 _HARMLESS = frozenset({"", "ContainerCreating", "PodInitializing"})
 _PULLING = frozenset({"ErrImagePull", "ImagePullBackOff", "RegistryUnavailable"})
+_KILLED = 137  # by SIGKILL
 _MAX_WORDS = 300
 
 
@@ -20,7 +21,7 @@ class Trouble:
     Attributes:
         words: What it is, as part of a sentence.
         may_pass: Whether it is the cluster's and can end without anybody fixing the service: no room on any node, a
-            quota that is used up, a registry that gives no image.
+            quota that is used up, a registry that gives no image, a container that the kernel killed.
     """
 
     words: str = ""
@@ -78,7 +79,9 @@ def _container_trouble(container: Mapping[str, Any]) -> Trouble:
     waiting = (container.get("state") or {}).get("waiting") or {}
     ended = _ended(container)
     if ended and (ended.get("exitCode") or waiting.get("reason") not in _HARMLESS):
-        return Trouble(_end_words(ended, int(container.get("restartCount") or 0)))
+        killed = ended.get("reason") == "OOMKilled" or ended.get("exitCode") == _KILLED
+        restarts = 0 if killed else int(container.get("restartCount") or 0)  # what is waited out keeps its words
+        return Trouble(_end_words(ended, restarts), may_pass=killed)
     if waiting.get("reason", "") not in _HARMLESS:
         return Trouble(_words(waiting), may_pass=waiting["reason"] in _PULLING)
     return NO_TROUBLE

@@ -15,7 +15,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from katib.api.conditions import Conditions, find_condition, is_true, set_condition, true_types, without_condition
-from katib.api.names import EXPERIMENT_STOPPED, STOPPED, STOPPED_ANNOTATION, TEMPLATE_MISSING
+from katib.api.names import (
+    EXPERIMENT_STOPPED,
+    SERVICE_UNAVAILABLE,
+    STOPPED,
+    STOPPED_ANNOTATION,
+    TEMPLATE_MISSING,
+)
 from katib.api.trials import TrialState, cost, objective_costs, reaches_goals
 from katib.api.types import (
     ConditionStatus,
@@ -36,7 +42,7 @@ from katib.api.validation.update import MAX_TRIALS_REACHED, awaits_restart
 from katib.controllers.experiment.ledger import TrialCounts
 from katib.controllers.settings import FINISH, FINISH_ANNOTATION
 from katib.controllers.suggestion.replies import initial_trials_left
-from katib.controllers.suggestion.states import is_closed, is_exhausted
+from katib.controllers.suggestion.states import is_closed, is_exhausted, unavailable_cause
 
 GOAL_REACHED = "ExperimentGoalReached"
 SUGGESTION_END_REACHED = "ExperimentSuggestionEndReached"
@@ -118,6 +124,10 @@ def plan_experiment(seen: Observed) -> ExperimentPlan:
         return ExperimentPlan(status=_waiting(status, seen, EXPERIMENT_STOPPED, _STOPPED_MESSAGE))
     if ending is None and seen.obstacle is not None and seen.obstacle.may_pass:
         return ExperimentPlan(status=_waiting(status, seen, TEMPLATE_MISSING, seen.obstacle.cause))
+    away = _service_away(seen)
+    if ending is None and away:
+        message = f"Experiment waits for its algorithm: {away}"
+        return _go_on(seen, _waiting(status, seen, SERVICE_UNAVAILABLE, message))
     status = _waiting_no_more(status)
     if ending is not None:
         return _wind_down(seen, _ended(status, ending, seen.now))
@@ -228,6 +238,14 @@ def _waiting(status: ExperimentStatus, seen: Observed, reason: str, message: str
     return status.model_copy(update={"conditions": conditions})
 
 
+def _service_away(seen: Observed) -> str:
+    """Return why assignments that are wanted do not come, where that may pass; empty otherwise."""
+    suggestion = seen.suggestion
+    if suggestion is None or suggestion.spec.requests <= suggestion.status.suggestion_count:
+        return ""
+    return unavailable_cause(suggestion.status.conditions)
+
+
 def is_stopped(experiment: Experiment) -> bool:
     """Return whether somebody stopped an experiment."""
     return experiment.metadata.annotations.get(STOPPED_ANNOTATION) == STOPPED
@@ -236,7 +254,7 @@ def is_stopped(experiment: Experiment) -> bool:
 def _waiting_no_more(status: ExperimentStatus) -> ExperimentStatus:
     """Take back what `_waiting` said."""
     old = find_condition(status.conditions, ExperimentCondition.RUNNING)
-    if old is None or old.reason not in (TEMPLATE_MISSING, EXPERIMENT_STOPPED):
+    if old is None or old.reason not in (TEMPLATE_MISSING, EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE):
         return status
     conditions = without_condition(status.conditions, ExperimentCondition.RUNNING)
     return status.model_copy(update={"conditions": conditions})

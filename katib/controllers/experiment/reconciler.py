@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from katib.api.conditions import find_condition
-from katib.api.names import EXPERIMENT_FINALIZER, TEMPLATE_MISSING
+from katib.api.names import EXPERIMENT_FINALIZER, SERVICE_UNAVAILABLE, TEMPLATE_MISSING
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Experiment, ExperimentCondition, ObjectMeta, Suggestion, SuggestionSpec, Trial
 from katib.controllers.cached_trial import TakenNames
@@ -206,7 +206,7 @@ class ExperimentReconciler:
     def _announce(self, experiment: Experiment, plan: ExperimentPlan) -> None:
         last = plan.status.conditions[-1]
         if last not in experiment.status.conditions:
-            warning = last.type == "Failed" or last.reason == TEMPLATE_MISSING
+            warning = last.type == "Failed" or last.reason in (SERVICE_UNAVAILABLE, TEMPLATE_MISSING)
             self._events.record(experiment, warning=warning, reason=last.reason, message=last.message)
 
     def _let_go(self, experiment: Experiment) -> Result:

@@ -3,6 +3,8 @@
 Theory of operation: the service comes up, accepts the experiment, and is asked whenever assignments are outstanding.
 A service that has nothing to give until a running trial ends is asked again when one has; a controller that was started
 again does not know that it waits, and finds out with one question.
+A service that is away is waited for without end, and the Suggestion says so once that has lasted; one that answers, but
+breaks on the question or gives what cannot be used, is given up after a while.
 One call at a time is under way; its answer stays until its effect is stored. That the experiment is accepted is stored
 before anything is asked: while it cannot be, its call must not give way to the next one, or the two would take turns,
 each waking the other, for as long as the disk is full.
@@ -30,9 +32,12 @@ from katib.controllers.suggestion.replies import (
     waiting_assignments,
     with_initial_trials,
 )
-from katib.errors import InvalidError, KatibError
+from katib.errors import InvalidError, KatibError, UnavailableError
 
 BACKOFF = Backoff(0.05, 15.0)
+
+FAILURES_TO_TELL = 3
+"""From how many calls in a row that did not reach the service on the user should know: one may be a restart."""
 
 WAIT_SECONDS = 60.0
 """How long a service that waits for a trial is left alone while none ends: it may wait for something else as well."""
@@ -49,17 +54,20 @@ class Streak:
         count: How many.
         since: Monotonic time of the first.
         next_try: Monotonic time from which the next attempt may be made.
+        away: Whether the service did not answer, which may pass; otherwise it did, and badly.
     """
 
     count: int
     since: float
     next_try: float
+    away: bool = False
 
 
-def longer_streak(streak: Streak | None, moment: float) -> Streak:
-    """Return the streak with one more failure."""
-    count = 1 if streak is None else streak.count + 1
-    return Streak(count, moment if streak is None else streak.since, moment + BACKOFF.pause_seconds(count))
+def longer_streak(streak: Streak | None, moment: float, *, away: bool) -> Streak:
+    """Return the streak with one more failure; one of the other kind begins a new streak."""
+    old = streak if streak is not None and streak.away == away else Streak(0, moment, moment, away)
+    count = old.count + 1
+    return Streak(count, old.since, moment + BACKOFF.pause_seconds(count), away)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +190,7 @@ def _conversation(
         suggestion = seen.suggestion.model_copy(update={"status": status})
         status, purpose = with_initial_trials(seen.experiment, suggestion, seen.taken), None
     if purpose is None:
-        return Step(_with(status, states.waiting_no_more(status.conditions)), forgets_call=True)
+        return Step(_with(status, states.answering(states.waiting_no_more(status.conditions))), forgets_call=True)
     wait = _wait_of(seen, moment)
     if seen.call is None and isinstance(purpose, Question) and wait is not None:
         return Step(status, streak=seen.streak, wait=wait, retry_after_seconds=wait.until - moment)
@@ -199,19 +207,23 @@ def _after_call(
         return Step(status, streak=seen.streak)  # the answer wakes us
     try:
         stored = _answered(seen, call, status, now)
+        stored = _with(stored, states.answering(stored.conditions))
         if _waits(call):
             return _waiting_for_trials(seen, call, stored, moment)
         return Step(stored, forgets_call=True)
     except InvalidError as error:
         return _given_up(status, f"Validation failed: {error}", now)
     except (KatibError, MalformedReplyError) as error:
-        return _failed_once(seen, settings, status, str(error), now, moment)
+        return _failed_once(seen, settings, status, error, now, moment)
 
 
 def _waiting(seen: Seen, status: SuggestionStatus, now: datetime) -> Step:
     conditions = states.deployment_not_ready(status.conditions, seen.waiting_for, now)
-    is_new = bool(seen.waiting_for) and conditions != status.conditions
+    if not seen.waiting_for:
+        return Step(_with(status, conditions), streak=seen.streak)
+    is_new = seen.waiting_for != states.unavailable_cause(conditions)
     warnings = (("SuggestionServiceWaiting", seen.waiting_for),) if is_new else ()
+    conditions = states.unavailable(conditions, seen.waiting_for, now)
     return Step(_with(status, conditions), streak=seen.streak, warnings=warnings)
 
 
@@ -278,13 +290,17 @@ def _answered(seen: Seen, call: SeenCall, status: SuggestionStatus, now: datetim
 
 
 def _failed_once(
-    seen: Seen, settings: ControllerSettings, status: SuggestionStatus, error: str, now: datetime, moment: float
+    seen: Seen, settings: ControllerSettings, status: SuggestionStatus, error: Exception, now: datetime, moment: float
 ) -> Step:
-    streak = longer_streak(seen.streak, moment)
-    failed = ("SuggestionServiceFailed", error)
-    if streak.count >= settings.service_attempts and moment - streak.since >= settings.service_patience_seconds:
-        return _given_up(status, f"Suggestion service failed {streak.count} times in a row: {error}", now, failed)
+    streak = longer_streak(seen.streak, moment, away=isinstance(error, UnavailableError))
+    words = str(error)
+    failed = ("SuggestionServiceFailed", words)
     pause = streak.next_try - moment
+    if streak.away:
+        if streak.count >= FAILURES_TO_TELL and not states.unavailable_cause(status.conditions):
+            status = _with(status, states.unavailable(status.conditions, words, now))
+    elif streak.count >= settings.service_attempts and moment - streak.since >= settings.service_patience_seconds:
+        return _given_up(status, f"Suggestion service failed {streak.count} times in a row: {words}", now, failed)
     return Step(status, forgets_call=True, streak=streak, warnings=(failed,), retry_after_seconds=pause)
 
 

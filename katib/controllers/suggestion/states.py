@@ -2,7 +2,8 @@
 
 Theory of operation: Created, then DeploymentReady follows the service, then Running once the service accepted the
 experiment. Succeeded (closed by the experiment) and Failed end it; Exhausted says that the search space has no more
-points, WaitingForTrials that there are more once a running trial has ended. Opening a closed one again sets Running
+points, WaitingForTrials that there are more once a running trial has ended, ServiceUnavailable that the service does
+not answer for a cause that may pass; it stays until an answer came. Opening a closed one again sets Running
 False with the reason `Experiment is restarting`, which makes the controller validate anew.
 """
 
@@ -15,6 +16,7 @@ from katib.api.types import ConditionStatus, ResumePolicy, SuggestionCondition
 
 EXHAUSTED = "Exhausted"
 WAITING = "WaitingForTrials"
+UNAVAILABLE = "ServiceUnavailable"
 CLOSED_REASON = "Experiment is succeeded"
 RESTARTING_REASON = "Experiment is restarting"
 
@@ -59,6 +61,24 @@ def running(conditions: Conditions, now: datetime) -> Conditions:
     return _set(conditions, SuggestionCondition.RUNNING, "True", "SuggestionRunning", "Suggestion is running", now)
 
 
+def unavailable(conditions: Conditions, cause: str, now: datetime) -> Conditions:
+    """Return the conditions of a Suggestion whose service does not answer for a cause that may pass."""
+    if cause != unavailable_cause(conditions):
+        conditions = answering(conditions)
+    return _set(conditions, UNAVAILABLE, "True", "ServiceAway", cause, now)
+
+
+def answering(conditions: Conditions) -> Conditions:
+    """Return the conditions of a Suggestion whose service has answered."""
+    return without_condition(conditions, UNAVAILABLE)
+
+
+def unavailable_cause(conditions: Conditions) -> str:
+    """Return why the service does not answer, where that may pass; empty where nothing is known to keep it."""
+    condition = find_condition(conditions, UNAVAILABLE)
+    return "" if condition is None else condition.message
+
+
 def restarting(conditions: Conditions, now: datetime) -> Conditions:
     """Return the conditions of a closed Suggestion that is opened again."""
     conditions = without_condition(conditions, SuggestionCondition.SUCCEEDED)
@@ -67,7 +87,7 @@ def restarting(conditions: Conditions, now: datetime) -> Conditions:
 
 def failed(conditions: Conditions, message: str, now: datetime) -> Conditions:
     """Return the conditions of a Suggestion that cannot go on."""
-    conditions = waiting_no_more(conditions)
+    conditions = answering(waiting_no_more(conditions))
     return _set(conditions, SuggestionCondition.FAILED, "True", "SuggestionFailed", message, now)
 
 
@@ -94,7 +114,7 @@ def closed(conditions: Conditions, resume_policy: str, now: datetime) -> Conditi
     """Return the conditions of a Suggestion whose experiment is over."""
     if is_true(conditions, SuggestionCondition.SUCCEEDED):
         return conditions
-    conditions = waiting_no_more(conditions)
+    conditions = answering(waiting_no_more(conditions))
     for type_, message in (
         (SuggestionCondition.RUNNING, "Suggestion is not running"),
         (SuggestionCondition.DEPLOYMENT_READY, "Deployment is not ready"),

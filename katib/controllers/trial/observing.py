@@ -12,6 +12,7 @@ from concurrent.futures import Executor
 from datetime import datetime
 from typing import Any
 
+from katib.api.at_best import POINTS, with_at_best
 from katib.api.metrics import ObservationLog
 from katib.api.types import Trial
 from katib.controllers.calls import PendingCalls
@@ -36,7 +37,12 @@ class LocalTrialLogs:
     def summarize(self, trial: Trial) -> TrialReport:
         """Return what was observed."""
         objective = trial.spec.objective
-        return TrialReport(None if objective is None else self._log.summarize(trial.name, objective.metric_names))
+        if objective is None:
+            return TrialReport()
+        observation = self._log.summarize(trial.name, objective.metric_names)
+        return TrialReport(
+            with_at_best(objective, observation, lambda metric: self._log.curve(trial.name, metric, POINTS))
+        )
 
     def end(self, trial: Trial) -> None:
         """Do nothing: who may report is decided where reports come in."""

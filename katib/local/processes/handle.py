@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 _SIGNAL_BASE = 128
 """A shell's and a container's exit code of a process that died by signal n is 128 + n."""
 
+_FROM_OUTSIDE = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM})
+"""Signals that somebody else sends: the kernel's OOM killer, an administrator, a machine that shuts down."""
+
 
 @dataclass(frozen=True, slots=True)
 class Exit:
@@ -36,6 +39,11 @@ class Exit:
         """Return the exit that a wait status stands for."""
         code = os.waitstatus_to_exitcode(status)
         return cls(code, remains=remains) if code >= 0 else cls.by_signal(-code, remains=remains)
+
+    @property
+    def from_outside(self) -> bool:
+        """Whether somebody else ended the process, or the one that a shell or a container runtime ran for it."""
+        return self.code - _SIGNAL_BASE in _FROM_OUTSIDE
 
     def __str__(self) -> str:
         if self.lost:

@@ -79,7 +79,7 @@ class ServiceHost:
         """Return a client when the services are ready, None while they start; the same client as long as they live.
 
         Raises:
-            TerminalError: There is no such algorithm, or its process dies again and again.
+            TerminalError: There is no such algorithm, or its process dies of itself again and again.
         """
         user = (experiment.namespace, experiment.name)
         wanted = _services_of(experiment)
@@ -89,9 +89,12 @@ class ServiceHost:
             return None
         return self._client(user, wanted, connections)
 
-    def waiting_for(self, _experiment: Experiment) -> str:
-        """Return what keeps the services from being ready: nothing of this machine does for longer than a moment."""
-        return ""
+    def waiting_for(self, experiment: Experiment) -> str:
+        """Return what keeps the services from being ready that may pass, such as a machine without memory."""
+        user = (experiment.namespace, experiment.name)
+        with self._lock:
+            supervisors = list(self._supervisors.values())
+        return "; ".join(filter(None, (supervisor.waiting_for(user) for supervisor in supervisors)))
 
     def release(self, experiment: Experiment) -> None:
         """Say that the experiment asks no more for now, so that idle services may stop. Releasing twice is fine."""

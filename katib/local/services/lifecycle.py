@@ -4,7 +4,8 @@
     STARTING, READY --nobody needs it--> STOPPED        STARTING, READY --exits again and again--> FAILED
 
 A process that answered at least one call wipes out the failures before it: a service that crashes on one in a hundred
-requests goes on, one that crashes on every request ends as FAILED with its last words.
+requests goes on, one that crashes on every request ends as FAILED with its last words. One that is ended from outside,
+by the kernel for want of memory for example, or cannot be started for now, never fails for that: the cause may pass.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class Lifecycle:
         phase: Where it is.
         stopping: Whether it is to end; then it takes no user any more.
         failures: Processes in a row that answered nothing.
+        faults: The newest of them that ended for a cause of their own.
         last_error: How the last of them ended; in the phase FAILED, why the service did.
+        waiting_for: What keeps it from answering that may pass, once that has lasted; the same words each time.
     """
 
     plan: ServicePlan
@@ -37,7 +40,9 @@ class Lifecycle:
     phase: Phase = Phase.STARTING
     stopping: bool = False
     failures: int = 0
+    faults: int = 0
     last_error: str = ""
+    waiting_for: str = ""
 
     def takes(self, user: User | None) -> bool:
         """Return whether it can be used; one that comes new to a failed service gets a new attempt elsewhere."""
@@ -61,19 +66,28 @@ class Lifecycle:
         """Return after which time without a user it stops; None while it has one."""
         return None if self.users else max(0.0, self.idle_since + self.timing.idle - now)
 
-    def after_exit(self, ending: str, details: str, *, answered: bool, seconds: float) -> Lifecycle:
+    def after_exit(self, ending: str, details: str, *, may_pass: bool, answered: bool, seconds: float) -> Lifecycle:
         """Return the state after its process ended by itself.
 
         Args:
             ending: How it ended.
             details: What else there is to say.
+            may_pass: Whether the cause is not its own, so that the next process may fare better.
             answered: Whether it answered any call.
             seconds: How long it ran.
         """
         failures = 0 if answered or seconds > self.timing.settled else self.failures + 1
+        faults = 0 if may_pass or not failures else self.faults + 1
         times = f" ({failures} times in a row)" if failures > 1 else ""
-        phase = Phase.FAILED if failures >= self.timing.max_failures else Phase.STARTING
-        return replace(self, phase=phase, failures=failures, last_error=f"{self.plan.id} {ending}{times}{details}")
+        lasting = failures >= self.timing.max_failures
+        return replace(
+            self,
+            phase=Phase.FAILED if faults >= self.timing.max_failures else Phase.STARTING,
+            failures=failures,
+            faults=faults,
+            last_error=f"{self.plan.id} {ending}{times}{details}",
+            waiting_for=f"{self.plan.id} {ending}" if lasting else "",
+        )
 
     @property
     def pause_seconds(self) -> float:

@@ -36,13 +36,23 @@ _PROBE = Backoff(0.005, 0.1, factor=1.1)
 
 @dataclass(slots=True)
 class _Process:
-    """One process, from its start to its end. `trouble` is what was wrong with it, if not simply its exit."""
+    """One process, from its start to its end.
+
+    Attributes:
+        trouble: What was wrong with it, if not simply its exit.
+        unstarted: Whether it could not be started for now.
+    """
 
     handle: ProcessHandle | None = None
     exit: Exit | None = None
     connection: Connection | None = None
     answered_before: int = 0
     trouble: str = ""
+    unstarted: bool = False
+
+    @property
+    def may_pass(self) -> bool:
+        return self.unstarted or (not self.trouble and self.exit is not None and self.exit.from_outside)
 
     @property
     def answered(self) -> bool:
@@ -59,7 +69,8 @@ class Supervisor:
         sockets: Gives it a place to listen.
         timing: How long things may take.
         clock: Where that is measured.
-        on_change: Called on the thread of the service, with its users, when it became ready or has failed.
+        on_change: Called on the thread of the service, with its users, when it became ready, has failed, or waits for
+            something else than before.
     """
 
     def __init__(
@@ -116,6 +127,11 @@ class Supervisor:
         """Return how the service is doing, to one of its users; None to others."""
         return self._state.state_for(user)
 
+    def waiting_for(self, user: User) -> str:
+        """Return what keeps the service from answering one of its users that may pass; empty where nothing does."""
+        state = self._state
+        return state.waiting_for if user in state.users and state.phase is Phase.STARTING else ""
+
     def stop(self) -> None:
         """Say that the service is not needed any more."""
         self._change(lambda state: replace(state, stopping=True), wake=True)
@@ -157,7 +173,7 @@ class Supervisor:
                 while process.exit is None and not self._is_over():
                     self._sleep(self._state.seconds_until_idle(self._clock.monotonic()))
         except (UnavailableError, OSError) as error:
-            process.trouble = f"cannot be started: {error}"
+            process.trouble, process.unstarted = f"cannot be started: {error}", True
         finally:
             self._set(Phase.STARTING)
             self._discard(process)
@@ -240,10 +256,13 @@ class Supervisor:
         words = self._log.last_lines()
         details = f"{f': {words}' if words else ''}; its output is in {self._log.path}"
         ending = process.trouble or str(process.exit)
+        before = self._state
         state = self._change(
-            lambda state: state.after_exit(ending, details, answered=process.answered, seconds=seconds)
+            lambda state: state.after_exit(
+                ending, details, may_pass=process.may_pass, answered=process.answered, seconds=seconds
+            )
         )
-        if state.phase is Phase.FAILED:
+        if state.phase is Phase.FAILED or state.waiting_for != before.waiting_for:
             self._on_change(state.users)
         return state
 

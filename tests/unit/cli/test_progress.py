@@ -76,6 +76,16 @@ def test_a_missing_template_is_told_once_and_again_when_it_is_gone_once_more(pro
     assert told == [[line], [], [], [line]]
 
 
+def test_a_service_that_is_away_is_told_once() -> None:
+    progress = Progress(make_experiment("demo"), START)
+    words = 'Experiment waits for its algorithm: suggestion service "tpe" was killed by SIGKILL'
+    waiting = make_experiment("demo", condition("Running", "SuggestionServiceUnavailable", words))
+
+    told = [line for _ in range(3) for line in see(progress, waiting)]
+
+    assert told == ['demo waits for its algorithm: suggestion service "tpe" was killed by SIGKILL']
+
+
 def test_trials_that_ended_before_this_run_are_counted_and_not_told() -> None:
     progress = Progress(make_experiment(), START + timedelta(hours=1))
 

@@ -11,6 +11,7 @@ from katib.api.types import ParameterAssignment, Trial, TrialAssignment
 from katib.controllers.experiment.ledger import TrialCounts
 from katib.controllers.experiment.plan import ExperimentPlan, Observed, Obstacle, plan_experiment
 from katib.controllers.settings import FINISH_ANNOTATION
+from katib.controllers.suggestion import states
 from katib.controllers.suggestion.states import EXHAUSTED
 from katib.runtime.objects import Key
 from tests.support.planning import (
@@ -187,6 +188,24 @@ def test_a_template_that_is_missing_starts_nothing_and_is_waited_for(trials: dic
     assert story(planned.status.conditions)[1:] == [("Running", status, "TrialTemplateMissing")]
     assert planned.status.conditions[-1].message == MISSING.cause
     assert again.status.conditions == planned.status.conditions
+
+
+AWAY = states.unavailable((), 'suggestion service "tpe" was killed by SIGKILL', NOW)
+
+
+@pytest.mark.parametrize(("trials", "status"), [({}, "False"), ({"running": 1}, "True")])
+def test_a_service_that_is_away_is_waited_for_while_trials_are_made_of_what_it_gave(
+    trials: dict[str, int], status: str
+) -> None:
+    seen = {"counts": counts(**trials), "waiting": assignments("a"), "suggestion": suggestion(*AWAY, requests=2)}
+    planned = plan(CREATED, seen=dict(seen))
+    again = plan(*planned.status.conditions, seen=dict(seen))
+    enough = plan(*planned.status.conditions, seen={**seen, "suggestion": suggestion(*AWAY, requests=0)})
+
+    assert [assignment.name for assignment in planned.create_trials] == ["a"]
+    assert story(planned.status.conditions)[1:] == [("Running", status, "SuggestionServiceUnavailable")]
+    assert again.status.conditions == planned.status.conditions
+    assert "SuggestionServiceUnavailable" not in {c.reason for c in enough.status.conditions}
 
 
 @pytest.mark.parametrize(("trials", "kept"), [({}, ["Created"]), ({"running": 1}, ["Created", "Running"])])

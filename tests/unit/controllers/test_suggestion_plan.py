@@ -14,7 +14,7 @@ from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion import states
 from katib.controllers.suggestion.plan import BACKOFF, WAIT_SECONDS, Seen, SeenCall, Step, Streak, Wait, next_step
 from katib.controllers.suggestion.replies import Answer, Question
-from katib.errors import FieldError, InvalidError, UnavailableError
+from katib.errors import FieldError, InternalError, InvalidError, UnavailableError
 from tests.support.planning import NOW, experiment, suggestion
 
 SETTINGS = ControllerSettings(service_attempts=3, service_patience_seconds=10)
@@ -34,6 +34,9 @@ def step(given: Seen, moment: float = 0.0) -> Step:
 
 def answered(*points: SuggestedAssignment, exhausted: bool = False, purpose: Question = ASKED) -> SeenCall:
     return SeenCall(purpose, is_done=True, answer=Answer(SuggestionsReply(points, (), exhausted)))
+
+
+BROKEN = InternalError("division by zero")
 
 
 def failed(error: BaseException = UnavailableError("down")) -> SeenCall:  # noqa: B008 - only read
@@ -128,7 +131,7 @@ def test_a_failure_is_told_and_tried_again_after_a_pause(call: SeenCall) -> None
     assert (first.forgets_call, first.retry_after_seconds) == (True, pytest.approx(BACKOFF.first_seconds))
     assert not states.is_closed(first.status.conditions)
     assert not states.is_exhausted(first.status.conditions)
-    assert first.streak == Streak(1, 100.0, 100.05)
+    assert first.streak == Streak(1, 100.0, 100.05, away=call.error is not None)
     assert (waits.call, waits.retry_after_seconds) == (None, pytest.approx(0.02))
     assert (tried.call, tried.streak) == (ASKED, first.streak)
 
@@ -144,11 +147,39 @@ def test_a_failure_is_told_and_tried_again_after_a_pause(call: SeenCall) -> None
 def test_a_service_is_given_up_after_many_failures_for_a_long_time(
     failures: int, moment: float, *, gives_up: bool
 ) -> None:
-    given = step(seen(*RUNNING, call=failed(), streak=Streak(failures, 0.0, 0.0)), moment)
+    given = step(seen(*RUNNING, call=failed(BROKEN), streak=Streak(failures, 0.0, 0.0)), moment)
 
     assert states.is_closed(given.status.conditions) is gives_up
     assert [reason for reason, _ in given.warnings] == ["SuggestionServiceFailed", "SuggestionFailed"][: 1 + gives_up]
     assert (given.streak is None) is gives_up
+
+
+def test_a_service_that_is_away_is_asked_without_end_and_that_is_told_until_it_answers() -> None:
+    conditions, streak, causes, closed = RUNNING, None, [], False
+    for number in range(60):
+        given = step(seen(*conditions, call=failed(UnavailableError(f"down {number}")), streak=streak), 100.0 * number)
+        conditions, streak = given.status.conditions, given.streak
+        causes.append(states.unavailable_cause(conditions))
+        closed = closed or states.is_closed(conditions)
+    starts = step(seen(*conditions, is_ready=False, streak=streak))
+    held_up = step(seen(*conditions, is_ready=False, waiting_for="no memory", streak=streak))
+    asked = step(seen(*conditions, streak=streak), 10_000.0)
+    answers = step(seen(*conditions, call=answered(POINT, POINT), streak=streak), 10_000.0)
+    unasked = step(seen(*conditions, requests=0))
+
+    assert (closed, streak) == (False, Streak(60, 0.0, 5915.0, away=True))
+    assert causes == ["", "", *["down 2"] * 58]
+    assert states.unavailable_cause(starts.status.conditions) == "down 2"
+    assert states.unavailable_cause(held_up.status.conditions) == "no memory"
+    assert (asked.call, states.unavailable_cause(asked.status.conditions)) == (ASKED, "down 2")
+    assert [states.unavailable_cause(s.status.conditions) for s in (answers, unasked)] == ["", ""]
+
+
+def test_that_a_service_was_away_is_not_held_against_one_that_breaks() -> None:
+    broke = step(seen(*RUNNING, call=failed(BROKEN), streak=Streak(60, 0.0, 0.0, away=True)), 100.0)
+
+    assert broke.streak == Streak(1, 100.0, 100.05)
+    assert not states.is_closed(broke.status.conditions)
 
 
 def test_an_error_that_is_not_ours_is_raised() -> None:

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from katib.api.conditions import find_condition
-from katib.api.names import EXPERIMENT_LABEL
+from katib.api.names import EXPERIMENT_LABEL, SERVICE_UNAVAILABLE
 from katib.api.types import Experiment, Trial
 from katib.controllers.assembly import Caches
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.ports import SuggestionsReply
 from katib.controllers.settings import FINISH_ANNOTATION, ControllerSettings
 from katib.controllers.suggestion.reconciler import LONG_HISTORY
-from katib.errors import FieldError, InvalidError, NotFoundError, UnavailableError
+from katib.errors import FieldError, InternalError, InvalidError, NotFoundError, UnavailableError
 from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.runtime.shared_thread import SharedThread
@@ -259,14 +259,40 @@ def test_a_malformed_reply_is_refused_told_and_asked_for_again(bad: Any, words: 
 
 def test_a_service_that_keeps_failing_fails_the_experiment_at_last() -> None:
     def answer(_first: int, _count: int) -> SuggestionsReply:
-        raise UnavailableError("did not answer within 60 s")
+        raise InternalError("division by zero")
 
     settings = ControllerSettings(service_attempts=2, service_patience_seconds=0.0)
     with World(services=FakeServices(answer=answer), settings=settings) as world:
         world.submit(an_experiment())
         experiment = world.ended()
 
-    assert "failed 2 times in a row: did not answer within 60 s" in experiment.status.conditions[-1].message
+    assert "failed 2 times in a row: division by zero" in experiment.status.conditions[-1].message
+
+
+def test_a_service_that_is_away_is_waited_for_and_the_experiment_says_so_until_it_answers() -> None:
+    away = True
+
+    def answer(first: int, count: int) -> SuggestionsReply:
+        if away:
+            raise UnavailableError("did not answer within 60 s")
+        return a_reply(first, count)
+
+    def condition(world: World) -> Any:
+        return find_condition(world.experiment().status.conditions, "Running")
+
+    impatient = ControllerSettings(service_attempts=2, service_patience_seconds=0.0)
+    with World(services=FakeServices(answer=answer), settings=impatient) as world:
+        world.submit(an_experiment(maxTrialCount=4))
+        eventually(lambda: condition(world) is not None)
+        waiting = condition(world)
+        away = False
+        experiment = world.ended()
+
+    assert (waiting.status, waiting.reason) == ("False", SERVICE_UNAVAILABLE)
+    assert waiting.message == "Experiment waits for its algorithm: did not answer within 60 s"
+    assert [reason for _, reason, _ in world.events.events].count(SERVICE_UNAVAILABLE) == 1
+    assert experiment.status.trials_succeeded == 4
+    assert condition(world).reason == "ExperimentRunning"
 
 
 def test_a_service_whose_first_answer_is_empty_is_asked_again_and_fails_the_experiment_at_last() -> None:

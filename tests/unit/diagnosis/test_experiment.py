@@ -106,6 +106,28 @@ def test_a_missing_template_is_the_answer_whether_or_not_trials_still_run(status
     assert not any("Warning" in finding for finding in answer.findings)
 
 
+@pytest.mark.parametrize(("status", "running"), [("False", 0), ("True", 2)])
+def test_a_service_that_is_away_is_the_answer_and_has_not_failed(status: str, running: int) -> None:
+    cause = 'suggestion service "tpe" was killed by SIGKILL'
+    away = condition("Running", "SuggestionServiceUnavailable", message=f"Experiment waits for its algorithm: {cause}")
+    experiment = make_experiment("demo", condition("Created"), {**away, "status": status})
+    experiment["status"]["trialsRunning"] = running
+    events = (warn("SuggestionServiceWaiting", cause), warn("SuggestionServiceUnavailable", away["message"]))
+    services = (ServiceFacts("tpe", "failing", 7, f"{cause} (6 times in a row)"),)
+    evidence = Evidence(now=NOW, experiment=experiment, events=events, services=services)
+
+    answer = diagnose_experiment(experiment, evidence)
+
+    assert answer.verdict == f"demo waits for its algorithm: {cause}."
+    assert f"This is try 7; the last one: {cause} (6 times in a row)." in answer.findings
+    assert ("2 trials that were made before go on." in answer.findings) is bool(running)
+    assert not any("Warning" in finding for finding in answer.findings)
+    assert [remedy.partition(",")[0] for remedy in answer.remedies] == [
+        "It is tried again",
+        "What is killed by SIGKILL mostly lacked memory: free some",
+    ]
+
+
 @pytest.mark.parametrize(
     ("at_work", "expected"),
     [
@@ -286,7 +308,7 @@ def test_of_several_objectives_the_pareto_set_is_told() -> None:
     findings = diagnose_experiment(done, Evidence(now=START, experiment=done, best=best)).findings
 
     assert "Pareto set so far: 3 trials that no other beats, hypervolume 12.5." in findings
-    assert "The best of them in the first objective: slow with accuracy=0.9, seconds=30 (x=0.5)." in findings
+    assert "The best of them in the first objective: slow with accuracy=0.9, seconds=30, memory=4 (x=0.5)." in findings
 
 
 def test_that_no_trial_satisfies_the_constraints_is_told() -> None:

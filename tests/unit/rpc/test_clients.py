@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from katib.api.types import AlgorithmSetting, Experiment, ParameterAssignment, Trial
-from katib.errors import FieldError, InvalidError, KatibError, TerminalError, UnavailableError
+from katib.errors import FieldError, InternalError, InvalidError, KatibError, TerminalError, UnavailableError
 from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated import early_stopping_pb2 as judging
 from katib.rpc.clients import ServiceClient
@@ -115,8 +115,8 @@ def test_a_wrong_number_of_assignments_is_left_to_the_controller(count: int) -> 
 @pytest.mark.parametrize(
     ("code", "cls", "message"),
     [
-        (grpc.StatusCode.UNKNOWN, UnavailableError, f"{PEER} failed: why"),
-        (grpc.StatusCode.INTERNAL, UnavailableError, f"{PEER} failed: why"),
+        (grpc.StatusCode.UNKNOWN, InternalError, f"{PEER} failed: why"),
+        (grpc.StatusCode.INTERNAL, InternalError, f"{PEER} failed: why"),
         (grpc.StatusCode.RESOURCE_EXHAUSTED, UnavailableError, f"{PEER}: why"),
         (grpc.StatusCode.UNIMPLEMENTED, TerminalError, f"{PEER}: why"),
         (grpc.StatusCode.INVALID_ARGUMENT, InvalidError, "request: why; change it as the service asks"),
@@ -130,11 +130,11 @@ def test_a_failed_request_says_what_to_do_next(code: grpc.StatusCode, cls: type[
     assert str(caught.value) == message
 
 
-def test_an_exception_in_a_python_service_is_a_passing_failure_with_its_text() -> None:
+def test_an_exception_in_a_python_service_is_a_failure_of_it_with_its_text() -> None:
     def broken(*_: Any) -> NoReturn:
         raise ValueError("could not convert string to float")
 
-    with a_client(ScriptedSuggestion(broken)) as client, pytest.raises(UnavailableError, match="string to float"):
+    with a_client(ScriptedSuggestion(broken)) as client, pytest.raises(InternalError, match="string to float"):
         ask(client)
 
 
@@ -332,10 +332,19 @@ def test_without_an_early_stopping_service_there_are_no_rules() -> None:
         assert client.get_early_stopping_rules(EXPERIMENT, ()).result(60) == ()
 
 
-def test_failing_rules_are_a_passing_failure() -> None:
+def test_rules_that_cannot_be_made_while_the_db_manager_is_away_are_a_passing_failure() -> None:
+    details = "Exception calling application: <_InactiveRpcError of RPC with: status = StatusCode.UNAVAILABLE>"
+    with (
+        a_client(None, ScriptedEarlyStopping(aborting(grpc.StatusCode.UNKNOWN, details))) as client,
+        pytest.raises(UnavailableError, match="failed: Exception calling application"),
+    ):
+        client.get_early_stopping_rules(STOPPED, ()).result(60)
+
+
+def test_failing_rules_are_a_failure_of_the_service() -> None:
     with (
         a_client(None, ScriptedEarlyStopping(aborting(grpc.StatusCode.UNKNOWN, "division by zero"))) as client,
-        pytest.raises(UnavailableError, match="failed: division by zero"),
+        pytest.raises(InternalError, match="failed: division by zero"),
     ):
         client.get_early_stopping_rules(STOPPED, ()).result(60)
 

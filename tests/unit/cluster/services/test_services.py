@@ -209,6 +209,17 @@ NO_IMAGE = {
 NO_ROOM = {
     "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}]
 }
+
+
+def killed(code: int, reason: str) -> dict[str, Any]:
+    """Return a container that the kernel has killed some times; the same words each time."""
+    ended = {"terminated": {"exitCode": code, "reason": reason}}
+    waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
+    return {
+        "containerStatuses": [{"name": "suggestion", "restartCount": 3, "state": waiting, "lastState": ended}],
+    }
+
+
 BROKEN: list[Any] = [
     pytest.param(
         {
@@ -269,6 +280,8 @@ def test_a_program_that_starts_again_and_again_fails_with_its_own_words_while_it
         pytest.param(NO_IMAGE, "container suggestion: ErrImagePull: no", id="image-missing"),
         pytest.param(NO_ROOM, "Unschedulable: 0/1 nodes", id="unschedulable"),
         pytest.param({"phase": "Failed", "reason": "Evicted", "message": "disk"}, "Evicted: disk", id="evicted"),
+        pytest.param(killed(137, "OOMKilled"), "container suggestion: ended (OOMKilled, exit code 137)", id="memory"),
+        pytest.param(killed(137, "Error"), "container suggestion: ended (exit code 137)", id="killed"),
     ],
 )
 def test_the_cluster_s_own_trouble_is_told_and_waited_out(status: dict[str, Any], words: str) -> None:

@@ -22,7 +22,11 @@ def a_state(**fields: Any) -> Lifecycle:
 
 
 def exited(state: Lifecycle, *, answered: bool = False, seconds: float = 1.0) -> Lifecycle:
-    return state.after_exit("exited with 3", ": no numpy", answered=answered, seconds=seconds)
+    return state.after_exit("exited with 3", ": no numpy", may_pass=False, answered=answered, seconds=seconds)
+
+
+def killed(state: Lifecycle, *, answered: bool = False) -> Lifecycle:
+    return state.after_exit("was killed by SIGKILL", "; see the log", may_pass=True, answered=answered, seconds=1.0)
 
 
 def test_without_users_it_stops_after_a_while_and_a_user_keeps_it() -> None:
@@ -55,6 +59,27 @@ def test_processes_that_answer_nothing_end_it_after_three_in_a_row_with_growing_
     assert [state.pause_seconds for state in states[:2]] == [0.1, 0.2]
     assert states[0].last_error == 'suggestion service "tpe" exited with 3: no numpy'
     assert states[2].last_error == 'suggestion service "tpe" exited with 3 (3 times in a row): no numpy'
+
+
+def test_processes_that_are_ended_from_outside_never_end_it_and_what_it_waits_for_stays_the_same() -> None:
+    states = [killed(a_state())]
+    for _ in range(50):
+        states.append(killed(states[-1]))
+
+    assert {state.phase for state in states} == {Phase.STARTING}
+    assert [state.waiting_for for state in states[:2]] == ["", ""]
+    assert {state.waiting_for for state in states[2:]} == {'suggestion service "tpe" was killed by SIGKILL'}
+    assert states[-1].last_error == 'suggestion service "tpe" was killed by SIGKILL (51 times in a row); see the log'
+    assert states[-1].pause_seconds == TIMING.restart.longest_seconds
+    assert killed(states[-1], answered=True).waiting_for == ""
+
+
+def test_only_ends_of_its_own_in_a_row_end_it() -> None:
+    after_kills = exited(exited(killed(killed(killed(a_state())))))
+
+    assert after_kills.phase is Phase.STARTING
+    assert exited(killed(after_kills)).phase is Phase.STARTING
+    assert exited(after_kills).phase is Phase.FAILED
 
 
 @pytest.mark.parametrize("success", [{"answered": True}, {"seconds": 60.1}], ids=str)
