@@ -331,8 +331,12 @@ class ClusterController:
         )
 
     def _settings(self) -> ControllerSettings:
-        patience = self._options.config.init.controller.refused_pod_patience_seconds
-        return replace(self._options.settings, refusal_patience_seconds=patience)
+        controller = self._options.config.init.controller
+        return replace(
+            self._options.settings,
+            refusal_patience_seconds=controller.refused_pod_patience_seconds,
+            passing_refusal_patience_seconds=controller.passing_refusal_patience_seconds,
+        )
 
 
 def _waits_for_pods(kind: Kind) -> bool:
