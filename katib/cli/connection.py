@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -59,6 +59,17 @@ def open_cluster(cluster: Cluster) -> AbstractContextManager[OpenCluster]:
     with _explained():
         from katib.cluster.access.tuning_service import open_cluster as open_
     return open_(cluster.kubeconfig, cluster.context, db_manager=cluster.db_manager)
+
+
+def await_api_server(cluster: Cluster, pause: Callable[[float], bool]) -> bool:
+    """Return True as soon as the API server of a cluster answers, False when a pause was ended before that.
+
+    Raises:
+        InvalidError: As `open_cluster`.
+    """
+    with _explained():
+        from katib.cluster.access.connect import await_api_server as await_
+    return await_(cluster.kubeconfig, cluster.context, pause)
 
 
 def open_users(cluster: Cluster) -> AbstractContextManager[OpenUsers]:
