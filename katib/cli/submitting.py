@@ -166,7 +166,6 @@ def delete(
 ) -> int:
     """Delete experiments with their trials, running processes, metrics and logs."""
     from katib.cli.connection import connect
-    from katib.errors import KatibError
 
     code = 0
     with connect(target, read_only=False) as (service, namespace):
