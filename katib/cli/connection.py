@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -31,12 +31,12 @@ class Connected(NamedTuple):
 
 
 @contextmanager
-def connect(target: Target, *, read_only: bool) -> Iterator[Connected]:
+def connect(target: Target, *, read_only: bool, nothing_to_run: bool = False) -> Iterator[Connected]:
     """Open the service that the options name.
 
     A cluster or a server that was named is asked and nothing else. Without one, a data directory that was named is
     opened; without any, the default server is asked, and when none of ours runs, a command that only reads opens the
-    default data directory.
+    default data directory. So does one that only stores what needs nobody to run it.
 
     Raises:
         InvalidError: The URL is none, the cluster is unknown, or what is needed to speak to it is not installed.
@@ -46,7 +46,7 @@ def connect(target: Target, *, read_only: bool) -> Iterator[Connected]:
         with open_cluster(target.cluster) as opened:
             yield Connected(opened.service, target.namespace or opened.namespace)
         return
-    with _open_service(target, read_only=read_only) as service:
+    with _open_service(target, read_only=read_only, nothing_to_run=nothing_to_run) as service:
         yield Connected(service, target.namespace or DEFAULT_NAMESPACE)
 
 
@@ -59,6 +59,17 @@ def open_cluster(cluster: Cluster) -> AbstractContextManager[OpenCluster]:
     with _explained():
         from katib.cluster.access.tuning_service import open_cluster as open_
     return open_(cluster.kubeconfig, cluster.context, db_manager=cluster.db_manager)
+
+
+def await_api_server(cluster: Cluster, pause: Callable[[float], bool]) -> bool:
+    """Return True as soon as the API server of a cluster answers, False when a pause was ended before that.
+
+    Raises:
+        InvalidError: As `open_cluster`.
+    """
+    with _explained():
+        from katib.cluster.access.connect import await_api_server as await_
+    return await_(cluster.kubeconfig, cluster.context, pause)
 
 
 def open_users(cluster: Cluster) -> AbstractContextManager[OpenUsers]:
@@ -85,7 +96,7 @@ def _explained() -> Iterator[None]:
 
 
 @contextmanager
-def _open_service(target: Target, *, read_only: bool) -> Iterator[TuningService]:
+def _open_service(target: Target, *, read_only: bool, nothing_to_run: bool) -> Iterator[TuningService]:
     server, data_dir = target.server, target.data_dir
     directory = data_dir or default_data_dir()
     if server is None and read_only:
@@ -96,6 +107,12 @@ def _open_service(target: Target, *, read_only: bool) -> Iterator[TuningService]
             raise UnavailableError(f"there is no data directory {data_dir}; check --data-dir")
     url = server or DEFAULT_SERVER
     _check_url(url)
+    if server is None and nothing_to_run and (data_dir is not None or not _is_ours(url, target)):
+        from katib.local import open_engine
+
+        with open_engine(data_dir=directory) as engine:
+            yield engine.service
+        return
     if not _listens(url):
         raise UnavailableError(_nobody(url, named=server is not None, read_only=read_only))
     from katib.rest.client import HttpTuningService

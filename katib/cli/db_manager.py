@@ -48,9 +48,7 @@ class _Duration(click.ParamType[float]):
     "--connect-timeout",
     "connect_seconds",
     type=_Duration(),
-    default="60s",
-    show_default=True,
-    help="How long to wait for the database at the start.",
+    help="How long to wait for the database at the start.  [default: as long as it takes]",
 )
 @click.option(
     "--key-file",
@@ -75,7 +73,7 @@ class _Duration(click.ParamType[float]):
 def db_manager(
     url: str | None,
     listen_address: str,
-    connect_seconds: float,
+    connect_seconds: float | None,
     key_file: Path | None,
     tls_dir: Path | None,
     plain_address: str,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from pathlib import Path
 
 import click
 
 from katib.cli import options
+from katib.cli.signals import stop_on_signal
 
 
 @click.command(
@@ -23,14 +26,24 @@ from katib.cli import options
 def db_manager_key(target: Path, secret: str) -> int:
     """Write the key of this installation into a file, making a random one when there is none yet.
 
-    It runs in a pod of the cluster, before the DB manager, and uses the pod's service account.
+    It runs in a pod of the cluster, before the DB manager, and uses the pod's service account. While the API server
+    does not answer it waits.
     """
     from katib.cluster.environment import core_namespace
     from katib.cluster.installation_key import ensure_keys, write_keys
+    from katib.cluster.monitoring.log_records import log_json
+    from katib.cluster.outage import await_answer
     from katib.cluster.pod_api import PodSecrets
     from katib.runtime.objects import Key
 
-    write_keys(target, ensure_keys(PodSecrets.of_pod(), Key(core_namespace(), secret)))
+    log_json(logging.INFO)
+    secrets, key = PodSecrets.of_pod(), Key(core_namespace(), secret)
+    stop = threading.Event()
+    stop_on_signal(lambda _number: stop.set())
+    keys = await_answer(lambda: ensure_keys(secrets, key), stop.wait)
+    if keys is None:
+        return 1
+    write_keys(target, keys)
     return 0
 
 

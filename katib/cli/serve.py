@@ -225,7 +225,11 @@ def _announce(server: Server, access: _Access, about: str) -> None:
 def _serve_cluster(
     host: str, port: int, access: _Access, cluster: options.Cluster, headers: UserHeaders | None, *, quiet: bool
 ) -> int:
+    from katib.cli.connection import await_api_server
+
     stop = _Stop()
+    if not await_api_server(cluster, stop.pause):
+        return stop.exit_code
     with (
         _answering(cluster, headers) as (service, api_server),
         _listening(service, host, port, access) as server,
@@ -297,6 +301,10 @@ class _Stop:
         """Return when somebody asked to stop."""
         while not self._event.wait(_LOOK_SECONDS):
             pass
+
+    def pause(self, seconds: float) -> bool:
+        """Wait for so long; return whether somebody asked to stop."""
+        return self._event.wait(seconds)
 
     def _stop(self, number: int) -> None:
         self.exit_code = _exit_code(number)

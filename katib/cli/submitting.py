@@ -10,8 +10,8 @@ import click
 
 from katib.cli import failures, options
 from katib.cli.printing import full_name, print_object
-from katib.errors import InvalidError
-from katib.tuning.service import StoredRuntime
+from katib.errors import InvalidError, KatibError, code_of
+from katib.tuning.service import StoredRuntime, Submission
 
 
 @click.command(
@@ -98,36 +98,50 @@ def apply(
 ) -> int:
     """Submit experiments to a server, or store training runtimes there.
 
-    An experiment that exists and is unfinished goes on; one whose budget changed is updated.
+    An experiment that exists and is unfinished goes on; one whose budget changed is updated. Where no server runs,
+    files of training runtimes alone are stored in the data directory.
     """
     from katib.api.loading import holds_runtimes
     from katib.cli.connection import connect
-    from katib.errors import KatibError, code_of
 
     paths = (*files, *more_files)
     if not paths:
         raise click.UsageError("which file?", click.get_current_context())
-    code = 0
-    with connect(target, read_only=False) as (service, namespace):
-        for path in paths:
+    read, code = [], 0
+    for path in paths:
+        try:
+            read.append((path, *options.read_file(path)))
+        except KatibError as error:
+            code = _refuse(path, error, code)
+    if not read:
+        return code
+    nothing_to_run = all(holds_runtimes(text, source) for _, text, source in read)
+    with connect(target, read_only=False, nothing_to_run=nothing_to_run) as (service, namespace):
+        for path, text, source in read:
             try:
-                text, source = options.read_file(path)
                 if holds_runtimes(text, source):
                     _show_runtimes(service.store_runtimes(text, source=source, namespace=namespace), form)
-                    continue
-                submission = service.submit(text, source=source, namespace=namespace)
+                else:
+                    _show_submission(service.submit(text, source=source, namespace=namespace), form)
             except KatibError as error:
-                for line in failures.error_lines(error, path):
-                    click.echo(f"error: {line}", err=True)
-                code = code or code_of(error).exit_code
-                continue
-            for notice in submission.notices:
-                click.echo(f"note: {notice}", err=True)
-            if form:
-                print_object(submission.experiment, form)
-            else:
-                click.echo(f"{full_name(submission.experiment)} {submission.outcome}")
+                code = _refuse(path, error, code)
     return code
+
+
+def _refuse(path: str, error: KatibError, code: int) -> int:
+    """Say what is wrong with a file; return the exit code, that of an earlier file if there was one."""
+    for line in failures.error_lines(error, path):
+        click.echo(f"error: {line}", err=True)
+    return code or code_of(error).exit_code
+
+
+def _show_submission(submission: Submission, form: str | None) -> None:
+    for notice in submission.notices:
+        click.echo(f"note: {notice}", err=True)
+    if form:
+        print_object(submission.experiment, form)
+    else:
+        click.echo(f"{full_name(submission.experiment)} {submission.outcome}")
 
 
 def _show_runtimes(runtimes: Sequence[StoredRuntime], form: str | None) -> None:
@@ -152,7 +166,6 @@ def delete(
 ) -> int:
     """Delete experiments with their trials, running processes, metrics and logs."""
     from katib.cli.connection import connect
-    from katib.errors import KatibError
 
     code = 0
     with connect(target, read_only=False) as (service, namespace):

@@ -33,6 +33,7 @@ from katib.cluster.leader.leading import CLUSTER_SETTINGS, Dependencies, Leading
 from katib.cluster.leader.lease import Leadership, LeaseTimes
 from katib.cluster.monitoring.health import ClusterMetrics, Pages
 from katib.cluster.nodes import NativeSidecars
+from katib.cluster.outage import await_answer
 from katib.cluster.pods.missed import MISSED_SELECTOR
 from katib.cluster.pods.reading import POD
 from katib.cluster.services.catalog import ClusterCatalog
@@ -45,7 +46,7 @@ from katib.cluster.webhooks.pods import PodAdmission
 from katib.cluster.webhooks.trial_settings import TrialSettings
 from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.settings import ControllerSettings
-from katib.errors import FieldError, InvalidError, UnavailableError, invalid
+from katib.errors import FieldError, ForbiddenError, InvalidError, UnavailableError, invalid
 from katib.monitoring import check_page
 from katib.rpc.credentials import Credentials
 from katib.rpc.db_manager_client import DbManagerClient
@@ -120,7 +121,7 @@ class ClusterController:
         self._metrics = ClusterMetrics()
         self._store = KubernetesStore(connection, foreground=_waits_for_pods)
         self._config = config_source(self._store, options.core_namespace, self._clock, on_trouble=_log.warning)
-        self._version = ClusterVersion.of(connection)
+        self._version: ClusterVersion | None = None
         self._native_sidecars = NativeSidecars(connection, self._clock)
         self._events = KubernetesEvents(connection, COMPONENT, self._clock)
         self._tokens = InstallationTokens(self._store, Key(options.core_namespace, SECRET_NAME))
@@ -138,26 +139,31 @@ class ClusterController:
         """Work until stopped; return 0, or 1 when the Lease was lost.
 
         Raises:
-            KatibError: The API server does not answer, or does not let us in.
+            KatibError: The API server went away while the caches were filled.
             OSError: A port is taken.
         """
         tune_interpreter()
         with ExitStack() as stack:
+            port = self._options.config.init.controller.webhook_port
+            certificates = self._certificates()
+            webhooks = AdmissionServer(self._handlers(), certificates, port=port, clock=self._clock)
+            self._serve_pages(stack, webhooks, certificates)
+            # An API server that has only just started refuses what it allows a moment later.
+            outages = (UnavailableError, ForbiddenError)
+            version = await_answer(lambda: ClusterVersion.of(self._connection), self._stop.wait, outages)
+            if version is None:
+                return 0
+            self._version = version
             self._events.start()
             stack.callback(self._events.stop)
             self._native_sidecars.start()
             stack.callback(self._native_sidecars.stop)
-            port = self._options.config.init.controller.webhook_port
-            certificates = self._certificates()
-            webhooks = stack.enter_context(
-                AdmissionServer(self._handlers(), certificates, port=port, clock=self._clock)
-            )
-            self._serve_pages(stack, webhooks, certificates)
+            stack.enter_context(webhooks)
             stack.callback(self._serve_on)
             leadership = self._contend(stack)
             self._await_leadership(leadership)
             if not self._is_over():
-                with Leading(self._dependencies(stack, leadership)):
+                with Leading(self._dependencies(stack, leadership, version)):
                     _log.info("Controllers work", extra={"identity": self._options.identity})
                     self._await_end()
                     if self._lost.is_set():
@@ -241,16 +247,19 @@ class ClusterController:
         def readiness() -> dict[str, bool]:
             return {
                 "stays": not self._is_over(),
+                "api-server": self._version is not None,
                 "webhooks": webhooks.is_ready,
                 "certificate-published": certificates.is_published,
             }
 
+        self._metrics.show_readiness(readiness)
         checks = {"/healthz": check_page(dict), "/readyz": check_page(readiness)}
         stack.enter_context(Pages(addresses.healthz_addr, checks))
         stack.enter_context(Pages(addresses.metrics_addr, {"/metrics": self._metrics.page}))
 
     def _count(self, request: RequestInfo, status: int) -> None:
         resource = "/".join(filter(None, (request.resource, request.subresource)))
+        self._metrics.api_server_answers.set(bool(status))
         self._metrics.requests.labels(request.verb, request.api_group, resource, str(status)).inc()
 
     def _serve_on(self) -> None:
@@ -287,7 +296,7 @@ class ClusterController:
     def _is_over(self) -> bool:
         return self._stop.is_set() or self._lost.is_set()
 
-    def _dependencies(self, stack: ExitStack, leadership: Leadership | None) -> Dependencies:
+    def _dependencies(self, stack: ExitStack, leadership: Leadership | None, version: ClusterVersion) -> Dependencies:
         options = self._options
         selectors = {POD: TRIAL_LABEL, **SERVICE_SELECTORS}
         selecting = KubernetesStore(self._connection, selectors=selectors, foreground=_waits_for_pods)
@@ -324,15 +333,18 @@ class ClusterController:
             metrics=self._metrics,
             clock=self._clock,
             db_manager_address=options.db_manager_address,
-            grpc_probes=self._version.has_grpc_probes
-            and options.config.init.controller.enable_grpc_probe_in_suggestion,
-            validation_rules=self._version.has_validation_rules,
+            grpc_probes=version.has_grpc_probes and options.config.init.controller.enable_grpc_probe_in_suggestion,
+            validation_rules=version.has_validation_rules,
             settings=self._settings(),
         )
 
     def _settings(self) -> ControllerSettings:
-        patience = self._options.config.init.controller.refused_pod_patience_seconds
-        return replace(self._options.settings, refusal_patience_seconds=patience)
+        controller = self._options.config.init.controller
+        return replace(
+            self._options.settings,
+            refusal_patience_seconds=controller.refused_pod_patience_seconds,
+            passing_refusal_patience_seconds=controller.passing_refusal_patience_seconds,
+        )
 
 
 def _waits_for_pods(kind: Kind) -> bool:

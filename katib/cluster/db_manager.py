@@ -28,7 +28,6 @@ from katib.rpc.tokens import Tokens
 from katib.runtime.clock import Clock, SystemClock
 
 DEFAULT_LISTEN_ADDRESS = f"0.0.0.0:{DEFAULT_PORT}"
-DEFAULT_CONNECT_SECONDS = 60.0
 RETRY_SECONDS = 5.0
 GRACE_SECONDS = 10.0
 """For calls under way when it is stopped: as long as the database has to answer one."""
@@ -50,7 +49,7 @@ class DbManagerOptions:
         database_name: The database in messages, without a password.
         initialize: Make the table, or bring it up to date; False: use the one that is there.
         listen_address: `host:port`.
-        connect_seconds: How long to wait for the database.
+        connect_seconds: How long to wait for the database; None: as long as it takes.
         key_file: Holds the keys that tokens are signed with; None: callers are asked for no token.
         tls_directory: Holds the certificate to serve with (`tls.crt`, `tls.key`); None: plain text.
         plain_address: Where to serve plain text beside that, for callers who come through a forwarded port.
@@ -60,7 +59,7 @@ class DbManagerOptions:
     database_name: str
     initialize: bool = True
     listen_address: str = DEFAULT_LISTEN_ADDRESS
-    connect_seconds: float = DEFAULT_CONNECT_SECONDS
+    connect_seconds: float | None = None
     key_file: Path | None = None
     tls_directory: Path | None = None
     plain_address: str = ""
@@ -70,7 +69,7 @@ def read_options(
     *,
     url: str | None,
     listen_address: str = DEFAULT_LISTEN_ADDRESS,
-    connect_seconds: float = DEFAULT_CONNECT_SECONDS,
+    connect_seconds: float | None = None,
     key_file: Path | None = None,
     tls_directory: Path | None = None,
     plain_address: str = "",
@@ -140,16 +139,17 @@ class DbManager:
 
     def _wait_for_database(self, stack: ExitStack) -> tuple[SqlObservationLog, AccessList] | None:
         """Return the log and whose logs are whose, open until the stack ends; None when stopped before."""
-        give_up = self._clock.monotonic() + self._options.connect_seconds
+        patience = self._options.connect_seconds
+        give_up = None if patience is None else self._clock.monotonic() + patience
         while not self._stopping:
             try:
                 return self._open_log(stack)
             except UnavailableError as error:
-                left = give_up - self._clock.monotonic()
+                left = RETRY_SECONDS if give_up is None else give_up - self._clock.monotonic()
                 if left <= 0:
                     raise
-                fields = {"error": str(error), "giving_up_in_seconds": round(left)}
-                _log.warning("waiting for the database", extra=fields)
+                fields = {} if give_up is None else {"giving_up_in_seconds": round(left)}
+                _log.warning("waiting for the database", extra={"error": str(error), **fields})
             self._pause(min(RETRY_SECONDS, left))
         return None
 

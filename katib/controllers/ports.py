@@ -155,11 +155,14 @@ class PodRefusal:
         message: Their words.
         since: When they said so first.
         is_final: Whether the same pod will be refused forever.
+        is_passing: Whether the same pod may be let in without anybody changing anything: others used up the quota, or
+            a webhook does not answer.
     """
 
     message: str
     since: datetime
     is_final: bool = False
+    is_passing: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,10 @@ class ControllerSettings:
         service_attempts: How many failures in a row it takes at least, so that one slow answer is not the end.
         deletion_patience_seconds: How long a deleted trial waits for a log that cannot be reached, so that its metrics
             go too. Nobody should have to wait for a database in order to get rid of an object.
-        refusal_patience_seconds: How long the pods of a trial's job may be refused, by a quota for example, before the
-            trial fails. Long enough for another trial to end or for somebody to act; its place in the experiment is
-            held meanwhile.
+        refusal_patience_seconds: How long the pods of a trial's job may be refused for what they are, by Pod Security
+            for example, before the trial fails. Its place in the experiment is held meanwhile.
+        passing_refusal_patience_seconds: The same where they may be let in as they are: long enough for another trial
+            to end, or for a webhook to come back.
         discards_before_start: Whether readings under a trial's name are removed before its job is created. Needed
             where they may outlive their trial, or the job may be deleted and created again by somebody else.
         summary_interval_seconds: How often the counts of an experiment are written at most. Trials of a few
@@ -40,7 +41,8 @@ class ControllerSettings:
     service_patience_seconds: float = 120.0
     service_attempts: int = 8
     deletion_patience_seconds: float = 10.0
-    refusal_patience_seconds: float = 300.0
+    refusal_patience_seconds: float = 60.0
+    passing_refusal_patience_seconds: float = 300.0
     discards_before_start: bool = False
     summary_interval_seconds: float = 0.1
     workers: int = 2

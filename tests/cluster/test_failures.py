@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from katib.api.names import TRIAL_LABEL
 from katib.cluster.nodes import native_sidecars_work, oldest_node
 from katib.cluster.version import ClusterVersion
 from tests.support.pod_cluster import (
@@ -154,7 +155,7 @@ def test_another_native_sidecar_holds_up_no_trial(room: Room) -> None:
     room.apply(experiment("meshed", job, trials=1, parallel=1, template={"retain": True}))
 
     room.ended("meshed")
-    (pod,) = [pod for pod in room.pods() if pod["metadata"]["name"].startswith("meshed-")]
+    (pod,) = [pod for pod in room.pods() if TRIAL_LABEL in pod["metadata"].get("labels", {})]
     status = pod["status"]
     ends = [
         datetime.fromisoformat(one["state"]["terminated"]["finishedAt"])

@@ -313,6 +313,8 @@ def test_a_change_that_cannot_be_is_refused_with_both_values(world: World) -> No
         world.await_accepted()
         world.store.create(experiment("demo"))
         raised = world.kubectl("patch", "experiment", "demo", "-n", NAME, "--type=merge", *merge({"maxTrialCount": 9}))
+        # Rules in the definition, which newer servers have, are asked before the webhooks that validate.
+        world.remove_configuration(VALIDATING)
         changed = world.kubectl(
             "patch", "experiment", "demo", "-n", NAME, "--type=merge", *merge({"algorithm": {"algorithmName": "grid"}})
         )

@@ -35,7 +35,9 @@ from katib.tuning.reading import name_of, state_of
 from katib.tuning.service import Change, TuningService
 from tests.support.api_server import ApiServer
 from tests.support.cluster import ClusterWorld, server_world
+from tests.support.gateway import rules_of_the_server
 from tests.support.observations import MemoryObservationLog
+from tests.support.server_kinds import install_kind, remove_kind
 from tests.support.tuning import document
 from tests.support.waiting import eventually
 
@@ -230,6 +232,52 @@ def test_every_reading_command_works(katib: Any, world: ClusterWorld) -> None:
     assert "demo succeeded" in katib("why", "demo")[1]
     assert katib("delete", "demo")[1] == "experiment/demo deleted\n"
     assert katib("why", "demo")[0] == 2
+
+
+RUNTIMES = """
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainingRuntime
+metadata: {name: mine}
+spec: {mlPolicy: {numNodes: NODES}, template: {spec: {replicatedJobs: [JOB]}}}
+---
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: ClusterTrainingRuntime
+metadata: {name: shared}
+spec: {mlPolicy: {numNodes: 2}, template: {spec: {replicatedJobs: [JOB]}}}
+""".replace("JOB", "{name: node, template: {spec: {template: {spec: {containers: [{name: node}]}}}}}")
+
+
+@pytest.fixture
+def _runtimes(api_server: ApiServer) -> Iterator[None]:
+    version, scopes = "trainer.kubeflow.org/v1alpha1", {"Training": "Namespaced", "ClusterTraining": "Cluster"}
+    for word, scope in scopes.items():
+        install_kind(api_server, version, f"{word}Runtime", scope=scope)
+    yield
+    for word in scopes:
+        remove_kind(api_server, version, f"{word}Runtime")
+
+
+@pytest.mark.usefixtures("world", "_runtimes")
+def test_a_file_of_training_runtimes_is_stored_with_the_rights_that_the_server_has(
+    api_server: ApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, user = tmp_path / "runtimes.yaml", api_server.user("runtimes", rules_of_the_server())
+    command = ["apply", str(file), "--kubeconfig", str(user), "--namespace", NS]
+
+    def applied(nodes: str) -> tuple[int, list[str]]:
+        file.write_text(RUNTIMES.replace("NODES", nodes))
+        code, told = main(command), capsys.readouterr()
+        return code, [*told.out.splitlines(), *told.err.splitlines()]
+
+    answers = [applied(nodes) for nodes in ("2", "2", "3")]
+    api_server.forget_user("runtimes")
+
+    mine, shared = "trainingruntime/mine", "clustertrainingruntime/shared"
+    assert answers == [
+        (0, [f"{mine} created", f"{shared} created"]),
+        (0, [f"{mine} unchanged", f"{shared} unchanged"]),
+        (0, [f"{mine} updated", f"{shared} unchanged"]),
+    ]
 
 
 def _play_when_there(world: ClusterWorld, namespace: str, name: str) -> None:

@@ -239,6 +239,36 @@ def readiness(controller: ControllerProcess) -> int:
         return 0
 
 
+def page(port: int, path: str) -> str:
+    with suppress(urllib.error.HTTPError), urllib.request.urlopen(f"http://127.0.0.1:{port}{path}") as answer:
+        return str(answer.read().decode())
+    return ""
+
+
+def test_a_controller_that_is_started_without_an_api_server_waits_for_it(plane: ControlPlane, namespace: str) -> None:
+    plane.server.stop()
+    controller, other = (plane.controller(name, election=True).start() for name in ("early", "stopped"))
+    try:
+        eventually(lambda: b"Waiting for the API server" in controller.log.read_bytes())
+        healthy, ready = page(controller.health_port, "/healthz"), readiness(controller)
+        metrics = page(controller.metrics_port, "/metrics").splitlines()
+        eventually(lambda: b"Waiting for the API server" in other.log.read_bytes())
+        ended = other.stop()
+    finally:
+        plane.server.start()
+    eventually(controller.works)
+    eventually(lambda: readiness(controller) == 200)
+
+    assert (healthy, ready, ended) == ("{}", 503, 0)
+    assert {'katib_ready{check="api-server"} 0.0', "katib_api_server_answers 0.0"} <= set(metrics)
+    assert {'katib_ready{check="api-server"} 1.0', "katib_api_server_answers 1.0"} <= set(
+        page(controller.metrics_port, "/metrics").splitlines()
+    )
+    plane.submit("demo", namespace, maxTrialCount=4)
+    assert_ran_once(plane, namespace, "demo", 4)
+    assert controller.stop() == 0
+
+
 def answers_webhooks(controller: ControllerProcess) -> bool:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from katib.cluster.installation_key import SECRET, SECRET_NAME, ensure_keys, read_keys, write_keys
+from katib.cluster.outage import await_answer
 from katib.cluster.pod_api import PodSecrets
 from katib.cluster.store import KubernetesStore
 from katib.errors import ForbiddenError
@@ -67,6 +68,31 @@ def test_pod_and_controller_agree_on_a_key_whoever_is_first(
     store.update({**store.get(SECRET, place), "data": {}})
     made = ensure_keys(store, place)
     assert list(ensure_keys(as_pod, place)) == list(made)
+
+
+def test_a_pod_that_starts_before_the_api_server_waits_for_it(
+    api_server: ApiServer, namespace: str, as_pod: PodSecrets
+) -> None:
+    place = Key(namespace, SECRET_NAME)
+    metadata = {"name": SECRET_NAME, "namespace": namespace}
+    KubernetesStore(api_server.admin).create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> bool:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            api_server.start()
+        return False
+
+    api_server.stop()
+    try:
+        keys = await_answer(lambda: ensure_keys(as_pod, place), pause)
+    finally:
+        if len(pauses) < 3:
+            api_server.start()
+
+    assert keys == ensure_keys(as_pod, place)
+    assert len(pauses) >= 3
 
 
 def test_without_the_secret_the_missing_right_is_named(as_pod: PodSecrets, namespace: str) -> None:

@@ -199,3 +199,21 @@ def test_an_install_is_accepted(kubectl: Kubectl, install: str) -> None:
     answer = kubectl("apply", "--dry-run=server", "--validate=false", "-f", "-", stdin=yaml.safe_dump_all(objects))
 
     assert len(answer.splitlines()) == len(objects)
+
+
+@pytest.mark.parametrize("install", sorted(path.name for path in (MANIFESTS / "installs").iterdir()))
+def test_a_server_side_apply_takes_over_what_a_client_side_one_installed(kubectl: Kubectl, install: str) -> None:
+    """A field that the server fills in inside a map or list that is owned as a whole would be a conflict."""
+    built = kubectl("kustomize", str(MANIFESTS / "installs" / install))
+    objects = [obj for obj in yaml.safe_load_all(built) if obj["kind"] not in FOREIGN]
+    ours = [obj for obj in objects if obj["kind"] not in {"Namespace", "CustomResourceDefinition"}]
+    try:
+        kubectl("apply", "--validate=false", "-f", "-", stdin=yaml.safe_dump_all(objects))
+        answer = kubectl(
+            "apply", "--server-side", "--validate=false", "-f", "-", stdin=yaml.safe_dump_all(objects), check=False
+        )
+    finally:
+        kubectl("delete", "--ignore-not-found", "-f", "-", stdin=yaml.safe_dump_all(ours))
+
+    assert "conflict" not in answer
+    assert answer.count("serverside-applied") == len(objects)

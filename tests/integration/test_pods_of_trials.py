@@ -135,7 +135,7 @@ def test_a_trial_whose_pods_a_quota_refuses_waits_for_the_patience_and_then_fail
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none", "namespace": namespace}}
     plane.store.create({**quota, "spec": {"hard": {"pods": "0"}}})
     eventually(lambda: (plane.store.get(QUOTA, Key(namespace, "none")).get("status") or {}).get("hard"))
-    process = controller(plane, namespace, refusedPodPatienceSeconds=25)
+    process = controller(plane, namespace, refusedPodPatienceSeconds=1, passingRefusalPatienceSeconds=25)
     try:
         submit(plane, namespace)
         eventually(lambda: told(plane, namespace, "Running").get("reason") == "TrialWaiting")
@@ -148,6 +148,29 @@ def test_a_trial_whose_pods_a_quota_refuses_waits_for_the_patience_and_then_fail
         assert failed["message"].startswith("Trial has failed: no pod of its job can be created: exceeded quota: none")
         # Whatever the template says of jobs that have ended, this one must not run later.
         eventually(lambda: not plane.store.list(JOB, namespace).items)
+    finally:
+        process.stop()
+
+
+def test_a_trial_whose_pods_are_refused_for_what_they_are_says_so_and_fails_after_the_shorter_patience(
+    plane: ControlPlane, namespace: str
+) -> None:
+    """By a LimitRange here, which servers of all versions have; Pod Security is told by the same event."""
+    limits = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small", "namespace": namespace}}
+    plane.store.create({**limits, "spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}})
+    process = controller(plane, namespace, refusedPodPatienceSeconds=15)
+    words = "no pod of its job can be created: maximum cpu usage per Container is 1, but limit is 2"
+    try:
+        container = {"name": "main", "image": "i", "command": ["train", "--lr=${trialParameters.lr}"]}
+        submit(plane, namespace, {"containers": [{**container, "resources": {"limits": {"cpu": "2"}}}]})
+        eventually(lambda: told(plane, namespace, "Running").get("reason") == "TrialWaiting")
+        waiting = told(plane, namespace, "Running")["message"]
+        plane.wait_for_end("demo", namespace, 100)  # far less than the patience with what may pass
+        failed = told(plane, namespace, "Failed")
+
+        assert waiting == f"Trial is running: {words}"
+        assert (failed["reason"], failed["message"]) == ("TrialPodsRefused", f"Trial has failed: {words}")
+        assert {"JobWaiting", "JobFailed"} <= reasons(plane, namespace)
     finally:
         process.stop()
 

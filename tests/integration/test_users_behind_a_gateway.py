@@ -428,6 +428,34 @@ def test_a_write_that_is_refused_is_logged_too(
 RUN_KATIB = "from katib.cli import main; raise SystemExit(main())"
 
 
+def test_the_command_waits_for_an_api_server_that_is_away(api_server: ApiServer, rest: Rest, tmp_path: Path) -> None:
+    del rest  # its rights
+    kubeconfig = api_server.user(SERVER, rules_of_the_server())
+    command = [sys.executable, "-c", RUN_KATIB, "serve", "--cluster", "--gateway", "--port", "0"]
+    environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "PYTHONUNBUFFERED": "1"}
+    api_server.stop()
+    processes = [
+        subprocess.Popen(
+            command, cwd=tmp_path, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        for _ in range(2)
+    ]
+    stopped, process = processes
+    try:
+        said = [line.stderr.readline() for line in processes if line.stderr]
+        stopped.terminate()
+        stopped.communicate(timeout=60)
+    finally:
+        api_server.start()
+    banner = process.stdout.readline() if process.stdout else ""
+    process.terminate()
+    process.communicate(timeout=180)
+
+    assert stopped.returncode == 0
+    assert all("Waiting for the API server" in line for line in said)
+    assert "katib listens on" in banner
+
+
 def test_the_command_serves_users_and_tells_who_wrote_what(
     api_server: ApiServer, rest: Rest, demo: str, tmp_path: Path
 ) -> None:

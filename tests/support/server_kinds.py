@@ -39,8 +39,10 @@ def install_our_kinds(server: ApiServer) -> None:
     install_kind(server, STAND_IN.api_version, STAND_IN.kind)
 
 
-def install_kind(server: ApiServer, api_version: str, kind: str, *, has_status: bool = True) -> None:
-    """Install a kind that takes any content and lives in namespaces; wait until it is served."""
+def install_kind(
+    server: ApiServer, api_version: str, kind: str, *, has_status: bool = True, scope: str = "Namespaced"
+) -> None:
+    """Install a kind that takes any content; wait until it is served."""
     group, version = api_version.split("/")
     plural = f"{kind.lower()}s"
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
@@ -50,7 +52,7 @@ def install_kind(server: ApiServer, api_version: str, kind: str, *, has_status: 
             "metadata": {"name": f"{plural}.{group}"},
             "spec": {
                 "group": group,
-                "scope": "Namespaced",
+                "scope": scope,
                 "names": {"plural": plural, "singular": kind.lower(), "kind": kind},
                 "versions": [
                     {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from katib.api.types import API_VERSION
 from katib.cluster.client import Connection
 from katib.cluster.client.configuration import Access, access
 from katib.cluster.environment import core_namespace
+from katib.cluster.outage import await_answer
 from katib.errors import KindNotInstalledError
 
 
@@ -30,6 +32,21 @@ class Cluster:
     def namespace(self) -> str:
         """The namespace of the context, or of the pod we run in."""
         return self.connection.namespace
+
+
+def await_api_server(kubeconfig: Path | None, context: str | None, pause: Callable[[float], bool]) -> bool:
+    """Return True as soon as the API server answers, False when a pause was ended before that.
+
+    Args:
+        kubeconfig: As `connect` takes it.
+        context: As above.
+        pause: As `katib.cluster.outage.await_answer` takes it.
+
+    Raises:
+        KatibError: As `connect` does, but for an API server that does not answer.
+    """
+    with Connection(access(kubeconfig, context), user_agent="katib-server") as connection:
+        return await_answer(lambda: connection.request("GET", "/version"), pause) is not None
 
 
 def connect(kubeconfig: Path | None = None, context: str | None = None, *, user_agent: str = "katib") -> Cluster:

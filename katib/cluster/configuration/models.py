@@ -66,6 +66,7 @@ class ControllerConfig(ConfigModel):
 
     Attributes:
         refused_pod_patience_seconds: *Ours*: how long the pods of a trial may be refused before it fails.
+        passing_refusal_patience_seconds: *Ours*: the same where a quota is used up or a webhook does not answer.
     """
 
     experiment_suggestion_name: Text = "default"
@@ -77,7 +78,8 @@ class ControllerConfig(ConfigModel):
     webhook_port: Port = 8443
     enable_leader_election: Flag = False
     leader_election_id: Text = Field(default="3fbc96e9.katib.kubeflow.org", alias="leaderElectionID")
-    refused_pod_patience_seconds: Seconds = 300
+    refused_pod_patience_seconds: Seconds = 60
+    passing_refusal_patience_seconds: Seconds = 300
 
 
 class CertGeneratorConfig(ConfigModel):

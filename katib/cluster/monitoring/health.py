@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
 from katib.monitoring import ControllerMetrics, Page
 
@@ -18,6 +18,8 @@ class ClusterMetrics(ControllerMetrics):
 
     Attributes:
         requests: Requests to the API server, by verb, resource and status: what its rights have to allow.
+        api_server_answers: Whether the API server answered when it was asked last.
+        reviews: How long admission reviews take.
     """
 
     def __init__(self) -> None:
@@ -28,12 +30,25 @@ class ClusterMetrics(ControllerMetrics):
             ("verb", "group", "resource", "status"),
             registry=self.registry,
         )
+        self.api_server_answers = Gauge(
+            "katib_api_server_answers", "1 when the API server answered the last request", registry=self.registry
+        )
         self.reviews = Histogram(
             "katib_admission_seconds",
             "Time that admission reviews take",
             ("webhook",),
             registry=self.registry,
         )
+
+    def show_readiness(self, checks: Callable[[], Mapping[str, bool]]) -> None:
+        """Show each check of the readiness, so that it can be seen why a controller is not ready. Once."""
+        ready = Gauge("katib_ready", "1 while a check of the readiness holds", ("check",), registry=self.registry)
+
+        def value_of(name: str) -> Callable[[], float]:
+            return lambda: float(checks()[name])
+
+        for name in checks():
+            ready.labels(name).set_function(value_of(name))
 
 
 class Pages:

@@ -30,7 +30,7 @@ from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Object
 from katib.tuning.reading import time_of
 
-SETTLING_SECONDS = 5.0
+SETTLING_SECONDS = 2.0
 """How long after its start a trial may be without a pod before anybody asks why."""
 
 BACKOFF = Backoff(5.0, 60.0)
@@ -48,6 +48,10 @@ ListEvents = Callable[[str, Mapping[str, str]], Iterable[Object]]
 _PREFIXES = re.compile(r"^(\(combined from similar events\): |Error creating: )+")
 _INVALID = re.compile(r'^\S+ "[^"]*" is invalid: ')
 _FORBIDDEN = re.compile(r'^\S+ "[^"]*" is forbidden: ')
+_PASSING = re.compile(
+    r"exceeded quota|unknown for quota|failed calling webhook|Internal error occurred|[Tt]imed? ?out"
+    r'|webhook "mutator\.pod\.katib\.kubeflow\.org" denied'  # what it refuses forever it says by an event of its own
+)
 _LONGEST_MESSAGE = 500
 _LONG_AGO = datetime.fromtimestamp(0, UTC)
 
@@ -62,14 +66,22 @@ def refusal_of(events: Iterable[Object], after: datetime | None = None) -> PodRe
     told = sorted((event for event in events if after is None or _last_time(event) > after), key=_last_time)
     if not told:
         return None
-    firsts = [max(_first_time(event), after) if after else _first_time(event) for event in told]
     final = next((event for event in reversed(told) if _is_final(event)), None)
-    return PodRefusal(_words(final or told[-1]), min(firsts), is_final=final is not None)
+    chosen = final or told[-1]
+    passing = _is_passing(chosen)
+    firsts = [_first_time(event) for event in told if _is_passing(event) is passing]
+    since = min(firsts) if after is None else max(min(firsts), after)
+    return PodRefusal(_words(chosen), since, is_final=final is not None, is_passing=passing)
 
 
 def _is_final(event: Object) -> bool:
     """Return whether the same pod will be refused whatever changes around it."""
     return event.get("reason") == POD_REFUSED_REASON or bool(_INVALID.match(_message(event)))
+
+
+def _is_passing(event: Object) -> bool:
+    """Return whether the pod is refused for what is around it, not for what it is."""
+    return not _is_final(event) and bool(_PASSING.search(_message(event)))
 
 
 def _message(event: Object) -> str:

@@ -74,9 +74,13 @@ class ExperimentAdmission:
 
         An edit gets nothing but what it is about: every field that means what is stored gets the form in which it is
         stored. So the API server's own rules, which compare forms, refuse no edit for a default or for its writer's
-        way of writing.
+        way of writing. An edit that may not be is refused here already, with both values: those rules have their say
+        before the validator, and know no values.
 
         What cannot be read is left to the validator, which sees it next and says why.
+
+        Raises:
+            InvalidError: The edit may not be.
         """
         if _is_none_of_ours(review) or _keeps_spec(review):
             return ALLOWED
@@ -87,7 +91,7 @@ class ExperimentAdmission:
         if _value_errors(submission):  # a default must not take the place of what cannot be read
             return ALLOWED
         if review.operation == "UPDATE":
-            return _edited(review, submission.experiment)
+            return self._edited(submission, review)
         return Verdict(allowed=True, patched=with_raw_defaults(review.object, submission.experiment))
 
     def validate(self, review: Review) -> Verdict:
@@ -120,6 +124,15 @@ class ExperimentAdmission:
         if errors:
             raise InvalidError(errors)
         return notices
+
+    def _edited(self, submission: Submission, review: Review) -> Verdict:
+        old, errors = decode(review.old_object)
+        if errors:  # what it means is not known
+            return ALLOWED
+        if not _is_left_alone(review):
+            self._validate_update(Submission(submission.raw, submission.experiment), review)
+        patched = with_stored_form(review.object, review.old_object, submission.experiment, old)
+        return Verdict(allowed=True, patched=patched)
 
     def _validate_update(self, submission: Submission, review: Review) -> None:
         errors = [
@@ -199,13 +212,6 @@ def with_stored_form(raw: Object, stored: Object, new: Experiment, old: Experime
         else:
             spec.pop(name, None)
     return {**raw, "spec": spec}
-
-
-def _edited(review: Review, new: Experiment) -> Verdict:
-    old, errors = decode(review.old_object)
-    if errors:  # what it means is not known
-        return ALLOWED
-    return Verdict(allowed=True, patched=with_stored_form(review.object, review.old_object, new, old))
 
 
 def _overlaid(raw: Any, before: Any, after: Any) -> Any:

@@ -127,7 +127,8 @@ class Observed:
     is_ending: bool = False
     metrics_timeout_seconds: float = 60.0
     explanation_seconds: float = 0.0
-    refusal_patience_seconds: float = 300.0
+    refusal_patience_seconds: float = 60.0
+    passing_refusal_patience_seconds: float = 300.0
     now: datetime = field(kw_only=True)
 
 
@@ -282,7 +283,8 @@ def _under_way(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
 def _without_pods(seen: Observed, status: TrialStatus, refusal: PodRefusal) -> TrialPlan:
     """Wait for pods that are refused now, or end the trial when that takes too long or cannot help."""
     cause = f"no pod of its job can be created: {refusal.message}"
-    left = (refusal.since + timedelta(seconds=seen.refusal_patience_seconds) - seen.now).total_seconds()
+    patience = seen.passing_refusal_patience_seconds if refusal.is_passing else seen.refusal_patience_seconds
+    left = (refusal.since + timedelta(seconds=patience) - seen.now).total_seconds()
     if left > 0 and not refusal.is_final:
         waiting = _with_news(seen, status, WAITING_REASON, "JobWaiting", cause)
         return replace(waiting, again_after_seconds=left)

@@ -180,6 +180,7 @@ class TrialReconciler:
                 metrics_timeout_seconds=self._settings.metrics_timeout_seconds,
                 explanation_seconds=self._settings.explanation_seconds,
                 refusal_patience_seconds=self._settings.refusal_patience_seconds,
+                passing_refusal_patience_seconds=self._settings.passing_refusal_patience_seconds,
                 now=now,
             )
         )

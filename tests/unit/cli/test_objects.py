@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
@@ -317,6 +318,16 @@ def test_apply_stores_a_file_of_training_runtimes_and_says_so(katib: Katib, serv
     assert again == (0, "trainingruntime/mine unchanged\nclustertrainingruntime/shared unchanged\n", "")
     assert changed == (0, "trainingruntime/mine updated\nclustertrainingruntime/shared unchanged\n", "")
     assert named.out == "trainingruntime/mine\nclustertrainingruntime/shared\n"
+
+
+def test_apply_stores_training_runtimes_in_the_data_directory_where_no_server_runs(
+    katib: Katib, tmp_path: Path, engine: ModuleType, service: MemoryTuningService
+) -> None:
+    (tmp_path / "runtimes.yaml").write_text(RUNTIMES.replace("NODES", "2"))
+    result = katib("apply", "runtimes.yaml", "--data-dir", "d")
+
+    assert result == (0, "trainingruntime/mine created\nclustertrainingruntime/shared created\n", "")
+    assert [made.started for made in engine.engines] == [False]
 
 
 def test_a_wrong_field_of_a_runtime_is_one_line_and_nothing_is_stored(

@@ -29,7 +29,12 @@ JOB_SET = Kind("jobset.x-k8s.io/v1alpha2", "JobSet")
 QUOTA = 'pods "demo-1-{}" is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0'
 SECURITY = 'pods "demo-1-x" is forbidden: violates PodSecurity "restricted:latest": privileged'
 OURS = 'admission webhook "mutator.pod.katib.kubeflow.org" denied the request: spec.hostPID: true; remove it'
+THEIRS = 'admission webhook "images.example.com" denied the request: image i is not signed'
+AWAY = 'Internal error occurred: failed calling webhook "x.y.z": Post "https://x:443/": connection refused'
 INVALID = 'Pod "demo-1-x" is invalid: spec.containers[0].image: Required value'
+
+LASTING: dict[str, bool] = {}
+PASSING, FINAL = {"is_passing": True}, {"is_final": True}
 
 
 def event(
@@ -53,33 +58,50 @@ def event(
 
 
 @pytest.mark.parametrize(
-    ("told", "words", "is_final"),
+    ("told", "words", "kind"),
     [
         (
             [event(f"Error creating: {QUOTA.format('a')}"), event(f"Error creating: {QUOTA.format('b')}", first=10)],
             "exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0",
-            False,
+            PASSING,
         ),
         (
             [event(f"(combined from similar events): Error creating: {SECURITY}")],
             'violates PodSecurity "restricted:latest": privileged',
-            False,
+            LASTING,
         ),
-        ([event(f"Error creating: {OURS}")], OURS, False),
-        ([event(f"Error creating: {INVALID}")], "the pod is invalid: spec.containers[0].image: Required value", True),
-        ([event("spec.hostPID: true; remove it", reason="PodRefused")], "spec.hostPID: true; remove it", True),
+        ([event(f"Error creating: {THEIRS}")], THEIRS, LASTING),
+        ([event(f"Error creating: {OURS}")], OURS, PASSING),
+        ([event(f"Error creating: {AWAY}")], AWAY, PASSING),
+        (
+            [event(f"Error creating: {QUOTA.format('a')}", first=-60), event(f"Error creating: {THEIRS}")],
+            THEIRS,
+            LASTING,
+        ),
+        ([event(f"Error creating: {INVALID}")], "the pod is invalid: spec.containers[0].image: Required value", FINAL),
+        ([event("spec.hostPID: true; remove it", reason="PodRefused")], "spec.hostPID: true; remove it", FINAL),
         (
             [event("spec.hostPID: true; remove it", reason="PodRefused"), event(f"Error creating: {OURS}", first=60)],
             "spec.hostPID: true; remove it",
-            True,
+            FINAL,
         ),
     ],
-    ids=["quota", "pod security", "our webhook for now", "invalid", "our webhook forever", "what is final wins"],
+    ids=[
+        "quota",
+        "pod security",
+        "a webhook of others",
+        "our webhook for now",
+        "a webhook is away",
+        "another refusal",
+        "invalid",
+        "our webhook forever",
+        "what is final wins",
+    ],
 )
 def test_events_tell_who_refuses_and_whether_it_can_change(
-    told: list[dict[str, Any]], words: str, *, is_final: bool
+    told: list[dict[str, Any]], words: str, kind: Mapping[str, bool]
 ) -> None:
-    assert refusal_of(told) == PodRefusal(words, NOON, is_final)
+    assert refusal_of(told) == PodRefusal(words, NOON, **kind)
 
 
 def test_a_refusal_counts_from_its_first_time_or_from_the_last_pod() -> None:

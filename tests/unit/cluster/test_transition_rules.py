@@ -18,7 +18,7 @@ from katib.cluster.leader.rules import DEFINITION, EXPERIMENTS, keep_rules, with
 from katib.cluster.version import ClusterVersion
 from katib.cluster.webhooks.experiments import ExperimentAdmission
 from katib.controllers.kinds import EXPERIMENT
-from katib.errors import ForbiddenError, UnavailableError
+from katib.errors import ForbiddenError, InvalidError, UnavailableError
 from katib.runtime.objects import Kind, Object
 from katib.stores.memory import MemoryStore
 from tests.support.experiments import a_double, a_template, an_experiment
@@ -88,6 +88,26 @@ def test_the_rules_of_the_webhook_and_those_of_the_api_server(
 
     assert (origin in errors) if origin else (errors == [])
     assert refused == fields
+
+
+@pytest.mark.parametrize(("old", "edit", "origin", "fields"), [row[1:] for row in RULES], ids=[row[0] for row in RULES])
+def test_what_a_rule_refuses_is_said_with_both_values_by_the_webhook_that_comes_before_it(
+    old: Json, edit: Json, origin: str, fields: list[str]
+) -> None:
+    new = edited(old, **edit)
+    admission = ExperimentAdmission(MemoryStore({EXPERIMENT}), catalog=lambda: CATALOG, collectors=lambda: ["StdOut"])
+    review = Review("u", "UPDATE", "default", "demo", new, old)
+    if not origin:
+        patched = admission.default(review).patched
+        assert patched is not None
+        assert broken_rules(old, dict(patched)) == []
+        return
+
+    with pytest.raises(InvalidError) as raised:
+        admission.default(review)
+
+    assert origin in [error.origin for error in raised.value.errors]
+    assert all(f"spec.{field}" in str(raised.value) for field in fields)
 
 
 def test_every_field_of_a_spec_is_fixed_or_a_count() -> None:

@@ -426,7 +426,7 @@ def test_a_trial_that_was_stopped_early_is_that_whatever_its_collector_did() -> 
     assert last(plan(started(), replace(STOPPED, incomplete=KILLED), PART))[0] == "EarlyStopped"
 
 
-REFUSED = PodRefusal("exceeded quota: q", since=LATER - timedelta(seconds=100))
+REFUSED = PodRefusal("exceeded quota: q", since=LATER - timedelta(seconds=100), is_passing=True)
 UNCOLLECTED = UncollectedPod("pod demo-1-x ran without metrics collector, because the webhook did not answer")
 
 
@@ -441,12 +441,17 @@ def test_a_trial_whose_pods_are_refused_waits_and_says_who_refuses_them() -> Non
 
 @pytest.mark.parametrize(
     ("refusal", "patience"),
-    [(REFUSED, 100.0), (replace(REFUSED, is_final=True), 300.0), (REFUSED, 0.0)],
-    ids=["patience is over", "forever", "no patience"],
+    [
+        (REFUSED, 100.0),
+        (replace(REFUSED, is_final=True), 300.0),
+        (REFUSED, 0.0),
+        (replace(REFUSED, is_passing=False), 300.0),
+    ],
+    ids=["patience is over", "forever", "no patience", "for what it is"],
 )
 def test_a_trial_whose_pods_stay_refused_fails_with_the_refusal(refusal: PodRefusal, patience: float) -> None:
     made = started(retain_run=True)
-    planned = plan(made, JobView(refusal=refusal), refusal_patience_seconds=patience)
+    planned = plan(made, JobView(refusal=refusal), passing_refusal_patience_seconds=patience)
 
     message = "Trial has failed: no pod of its job can be created: exceeded quota: q"
     assert last(planned) == ("Failed", "True", "TrialPodsRefused", message)

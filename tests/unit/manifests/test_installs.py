@@ -184,6 +184,17 @@ def test_an_upgrade_of_the_controller_leaves_no_gap(install: str) -> None:
     assert float(seconds) < container["startupProbe"]["timeoutSeconds"]
 
 
+@pytest.mark.parametrize("install", INSTALLS)
+def test_what_waits_for_something_that_is_away_is_not_started_again_for_it(install: str) -> None:
+    for name in ("katib-controller", "katib-db-manager", "katib-server"):
+        (container,) = named(install, "Deployment", name)["spec"]["template"]["spec"]["containers"]
+        probe = container["startupProbe"]
+        *_, seconds = probe["exec"]["command"]
+
+        assert float(seconds) < probe["timeoutSeconds"]
+        assert float(seconds) * probe["failureThreshold"] >= 24 * 3600
+
+
 def test_a_disruption_budget_is_for_clusters_that_know_it_and_selects_the_controllers() -> None:
     path = ROOT / "manifests" / "components" / "disruption-budget" / "disruption-budget.yaml"
     budget = yaml.safe_load(path.read_text())

@@ -32,6 +32,11 @@ def test_every_known_kind_of_job_can_be_run_by_the_controller_and_read_by_the_re
     assert (plural, "get") in granted("server")
 
 
+@pytest.mark.parametrize("resource", ["trainingruntimes", "clustertrainingruntimes"])
+def test_the_rest_service_may_store_training_runtimes(resource: str) -> None:
+    assert {(resource, verb) for verb in ("get", "create", "update")} <= granted("server")
+
+
 def test_nobody_may_delete_volumes() -> None:
     everywhere = {right for folder in COMPONENTS.iterdir() for right in granted(folder.name)}
 
