@@ -21,6 +21,7 @@ from katib.local.jobs.kind import JobKind, KnowsPeers, KnowsPrimary, LabelsPods
 from katib.local.jobs.kinds import Lookup, job_kinds, kinds_by_name, nothing_stored
 from katib.local.jobs.networks import PUSHES_NOTHING, may_be_named
 from katib.runtime.objects import Kind
+from katib.templates.devices import device_errors
 from katib.tuning.submission import FindConfigMap, FindObject, Gate, HasExperiment
 
 _COLLECTOR_PATH = "spec.metricsCollectorSpec.collector.customCollector"
@@ -171,7 +172,7 @@ def custom_collector_errors(
     kind = kinds_by_name(kinds).get(Kind.of(source))
     pods = [mapping(template.get("spec")) for template, _ in kind.templates(source).values()] if kind else []
     taken = {container.get("name") for pod in pods for _, container in mappings(pod.get("containers"))}
-    errors: list[FieldError] = []
+    errors = device_errors(custom, _COLLECTOR_PATH)
     if custom.get("name") in taken:
         cause = f"{shown(custom.get('name'))} is the name of a container of the trial"
         errors.append(FieldError(f"{_COLLECTOR_PATH}.name", cause, "give it a name of its own", "pod-name-twice"))
