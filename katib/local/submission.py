@@ -20,6 +20,7 @@ from katib.local.jobs.jobset.trainjob_rules import check_runtime
 from katib.local.jobs.kind import JobKind, KnowsPeers, KnowsPrimary, LabelsPods
 from katib.local.jobs.kinds import Lookup, job_kinds, kinds_by_name, nothing_stored
 from katib.local.jobs.networks import PUSHES_NOTHING, may_be_named
+from katib.local.pods.tokens import GPU_RESOURCES
 from katib.runtime.objects import Kind
 from katib.templates.devices import device_errors
 from katib.tuning.submission import FindConfigMap, FindObject, Gate, HasExperiment
@@ -59,11 +60,15 @@ def local_gate(
             *(peer_name_errors(source, path, spec, kinds) if capacity.names_pods else ()),
         ]
 
+    def warn_of(source: Mapping[str, Any], path: str, spec: ExperimentSpec) -> list[str]:
+        written = [] if capacity.runs_images else checkpoint_notices(source, path, spec)
+        return written + card_notices(source, path, job_kinds(find), capacity)
+
     return Gate(
         catalog,
         config_maps,
         check_object=check_object,
-        warn_of=_no_notices if capacity.runs_images else checkpoint_notices,
+        warn_of=warn_of,
         errors_of=errors_of,
         on_algorithm=on_algorithm,
         has_experiment=has_experiment,
@@ -97,8 +102,23 @@ def runtime_errors(runtime: Mapping[str, Any], place: str) -> list[FieldError]:
     return [replace(error, path=f"{place}{error.path}") for error in findings.errors]
 
 
-def _no_notices(_source: Mapping[str, Any], _path: str, _spec: ExperimentSpec) -> list[str]:
-    return []
+def card_notices(source: Mapping[str, Any], path: str, kinds: tuple[JobKind, ...], capacity: HostCapacity) -> list[str]:
+    """Return how trials get cards of their own, where there are cards and the template asks for none.
+
+    Args:
+        source: The object that trials run as; may be malformed or hold placeholders.
+        path: Where it stands.
+        kinds: The kinds of jobs that run here.
+        capacity: What the machine has.
+    """
+    kind = kinds_by_name(kinds).get(Kind.of(source))
+    pods = [template for template, _ in kind.templates(dict(source)).values()] if kind and capacity.gpus else []
+    written = json.dumps(pods, default=str)
+    if not pods or any(f'"{name}"' in written for name in GPU_RESOURCES):
+        return []
+    sees = "see none" if capacity.runs_images else "share those that nobody has leased"
+    way = f"resources.limits of a container with {GPU_RESOURCES[0]}: 1 leases one to each trial"
+    return [f"{path}: no GPU is requested, so trials {sees}; {way}"]
 
 
 def checkpoint_notices(source: Mapping[str, Any], path: str, spec: ExperimentSpec) -> list[str]:

@@ -279,6 +279,7 @@ def _containers(
         ours=ours,
         forced=wanted.variables,
         containers=(*init, *mains),
+        processes=wanted.processes,
     )
     workspace = tools.workspace(job)
     placed = [(c, f"{spec_path}.initContainers[{i}]", _init_role(c)) for i, c in enumerate(init)]

@@ -155,3 +155,34 @@ def test_half_a_card_of_a_runtime_or_a_collector_is_refused_too() -> None:
 
     assert [error.origin for error in runtime_errors(runtime, "")] == ["device-part"]
     assert '.resources.limits["nvidia.com/gpu"]' in found(command=COMMAND, **half)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "in_images", "limits", "expected"),
+    [
+        pytest.param(2, False, {}, "trials share those that nobody has leased", id="processes"),
+        pytest.param(2, True, {}, "trials see none", id="images"),
+        pytest.param(2, False, {"nvidia.com/gpu": 1}, "", id="requested"),
+        pytest.param(0, False, {}, "", id="no cards"),
+    ],
+)
+def test_a_template_without_cards_is_told_how_to_lease_one(
+    gpus: int, in_images: bool, limits: dict[str, int], expected: str
+) -> None:
+    host = replace(HostCapacity.detect(), gpus=gpus, runs_images=in_images)
+    gate = local_gate(CATALOG, host, lambda _namespace, _name: None)
+
+    def notices(limits: dict[str, int]) -> list[str]:
+        template = a_template()
+        template["trialSpec"]["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": limits}
+        text = yaml.safe_dump(an_experiment(trialTemplate=template))
+        admitted = gate.check(text, source="file", namespace="default")
+        assert admitted is not None
+        return [notice for notice in admitted.notices if "GPU" in notice]
+
+    told = notices(limits)
+
+    assert [expected in notice for notice in told] == ([True] if expected else [])
+    # what it says to write is what ends it
+    assert not told or "resources.limits of a container with nvidia.com/gpu: 1" in told[0]
+    assert notices({"nvidia.com/gpu": 1} if gpus else {}) == []
