@@ -1,7 +1,7 @@
 """What the engines of a user hold of this machine: a table of files that all of them read, whatever their directories.
 
-Each engine has two files there: `ENGINE.lock`, on which it and its guard hold a lock, and `ENGINE.json`, what it holds
-and what its first waiting pod asks for, always replaced whole. Leasing something takes the lock of the table.
+Each engine has a file there, on which it and its guard hold a lock; in it stands what the engine holds and what its
+first waiting pod asks for. Leasing something takes the lock of the table.
 
 Laws:
 
@@ -24,6 +24,8 @@ import logging
 import os
 import secrets
 import stat
+import struct
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -52,6 +54,10 @@ _FORGOTTEN_SECONDS = 10.0
 _RENEW_SECONDS = 2.0
 
 _TABLE_LOCK = "table.lock"
+_HEADER = struct.Struct("!II")
+"""Length and checksum of what follows. Files are written in place: replacing one waits for the disk on some systems."""
+
+_READ_ATTEMPTS = 5
 _SHOWN_HOLDERS = 3
 
 _log = logging.getLogger(__name__)
@@ -136,7 +142,8 @@ class _Engine:
         """Return it as the bytes of its file."""
         shape = {"cores": sorted(self.cores), "limits": sorted(self.limits)}
         claims = [claim.encode() for claim in self.claims]
-        return json.dumps({"pid": self.pid, "directory": self.directory, **shape, "claims": claims}).encode()
+        data = json.dumps({"pid": self.pid, "directory": self.directory, **shape, "claims": claims}).encode()
+        return _HEADER.pack(len(data), zlib.crc32(data)) + data
 
     @classmethod
     def decode(cls, name: str, data: bytes) -> _Engine:
@@ -180,6 +187,7 @@ class LeaseTable:
         self._cores = capacity.cores
         name = f"{os.getpid()}-{secrets.token_hex(4)}"
         limits = frozenset((limit.place, limit.resource) for limit in self._limits)
+        self._file = directory / f"{name}.lock"
         self._me = _Engine(name, os.getpid(), str(root), capacity.cores, limits)
         self._held: dict[str, _Held] = {}
         self._waiting: _Claim | None = None
@@ -189,8 +197,8 @@ class LeaseTable:
 
     def close(self) -> None:
         """Leave the table; nothing is held any more."""
-        for suffix in ("json", "lock") if self._descriptors else ():
-            self._path(suffix).unlink(missing_ok=True)
+        if self._descriptors:
+            self._file.unlink(missing_ok=True)
         while self._descriptors:
             close_now(self._descriptors.pop())
 
@@ -327,9 +335,6 @@ class LeaseTable:
 
     # --- files --------------------------------------------------------------------------------------------------------
 
-    def _path(self, suffix: str) -> Path:
-        return self._directory / f"{self._me.name}.{suffix}"
-
     @contextmanager
     def _locked(self) -> Iterator[bool]:
         """Hold the table; False when another engine does this moment."""
@@ -348,15 +353,14 @@ class LeaseTable:
 
     def _enter(self) -> None:
         """Have files of our own, also after somebody cleaned the directory."""
-        path = self._path("lock")
         if self._descriptors:
             with contextlib.suppress(FileNotFoundError):
-                if path.stat().st_ino == os.fstat(self._descriptors[-1]).st_ino:
+                if self._file.stat().st_ino == os.fstat(self._descriptors[-1]).st_ino:
                     return
             self._written = b""
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         _check_owner(self._directory)
-        self._descriptors.append(_open(path, os.O_RDWR | os.O_CREAT))
+        self._descriptors.append(_open(self._file, os.O_RDWR | os.O_CREAT))
         fcntl.flock(self._descriptors[-1], fcntl.LOCK_EX)  # at most a reader has it, for a moment
         self._hold(self._descriptors[-1])
 
@@ -370,14 +374,8 @@ class LeaseTable:
         self._enter()
         if data == self._written:
             return
-        fresh = self._path("new")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            if os.write(descriptor, data) != len(data):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        finally:
-            os.close(descriptor)
-        fresh.replace(self._path("json"))
+        if os.pwrite(self._descriptors[-1], data, 0) != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._written = data
 
     def _others(self, *, removes_dead: bool = False) -> Iterator[_Engine]:
@@ -385,11 +383,11 @@ class LeaseTable:
             for lock in sorted(self._directory.glob("*.lock")):
                 if lock.name == _TABLE_LOCK or lock.stem == self._me.name:
                     continue
-                if _is_alive(lock):
-                    yield _Engine.decode(lock.stem, _content(lock.with_suffix(".json")))
+                engine = _read(lock)
+                if engine is not None:
+                    yield engine
                 elif removes_dead:
-                    for path in (lock, lock.with_suffix(".json"), lock.with_suffix(".new")):
-                        path.unlink(missing_ok=True)
+                    lock.unlink(missing_ok=True)
 
     def _complain(self, error: OSError) -> None:
         if not self._has_complained:
@@ -414,26 +412,26 @@ def _check_owner(directory: Path) -> None:
         raise OSError(errno.EPERM, f"it is not a directory of user {os.getuid()}")
 
 
-def _is_alive(path: Path) -> bool:
-    """Return whether an engine or its guard holds the lock."""
+def _read(path: Path) -> _Engine | None:
+    """Return an engine; None when neither it nor its guard holds its lock."""
     try:
         descriptor = _open(path, os.O_RDONLY)
     except FileNotFoundError:
-        return False
+        return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return True
+        for _ in range(_READ_ATTEMPTS):  # it may be writing
+            content = os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+            if len(content) >= _HEADER.size:
+                length, checksum = _HEADER.unpack_from(content)
+                data = content[_HEADER.size : _HEADER.size + length]
+                if zlib.crc32(data) == checksum:
+                    return _Engine.decode(path.stem, data)
+        return _Engine(path.stem, 0, "")  # it has just come
     finally:
         close_now(descriptor)
-    return False
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:  # it has just come
-        return b""
+    return None
 
 
 def _sum(resource: str, claims: Iterable[_Claim]) -> Decimal:

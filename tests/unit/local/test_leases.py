@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import struct
+import zlib
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -220,9 +222,10 @@ def test_an_engine_leases_alone_where_the_table_cannot_be_used(
     assert [record.message for record in caplog.records] == ["Cards and CPUs cannot be shared with other engines"]
 
 
-def test_what_another_version_writes_is_no_reason_to_stop(machine: Machine) -> None:
+@pytest.mark.parametrize("content", [b"", b"?" * 100, struct.pack("!II", 2, zlib.crc32(b"{}")) + b"{}"])
+def test_what_another_version_writes_is_no_reason_to_stop(machine: Machine, content: bytes) -> None:
     ask(machine.engine(FOUR), "a", cpu=Decimal(4))
-    next(machine.directory.glob("*.json")).write_text('{"claims": "?"}')
+    next(machine.directory.glob("*-*.lock")).write_bytes(content)
 
     assert ask(machine.engine(FOUR), "b", cpu=Decimal(1))
 
