@@ -1,8 +1,13 @@
 """Fixtures and settings of the whole suite: what is started once for all tests that want it."""
 
+import atexit
+import itertools
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -28,6 +33,22 @@ settings.load_profile("suite")
 for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
+
+
+# What engines lease of the machine is one table for all that a user runs there. Each test has one of its own, so none
+# waits for another, nor for what runs beside the suite.
+_LEASES = Path(tempfile.mkdtemp(prefix="katib-tests-leases-"))
+_NUMBERS = itertools.count()
+os.environ["KATIB_LEASES"] = str(_LEASES / "suite")
+atexit.register(shutil.rmtree, _LEASES, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def leases(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return where the engines of a test note what they lease; it is made when one does."""
+    directory = _LEASES / str(next(_NUMBERS))
+    monkeypatch.setenv("KATIB_LEASES", str(directory))
+    return directory
 
 
 @pytest.fixture

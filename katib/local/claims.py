@@ -41,15 +41,25 @@ def claimed(directory: Path) -> Iterator[None]:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise TerminalError(f"{path}: cannot be opened: {error.strerror}; use another --data-dir") from error
-    _held.add(descriptor)
+    close_in_children(descriptor)
     try:
         _lock(descriptor, directory)
         _write_holder(descriptor)
         yield
     finally:
-        if descriptor in _held:  # no more in a forked child
-            _held.remove(descriptor)
-            os.close(descriptor)
+        close_now(descriptor)
+
+
+def close_in_children(descriptor: int) -> None:
+    """Keep a lock from children that this process forks: they would hold it beyond the end of the engine."""
+    _held.add(descriptor)
+
+
+def close_now(descriptor: int) -> None:
+    """Close such a descriptor, and with it give up its lock."""
+    if descriptor in _held:  # no more in a forked child
+        _held.remove(descriptor)
+        os.close(descriptor)
 
 
 def _lock(descriptor: int, directory: Path) -> None:
@@ -86,7 +96,7 @@ def _holder(descriptor: int) -> str:
 
 
 def _forget_in_child() -> None:
-    """Give up a forked child's share of the locks: it would hold them beyond the end of the engine."""
+    """Give up a forked child's share of the locks."""
     while _held:
         with contextlib.suppress(OSError):
             os.close(_held.pop())

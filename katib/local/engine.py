@@ -33,6 +33,7 @@ from katib.diagnosis import ServiceFacts
 from katib.diagnosis.diagnostician import Diagnostician
 from katib.errors import NotFoundError, UnavailableError
 from katib.local.admission import HostCapacity
+from katib.local.admission.host import group_limits
 from katib.local.aftermath import LocalAftermath
 from katib.local.checkpoints import TrialCheckpoints
 from katib.local.claims import claimed
@@ -47,6 +48,7 @@ from katib.local.layout import Layout
 from katib.local.log_access import LogServers
 from katib.local.monitoring import TrialMonitors
 from katib.local.pods.inherited import inherited_environment
+from katib.local.pods.leases import LeaseTable, lease_directory
 from katib.local.pods.log_file import LogLimits
 from katib.local.pods.tokens import Capacity
 from katib.local.processes.client import Processes
@@ -137,6 +139,11 @@ class Engine:
                 limits=limits,
             )
             self._processes = Processes(self._layout.run, adopt_orphans=self._own_process)
+            capacity = _capacity(self._host)
+            self._leases = LeaseTable(
+                lease_directory(os.environ), capacity, self._processes.hold, self._clock, self._layout.root
+            )
+            stack.callback(self._leases.close)  # after the last process has ended
             self._processes.start()
             stack.callback(self._processes.stop)
             if self._images is not None:
@@ -272,6 +279,7 @@ class Engine:
             pulled=pulls.told,
             gone=job_gone,
             log_limits=LogLimits(self._config.container_log_max_bytes, self._config.container_log_max_files),
+            leases=self._leases,
             jobs={kind.kind: caches.jobs[kind.kind] for kind in self._kinds},
             thread=thread,
         )
@@ -390,7 +398,8 @@ class _Workspaces:
 def _capacity(host: HostCapacity) -> Capacity:
     """Return what may be leased: exactly what admission accepts."""
     machine = Capacity.of_machine()
-    return Capacity(Decimal(str(host.cpus)), Decimal(host.memory_bytes), machine.gpus)
+    limits = (*machine.limits, *group_limits())
+    return replace(machine, cpu=Decimal(str(host.cpus)), memory=Decimal(host.memory_bytes), limits=limits)
 
 
 def _labels_of_pods(job: Object, trial: Trial | None) -> Mapping[str, str]:

@@ -21,8 +21,10 @@ from katib.local.jobs.kind import JobKind, KnowsPeers, KnowsPrimary
 from katib.local.jobs.kinds import Lookup, job_kinds, kinds_by_name, nothing_stored
 from katib.local.jobs.networks import PUSHES_NOTHING, may_be_named
 from katib.local.jobs.selection import check_pod_labels
+from katib.local.pods.tokens import GPU_RESOURCES
 from katib.local.trial_templates import shipped_config_map
 from katib.runtime.objects import Key, Kind
+from katib.templates.devices import device_errors
 from katib.tuning.submission import FindConfigMap, FindObject, Gate, HasExperiment
 
 _COLLECTOR_PATH = "spec.metricsCollectorSpec.collector.customCollector"
@@ -60,11 +62,15 @@ def local_gate(
             *(peer_name_errors(source, path, spec, kinds) if capacity.names_pods else ()),
         ]
 
+    def warn_of(source: Mapping[str, Any], path: str, spec: ExperimentSpec) -> list[str]:
+        written = [] if capacity.runs_images else checkpoint_notices(source, path, spec)
+        return written + card_notices(source, path, job_kinds(find), capacity)
+
     return Gate(
         catalog,
         lambda namespace, name: config_maps(namespace, name) or shipped_config_map(Key(namespace, name)),
         check_object=check_object,
-        warn_of=_no_notices if capacity.runs_images else checkpoint_notices,
+        warn_of=warn_of,
         errors_of=errors_of,
         on_algorithm=on_algorithm,
         has_experiment=has_experiment,
@@ -98,8 +104,23 @@ def runtime_errors(runtime: Mapping[str, Any], place: str) -> list[FieldError]:
     return [replace(error, path=f"{place}{error.path}") for error in findings.errors]
 
 
-def _no_notices(_source: Mapping[str, Any], _path: str, _spec: ExperimentSpec) -> list[str]:
-    return []
+def card_notices(source: Mapping[str, Any], path: str, kinds: tuple[JobKind, ...], capacity: HostCapacity) -> list[str]:
+    """Return how trials get cards of their own, where there are cards and the template asks for none.
+
+    Args:
+        source: The object that trials run as; may be malformed or hold placeholders.
+        path: Where it stands.
+        kinds: The kinds of jobs that run here.
+        capacity: What the machine has.
+    """
+    kind = kinds_by_name(kinds).get(Kind.of(source))
+    pods = [template for template, _ in kind.templates(dict(source)).values()] if kind and capacity.gpus else []
+    written = json.dumps(pods, default=str)
+    if not pods or any(f'"{name}"' in written for name in GPU_RESOURCES):
+        return []
+    sees = "see none" if capacity.runs_images else "share those that nobody has leased"
+    way = f"resources.limits of a container with {GPU_RESOURCES[0]}: 1 leases one to each trial"
+    return [f"{path}: no GPU is requested, so trials {sees}; {way}"]
 
 
 def checkpoint_notices(source: Mapping[str, Any], path: str, spec: ExperimentSpec) -> list[str]:
@@ -173,7 +194,7 @@ def custom_collector_errors(
     kind = kinds_by_name(kinds).get(Kind.of(source))
     pods = [mapping(template.get("spec")) for template, _ in kind.templates(source).values()] if kind else []
     taken = {container.get("name") for pod in pods for _, container in mappings(pod.get("containers"))}
-    errors: list[FieldError] = []
+    errors = device_errors(custom, _COLLECTOR_PATH)
     if custom.get("name") in taken:
         cause = f"{shown(custom.get('name'))} is the name of a container of the trial"
         errors.append(FieldError(f"{_COLLECTOR_PATH}.name", cause, "give it a name of its own", "pod-name-twice"))

@@ -23,6 +23,7 @@ from katib.space import check_assignments
 from katib.templates.absence import variants
 from katib.templates.check import check_template
 from katib.templates.condition_path import check_condition
+from katib.templates.devices import device_errors
 from katib.templates.job_schema import check_job_schema
 from katib.templates.render import prepare
 from katib.templates.source import template_path, template_text, usable_data
@@ -266,6 +267,7 @@ class Gate:
         errors = list(check_job_kind(Kind.of(source), path))
         if Kind.of(source) == JOB:
             errors += check_job_schema(dict(source), path)
+        errors += device_errors(source, path)
         find = self._finder(submission)
         found, notices = self._check_object(source, path, _workspace(submission.experiment), find)
         errors += found

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 
 from katib.local.pods.inherited import provided_commands
-from katib.local.pods.tokens import Capacity
+from katib.local.pods.tokens import Capacity, Limit
 
 GIB = 2**30
 
@@ -78,20 +79,39 @@ class Machine:
 
 def cpu_quota(root: Path, group: str) -> float | None:
     """Return the cores that the control groups above and at `group` allow, None without limit."""
-    limits = []
-    for directory in _with_parents(root, group):
-        quota, _, period = _read(directory / "cpu.max").partition(" ")
-        limits.append(_ratio(quota, period))
-    quota, period = _read(root / "cpu/cpu.cfs_quota_us"), _read(root / "cpu/cpu.cfs_period_us")
-    limits.append(_ratio(quota, period))
-    return min((limit for limit in limits if limit), default=None)
+    return min(_cpu_quotas(root, group).values(), default=None)
 
 
 def memory_limit(root: Path, group: str) -> int | None:
     """Return the bytes that the control groups above and at `group` allow, None without limit."""
-    texts = [_read(directory / "memory.max") for directory in _with_parents(root, group)]
-    texts.append(_read(root / "memory/memory.limit_in_bytes"))
-    return min((int(text) for text in texts if text.isdigit() and int(text) < _UNLIMITED), default=None)
+    return min(_memory_limits(root, group).values(), default=None)
+
+
+def group_limits() -> tuple[Limit, ...]:
+    """Return what the control groups that we are in allow to all that is in them, such as another engine."""
+    group = _own_cgroup()
+    found: list[Limit] = []
+    for resource, limits in (("cpu", _cpu_quotas(_CGROUP, group)), ("memory", _memory_limits(_CGROUP, group))):
+        for directory, amount in limits.items():
+            place = directory.stat()  # its path may be another one in another container
+            found.append(Limit(f"{place.st_dev}:{place.st_ino}", resource, Decimal(str(amount))))
+    return tuple(found)
+
+
+def _cpu_quotas(root: Path, group: str) -> dict[Path, float]:
+    found: dict[Path, float | None] = {}
+    for directory in _with_parents(root, group):
+        quota, _, period = _read(directory / "cpu.max").partition(" ")
+        found[directory] = _ratio(quota, period)
+    quota, period = _read(root / "cpu/cpu.cfs_quota_us"), _read(root / "cpu/cpu.cfs_period_us")
+    found[root / "cpu"] = _ratio(quota, period)
+    return {directory: limit for directory, limit in found.items() if limit}
+
+
+def _memory_limits(root: Path, group: str) -> dict[Path, int]:
+    texts = {directory: _read(directory / "memory.max") for directory in _with_parents(root, group)}
+    texts[root / "memory"] = _read(root / "memory/memory.limit_in_bytes")
+    return {path: int(text) for path, text in texts.items() if text.isdigit() and int(text) < _UNLIMITED}
 
 
 def _with_parents(root: Path, group: str) -> list[Path]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from katib.api.quantities import parse_quantity
 from katib.errors import invalid
-from katib.local.pods.environment import ContainerCommand, PodContext, declared_variables
+from katib.local.pods.environment import ContainerCommand, PodContext, declared_variables, thread_variables
 from katib.local.pods.images import HOST_NETWORK, ImageRun, Mount, Pull
 from katib.local.pods.texts import expand
 
@@ -73,6 +73,7 @@ def image_container(
     arguments = tuple(expand(str(word), declared) for word in container.get("args") or ())
     environment = {"PYTHONUNBUFFERED": "1", "HOSTNAME": context.identity.hostname, **context.ours, **declared}
     directory = container.get("workingDir") or ""
+    environment |= thread_variables(container, path, context, environment)
     rights = {**(pod.spec.get("securityContext") or {}), **(container.get("securityContext") or {})}
     capabilities = rights.get("capabilities") or {}
     limits = (container.get("resources") or {}).get("limits") or {}

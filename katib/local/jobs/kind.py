@@ -143,6 +143,7 @@ class NewPod:
         files: Text of files in the pod's directory, by relative path. A script is executable when it begins with `#!`.
         rewrites: Absolute path prefixes as the containers know them, and the directory of the pod that stands for each.
         restarts_on_failure: Whether a container that failed is started again in its pod.
+        processes: How many processes a container starts that share what it requests.
     """
 
     name: str
@@ -157,6 +158,7 @@ class NewPod:
     files: Mapping[str, str] = field(default_factory=dict)
     rewrites: Mapping[str, str] = field(default_factory=dict)
     restarts_on_failure: bool = False
+    processes: int = 1
 
 
 LabelValues = str | range | None

@@ -29,7 +29,7 @@ from katib.local.pods.images import HOST_NETWORK, ImageRuntime
 from katib.local.pods.pod import PodPlan
 from katib.local.pods.references import LocalObjects, PodIdentity
 from katib.local.pods.texts import Rewriter
-from katib.local.pods.tokens import Capacity, Request
+from katib.local.pods.tokens import VISIBLE_CARDS, Capacity, Request
 from katib.local.pods.volumes import Volumes
 from katib.runtime.objects import Key, Object, ObjectStore
 
@@ -85,6 +85,7 @@ class Preparation:
         images: What runs containers in their images; None: they are processes.
         visible: Files of ours that a variable of a container may name.
         needs_machine: For a job: whether its pods call the engine, or it calls them, at an address of this machine.
+        holder: For a job: for whom its pods lease resources, in the words of a user.
     """
 
     store: ObjectStore
@@ -99,6 +100,7 @@ class Preparation:
     images: ImageRuntime | None = None
     visible: tuple[Path, ...] = ()
     needs_machine: Callable[[Object], bool] = _never
+    holder: Callable[[Object], str] = lambda job: f"job {job['metadata']['name']}"
 
 
 def job_directory(root: Path, namespace: str, name: str) -> Path:
@@ -180,6 +182,7 @@ def prepare_pod(
         cannot_start=problem,
         annotations=dict(identity.annotations),
         images=_images(spec),
+        holder=tools.holder(job),
     )
 
 
@@ -235,7 +238,9 @@ def _granted_request(wanted: NewPod, capacity: Capacity) -> Request:
     try:
         request = Request.of_template(wanted.template)
     except ValueError as error:
-        raise invalid(f"{path}.resources", str(error), "write quantities such as 500m or 2Gi", "quantity") from error
+        raise invalid(
+            f"{path}.resources", str(error), "write quantities such as 500m or 2Gi, and whole GPUs", "quantity"
+        ) from error
     if excess := request.excess_over(capacity):
         raise invalid(f"{path}.containers", excess, "lower the resource requests", "resources-exceed-machine")
     return request
@@ -264,14 +269,17 @@ def _containers(
         further[checkpoint.mount_path] = checkpoint.directory
         ours[DIRECTORY_VARIABLE] = checkpoint.mount_path if in_images else str(checkpoint.directory)
     init, mains = spec.get("initContainers") or (), spec.get("containers") or ()
+    # Which of this machine's cards a pod sees is known when it starts.
+    inherited = {n: v for n, v in tools.inherited.items() if n != VISIBLE_CARDS or not tools.capacity.gpus}
     context = PodContext(
         identity=identity,
         objects=objects,
         capacity=tools.capacity,
-        inherited=tools.inherited,
+        inherited=inherited,
         ours=ours,
         forced=wanted.variables,
         containers=(*init, *mains),
+        processes=wanted.processes,
     )
     workspace = tools.workspace(job)
     placed = [(c, f"{spec_path}.initContainers[{i}]", _init_role(c)) for i, c in enumerate(init)]

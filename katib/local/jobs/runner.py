@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
+from katib.api.names import EXPERIMENT_LABEL
 from katib.local.jobs.checkpoint import TrialCheckpoint, no_checkpoint
 from katib.local.jobs.controller import SETTLE_SECONDS, ControllerTools, JobController, MonitorFactory
 from katib.local.jobs.kind import JobKind
@@ -28,7 +29,7 @@ from katib.local.pods.loop import Loop
 from katib.local.pods.pod import PodTools
 from katib.local.pods.pulls import ImagePulls, PullNews
 from katib.local.pods.records import Delays
-from katib.local.pods.tokens import Capacity, Tokens
+from katib.local.pods.tokens import Capacity, Table, Tokens
 from katib.local.processes.client import Processes
 from katib.runtime.clock import Clock, SteadyTime, SystemClock
 from katib.runtime.informer import Informer
@@ -47,6 +48,11 @@ def _never(_job: Object) -> bool:
 
 def _nothing(_job: Object) -> None:
     """Do nothing about a job that is gone."""
+
+
+def _holder(job: Object, labels: Labels) -> str:
+    experiment = labels(job).get(EXPERIMENT_LABEL)
+    return f"experiment {experiment}" if experiment else f"job {Key.of(job).name}"
 
 
 class LocalJobRunner:
@@ -81,6 +87,7 @@ class LocalJobRunner:
         log_limits: How much of the output of a container is kept.
         jobs: Shows the jobs of each kind; the one who made them starts and stops them. None: they are followed here.
         thread: Where the jobs are reconciled, between the turns of others; None: on threads of their own.
+        leases: What other engines hold of this machine; None: there are none.
     """
 
     def __init__(
@@ -113,11 +120,12 @@ class LocalJobRunner:
         log_limits: LogLimits | None = None,
         jobs: Mapping[Kind, Informer[Object]] | None = None,
         thread: SharedThread | None = None,
+        leases: Table | None = None,
     ) -> None:
         clock, capacity = clock or SystemClock(), capacity or Capacity.of_machine()
         inherited = os.environ if inherited is None else inherited
         self._loop = Loop(clock)
-        steady, tokens = SteadyTime(clock), Tokens(capacity)
+        steady, tokens = SteadyTime(clock), Tokens(capacity, leases, self._loop.call_later, clock)
         pulls = None if images is None else ImagePulls(images, processes, self._loop, clock)
         pods = PodTools(
             self._loop, processes, tokens, clock, steady, delays or Delays(), images, pulls, log_limits or LogLimits()
@@ -140,6 +148,7 @@ class LocalJobRunner:
                 images=images,
                 visible=visible,
                 needs_machine=needs_machine,
+                holder=lambda job: _holder(job, labels),
             ),
             objects=self._objects,
             ports=PortTable(),

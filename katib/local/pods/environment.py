@@ -7,14 +7,19 @@ the entries of `env` above it, never the inherited part: on a cluster it would n
 Ours are `KATIB_TRIAL_NAME`, `KATIB_TRIAL_DIR` (a directory of this pod that is kept with its logs), what the engine
 adds, and `PYTHONUNBUFFERED=1` unless it is set: without it Python keeps what it prints to a pipe for itself, 8 kB at a
 time, and metrics would come late, or never when the trial is stopped early.
+
+A container that requests CPUs is told to use as many threads (`thread_variables`): libraries of linear algebra take all
+cores of the machine otherwise, and trials that share it slow each other down.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING
 from typing import Any
 
+from katib.api.quantities import parse_quantity
 from katib.errors import FieldError, InvalidError, invalid
 from katib.local.pods.references import (
     CONFIG_MAP,
@@ -28,6 +33,17 @@ from katib.local.pods.tokens import Capacity
 from katib.local.processes.proc import ENGINE_ID, PROCESS_ID
 
 _MARKS = frozenset({ENGINE_ID, PROCESS_ID})
+
+_THREADS = "OMP_NUM_THREADS"
+_OTHER_THREADS = (
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+_PROCESSES = "PET_NPROC_PER_NODE"
+"""How many processes torchrun starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +68,7 @@ class PodContext:
         ours: Variables that this product adds; the user's win.
         forced: By the name of a container, variables that the user cannot change; they are known to `$(VAR)`.
         containers: All containers of the template, for resourceFieldRef by name.
+        processes: How many processes a container of the template starts that share what it requests.
     """
 
     identity: PodIdentity
@@ -61,6 +78,7 @@ class PodContext:
     ours: Mapping[str, str]
     forced: Mapping[str, Mapping[str, str]]
     containers: Sequence[Mapping[str, Any]]
+    processes: int = 1
 
 
 def container_command(
@@ -86,6 +104,7 @@ def container_command(
     inherited = {name: value for name, value in context.inherited.items() if name not in _MARKS}
     defaults = {"PYTHONUNBUFFERED": "1"} | inherited | {"HOSTNAME": context.identity.hostname} | dict(context.ours)
     env = defaults | {name: rewriter.rewrite(value) for name, value in seen.items()}
+    env |= thread_variables(container, path, context, env)
     return ContainerCommand(
         name=container.get("name", ""),
         argv=tuple(rewriter.rewrite(expand(str(word), seen)) for word in words),
@@ -115,6 +134,35 @@ def declared_variables(container: Mapping[str, Any], path: str, context: PodCont
     if errors:
         raise InvalidError(errors)
     return variables
+
+
+def thread_variables(
+    container: Mapping[str, Any], path: str, context: PodContext, environment: Mapping[str, str]
+) -> dict[str, str]:
+    """Return how many threads each process of a container is to use: as many as it requests CPUs, rounded up.
+
+    Nothing without a request, and nothing that the user has set; the other libraries follow `OMP_NUM_THREADS`.
+
+    Args:
+        container: As in the template.
+        path: Where it stands in the Job, for errors.
+        context: Its pod.
+        environment: What it has besides.
+
+    Raises:
+        InvalidError: Its request is not a quantity.
+    """
+    resources = container.get("resources") or {}
+    amounts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    told = environment.get(_PROCESSES, "")
+    if "cpu" not in amounts or _THREADS in environment or (told and not told.isdecimal()):  # as many as it finds cards
+        return {}
+    try:
+        cores = int(parse_quantity(amounts["cpu"]).to_integral_value(ROUND_CEILING))
+    except ValueError as error:
+        raise invalid(f"{path}.resources", str(error), "write quantities such as 500m", "quantity") from error
+    threads = max(1, cores // max(1, int(told or context.processes)))
+    return {name: str(threads) for name in (_THREADS, *_OTHER_THREADS) if name not in environment}
 
 
 def _from_source(source: Mapping[str, Any], path: str, context: PodContext) -> dict[str, str]:

@@ -28,13 +28,16 @@ def start_together(pods: Sequence[Pod], tokens: Tokens) -> None:
         gpus = list(lease.gpus)
         for pod, request in zip(pods, requests, strict=True):
             own, gpus = gpus[: request.gpus], gpus[request.gpus :]
-            begin = partial(pod.granted, Lease(request, tuple(own)))
+            begin = partial(pod.granted, Lease(request, tuple(own), lease.holder))
             leader = next((p for p in pods if p.plan.role == pod.plan.after), None) if pod.plan.after else None
             if leader is None:
                 begin()
             else:
                 leader.when_started(begin)
 
-    tokens.ask(ticket, total, granted)
-    for pod in pods:
-        pod.wait_for(ticket)
+    def waits() -> None:
+        for pod in pods:
+            pod.wait_for(ticket)
+
+    tokens.ask(ticket, total, granted, holder=pods[0].plan.holder, waits=waits)
+    waits()

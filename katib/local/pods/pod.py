@@ -26,7 +26,7 @@ from katib.local.pods.monitor import Monitor, MonitorReport, ShieldedMonitor
 from katib.local.pods.objects import RECORD_FILE, pod_object
 from katib.local.pods.pulls import ImagePulls, PullNews
 from katib.local.pods.records import ContainerState, Delays, Phase, PodRecord
-from katib.local.pods.tokens import Lease, Request, Tokens
+from katib.local.pods.tokens import VISIBLE_CARDS, Lease, Request, Tokens
 from katib.local.processes.client import Processes
 from katib.local.processes.handle import ProcessHandle
 from katib.local.processes.spawn_errors import SpawnError
@@ -48,6 +48,7 @@ class PodPlan:
         containers: In the order in which they start.
         cannot_start: Why it cannot start at all; then there are no containers.
         images: What its template calls the image of each container.
+        holder: For whom it leases resources, as users of other engines are told.
     """
 
     name: str
@@ -63,6 +64,7 @@ class PodPlan:
     after: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
     images: Mapping[str, str] = field(default_factory=dict)
+    holder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ class Pod:
         self._containers: list[Container] = []
         self._handles: list[tuple[str, ProcessHandle]] = []
         self._lease: Lease | None = None
+        self._free_cards: tuple[str, ...] = ()
         self._ticket = ""
         self._advancing = False
         self._stopping = False
@@ -131,8 +134,9 @@ class Pod:
         if self.plan.cannot_start:
             self.refuse(self.plan.cannot_start)
         elif not self._stopping:
-            self._tools.tokens.ask(self.plan.uid, self.plan.request, self.granted)
-            self.wait_for(self.plan.uid)
+            waits = partial(self.wait_for, self.plan.uid)
+            self._tools.tokens.ask(self.plan.uid, self.plan.request, self.granted, holder=self.plan.holder, waits=waits)
+            waits()
 
     def refuse(self, cause: str) -> None:
         """Fail: it can never start on this machine."""
@@ -187,6 +191,8 @@ class Pod:
             self._tools.tokens.give_back(lease)
             return
         self._lease = lease
+        if self._tools.tokens.capacity.gpus and not lease.gpus:
+            self._free_cards = self._tools.tokens.free_gpus()
         if self.plan.role:
             self._write_note()  # so that its peers are known by their names, whoever of them starts first
         try:
@@ -200,11 +206,12 @@ class Pod:
         self._advance()
 
     def _container(self, plan: ContainerPlan) -> Container:
-        if self._lease is not None and self._lease.gpus and plan.image is not None:
-            plan = replace(plan, image=replace(plan.image, gpus=self._lease.gpus))
-        elif self._lease is not None and self._lease.gpus:
-            visible = {"CUDA_VISIBLE_DEVICES": ",".join(self._lease.gpus)}
-            plan = replace(plan, command=replace(plan.command, env=plan.command.env | visible))
+        leased = () if self._lease is None else self._lease.gpus
+        if plan.image is not None:
+            plan = replace(plan, image=replace(plan.image, gpus=leased))
+        elif leased or (self._tools.tokens.capacity.gpus and VISIBLE_CARDS not in plan.command.env):
+            env = plan.command.env | {VISIBLE_CARDS: ",".join(leased or self._free_cards)}
+            plan = replace(plan, command=replace(plan.command, env=env))
         name = plan.command.name
         return Container(
             plan,

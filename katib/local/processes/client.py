@@ -38,6 +38,9 @@ START_SECONDS = 60.0
 ANSWER_SECONDS = START_SECONDS + 15.0
 """How long to wait for the guard to say whether a program started; longer than it waits itself."""
 
+_HOLD = wire.pack(("hold",))
+"""Comes with a descriptor, which the guard keeps open until it ends."""
+
 _NO_LAST: wire.Message = ("last", [], {})
 """Tells a guard that nothing is left to do when everything has ended."""
 
@@ -118,6 +121,7 @@ class Processes:
         self._stopping = False
         self._deaths_in_a_row = 0
         self._last = wire.pack(_NO_LAST)
+        self._held: list[int] = []
         self._reader: threading.Thread | None = None
 
     # --- life ---------------------------------------------------------------------------------------------------------
@@ -171,6 +175,7 @@ class Processes:
         self._connected_at = self._clock.monotonic()
         with self._changed:
             stopping, waiting, last = self._stopping, list(self._starting.items()), self._last
+            held = list(self._held)
             if not stopping:
                 self._connection = connection
         if stopping:  # meanwhile
@@ -178,6 +183,8 @@ class Processes:
             connection.wait()
             return
         connection.send(last)  # it may have changed meanwhile
+        for fd in held:
+            connection.send(_HOLD, (fd,))
         for key, process in waiting:
             self._send_start(connection, key, process)
 
@@ -302,6 +309,17 @@ class Processes:
             yield
         finally:
             self._leave_last(_NO_LAST)
+
+    def hold(self, fd: int) -> None:
+        """Have a descriptor kept open, and the lock on its file with it, until the last process has ended.
+
+        The caller closes its own only after `stop`.
+        """
+        with self._lock:
+            self._held.append(fd)
+            connection = self._connection
+        if connection is not None:
+            connection.send(_HOLD, (fd,))
 
     def _leave_last(self, message: wire.Message) -> None:
         with self._lock:

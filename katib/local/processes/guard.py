@@ -7,6 +7,7 @@ Laws:
 - When the engine ends, by whatever, its end of the socket closes (and its pidfd becomes readable, should a forked copy
   hold the socket open). The guard then kills every descendant until none is left, and exits.
 - A service that containers share, such as their name server, is left alone: others use it.
+- It keeps open what the engine hands it to hold, such as a lock, until everything has ended.
 - What runs elsewhere on behalf of the engine, such as the containers of a service, is ended by a command that the
   engine left with the guard; it is executed last, and only when the engine has not taken it back.
 - When the guard itself is killed, the kernel kills its direct children (parent death signal); the engine finds the
@@ -98,6 +99,7 @@ class Guard:
         self._started: dict[int, _Process] = {}  # by key
         self._by_pid: dict[int, _Process] = {}  # those not reaped yet
         self._last: tuple[list[str], dict[bytes, bytes]] | None = None
+        self._held: list[int] = []
         self._wakeup = _child_signal_pipe()
         self._poll = select.poll()
         self._poll.register(engine, select.POLLIN)
@@ -163,6 +165,8 @@ class Guard:
                     self._kill_remains(process)
                 else:
                     self._tell("gone", key)
+            case ("hold",):
+                self._held += self._receiver.take_fds()
             case ("last", argv, env):
                 self._last = (argv, env) if argv else None
 

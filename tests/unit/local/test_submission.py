@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,10 +10,12 @@ import yaml
 
 from katib.api.defaults import with_defaults
 from katib.api.types import Experiment
+from katib.errors import InvalidError
 from katib.local.admission import HostCapacity
 from katib.local.jobs.kinds import job_kinds
+from katib.local.jobs.replicated.mpijob import MPIJob
 from katib.local.jobs.replicated.pytorchjob import PyTorchJob
-from katib.local.submission import custom_collector_errors, local_gate, peer_name_errors
+from katib.local.submission import custom_collector_errors, local_gate, peer_name_errors, runtime_errors
 from tests.support.experiments import a_template, an_experiment
 from tests.support.gate import CATALOG
 from tests.support.training_jobs import replica, training_job
@@ -122,3 +125,64 @@ def test_which_pod_prints_the_metrics_of_a_train_job_follows_from_the_runtime(
     assert admitted.experiment.spec.trial_template is not None
     assert admitted.experiment.spec.trial_template.primary_pod_labels == expected
     assert gate.admit_update(loaded, admitted.experiment) == admitted.experiment
+
+
+def test_half_a_card_is_refused_before_the_launcher_takes_it_over() -> None:
+    """Two workers that only wait would make one whole card of it."""
+    worker = {"name": "mpi", "image": "none", "resources": {"limits": {"nvidia.com/gpu": "0.5"}}}
+    launcher = {"name": "mpi", "image": "none", "command": ["sh", "-c", "echo ${trialParameters.learningRate}"]}
+    template = a_template() | {
+        "trialSpec": training_job(MPIJob(), Launcher=replica(1, launcher), Worker=replica(2, worker)),
+        "primaryContainerName": "mpi",
+    }
+    host = replace(HostCapacity.detect(), gpus=1)
+    gate = local_gate(CATALOG, host, lambda _namespace, _name: None)
+
+    with pytest.raises(InvalidError) as raised:
+        gate.check(yaml.safe_dump(an_experiment(trialTemplate=template)), source="file", namespace="default")
+
+    place = "spec.trialTemplate.trialSpec.spec.mpiReplicaSpecs.Worker.template.spec.containers[0]"
+    assert [e.path for e in raised.value.errors if e.origin == "device-part"] == [
+        f'{place}.resources.limits["nvidia.com/gpu"]'
+    ]
+
+
+def test_half_a_card_of_a_runtime_or_a_collector_is_refused_too() -> None:
+    half = {"resources": {"limits": {"nvidia.com/gpu": "0.5"}}}
+    runtime = yaml.safe_load(OWN.replace("POLICY", "torch"))
+    job = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]
+    job["template"]["spec"]["containers"][0] |= half
+
+    assert [error.origin for error in runtime_errors(runtime, "")] == ["device-part"]
+    assert '.resources.limits["nvidia.com/gpu"]' in found(command=COMMAND, **half)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "in_images", "limits", "expected"),
+    [
+        pytest.param(2, False, {}, "trials share those that nobody has leased", id="processes"),
+        pytest.param(2, True, {}, "trials see none", id="images"),
+        pytest.param(2, False, {"nvidia.com/gpu": 1}, "", id="requested"),
+        pytest.param(0, False, {}, "", id="no cards"),
+    ],
+)
+def test_a_template_without_cards_is_told_how_to_lease_one(
+    gpus: int, in_images: bool, limits: dict[str, int], expected: str
+) -> None:
+    host = replace(HostCapacity.detect(), gpus=gpus, runs_images=in_images)
+    gate = local_gate(CATALOG, host, lambda _namespace, _name: None)
+
+    def notices(limits: dict[str, int]) -> list[str]:
+        template = a_template()
+        template["trialSpec"]["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": limits}
+        text = yaml.safe_dump(an_experiment(trialTemplate=template))
+        admitted = gate.check(text, source="file", namespace="default")
+        assert admitted is not None
+        return [notice for notice in admitted.notices if "GPU" in notice]
+
+    told = notices(limits)
+
+    assert [expected in notice for notice in told] == ([True] if expected else [])
+    # what it says to write is what ends it
+    assert not told or "resources.limits of a container with nvidia.com/gpu: 1" in told[0]
+    assert notices({"nvidia.com/gpu": 1} if gpus else {}) == []

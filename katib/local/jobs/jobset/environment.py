@@ -83,7 +83,7 @@ def node_variables(training: TrainingSet, index: int, wiring: Wiring) -> dict[st
 
 def host_file(training: TrainingSet) -> str:
     """Return the hosts of an MPI launcher: all its slots are on this machine."""
-    return f"localhost slots={training.hosts * int(training.processes)}\n"
+    return f"localhost slots={training.slots}\n"
 
 
 def _first(training: TrainingSet, wiring: Wiring) -> tuple[str, str]:

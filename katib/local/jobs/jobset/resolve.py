@@ -62,6 +62,11 @@ class TrainingSet:
     shared: str
     is_told: bool
 
+    @property
+    def slots(self) -> int:
+        """How many processes an MPI launcher may start."""
+        return self.hosts * int(self.processes)
+
 
 def training_set(train_job: Object, runtime: Runtime) -> TrainingSet:
     """Return a TrainJob with its runtime.

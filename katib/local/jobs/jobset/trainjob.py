@@ -197,7 +197,8 @@ def _told(pod: NewPod, training: TrainingSet, start: PodStart, wiring: Wiring) -
     if replicated.name != training.trainer or NODE not in container_names(pod.template):
         return pod
     if training.policy == "mpi":
-        pod = replace(pod, files={HOST_FILE: host_file(training)}, rewrites={**pod.rewrites, HOST_DIRECTORY: "mpi"})
+        files, rewrites = {HOST_FILE: host_file(training)}, {**pod.rewrites, HOST_DIRECTORY: "mpi"}
+        pod = replace(pod, files=files, rewrites=rewrites, processes=training.slots)
     if not training.is_told:
         return pod
     told = node_variables(training, start.index or 0, wiring)

@@ -30,6 +30,7 @@ from katib.local.jobs.jobset.structure import (
 )
 from katib.runtime.objects import Object
 from katib.templates import has_placeholder
+from katib.templates.devices import device_errors
 
 MANAGER: Final = "trainer.kubeflow.org/trainjob-controller"
 _CLUSTER = "submit the experiment to Kubernetes"
@@ -89,6 +90,7 @@ def check_runtime(runtime: Object, findings: Findings) -> None:
         # Whether initializers fill a claimed volume is known with the TrainJob.
         jobset = {key: value for key, value in template.items() if key != "volumeClaimPolicies"}
         check_jobset_rules(jobset, "spec.template.spec", findings)
+        findings.errors += device_errors(jobset, "spec.template.spec")
 
 
 def is_readable(job: Object) -> bool:

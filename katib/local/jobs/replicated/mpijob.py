@@ -108,7 +108,7 @@ class MPIJob(TrainingKind):
     def complete(self, pod: NewPod, peers: Peers, role: str, _index: int) -> NewPod:
         """Return a pod with what the operator mounts at `/etc/mpi`."""
         slots = self.slots(peers.spec) if role == LAUNCHER else 0
-        return replace(pod, files=_files(slots), rewrites={MOUNT: DIRECTORY})
+        return replace(pod, files=_files(slots), rewrites={MOUNT: DIRECTORY}, processes=max(1, slots))
 
     def slots(self, spec: TrainingSpec) -> int:
         """Return how many processes the job may start."""

@@ -131,7 +131,9 @@ def _store() -> MemoryStore:
     return store
 
 
-def resolve(store: MemoryStore, inherited: Mapping[str, str] | None = None, **container: Any) -> ContainerCommand:
+def resolve(
+    store: MemoryStore, inherited: Mapping[str, str] | None = None, *, processes: int = 1, **container: Any
+) -> ContainerCommand:
     container = {"name": "main", "command": ["x"], **container}
     identity = PodIdentity(
         "p", "ns", "uid-1", "host", labels={"app": "tune"}, annotations={"note": "n"}, service_account="sa"
@@ -144,6 +146,7 @@ def resolve(store: MemoryStore, inherited: Mapping[str, str] | None = None, **co
         ours={"KATIB_TRIAL_NAME": "t"},
         forced={},
         containers=(container, {"name": "other", "resources": {"limits": {"cpu": "1500m"}}}),
+        processes=processes,
     )
     return container_command(container, "spec.template.spec.containers[0]", context, Rewriter({}))
 
@@ -215,6 +218,49 @@ def test_the_engine_s_environment_is_inherited_without_its_marks(store: MemorySt
     env = resolve(store, {"PATH": "/venv/bin", "KATIB_ENGINE_ID": "x", "KATIB_PROCESS_ID": "x.1"}).env
 
     assert env == {"PATH": "/venv/bin", "PYTHONUNBUFFERED": "1", "HOSTNAME": "host", "KATIB_TRIAL_NAME": "t"}
+
+
+THREADS = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+
+
+@pytest.mark.parametrize(
+    ("resources", "processes", "env", "expected"),
+    [
+        pytest.param({"requests": {"cpu": 2}}, 1, {}, "2", id="request"),
+        pytest.param({"limits": {"cpu": "3"}}, 1, {}, "3", id="limit"),
+        pytest.param({"requests": {"cpu": "1500m"}, "limits": {"cpu": 8}}, 1, {}, "2", id="rounded-up"),
+        pytest.param({"requests": {"cpu": "100m"}}, 1, {}, "1", id="at-least-one"),
+        pytest.param({"requests": {"cpu": 8}}, 4, {}, "2", id="processes-share-it"),
+        pytest.param({"requests": {"cpu": 8}}, 1, {"PET_NPROC_PER_NODE": "3"}, "2", id="processes-of-torchrun"),
+        pytest.param({"requests": {"cpu": 2}}, 4, {}, "1", id="more-processes-than-cpus"),
+        pytest.param({"requests": {"cpu": 8}}, 1, {"PET_NPROC_PER_NODE": "auto"}, None, id="unknown-processes"),
+        pytest.param({"requests": {"memory": "1Gi"}}, 1, {}, None, id="no-request"),
+        pytest.param(None, 1, {}, None, id="no-resources"),
+    ],
+)
+def test_libraries_use_as_many_threads_as_cpus_are_requested(
+    store: MemoryStore, resources: Any, processes: int, env: dict[str, str], expected: str | None
+) -> None:
+    found = resolve(store, processes=processes, resources=resources, env=[value(*pair) for pair in env.items()]).env
+
+    assert {found.get(name) for name in THREADS} == {expected}
+
+
+def test_threads_that_the_user_has_set_stay(store: MemoryStore) -> None:
+    resources = {"requests": {"cpu": 4}}
+
+    inherited = resolve(store, {"OMP_NUM_THREADS": "8"}, resources=resources).env
+    written = resolve(store, resources=resources, env=[value("MKL_NUM_THREADS", "1")]).env
+
+    assert {name: inherited.get(name) for name in THREADS} == dict.fromkeys(THREADS) | {"OMP_NUM_THREADS": "8"}
+    assert (written["OMP_NUM_THREADS"], written["MKL_NUM_THREADS"]) == ("4", "1")
 
 
 def test_command_and_arguments_are_expanded(store: MemoryStore) -> None:
@@ -313,6 +359,12 @@ class TestTokens:
         request = Request.of_template({"spec": spec})
 
         assert request == Request(Decimal(3), Decimal(1024), 1)
+
+    def test_a_part_of_a_card_that_a_placeholder_stood_for_is_refused(self) -> None:
+        container = {"resources": {"limits": {"nvidia.com/gpu": "0.5"}}}
+
+        with pytest.raises(ValueError, match=r"0\.5 is not a whole number of GPUs"):
+            Request.of_template({"spec": {"containers": [container]}})
 
     def test_what_the_machine_lacks_is_named(self) -> None:
         assert Request(cpu=Decimal(8), gpus=1).excess_over(CAPACITY) == (

@@ -73,7 +73,8 @@ def test_a_launcher_with_cards_works_too() -> None:
     launcher = job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"][0]
     launcher["resources"] = {"limits": {"nvidia.com/gpu": 2}}
 
-    assert pod_of(job, "launcher").files["mpi/hostfile"] == "localhost slots=6\n"
+    pod = pod_of(job, "launcher")
+    assert (pod.files["mpi/hostfile"], pod.processes) == ("localhost slots=6\n", 6)
 
 
 def test_the_launcher_is_the_primary_pod_of_both_operators() -> None:
