@@ -18,10 +18,15 @@ TRIAL_HAS_FAILED = "Trial has failed"
 EXIT_WITHOUT_OUTPUT = "its program ended with exit code"
 """How a cause begins when all that is known is the exit code."""
 
+OUT_OF_MEMORY = "was killed because it ran out of memory"
+"""How a container ended that took more than its limit, in both homes."""
+
 LAST_OUTPUT_BYTES = 2_000
 """How much of the end of an output is looked at for its last line."""
 
 _LINE_CHARACTERS = 300
+_WORD_CHARACTERS = 8
+_LAYOUT = "\t\n\v\f\r\b\a\x1b"
 _SEPARATOR = f"; {LAST_OUTPUT}"
 _TERMINAL_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _EXIT_CODE = re.compile(r"\b(?:exit code|exited with) (\d+)")
@@ -31,10 +36,21 @@ _BACK_OFF_LIMIT = re.compile(r"; the back-off limit of \d+ is reached$")
 
 
 def last_line(output: bytes) -> str:
-    """Return the last line with text at the end of an output, without colours and control characters."""
+    """Return the last line with text at the end of an output, without colours and control characters.
+
+    It is empty where that line is not text. Beside other bytes, a few letters are no text either.
+    """
     text = _TERMINAL_CONTROL.sub("", output.decode(errors="replace"))
-    line = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+    line = next((line.strip() for line in reversed(re.split(r"[\r\n]", text)) if line.strip()), "")
+    if _is_binary(line) or (len(line) < _WORD_CHARACTERS and _is_binary(text)):
+        return ""
     return "".join(c if c.isprintable() else " " for c in line[:_LINE_CHARACTERS])
+
+
+def _is_binary(text: str) -> bool:
+    """Return whether more than a fifth of a text are bytes or control characters that no text has."""
+    strange = sum(c == "\ufffd" or (c < " " and c not in _LAYOUT) for c in text)
+    return strange * 5 > len(text)
 
 
 def with_last_output(how: str, line: str) -> str:

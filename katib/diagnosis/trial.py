@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from katib.api.failure_text import EXIT_WITHOUT_OUTPUT, trial_failure
+from katib.api.failure_text import EXIT_WITHOUT_OUTPUT, OUT_OF_MEMORY, trial_failure
 from katib.api.metrics import ZERO_TIME
 from katib.api.names import METRICS_INCOMPLETE, METRICS_REPORT_ANNOTATION, WORKSPACE_ANNOTATION
 from katib.diagnosis.answer import Answer, condition_words, finding_of_event, known_remedy, pick_warnings, since
@@ -250,7 +250,7 @@ def _look_at_output(trial: Json, evidence: Evidence) -> str:
 def _failure_remedy(trial: Json, facts: JobFacts, evidence: Evidence) -> str:
     if (condition_of(trial, "Failed") or {}).get("reason") == _PODS_REFUSED:
         return facts.remedy or "Fix the pod of the template as the message says, and run the file again."
-    if facts.out_of_memory:
+    if facts.out_of_memory or OUT_OF_MEMORY in failure_of(trial):
         return "Raise resources.limits.memory of the container in the template, or let it need less."
     if facts.signal == "SIGKILL":
         return "Run fewer trials at once (parallelTrialCount), or request the memory that one needs."

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from katib.api.failure_text import LAST_OUTPUT
+from katib.api.failure_text import LAST_OUTPUT, OUT_OF_MEMORY
 from katib.api.names import TRIAL_LABEL
 from katib.api.types import CollectorKind, Trial
 from katib.controllers.kinds import key_of
@@ -214,7 +214,7 @@ def _how(ended: Mapping[str, Any]) -> str:
     """Return how a container ended, as the rest of a sentence."""
     code, reason = ended.get("exitCode", 0), ended.get("reason", "")
     if reason == "OOMKilled":
-        return "was killed because it ran out of memory; raise its memory limit"
+        return f"{OUT_OF_MEMORY}; raise its memory limit"
     told = "" if reason in ("", "Error", "Completed") else f" ({reason})"
     return f"ended with exit code {code}{told}"
 

@@ -151,6 +151,8 @@ def _terminated(container: ContainerState, output: str, steady: SteadyTime) -> J
     if end is None:
         return {}
     reason = "ContainerStatusUnknown" if end.lost else "Error" if end.code else "Completed"
+    if end.out_of_memory:
+        reason = "OOMKilled"
     found: Json = {"exitCode": end.code, "reason": reason}
     if _SIGNAL_BASE < end.code <= _SIGNAL_BASE + _LARGEST_SIGNAL:
         found["signal"] = end.code - _SIGNAL_BASE

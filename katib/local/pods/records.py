@@ -25,12 +25,14 @@ class ContainerExit:
 
     Attributes:
         lost: It ended with the guard that had started it, through no fault of its own.
+        out_of_memory: It was killed because it took more memory than its limit.
     """
 
     container: str
     code: int
     text: str
     lost: bool = False
+    out_of_memory: bool = False
 
 
 class EarlierEnd(NamedTuple):
