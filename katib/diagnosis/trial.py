@@ -262,7 +262,8 @@ def _failure_remedy(trial: Json, facts: JobFacts, evidence: Evidence) -> str:
 def _remedy_of_output(trial: Json, facts: JobFacts, evidence: Evidence) -> str:
     annotations = (evidence.experiment or {}).get("metadata", {}).get("annotations") or {}
     workspace = str(annotations.get(WORKSPACE_ANNOTATION, ""))
-    if remedy := known_remedy(failure_of(trial), facts, evidence.place, workspace):
+    place = evidence.place.in_images() if facts.in_image else evidence.place
+    if remedy := known_remedy(failure_of(trial), facts, place, workspace):
         return remedy
     if not facts.log_tail:
         return _look_at_output(trial, evidence)

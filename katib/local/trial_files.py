@@ -130,17 +130,22 @@ class TrialFiles:
         data = b"".join(self._chunks(path, None, lines))
         return tuple(data.decode(errors="replace").splitlines())
 
-    def program(self, trial: Object) -> str:
-        """Return the full path of the program that the primary container ran last, empty when unknown."""
+    def program(self, trial: Object) -> tuple[str, bool]:
+        """Return the full path of the program that the primary container ran last, and whether it ran in its image.
+
+        The path is empty when unknown, and in an image, where it is that of the runtime's client.
+        """
         container = _primary_container(trial)
         path = self.log_file(trial)
         if path is None:
-            return ""
+            return "", False
         try:
-            processes = json.loads((path.parent / RECORD_FILE).read_text())["processes"]
-            return next((str(p["program"]) for p in reversed(processes) if p["container"] == container), "")
-        except (OSError, ValueError, LookupError, TypeError):
-            return ""
+            note = json.loads((path.parent / RECORD_FILE).read_text())
+            if note.get("inImage"):
+                return "", True
+            return next((str(p["program"]) for p in reversed(note["processes"]) if p["container"] == container), ""), False
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return "", False
 
     def remove(self, trial: Key) -> None:
         """Remove the files of a trial that is gone, and with the last one of an experiment its directory."""

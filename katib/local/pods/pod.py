@@ -399,6 +399,7 @@ class Pod:
             "labels": self.plan.labels,
             "containers": [container.command.name for container in self.plan.containers],
             "processes": processes,
+            "inImage": any(container.image is not None for container in self.plan.containers),
         }
         if end is not None:
             note["pod"] = pod_object(self.plan, end, self._tools.steady)

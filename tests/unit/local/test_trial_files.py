@@ -170,7 +170,7 @@ def test_the_program_that_a_trial_ran_is_known_from_its_pod(files: TrialFiles) -
     note = {"processes": [{"container": "main", "pid": 1, "startTime": 2, "program": "/usr/bin/python3"}]}
     (path.parent / "pod.json").write_text(json.dumps(note))
 
-    assert files.program(OBJECT) == "/usr/bin/python3"
+    assert files.program(OBJECT) == ("/usr/bin/python3", False)
 
 
 @pytest.mark.parametrize("note", [None, "{", "{}", '{"processes": [{"container": "main"}]}'])
@@ -179,7 +179,7 @@ def test_a_program_that_nobody_wrote_down_is_not_known(files: TrialFiles, note: 
     if note is not None:
         (path.parent / "pod.json").write_text(note)
 
-    assert files.program(OBJECT) == ""
+    assert files.program(OBJECT) == ("", False)
 
 
 def test_removing_is_for_good_and_twice_is_fine(files: TrialFiles) -> None:
