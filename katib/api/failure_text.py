@@ -31,6 +31,8 @@ _SEPARATOR = f"; {LAST_OUTPUT}"
 _TERMINAL_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _EXIT_CODE = re.compile(r"\b(?:exit code|exited with) (\d+)")
 _CONTAINER = re.compile(r'^container "?[^\s"]+"? (?:of|in) pod \S+?(?P<colon>:)? ', re.IGNORECASE)
+_TITLE = re.compile(r" \(replica (?P<name>[^\s()]+)\)")
+_OF_REPLICA = re.compile(r"replica (\S+): (.*)", re.DOTALL)
 _JOB_OF_A_SET = re.compile(r"^job \S+ failed \(\w+\): ")
 _BACK_OFF_LIMIT = re.compile(r"; the back-off limit of \d+ is reached$")
 
@@ -73,9 +75,12 @@ def failure_cause(text: str) -> str:
     """Return a text about a failure with what explains it first.
 
     `ValueError: boom (exit code 1)`: a program that ended with a code says in its last line why it did. One that was
-    killed could not say it; there the signal comes first.
+    killed could not say it; there the signal comes first. Before all that stands the replica, where it was one of
+    several.
     """
     how, _, line = text.partition(_SEPARATOR)
+    if title := _TITLE.search(how):
+        return f"replica {title['name']}: {failure_cause(text.replace(title[0], '', 1))}"
     exit_code = _EXIT_CODE.search(how)
     if exit_code is not None:
         code = exit_code.group(1)
@@ -85,6 +90,17 @@ def failure_cause(text: str) -> str:
     if found is not None:
         how = ("" if found["colon"] else "its program ") + how[found.end() :]
     return with_last_output(how, line)
+
+
+def pod_title(name: str, replica: str) -> str:
+    """Return what a text about a failure calls a pod, which is a replica where its job has several."""
+    return f"{name} (replica {replica})" if replica else name
+
+
+def of_replica(cause: str) -> tuple[str, str]:
+    """Return the replica that a cause begins with, empty where it names none, and the cause without it."""
+    found = _OF_REPLICA.fullmatch(cause)
+    return (found[1], found[2]) if found else ("", cause)
 
 
 def trial_failure(message: str) -> str:

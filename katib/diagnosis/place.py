@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 from katib.tuning.service import DEFAULT_NAMESPACE
 
-
 _IN_IMAGES = {
     "module": "Install the module in the image that the template names, or name another image.",
     "file": "Put the file into the image or a volume of the template, or name it by its full path.",

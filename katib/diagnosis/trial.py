@@ -23,7 +23,7 @@ from katib.tuning.reading import (
     status_of,
     time_of,
 )
-from katib.tuning.replicas import replica_name
+from katib.tuning.replicas import named_replica, own_cause, replica_name
 from katib.tuning.service import Diagnosis, Json
 
 _COMMAND_NOT_FOUND = 127
@@ -191,16 +191,17 @@ def _succeeded(trial: Json, _condition: Json, _facts: JobFacts, evidence: Eviden
     return answer
 
 
-def _failed(trial: Json, condition: Json, facts: JobFacts, evidence: Evidence) -> Answer:
-    name, replica = name_of(trial), failed_replica(facts.pods, failure_of(trial))
-    because = "" if replica is None else f" because its replica {replica_name(replica)} failed"
+def _failed(trial: Json, _condition: Json, facts: JobFacts, evidence: Evidence) -> Answer:
+    name, failed = name_of(trial), failed_replica(facts.pods, failure_of(trial))
+    replica = replica_name(failed) if failed is not None else named_replica(trial)
+    because = f" because its replica {replica} failed" if replica else ""
     answer = Answer(f"{name} failed{because}: {failure_cause(trial, facts)}.", log_tail=facts.log_tail)
-    if replica is not None and facts.log_tail:
-        answer.findings.append(f"The output below is that of {replica_name(replica)}.")
+    if replica and facts.log_tail:
+        answer.findings.append(f"The output below is that of {replica}.")
     elif facts.log_container and facts.log_tail:
         answer.findings.append(f"The output below is that of container {facts.log_container}.")
-    cause = trial_failure(str(condition.get("message", ""))).rstrip(".")
-    if cause and cause not in answer.verdict and (replica is None or not cause.startswith(EXIT_WITHOUT_OUTPUT)):
+    cause = own_cause(trial)
+    if cause and cause not in answer.verdict and (not replica or not cause.startswith(EXIT_WITHOUT_OUTPUT)):
         answer.findings.append(f"{cause}.")
     if facts.attempt > 1:
         answer.findings.append(f"Its job was tried {facts.attempt} times.")
@@ -209,7 +210,10 @@ def _failed(trial: Json, condition: Json, facts: JobFacts, evidence: Evidence) -
 
 
 def failure_cause(trial: Json, facts: JobFacts) -> str:
-    """Return in a few words why a trial failed: what ended its program, else the last line that it printed."""
+    """Return in a few words why a trial failed: what ended its program, else the last line that it printed.
+
+    Which replica it was is left out, so that trials which failed alike are seen to.
+    """
     deadline = condition_of(facts.job or {}, "Failed") or {}
     if deadline.get("reason") == "DeadlineExceeded":
         return "its job ran longer than activeDeadlineSeconds"
@@ -219,14 +223,13 @@ def failure_cause(trial: Json, facts: JobFacts) -> str:
     replica = failed_replica(facts.pods, cause)
     if replica is not None and not _is_explained(trial) and (words := last_words(replica)):
         return words
-    return cause or str((condition_of(trial, "Failed") or {}).get("reason") or "no reason was recorded")
+    return own_cause(trial) or str((condition_of(trial, "Failed") or {}).get("reason") or "no reason was recorded")
 
 
 def _is_explained(trial: Json) -> bool:
     """Return whether the message of a failed trial says more than its exit code."""
     message = str((condition_of(trial, "Failed") or {}).get("message", ""))
-    cause = trial_failure(message)
-    return cause != message and not cause.startswith(EXIT_WITHOUT_OUTPUT)
+    return trial_failure(message) != message and not own_cause(trial).startswith(EXIT_WITHOUT_OUTPUT)
 
 
 def _exit_words(facts: JobFacts) -> str:

@@ -29,6 +29,7 @@ from katib.tuning.reading import (
     status_of,
     time_of,
 )
+from katib.tuning.replicas import own_cause
 from katib.tuning.service import Change, TuningService
 
 
@@ -233,13 +234,13 @@ class Progress:
         failed = self._failed_alike
         if failed is None or state_of(trial) == "Killed":
             return
-        if not _failed_at_once(trial) or (failed and failure_of(failed[0]) != failure_of(trial)):
+        if not _failed_at_once(trial) or (failed and own_cause(failed[0]) != own_cause(trial)):
             self._failed_alike = None
             return
         failed.append(trial)
         if len(failed) >= min(_ALIKE, self._failures_to_come):
             self._failed_alike = None
-            yield FailingAlike(trial, len(failed), failure_of(trial))
+            yield FailingAlike(trial, len(failed), own_cause(trial))
 
     @property
     def _failures_to_come(self) -> int:

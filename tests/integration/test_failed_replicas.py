@@ -65,6 +65,7 @@ def jobset(script: str, restart: str = "Never", **spec: Any) -> Json:
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "spec": {"replicatedJobs": jobs, **spec}}
 
 
+INDEXED = {"completions": 3, "parallelism": 3, "completionMode": "Indexed"}
 WORKER = fails("*worker-1*")
 MPI_WORKER = {"replicas": 1, "template": {"spec": {"containers": [{"name": "main", "image": "none"}]}}}
 LEAD = {"jobset.sigs.k8s.io/replicatedjob-name": "lead"}
@@ -74,6 +75,7 @@ CASES = {
     "job-retried": (batch(container("main", fails("*")), restart="OnFailure", backoffLimit=1), "", {}),
     "job-init": (batch(container("main", f"echo {PRIMARY}"), init=(container("prepare", fails("*")),)), "", {}),
     "job-two": (batch(container("main", f"echo {PRIMARY}"), container("other", fails("*"))), "", {}),
+    "job-indexed": (batch(container("main", fails("*-1")), **INDEXED), "1", {}),
     "tfjob": (
         training(
             "TFJob",
@@ -152,7 +154,9 @@ def test_the_last_line_of_the_replica_that_failed_is_what_one_reads(service: Tun
     pods = [pod for pod in service.pods("Trial", NS, name_of(trial)) if replica_name(dict(pod)) == replica]
     of_trial, of_experiment = service.why(NS, name_of(trial)), service.why(NS, name)
 
-    assert failure_of(trial) == "boom (exit code 3)"
+    assert failure_of(trial) == (f"replica {replica}: boom (exit code 3)" if replica else "boom (exit code 3)")
+    if name != "job-two":
+        assert b"".join(service.logs(NS, name_of(trial))).endswith(b"early\nboom\n")
     assert of_trial.verdict.endswith("boom (exit code 3).")
     assert of_trial.log_tail[-2:] == ("early", "boom")
     assert of_experiment.log_tail[-2:] == ("early", "boom")

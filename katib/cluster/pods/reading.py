@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from katib.api.failure_text import LAST_OUTPUT, OUT_OF_MEMORY
+from katib.api.failure_text import LAST_OUTPUT, OUT_OF_MEMORY, pod_title
 from katib.api.names import TRIAL_LABEL
 from katib.api.types import CollectorKind, Trial
 from katib.controllers.kinds import key_of
@@ -19,7 +19,7 @@ from katib.controllers.ports import PodUpdate
 from katib.runtime.clock import Clock
 from katib.runtime.informer import Informer, InformerEvent
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
-from katib.tuning.replicas import COLLECTORS
+from katib.tuning.replicas import COLLECTORS, has_role, replica_name
 from metrics_collector.sidecar import ALL_STORED, NOT_ALL_STORED
 
 POD = Kind("v1", "Pod")
@@ -67,7 +67,8 @@ def facts_of(pod: Object) -> PodFacts:
     """Return what is worth keeping of a pod."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     labels = metadata.get("labels") or {}
-    failed_at, failure = max(_failures(metadata["name"], status), default=("", ""))
+    title = pod_title(metadata["name"], replica_name(pod) if has_role(pod) else "")
+    failed_at, failure = max(_failures(title, status), default=("", ""))
     report = next(_reports(status), "")
     if failure and report.startswith(LAST_OUTPUT):
         failure, report = f"{failure}; {report}", ""

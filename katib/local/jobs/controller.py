@@ -18,7 +18,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -43,6 +43,7 @@ from katib.local.pods.gang import start_together
 from katib.local.pods.image_process import execute
 from katib.local.pods.images import HOST_NETWORK
 from katib.local.pods.monitor import Monitor
+from katib.local.pods.objects import pod_metadata
 from katib.local.pods.pod import Pod, PodPlan, PodTools
 from katib.local.pods.pulls import PullNews
 from katib.runtime.controller import DONE, Controller, Result
@@ -50,6 +51,7 @@ from katib.runtime.informer import Informer, InformerEvent
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.runtime.shared_thread import SharedThread
 from katib.runtime.work_queue import WorkQueue
+from katib.tuning.replicas import has_several_pods, replica_name
 
 RESTARTED_ANNOTATION = "katib.kubeflow.org/started-anew"
 """On a job: that it was cut off by an end of the engine, and when it was started again from scratch."""
@@ -268,16 +270,17 @@ class JobController:
         return run
 
     def _begin_run(self, job: Object) -> JobRun:
-        tools = self._tools.preparation
+        tools, templates = self._tools.preparation, self._kind.templates(job).values()
         network = network_of(
             job,
             self._kind.kind,
-            [template for template, _ in self._kind.templates(job).values()],
+            [template for template, _ in templates],
             self._tools.pods.images,
             needs_machine=tools.needs_machine(job),
         )
         wiring = LocalWiring(self._tools.ports) if network == HOST_NETWORK else NamedWiring()
-        return JobRun.of(job, wiring, network)
+        has_several = has_several_pods(job) or sum(count for _, count in templates) > 1
+        return JobRun.of(job, wiring, network, has_several=has_several)
 
     def _release(self, run: JobRun) -> None:
         """Give back what the pods of a job shared; none of them is left."""
@@ -380,9 +383,10 @@ class JobController:
     def _prepare(self, run: JobRun, start: PodStart) -> PodPlan:
         tools = self._tools.preparation
         try:
-            return prepare_pod(run.job, self._kind.pod(run.job, start, run.wiring), start, tools, run.network)
+            plan = prepare_pod(run.job, self._kind.pod(run.job, start, run.wiring), start, tools, run.network)
         except InvalidError as error:
-            return impossible_pod(run.job, start, "; ".join(map(str, error.errors)), tools)
+            plan = impossible_pod(run.job, start, "; ".join(map(str, error.errors)), tools)
+        return replace(plan, replica=replica_name({"metadata": pod_metadata(plan)})) if run.has_several else plan
 
     def _new_pod(self, key: Key, run: JobRun, plan: PodPlan) -> Pod:
         def changed() -> None:

@@ -33,6 +33,7 @@ class JobRun:
         memory: What its kind asked us to remember.
         wiring: Addresses of its pods.
         network: Of its pods where they run in their images.
+        has_several: Whether it has several pods on purpose.
         is_connected: Whether that network was made; like the next one, it belongs to the loop of the pods.
         unconnected: Pods that wait for it, and how they start.
         superseded: Revisions that our own writes replaced; the cache may still show one of them.
@@ -41,6 +42,7 @@ class JobRun:
     job: Object
     wiring: LocalWiring | NamedWiring
     network: str = HOST_NETWORK
+    has_several: bool = False
     pods: list[Pod] = field(default_factory=list)
     status: dict[str, Any] = field(default_factory=dict)
     started_at: datetime | None = None
@@ -53,10 +55,12 @@ class JobRun:
     unconnected: list[tuple[list[Pod], Callable[[], None]]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, job: Object, wiring: LocalWiring | NamedWiring, network: str = HOST_NETWORK) -> JobRun:
+    def of(
+        cls, job: Object, wiring: LocalWiring | NamedWiring, network: str = HOST_NETWORK, *, has_several: bool = False
+    ) -> JobRun:
         """Return the run of a job at its first sight."""
         job = without_nulls(job)
-        return cls(job, wiring, network, status=dict(job.get("status") or {}))
+        return cls(job, wiring, network, has_several, status=dict(job.get("status") or {}))
 
     @property
     def uid(self) -> str:

@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+from katib.api.failure_text import pod_title
 from katib.backoff import Backoff
 
 
@@ -105,6 +106,7 @@ class PodRecord:
         waiting: What it waits for before it can start; empty when it does not wait.
         pulling: The image that is fetched for it now; empty when none is.
         role: Replica type, or name of the replicated job; empty where all pods of a job are alike.
+        replica: What it is called where its job has several pods, as `worker-1`; empty where it is alone.
         containers: How each of its containers is; empty until the first one has run.
     """
 
@@ -125,8 +127,14 @@ class PodRecord:
     waiting: str = ""
     pulling: str = ""
     role: str = ""
+    replica: str = ""
     containers: tuple[ContainerState, ...] = ()
     started_at: datetime | None = None
+
+    @property
+    def title(self) -> str:
+        """What texts about a failure call it."""
+        return pod_title(self.name, self.replica)
 
     @property
     def is_finished(self) -> bool:

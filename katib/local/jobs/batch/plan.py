@@ -172,7 +172,7 @@ def _failure_policy(counts: PodCounts) -> _Outcome | None:
         if match.rule.action == "FailJob":
             return _failure(
                 Reason.POD_FAILURE_POLICY,
-                f'container "{match.exit.container}" of pod {match.pod.name} {match.exit.text}, '
+                f'container "{match.exit.container}" of pod {match.pod.title} {match.exit.text}, '
                 f"which rule {match.position} of podFailurePolicy answers with FailJob",
                 match.pod,
             )
