@@ -197,7 +197,7 @@ def _failed(trial: Json, _condition: Json, facts: JobFacts, evidence: Evidence) 
     because = f" because its replica {replica} failed" if replica else ""
     answer = Answer(f"{name} failed{because}: {failure_cause(trial, facts)}.", log_tail=facts.log_tail)
     if replica and facts.log_tail:
-        answer.findings.append(f"The output below is that of {replica}.")
+        answer.findings.append(f"The output below is that of replica {replica}.")
     elif facts.log_container and facts.log_tail:
         answer.findings.append(f"The output below is that of container {facts.log_container}.")
     cause = own_cause(trial)
