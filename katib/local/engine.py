@@ -243,6 +243,11 @@ class Engine:
             monitors.job_gone(job)
             wake_trial(Key.of(job))
 
+        def retried(job: Object, how: str) -> None:
+            if (trial := caches.trials.get(Key.of(job))) is not None:
+                message = f"Job {trial.name}: {how}"
+                events.record(trial, warning=True, reason="JobRetrying", message=message)
+
         self._services.on_change(lambda namespace, name: assembly.wake_suggestion(Key(namespace, name)))
         runner = LocalJobRunner(
             self._store,
@@ -265,6 +270,7 @@ class Engine:
             checkpoint=TrialCheckpoints(self._layout, caches.trials, caches.experiments).of,
             may_delete=lambda job: not _is_active(caches.trials.get(Key.of(job))),
             pulled=pulls.told,
+            retried=retried,
             gone=job_gone,
             jobs={kind.kind: caches.jobs[kind.kind] for kind in self._kinds},
             thread=thread,

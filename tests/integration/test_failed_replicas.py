@@ -217,6 +217,18 @@ def test_readings_go_with_a_try_that_was_thrown_away_and_stay_when_the_job_asked
     assert [reading.value for reading in service.metrics(NS, name_of(trial))] == expected
 
 
+def test_every_failed_try_is_an_event_also_when_the_next_one_fails_at_once(
+    service: TuningService, tmp_path: Path
+) -> None:
+    script = f"echo x >>{tmp_path}/tries; echo boom $(wc -l <{tmp_path}/tries); exit 130; : {PRIMARY}"
+    roles = {"Master": replicas("pytorch", "exec sleep 60"), "Worker": replicas("pytorch", script, 1, "ExitCode")}
+    trial = only_trial(service, "tries", training("PyTorchJob", "pytorchReplicaSpecs", roles, backoffLimit=3), {})
+
+    events = service.events("Trial", NS, name_of(trial))
+    tries = [event.message.partition(": ")[2] for event in events if event.reason == "JobRetrying"]
+    assert tries[:2] == [f"replica worker-0: boom {n} (exit code 130); try {n + 1} of 3" for n in (1, 2)]
+
+
 def primary_container(job: Json) -> str:
     """Return the name that the operator of a kind looks for."""
     names = {

@@ -26,7 +26,7 @@ from typing import Protocol
 from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.api.types import format_time
 from katib.errors import ConflictError, InvalidError, KatibError, NotFoundError, UnavailableError
-from katib.local.jobs.conditions import end_of
+from katib.local.jobs.conditions import JobCondition, conditions_of, end_of, true_condition
 from katib.local.jobs.kind import JobKind, Moment, Observed, Plan, PodStart
 from katib.local.jobs.networks import NamedWiring, network_of
 from katib.local.jobs.pod_objects import PodObjects
@@ -96,6 +96,7 @@ class ControllerTools:
         may_start: Whether a job that was not seen before is to run; no when it is about to be deleted.
         may_delete: Whether a job that outlived its ttlSecondsAfterFinished may go; no while its trial needs it.
         pulled: Told of a job when an image has to be fetched for it, and when that has ended. On the loop.
+        retried: Told of a job how a try of it failed that no stored status shows: another one failed at once.
         gone: Told of a job that was deleted before its end, once none of its processes is left; what this raises is
             tried again.
         settle_seconds: How long a passing status must hold before it is written.
@@ -112,6 +113,7 @@ class ControllerTools:
     may_start: Callable[[Object], bool]
     may_delete: Callable[[Object], bool]
     pulled: Callable[[Object, PullNews], None]
+    retried: Callable[[Object, str], None]
     gone: Callable[[Object], None]
     settle_seconds: float
     sync_timeout_seconds: float
@@ -312,6 +314,7 @@ class JobController:
             memory=run.memory,
         )
         decision = self._kind.plan(observed)
+        self._tell_retries(run, observed, decision)
         if decision.delete:
             return self._delete(key, run)
         if decision.anew:  # before anything is remembered: when the log cannot be reached, the same is planned again
@@ -329,6 +332,19 @@ class JobController:
             run.pods.clear()
             self._tools.objects.finish(run.job)
         return Result(_earliest(wait, self._seconds_until(decision)))
+
+    def _tell_retries(self, run: JobRun, observed: Observed, decision: Plan) -> None:
+        """Tell of failed tries that were followed by another one before the status had settled that says so."""
+        decisions = []
+        while run.restarted:
+            record = run.restarted.popleft()
+            pods = tuple(record if pod.name == record.name else pod for pod in observed.pods)
+            decisions.append(self._kind.plan(replace(observed, pods=pods)))
+        stored = _retrying(run.stored_status)
+        for text in (_retrying(found.status) for found in (*decisions, decision)):
+            if run.retrying not in ("", text):
+                self._tools.retried(run.job, run.retrying)
+            run.retrying = "" if text == stored else text
 
     def _stop_pods(self, run: JobRun, decision: Plan) -> None:
         for pod in run.pods:
@@ -389,18 +405,31 @@ class JobController:
         return replace(plan, replica=replica_name({"metadata": pod_metadata(plan)})) if run.has_several else plan
 
     def _new_pod(self, key: Key, run: JobRun, plan: PodPlan) -> Pod:
+        retries = 0
+
         def changed() -> None:
-            self._pod_changed(key, run.job, pod)
+            nonlocal retries
+            before, retries = retries, pod.record.retries
+            self._pod_changed(key, run.job, pod, before)
 
         monitors, pulled = partial(self._tools.monitors.open, run.job), partial(self._tools.pulled, run.job)
         pod = Pod(plan, self._tools.pods, monitors, changed, pulled)
         return pod
 
-    def _pod_changed(self, key: Key, job: Object, pod: Pod) -> None:
+    def _pod_changed(self, key: Key, job: Object, pod: Pod, retries: int) -> None:
         """Have the job reconciled: at once when the pod ended, or may be waited for by others of its job.
 
         Whatever else changes only shows in a status that has to hold for a moment. Most tiny trials are over by then.
+
+        Args:
+            key: Of the job.
+            job: As it was when the pod was made.
+            pod: Which.
+            retries: How many failures in place it had before.
         """
+        run = self._runs.get(key)
+        if run is not None and pod.record.retries > retries:
+            run.restarted.append(pod.record)
         if pod.record.is_finished or pod.plan.role:
             self._queue.add(key)
         else:
@@ -443,7 +472,7 @@ class JobController:
         if run.is_over and not run.explanation_written:
             self._write_explanation(run)
         self._with_retry(run, self._store.update_status, lambda job: {**job, "status": run.status})
-        run.unwritten_since = None
+        run.unwritten_since, run.retrying = None, ""
         return None
 
     def _write_explanation(self, run: JobRun) -> None:
@@ -477,6 +506,11 @@ class JobController:
                 raise
             run.wrote(fresh)
             run.wrote(write(change(fresh)))
+
+
+def _retrying(status: Object) -> str:
+    """Return what a status says of the last try that failed."""
+    return str((true_condition(conditions_of(status), JobCondition.RETRYING) or {}).get("message", ""))
 
 
 def _is_being_deleted(job: Object) -> bool:

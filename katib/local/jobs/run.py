@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -36,6 +37,8 @@ class JobRun:
         has_several: Whether it has several pods on purpose.
         is_connected: Whether that network was made; like the next one, it belongs to the loop of the pods.
         unconnected: Pods that wait for it, and how they start.
+        restarted: Pods as they were when a container of them had failed and was started again; the loop adds to it.
+        retrying: What the status says of a failed try, until that is stored.
         superseded: Revisions that our own writes replaced; the cache may still show one of them.
     """
 
@@ -50,6 +53,8 @@ class JobRun:
     waiting: str = ""
     explanation_written: bool = False
     memory: Mapping[str, Any] = field(default_factory=dict)
+    restarted: deque[PodRecord] = field(default_factory=deque)
+    retrying: str = ""
     superseded: set[str] = field(default_factory=set)
     is_connected: bool = False
     unconnected: list[tuple[list[Pod], Callable[[], None]]] = field(default_factory=list)

@@ -145,6 +145,11 @@ class Container:
         return self._handle is not None
 
     @property
+    def awaits_restart(self) -> bool:
+        """Whether it ended and waits for the time to start again."""
+        return self._timer is not None and not self.is_starting and not self.is_running
+
+    @property
     def state(self) -> ContainerState:
         """How it is now."""
         began, ended = self._running_since or None, self._ended

@@ -352,6 +352,7 @@ class Pod:
             waiting="",
             pulling=next((c.pulling for c in self._containers if c.pulling), ""),
             restarts=sum(c.restarts for c in self._containers),
+            restart_due=any(c.awaits_restart and c.exit is not None and c.exit.code for c in self._containers),
             failures=max(c.failures for c in self._containers),
             exits=tuple(c.exit for c in self._containers if c.exit is not None),
             message=self._message(self._containers),

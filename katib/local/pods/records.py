@@ -93,6 +93,7 @@ class PodRecord:
         phase: Succeeded and Failed are final: no process is left and all metrics are stored.
         stopping: It was told to end, by the job and not by itself.
         restarts: How often containers were started again in place.
+        restart_due: Whether a container of it failed and waits for its restart.
         failures: How often in a row a container failed that is started again in place, without a long run between.
         started_at: When its first process started, in steady time.
         finished_at: When it became Succeeded or Failed, in steady time.
@@ -115,6 +116,7 @@ class PodRecord:
     phase: Phase = Phase.PENDING
     stopping: bool = False
     restarts: int = 0
+    restart_due: bool = False
     failures: int = 0
     finished_at: datetime | None = None
     exits: tuple[ContainerExit, ...] = ()
@@ -130,6 +132,11 @@ class PodRecord:
     replica: str = ""
     containers: tuple[ContainerState, ...] = ()
     started_at: datetime | None = None
+
+    @property
+    def retries(self) -> int:
+        """How often a container of it failed that is started again in place."""
+        return self.restarts + self.restart_due
 
     @property
     def title(self) -> str:
