@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 
 VERBOSITY_VARIABLE = "GRPC_VERBOSITY"
-OUR_VERBOSITY_VARIABLE = "KATIB_GRPC_VERBOSITY"
+OUR_VERBOSITY_VARIABLE = "GRPC_VERBOSITY_OF_KATIB"
 """Says that the one above is ours and not the user's."""
 
 
