@@ -18,23 +18,41 @@ TRIAL_HAS_FAILED = "Trial has failed"
 EXIT_WITHOUT_OUTPUT = "its program ended with exit code"
 """How a cause begins when all that is known is the exit code."""
 
+OUT_OF_MEMORY = "was killed because it ran out of memory"
+"""How a container ended that took more than its limit, in both homes."""
+
 LAST_OUTPUT_BYTES = 2_000
 """How much of the end of an output is looked at for its last line."""
 
 _LINE_CHARACTERS = 300
+_WORD_CHARACTERS = 8
+_LAYOUT = "\t\n\v\f\r\b\a\x1b"
 _SEPARATOR = f"; {LAST_OUTPUT}"
 _TERMINAL_CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _EXIT_CODE = re.compile(r"\b(?:exit code|exited with) (\d+)")
 _CONTAINER = re.compile(r'^container "?[^\s"]+"? (?:of|in) pod \S+?(?P<colon>:)? ', re.IGNORECASE)
+_TITLE = re.compile(r" \(replica (?P<name>[^\s()]+)\)")
+_OF_REPLICA = re.compile(r"replica (\S+): (.*)", re.DOTALL)
 _JOB_OF_A_SET = re.compile(r"^job \S+ failed \(\w+\): ")
 _BACK_OFF_LIMIT = re.compile(r"; the back-off limit of \d+ is reached$")
 
 
 def last_line(output: bytes) -> str:
-    """Return the last line with text at the end of an output, without colours and control characters."""
+    """Return the last line with text at the end of an output, without colours and control characters.
+
+    It is empty where that line is not text. Beside other bytes, a few letters are no text either.
+    """
     text = _TERMINAL_CONTROL.sub("", output.decode(errors="replace"))
-    line = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+    line = next((line.strip() for line in reversed(re.split(r"[\r\n]", text)) if line.strip()), "")
+    if _is_binary(line) or (len(line) < _WORD_CHARACTERS and _is_binary(text)):
+        return ""
     return "".join(c if c.isprintable() else " " for c in line[:_LINE_CHARACTERS])
+
+
+def _is_binary(text: str) -> bool:
+    """Return whether more than a fifth of a text are bytes or control characters that no text has."""
+    strange = sum(c == "\ufffd" or (c < " " and c not in _LAYOUT) for c in text)
+    return strange * 5 > len(text)
 
 
 def with_last_output(how: str, line: str) -> str:
@@ -57,9 +75,12 @@ def failure_cause(text: str) -> str:
     """Return a text about a failure with what explains it first.
 
     `ValueError: boom (exit code 1)`: a program that ended with a code says in its last line why it did. One that was
-    killed could not say it; there the signal comes first.
+    killed could not say it; there the signal comes first. Before all that stands the replica, where it was one of
+    several.
     """
     how, _, line = text.partition(_SEPARATOR)
+    if title := _TITLE.search(how):
+        return f"replica {title['name']}: {failure_cause(text.replace(title[0], '', 1))}"
     exit_code = _EXIT_CODE.search(how)
     if exit_code is not None:
         code = exit_code.group(1)
@@ -69,6 +90,17 @@ def failure_cause(text: str) -> str:
     if found is not None:
         how = ("" if found["colon"] else "its program ") + how[found.end() :]
     return with_last_output(how, line)
+
+
+def pod_title(name: str, replica: str) -> str:
+    """Return what a text about a failure calls a pod, which is a replica where its job has several."""
+    return f"{name} (replica {replica})" if replica else name
+
+
+def of_replica(cause: str) -> tuple[str, str]:
+    """Return the replica that a cause begins with, empty where it names none, and the cause without it."""
+    found = _OF_REPLICA.fullmatch(cause)
+    return (found[1], found[2]) if found else ("", cause)
 
 
 def trial_failure(message: str) -> str:

@@ -13,6 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from katib.cli import failures
+from katib.rpc import keep_connections_quiet
 
 INTERRUPTED = 130
 _BROKEN_PIPE = 141
@@ -123,6 +124,7 @@ def cli() -> None:
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 succeeded, 1 failed, 2 bad input, 130 interrupted."""
+    keep_connections_quiet(os.environ)
     try:
         result: Any = cli.main(args=args, prog_name="katib", standalone_mode=False)
         sys.stdout.flush()

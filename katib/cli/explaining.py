@@ -213,7 +213,7 @@ def _replicas(service: TuningService, trial: Json) -> Iterator[str]:
         yield f"  {line}"
     for pod in pods:
         if words := trouble_of(pod):
-            yield f"  {replica_name(pod)} {words}"
+            yield f"  Replica {replica_name(pod)} {words}"
 
 
 def _head(obj: Json) -> Iterator[str]:

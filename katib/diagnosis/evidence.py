@@ -48,6 +48,7 @@ class JobFacts:
         log_tail: Last lines of its output; of the replica that failed where one of several did.
         log_container: Which container printed them, where that is not the primary one.
         program: Full path of the program that the primary container ran; empty where that is not known.
+        in_image: Whether it ran in its image, on one machine where others run as processes.
         pods: Its pods, the oldest first.
     """
 
@@ -61,6 +62,7 @@ class JobFacts:
     log_tail: tuple[str, ...] = ()
     log_container: str = ""
     program: str = ""
+    in_image: bool = False
     pods: tuple[Json, ...] = ()
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from katib.tuning.service import DEFAULT_NAMESPACE
+
+_IN_IMAGES = {
+    "module": "Install the module in the image that the template names, or name another image.",
+    "file": "Put the file into the image or a volume of the template, or name it by its full path.",
+    "permission": "Give the container of the template the right to it, by runAsUser or fsGroup for example.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +39,15 @@ class Place:
     silence: str
     command: str
     capacity: str
-    module: str = "Install the module in the image that the template names, or name another image."
-    file: str = "Put the file into the image or a volume of the template, or name it by its full path."
+    module: str = _IN_IMAGES["module"]
+    file: str = _IN_IMAGES["file"]
     workspace: str = ""
-    permission: str = "Give the container of the template the right to it, by runAsUser or fsGroup for example."
+    permission: str = _IN_IMAGES["permission"]
     default_namespace: str = ""
+
+    def in_images(self) -> Place:
+        """Return the words for a trial that ran in an image."""
+        return replace(self, **_IN_IMAGES, workspace="")
 
 
 LOCAL = Place(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from katib.api.failure_text import of_replica
 from katib.tuning.reading import status_of
 from katib.tuning.replicas import (
     code_words,
@@ -38,15 +39,17 @@ def failed_replica(pods: Sequence[Json], cause: str = "") -> Json | None:
 
     Args:
         pods: Of one job, the oldest first.
-        cause: Why the trial failed; empty when it did not. Of several replicas that failed it is the one whose last
-            line this quotes, else the first. One that its job ended while it was started again counts, too.
+        cause: Why the trial failed; empty when it did not. Of several replicas that failed it is the one that this
+            names or whose last line it quotes, else the first. One that its job ended while it was started again
+            counts, too.
     """
     failed = [pod for pod in replicas_of(pods) if has_failed(pod) or (cause and was_stopped(pod) and last_failure(pod))]
 
-    def rank(pod: Json) -> tuple[bool, bool, str]:
+    def rank(pod: Json) -> tuple[bool, bool, bool, str]:
         end = last_failure(pod)
+        is_named = replica_name(pod) == of_replica(cause)[0]
         is_quoted = bool(end.get("message")) and str(end["message"]).rstrip(".") in cause
-        return not is_quoted, was_stopped(pod), str(end.get("finishedAt") or "")
+        return not is_named, not is_quoted, was_stopped(pod), str(end.get("finishedAt") or "")
 
     return min(failed, key=rank, default=None)
 

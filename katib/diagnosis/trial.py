@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from katib.api.failure_text import EXIT_WITHOUT_OUTPUT, trial_failure
+from katib.api.failure_text import EXIT_WITHOUT_OUTPUT, OUT_OF_MEMORY, trial_failure
 from katib.api.metrics import ZERO_TIME
 from katib.api.names import METRICS_INCOMPLETE, METRICS_REPORT_ANNOTATION, WORKSPACE_ANNOTATION
 from katib.diagnosis.answer import Answer, condition_words, finding_of_event, known_remedy, pick_warnings, since
@@ -23,7 +23,7 @@ from katib.tuning.reading import (
     status_of,
     time_of,
 )
-from katib.tuning.replicas import replica_name
+from katib.tuning.replicas import named_replica, own_cause, replica_name
 from katib.tuning.service import Diagnosis, Json
 
 _COMMAND_NOT_FOUND = 127
@@ -191,16 +191,17 @@ def _succeeded(trial: Json, _condition: Json, _facts: JobFacts, evidence: Eviden
     return answer
 
 
-def _failed(trial: Json, condition: Json, facts: JobFacts, evidence: Evidence) -> Answer:
-    name, replica = name_of(trial), failed_replica(facts.pods, failure_of(trial))
-    because = "" if replica is None else f" because its replica {replica_name(replica)} failed"
+def _failed(trial: Json, _condition: Json, facts: JobFacts, evidence: Evidence) -> Answer:
+    name, failed = name_of(trial), failed_replica(facts.pods, failure_of(trial))
+    replica = replica_name(failed) if failed is not None else named_replica(trial)
+    because = f" because its replica {replica} failed" if replica else ""
     answer = Answer(f"{name} failed{because}: {failure_cause(trial, facts)}.", log_tail=facts.log_tail)
-    if replica is not None and facts.log_tail:
-        answer.findings.append(f"The output below is that of {replica_name(replica)}.")
+    if replica and facts.log_tail:
+        answer.findings.append(f"The output below is that of replica {replica}.")
     elif facts.log_container and facts.log_tail:
         answer.findings.append(f"The output below is that of container {facts.log_container}.")
-    cause = trial_failure(str(condition.get("message", ""))).rstrip(".")
-    if cause and cause not in answer.verdict and (replica is None or not cause.startswith(EXIT_WITHOUT_OUTPUT)):
+    cause = own_cause(trial)
+    if cause and cause not in answer.verdict and (not replica or not cause.startswith(EXIT_WITHOUT_OUTPUT)):
         answer.findings.append(f"{cause}.")
     if facts.attempt > 1:
         answer.findings.append(f"Its job was tried {facts.attempt} times.")
@@ -209,7 +210,10 @@ def _failed(trial: Json, condition: Json, facts: JobFacts, evidence: Evidence) -
 
 
 def failure_cause(trial: Json, facts: JobFacts) -> str:
-    """Return in a few words why a trial failed: what ended its program, else the last line that it printed."""
+    """Return in a few words why a trial failed: what ended its program, else the last line that it printed.
+
+    Which replica it was is left out, so that trials which failed alike are seen to.
+    """
     deadline = condition_of(facts.job or {}, "Failed") or {}
     if deadline.get("reason") == "DeadlineExceeded":
         return "its job ran longer than activeDeadlineSeconds"
@@ -219,14 +223,13 @@ def failure_cause(trial: Json, facts: JobFacts) -> str:
     replica = failed_replica(facts.pods, cause)
     if replica is not None and not _is_explained(trial) and (words := last_words(replica)):
         return words
-    return cause or str((condition_of(trial, "Failed") or {}).get("reason") or "no reason was recorded")
+    return own_cause(trial) or str((condition_of(trial, "Failed") or {}).get("reason") or "no reason was recorded")
 
 
 def _is_explained(trial: Json) -> bool:
     """Return whether the message of a failed trial says more than its exit code."""
     message = str((condition_of(trial, "Failed") or {}).get("message", ""))
-    cause = trial_failure(message)
-    return cause != message and not cause.startswith(EXIT_WITHOUT_OUTPUT)
+    return trial_failure(message) != message and not own_cause(trial).startswith(EXIT_WITHOUT_OUTPUT)
 
 
 def _exit_words(facts: JobFacts) -> str:
@@ -250,7 +253,7 @@ def _look_at_output(trial: Json, evidence: Evidence) -> str:
 def _failure_remedy(trial: Json, facts: JobFacts, evidence: Evidence) -> str:
     if (condition_of(trial, "Failed") or {}).get("reason") == _PODS_REFUSED:
         return facts.remedy or "Fix the pod of the template as the message says, and run the file again."
-    if facts.out_of_memory:
+    if facts.out_of_memory or OUT_OF_MEMORY in failure_of(trial):
         return "Raise resources.limits.memory of the container in the template, or let it need less."
     if facts.signal == "SIGKILL":
         return "Run fewer trials at once (parallelTrialCount), or request the memory that one needs."
@@ -262,7 +265,8 @@ def _failure_remedy(trial: Json, facts: JobFacts, evidence: Evidence) -> str:
 def _remedy_of_output(trial: Json, facts: JobFacts, evidence: Evidence) -> str:
     annotations = (evidence.experiment or {}).get("metadata", {}).get("annotations") or {}
     workspace = str(annotations.get(WORKSPACE_ANNOTATION, ""))
-    if remedy := known_remedy(failure_of(trial), facts, evidence.place, workspace):
+    place = evidence.place.in_images() if facts.in_image else evidence.place
+    if remedy := known_remedy(failure_of(trial), facts, place, workspace):
         return remedy
     if not facts.log_tail:
         return _look_at_output(trial, evidence)

@@ -29,6 +29,7 @@ from katib.tuning.reading import (
     status_of,
     time_of,
 )
+from katib.tuning.replicas import own_cause
 from katib.tuning.service import Change, TuningService
 
 
@@ -142,6 +143,7 @@ class Progress:
         self._ended = 0
         self._ended_before = 0
         self._best = ""
+        self._better: tuple[BestChanged, set[str]] | None = None  # not told yet, with the trials whose ends come first
         self._hypervolume = -1.0
         self._pareto: set[str] = set()
         self._failed_alike: list[Json] | None = []  # None: not all failed alike, or it was told
@@ -227,19 +229,20 @@ class Progress:
             else:
                 yield TrialEnded(trial, self._ended)
                 yield from self._observe_failure(trial)
+            yield from self._tell_better()
 
     def _observe_failure(self, trial: Json) -> Iterator[Moment]:
         """Tell once that the first trials fail alike; before that, a first trial that got anywhere settles it."""
         failed = self._failed_alike
         if failed is None or state_of(trial) == "Killed":
             return
-        if not _failed_at_once(trial) or (failed and failure_of(failed[0]) != failure_of(trial)):
+        if not _failed_at_once(trial) or (failed and own_cause(failed[0]) != own_cause(trial)):
             self._failed_alike = None
             return
         failed.append(trial)
         if len(failed) >= min(_ALIKE, self._failures_to_come):
             self._failed_alike = None
-            yield FailingAlike(trial, len(failed), failure_of(trial))
+            yield FailingAlike(trial, len(failed), own_cause(trial))
 
     @property
     def _failures_to_come(self) -> int:
@@ -276,19 +279,29 @@ class Progress:
         yield from self._observe_obstacle()
         name, value = str(self.best.get("bestTrialName", "")), self.best_value
         if has_several_objectives(self.experiment):
-            yield from self._observe_pareto_set(name, value)
+            self._observe_pareto_set(name, value)
         elif name and name != self._best and value is not None:
             self._best = name
-            yield BestChanged(name, value)
+            self._better = BestChanged(name, value), {name}
+        yield from self._tell_better()
 
-    def _observe_pareto_set(self, name: str, value: str | None) -> Iterator[Moment]:
-        """Tell that the hypervolume has grown: a new best trial of one objective need not be progress."""
+    def _tell_better(self) -> Iterator[Moment]:
+        """Tell that there is a better trial, once its own end was told: changes of the experiment may come first."""
+        if self._better is None:
+            return
+        moment, trials = self._better
+        if self.all_told or all(self._states.get(name, "Pending") not in ("Pending", "Running") for name in trials):
+            self._better = None
+            yield moment
+
+    def _observe_pareto_set(self, name: str, value: str | None) -> None:
+        """Note that the hypervolume has grown: a new best trial of one objective need not be progress."""
         volume = pareto_set_of(self.experiment).get("hypervolume")
         names = {name_of(trial) for trial in pareto_trials(self.experiment)}
         if volume is None or value is None or names <= self._pareto or volume <= self._hypervolume:
             return  # the first trials move the point that it is measured from
         self._hypervolume, self._pareto = volume, names
-        yield BestChanged(name, value, pareto_words(self.experiment))
+        self._better = BestChanged(name, value, pareto_words(self.experiment)), names
 
 
 def _failed_at_once(trial: Json) -> bool:

@@ -47,7 +47,8 @@ class LocalJobs:
         cause = failure_of(dict(trial))
         replica, container = _source(trial, failed_replica(pods, cause), cause, self._files)
         tail = self._files.tail(trial, _LOG_LINES, replica, container)
-        known = JobFacts(log_tail=tail, log_container=container, program=self._files.program(trial), pods=pods)
+        program, in_image = self._files.program(trial)
+        known = JobFacts(log_tail=tail, log_container=container, program=program, in_image=in_image, pods=pods)
         if job is None:
             return known
         reason, remedy = self._waiting(job), ""

@@ -255,6 +255,11 @@ class Engine:
             monitors.job_gone(job)
             wake_trial(Key.of(job))
 
+        def retried(job: Object, how: str) -> None:
+            if (trial := caches.trials.get(Key.of(job))) is not None:
+                message = f"Job {trial.name}: {how}"
+                events.record(trial, warning=True, reason="JobRetrying", message=message)
+
         self._services.on_change(lambda namespace, name: assembly.wake_suggestion(Key(namespace, name)))
         runner = LocalJobRunner(
             self._store,
@@ -277,6 +282,7 @@ class Engine:
             checkpoint=TrialCheckpoints(self._layout, caches.trials, caches.experiments).of,
             may_delete=lambda job: not _is_active(caches.trials.get(Key.of(job))),
             pulled=pulls.told,
+            retried=retried,
             gone=job_gone,
             log_limits=LogLimits(self._config.container_log_max_bytes, self._config.container_log_max_files),
             leases=self._leases,

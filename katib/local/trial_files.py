@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import mmap
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +22,23 @@ from katib.local.layout import Layout
 from katib.local.pods.log_file import log_parts, read_end
 from katib.local.pods.objects import RECORD_FILE, replica_of
 from katib.runtime.objects import Key, Object
-from katib.tuning.replicas import find_replica, has_role, is_primary, no_container
+from katib.tuning.reading import failure_of, is_completed, objective_value
+from katib.tuning.replicas import (
+    Json,
+    find_replica,
+    has_failed,
+    has_role,
+    is_over,
+    is_primary,
+    named_replica,
+    newest_of_each,
+    no_container,
+    replica_name,
+    was_stopped,
+)
+
+_NOTES = ("directory", "containers", "replica", "index", "isMeasured")
+"""What is kept of a pod beside what an object has."""
 
 _CHUNK_BYTES = 64 << 10
 _MOMENT_SECONDS = 0.001
@@ -43,8 +61,9 @@ class TrialFiles:
 
         Args:
             trial: The Trial object.
-            replica: Which pod, as `worker-1` or by its name, the newest of that name; empty: the newest primary one.
-            container: Which container of it; empty: the primary one, or the first where the pod has none of that name.
+            replica: Which pod, as `worker-1` or by its name, the newest of that name; empty: the one by which the trial
+                failed, else the primary one whose output counts.
+            container: Which container of it; empty: the primary one, or another where that has not run.
 
         Raises:
             NotFoundError: There are replicas, and none of that name; or no such container in it.
@@ -55,23 +74,32 @@ class TrialFiles:
         paths = [path for path in logs if path.stem == wanted]
         if not paths and container and logs:
             _require_container(container, chosen, logs, _title(trial, replica))
-        elif not paths and replica:
+        elif not paths and (replica or failure_of(dict(trial))):
             paths = logs
         return max(paths, key=lambda path: path.stat().st_mtime, default=None)
 
     def _chosen_pods(self, trial: Object, replica: str) -> Sequence[Object]:
-        """Return the pods of a replica, or the primary ones; of a job whose pods have no roles, any of them is."""
+        """Return the pods of a replica, or of the one by which the trial failed, or of the primary one that counts.
+
+        Of a job whose pods have no roles, any of them is a primary one.
+        """
         found = self._noted_pods(trial)
         if replica:
             return find_replica(found, replica, Key.of(trial).name) if found else ()
+        if failed := [pod for pod in found if replica_name(pod) == named_replica(dict(trial))]:
+            return failed
         primary = [pod for pod in found if _is_primary(pod, trial)]
-        return primary or ([] if any(map(has_role, found)) else found)
+        primary = primary or ([] if any(map(has_role, found)) else found)
+        if not any(pod.get("replica") for pod in primary):
+            return primary
+        telling = min(newest_of_each(map(dict, primary)), key=partial(_rank, trial=dict(trial)))
+        return [pod for pod in primary if replica_name(pod) == replica_name(telling)]
 
     def past_pods(self, trial: Object) -> Sequence[Object]:
         """Return the pods of a job with several replicas as they ended, the newest of each name."""
         ended = [pod for pod in self._noted_pods(trial) if "status" in pod]
         return [
-            {name: value for name, value in pod.items() if name not in ("directory", "containers")}
+            {name: value for name, value in pod.items() if name not in _NOTES}
             for pod in {pod["metadata"]["name"]: pod for pod in ended}.values()
         ]
 
@@ -132,17 +160,23 @@ class TrialFiles:
         data = b"".join(self._chunks(path, None, lines))
         return tuple(data.decode(errors="replace").splitlines())
 
-    def program(self, trial: Object) -> str:
-        """Return the full path of the program that the primary container ran last, empty when unknown."""
+    def program(self, trial: Object) -> tuple[str, bool]:
+        """Return the full path of the program that the primary container ran last, and whether it ran in its image.
+
+        The path is empty when unknown, and in an image, where it is that of the runtime's client.
+        """
         container = _primary_container(trial)
         path = self.log_file(trial)
         if path is None:
-            return ""
+            return "", False
         try:
-            processes = json.loads((path.parent / RECORD_FILE).read_text())["processes"]
-            return next((str(p["program"]) for p in reversed(processes) if p["container"] == container), "")
-        except (OSError, ValueError, LookupError, TypeError):
-            return ""
+            note = json.loads((path.parent / RECORD_FILE).read_text())
+            if note.get("inImage"):
+                return "", True
+            found = (str(p["program"]) for p in reversed(note["processes"]) if p["container"] == container)
+            return next(found, ""), False
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return "", False
 
     def remove(self, trial: Key) -> None:
         """Remove the files of a trial that is gone, and with the last one of an experiment its directory."""
@@ -253,8 +287,29 @@ def _noted_pod(directory: Path, trial: Key) -> Object:
             known["creationTimestamp"] = started
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return {"metadata": {"name": directory.name}, "directory": str(directory)}
-    kept = {"metadata": known, "directory": str(directory), "containers": note.get("containers")}
-    return {**ended, **kept}
+    kept = {name: note.get(name) for name in _NOTES}
+    return {**ended, **kept, "metadata": known, "directory": str(directory)}
+
+
+def _rank(pod: Json, trial: Json) -> tuple[bool, bool, bool, bool, int]:
+    """Return how little a pod of several tells about its trial.
+
+    While the trial runs, one that runs tells most; afterwards one in which the objective was found, above all the value
+    of the trial. Of those that are alike it is the one with the lowest index, which is the first of its peers.
+    """
+    is_active, value = not is_completed(trial), objective_value(trial)
+    has_value = not is_active and value is not None and _prints(pod, trial, value)
+    unmeasured = is_over(pod) if is_active else not pod.get("isMeasured")
+    return unmeasured, not has_value, was_stopped(pod), has_failed(pod), pod.get("index") or 0
+
+
+def _prints(pod: Json, trial: Json, value: str) -> bool:
+    """Return whether a value of a metric stands in the output of the primary container."""
+    path = Path(pod["directory"]) / f"{_primary_container(trial)}.log"
+    with contextlib.suppress(OSError, ValueError), path.open("rb") as file:  # ValueError: it is empty
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return re.search(rb"(?<![\w.])" + re.escape(value.encode()) + rb"(?!\.?\w)", data) is not None
+    return False
 
 
 def _is_primary(pod: Object, trial: Object) -> bool:

@@ -6,11 +6,12 @@ import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from katib.api.failure_text import of_replica
 from katib.api.names import REPLICA_ANNOTATION, TRIAL_LABEL
 from katib.api.wording import closest
 from katib.errors import NotFoundError
 from katib.runtime.objects import Kind, Object
-from katib.tuning.reading import status_of
+from katib.tuning.reading import failure_of, status_of
 
 POD = Kind("v1", "Pod")
 POD_HEADER = {"apiVersion": POD.api_version, "kind": POD.kind}
@@ -68,8 +69,25 @@ def newest_of_each(pods: Iterable[Json]) -> list[Json]:
 def may_have_replicas(experiment: Json) -> bool:
     """Return whether the jobs of an experiment's trials may have several pods, as far as its template says."""
     job: Any = (experiment.get("spec", {}).get("trialTemplate") or {}).get("trialSpec") or {}
+    return job.get("kind") != "Job" or has_several_pods(job)
+
+
+def has_several_pods(job: Object) -> bool:
+    """Return whether a batch Job has several pods on purpose."""
     spec = job.get("spec") or {}
-    return job.get("kind") != "Job" or any(spec.get(name) not in (None, 1) for name in ("completions", "parallelism"))
+    return any(spec.get(name) not in (None, 1) for name in ("completions", "parallelism"))
+
+
+def named_replica(trial: Json) -> str:
+    """Return by which replica of its job a trial failed, as its Failed condition says; empty where it names none."""
+    job = (trial.get("spec") or {}).get("runSpec") or {}
+    return of_replica(failure_of(trial))[0] if job.get("kind") != "Job" or has_several_pods(job) else ""
+
+
+def own_cause(trial: Json) -> str:
+    """Return why a trial failed, without the replica: trials of which different ones failed may have failed alike."""
+    cause = failure_of(trial)
+    return of_replica(cause)[1] if named_replica(trial) else cause
 
 
 def replica_counts(pods: Iterable[Json]) -> dict[str, str]:

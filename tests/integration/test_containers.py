@@ -201,7 +201,8 @@ def test_a_container_reaches_what_listens_on_this_machine(boxed: Home) -> None:
         assert received == [b"hello\n"]
 
 
-def test_limits_hold(boxed: Home) -> None:
+def test_limits_hold(boxed: Home, runtime: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     limits = {"memory": "32Mi", "cpu": "500m"}
     text = "cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null; exec 2>&1; "
     eater = "x=aaaaaaaaaaaaaaaa; while :; do x=$x$x; done"
@@ -210,7 +211,9 @@ def test_limits_hold(boxed: Home) -> None:
     end = boxed.run(job(script(eater, resources={"limits": limits}), name="eats", backoffLimit=0))
 
     assert boxed.log(name="told").split() == [str(32 * 2**20)]
-    assert "exited with 137: it was killed, for want of memory if by nobody else (its limit is 32Mi)" in end["message"]
+    told = "because it ran out of memory" if runtime.program == "podman" else "for want of memory if by nobody else"
+    assert f"{told}: its limit is 32Mi" in end["message"]
+    assert list(tmp_path.rglob("oom")) == []
 
 
 def test_a_polite_stop_reaches_the_program(boxed: Home) -> None:

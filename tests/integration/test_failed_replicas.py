@@ -65,6 +65,7 @@ def jobset(script: str, restart: str = "Never", **spec: Any) -> Json:
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "spec": {"replicatedJobs": jobs, **spec}}
 
 
+INDEXED = {"completions": 3, "parallelism": 3, "completionMode": "Indexed"}
 WORKER = fails("*worker-1*")
 MPI_WORKER = {"replicas": 1, "template": {"spec": {"containers": [{"name": "main", "image": "none"}]}}}
 LEAD = {"jobset.sigs.k8s.io/replicatedjob-name": "lead"}
@@ -74,6 +75,7 @@ CASES = {
     "job-retried": (batch(container("main", fails("*")), restart="OnFailure", backoffLimit=1), "", {}),
     "job-init": (batch(container("main", f"echo {PRIMARY}"), init=(container("prepare", fails("*")),)), "", {}),
     "job-two": (batch(container("main", f"echo {PRIMARY}"), container("other", fails("*"))), "", {}),
+    "job-indexed": (batch(container("main", fails("*-1")), **INDEXED), "1", {}),
     "tfjob": (
         training(
             "TFJob",
@@ -152,7 +154,9 @@ def test_the_last_line_of_the_replica_that_failed_is_what_one_reads(service: Tun
     pods = [pod for pod in service.pods("Trial", NS, name_of(trial)) if replica_name(dict(pod)) == replica]
     of_trial, of_experiment = service.why(NS, name_of(trial)), service.why(NS, name)
 
-    assert failure_of(trial) == "boom (exit code 3)"
+    assert failure_of(trial) == (f"replica {replica}: boom (exit code 3)" if replica else "boom (exit code 3)")
+    if name != "job-two":
+        assert b"".join(service.logs(NS, name_of(trial))).endswith(b"early\nboom\n")
     assert of_trial.verdict.endswith("boom (exit code 3).")
     assert of_trial.log_tail[-2:] == ("early", "boom")
     assert of_experiment.log_tail[-2:] == ("early", "boom")
@@ -211,6 +215,18 @@ def test_readings_go_with_a_try_that_was_thrown_away_and_stay_when_the_job_asked
     trial = only_trial(service, name, make(f"{first}; : {PRIMARY}; echo loss=7"), {})
 
     assert [reading.value for reading in service.metrics(NS, name_of(trial))] == expected
+
+
+def test_every_failed_try_is_an_event_also_when_the_next_one_fails_at_once(
+    service: TuningService, tmp_path: Path
+) -> None:
+    script = f"echo x >>{tmp_path}/tries; echo boom $(wc -l <{tmp_path}/tries); exit 130; : {PRIMARY}"
+    roles = {"Master": replicas("pytorch", "exec sleep 60"), "Worker": replicas("pytorch", script, 1, "ExitCode")}
+    trial = only_trial(service, "tries", training("PyTorchJob", "pytorchReplicaSpecs", roles, backoffLimit=3), {})
+
+    events = service.events("Trial", NS, name_of(trial))
+    tries = [event.message.partition(": ")[2] for event in events if event.reason == "JobRetrying"]
+    assert tries[:2] == [f"replica worker-0: boom {n} (exit code 130); try {n + 1} of 3" for n in (1, 2)]
 
 
 def primary_container(job: Json) -> str:

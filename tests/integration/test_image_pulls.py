@@ -119,6 +119,19 @@ def test_an_image_that_cannot_be_fetched_fails_the_job_with_what_the_runtime_say
     assert "see that its registry can be reached" in end["message"]
 
 
+def test_an_image_that_is_here_runs_as_the_refused_policy_of_another_fetch_says(boxed: Home, slow: Slow) -> None:
+    slow.finish()
+    boxed.run(job(slow.container("/bin/echo", "ran"), name="first"))
+    (slow.directory / "broken").touch()
+
+    refused = boxed.run(job(slow.container("/bin/echo", imagePullPolicy="Always"), name="always"))
+    followed = boxed.run(job(slow.container("/bin/echo", imagePullPolicy="IfNotPresent"), name="remedy"))
+
+    assert "is on this machine, but imagePullPolicy Always asks its registry at every start" in refused["message"]
+    assert "write imagePullPolicy: IfNotPresent" in refused["message"]
+    assert followed["type"] == "Complete"
+
+
 def _key(name: str) -> Any:
     from katib.local.jobs.batch.job import JOB
     from katib.runtime.objects import Key

@@ -138,6 +138,19 @@ class TestOutcome:
             assert end["reason"] == "BackoffLimitExceeded"
             assert (tmp_path / "tries").read_text() == "x\n"
 
+    @pytest.mark.parametrize("restart", ["Never", "OnFailure"])
+    def test_of_tries_that_fail_before_a_status_settles_each_is_told(self, tmp_path: Path, restart: str) -> None:
+        told: list[str] = []
+        script = f"echo x >>{tmp_path}/tries; echo boom $(wc -l <{tmp_path}/tries); exit 1"
+        quick = Delays(recreate=Backoff(0.001, 1.0), restart=Backoff(0.001, 1.0))
+        with home(
+            tmp_path, delays=quick, settle_seconds=2.0, retried=lambda _job, how: told.append(how.split(" begins")[0])
+        ) as h:
+            end = h.run(job(shell(script), restart=restart, backoffLimit=3))
+
+        assert end["reason"] == "BackoffLimitExceeded"
+        assert told == [f"boom {count} (exit code 1); try {count + 1} of 4" for count in (1, 2, 3)]
+
     def test_a_killed_command_is_named_with_its_signal(self, tmp_path: Path) -> None:
         with home(tmp_path) as h:
             end = h.run(job(shell("kill -SEGV $$"), backoffLimit=0))

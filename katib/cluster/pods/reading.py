@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from katib.api.container_restarts import runs_again
-from katib.api.failure_text import LAST_OUTPUT
+from katib.api.failure_text import LAST_OUTPUT, OUT_OF_MEMORY, pod_title
 from katib.api.names import TRIAL_LABEL
 from katib.api.types import CollectorKind, Trial
 from katib.controllers.kinds import key_of
@@ -20,7 +20,7 @@ from katib.controllers.ports import PodUpdate
 from katib.runtime.clock import Clock
 from katib.runtime.informer import Informer, InformerEvent
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
-from katib.tuning.replicas import COLLECTORS
+from katib.tuning.replicas import COLLECTORS, has_role, replica_name
 from metrics_collector.markers import COMPLETING
 from metrics_collector.sidecar import ALL_STORED, NOT_ALL_STORED
 
@@ -69,7 +69,8 @@ def facts_of(pod: Object) -> PodFacts:
     """Return what is worth keeping of a pod."""
     metadata, status = pod["metadata"], pod.get("status") or {}
     labels = metadata.get("labels") or {}
-    failed_at, failure = max(_failures(metadata["name"], status), default=("", ""))
+    title = pod_title(metadata["name"], replica_name(pod) if has_role(pod) else "")
+    failed_at, failure = max(_failures(title, status), default=("", ""))
     report = next(_reports(pod), "")
     if failure and report.startswith(LAST_OUTPUT):
         failure, report = f"{failure}; {report}", ""
@@ -225,7 +226,7 @@ def _how(ended: Mapping[str, Any]) -> str:
     """Return how a container ended, as the rest of a sentence."""
     code, reason = ended.get("exitCode", 0), ended.get("reason", "")
     if reason == "OOMKilled":
-        return "was killed because it ran out of memory; raise its memory limit"
+        return f"{OUT_OF_MEMORY}; raise its memory limit"
     told = "" if reason in ("", "Error", "Completed") else f" ({reason})"
     return f"ended with exit code {code}{told}"
 

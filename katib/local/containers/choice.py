@@ -50,7 +50,7 @@ _TUNNEL = "/dev/net/tun"
 _HAS_PID_FILES = 4
 """From which version podman certainly has `--pidfile`. Its client for another machine does not have it."""
 
-_PID_FILES = "run/containers"
+_NOTES = "run/containers"
 """Below the data directory, where no container sees them."""
 
 
@@ -140,8 +140,8 @@ def _open(program: Program, environ: Mapping[str, str], data_directory: Path) ->
         abilities = podman_abilities(info, has_init=_any(_PODMAN_INITS), has_names=names)
     else:
         abilities = docker_abilities(info)
-    pid_files = _emptied(data_directory / _PID_FILES) if writes_pid_files(program, info) else None
-    return Runtime(program, path, abilities, environment, {OWNER_LABEL: owner_of(data_directory)}, pid_files)
+    notes = _emptied(data_directory / _NOTES) if writes_pid_files(program, info) else None
+    return Runtime(program, path, abilities, environment, {OWNER_LABEL: owner_of(data_directory)}, notes)
 
 
 def writes_pid_files(program: Program, info: Mapping[str, Any]) -> bool:
@@ -153,11 +153,10 @@ def writes_pid_files(program: Program, info: Mapping[str, Any]) -> bool:
 
 
 def _emptied(directory: Path) -> Path | None:
-    """Return a directory without the files of an engine that was killed; None when it cannot be had."""
+    """Return a directory without what an engine noted there that was killed; None when it cannot be had."""
     try:
+        shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for left in directory.iterdir():
-            left.unlink()
     except OSError:
         return None
     return directory

@@ -79,18 +79,23 @@ def start_failure(
     return _explained(program, run, code, short(words.group(1))) if words else None
 
 
-def pull_failure(program: Program, run: ImageRun, output: str) -> SpawnError:
+def pull_failure(program: Program, run: ImageRun, output: str, *, is_here: bool = False) -> SpawnError:
     """Return why an image could not be fetched.
 
     Args:
         program: Who printed it.
         run: What was to run.
         output: The end of what was printed.
+        is_here: Whether the image is on this machine all the same.
     """
     lines = [line.strip() for line in output.splitlines() if line.strip()] or ["no word"]
     said = short(_PREFIXES.sub("", next((line for line in reversed(lines) if _PREFIXES.match(line)), lines[-1])))
     if _NO_DAEMON.search(said):
         return runtime_down(program, said)
+    if is_here:
+        cause = f'image "{run.image}" is on this machine, but imagePullPolicy Always asks its registry at every start'
+        remedy = "write imagePullPolicy: IfNotPresent to run the image that is here"
+        return SpawnError(f"{cause}: {said}", remedy, "image-pull")
     found = _image_error(program, run, said)
     if found is not None:
         return found

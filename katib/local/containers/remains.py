@@ -44,25 +44,36 @@ def keep_clean(note: Path, data_directory: Path, runtime: Runtime | None, enviro
     try:
         yield
     finally:
-        _remove_noted(note, data_directory, environ)
+        _remove_noted(note, data_directory, environ, level=logging.DEBUG)  # they are ours, and on their way out
 
 
-def _remove_noted(note: Path, data_directory: Path, environ: Mapping[str, str]) -> None:
+def _remove_noted(
+    note: Path, data_directory: Path, environ: Mapping[str, str], *, level: int = logging.WARNING
+) -> None:
     try:
         noted = json.loads(note.read_text())
         program, path = Program(noted["program"]), str(noted["path"])
     except (OSError, ValueError, KeyError, TypeError):
         return
-    if remove_all(program, path, owner_of(data_directory), environ):
+    if remove_all(program, path, owner_of(data_directory), environ, level=level):
         note.unlink(missing_ok=True)
 
 
-def remove_all(program: Program, path: str, owner: str, environ: Mapping[str, str]) -> bool:
-    """Remove all containers and networks of a data directory; False when the runtime did not do it."""
-    label = f"{OWNER_LABEL}={owner}"
-    return _removed([path, *list_words("ps", label)], [path, *remove_words(program)], environ) and _removed(
-        [path, *list_words("network", label)], [path, "network", "rm"], environ
-    )
+def remove_all(
+    program: Program, path: str, owner: str, environ: Mapping[str, str], *, level: int = logging.WARNING
+) -> bool:
+    """Remove all containers and networks of a data directory; False when the runtime did not do it.
+
+    Args:
+        program: Whose options these are.
+        path: Of its client.
+        owner: Of the label of a data directory.
+        environ: What the client is started with.
+        level: How loudly to say that there were some.
+    """
+    containers = [path, *list_words("ps", f"{OWNER_LABEL}={owner}")], [path, *remove_words(program)]
+    networks = [path, *list_words("network", f"{OWNER_LABEL}={owner}")], [path, "network", "rm"]
+    return _removed(*containers, environ, level) and _removed(*networks, environ, level)
 
 
 def removal_script(program: Program, path: str, engine_id: str) -> str:
@@ -80,12 +91,14 @@ def _script_of(find: Sequence[str], remove: Sequence[str]) -> str:
     return f'found=$({shlex.join(find)}) && [ -n "$found" ] && {shlex.join(remove)} $found'
 
 
-def _removed(find: Sequence[str], remove: Sequence[str], environ: Mapping[str, str]) -> bool:
+def _removed(find: Sequence[str], remove: Sequence[str], environ: Mapping[str, str], level: int) -> bool:
     """Remove what is found; True when nothing is left, even if somebody else has removed it."""
     found = _output(find, environ)
     if not found or not found.split():
         return found is not None
-    _log.warning("Containers or networks of an earlier engine are removed", extra={"count": len(found.split())})
+    _log.log(
+        level, "Containers or networks of an engine that has ended are removed", extra={"count": len(found.split())}
+    )
     return _output([*remove, *found.split()], environ) is not None or _output(find, environ) == ""
 
 

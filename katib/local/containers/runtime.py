@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -28,6 +28,10 @@ OWNER_LABEL = "katib.data-dir"
 ENGINE_LABEL = "katib.engine"
 """Likewise: which engine has made it. Its guard removes that, and nothing of the engine after it."""
 
+_PID = "pid"
+_OUT_OF_MEMORY = "oom"
+"""An empty file of this name is what podman's monitor leaves where it was started."""
+
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
@@ -39,7 +43,8 @@ class Runtime:
         abilities: What it can do here.
         environment: Of its client.
         labels: Of all containers.
-        pid_files: Where it says of each container that its first process has started; None where it does not.
+        notes: Where each start has a directory: its client runs there, and writes down that the first process has
+            started; podman's monitor, which goes on from there, that memory ran out. None where it does not.
     """
 
     program: Program
@@ -47,7 +52,7 @@ class Runtime:
     abilities: Abilities = field(default_factory=Abilities)
     environment: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
-    pid_files: Path | None = None
+    notes: Path | None = None
 
     def of_engine(self, engine_id: str) -> Runtime:
         """Return the same for one engine, whose name everything bears that it makes."""
@@ -66,9 +71,9 @@ class Runtime:
         """Return the command that fetches an image."""
         return self._command(("pull", "--quiet", image))
 
-    def pull_failure(self, run: ImageRun, output: str) -> SpawnError:
+    def pull_failure(self, run: ImageRun, output: str, *, is_here: bool) -> SpawnError:
         """Return why an image could not be fetched."""
-        return pull_failure(self.program, run, output)
+        return pull_failure(self.program, run, output, is_here=is_here)
 
     def make_network(self, name: str) -> ContainerCommand:
         """Return the command that makes a network, unless it is there; several pods may do so at once."""
@@ -83,9 +88,10 @@ class Runtime:
 
     def start(self, run: ImageRun, name: str) -> ContainerCommand:
         """Return the command that runs a container until its end, and removes it then."""
-        pid_file = self._pid_file(name)
+        notes = self._notes(name)
+        pid_file = notes and notes / _PID
         line = run_line(self.program, self.abilities, run, name, self.labels, self.environment, pid_file)
-        return self._command(line.words, line.environment)
+        return self._command(line.words, line.environment, str(notes or ""))
 
     def kill(self, name: str) -> ContainerCommand:
         """Return the command that kills a container."""
@@ -97,18 +103,25 @@ class Runtime:
 
     def failure(self, run: ImageRun, name: str, code: int, output: str) -> SpawnError | None:
         """Return why a container did not start."""
-        pid_file = self._pid_file(name)
-        has_started = pid_file is not None and pid_file.exists()
-        return start_failure(self.program, run, code, output, has_started=has_started)
+        return start_failure(self.program, run, code, output, has_started=self._is_noted(name, _PID))
+
+    def ran_out_of_memory(self, name: str) -> bool:
+        """Return whether a process of a container was ended because it took more memory than its limit."""
+        return self._is_noted(name, _OUT_OF_MEMORY)
 
     def forget(self, name: str) -> None:
         """Remove what was noted about a start."""
-        if pid_file := self._pid_file(name):
-            with suppress(OSError):
-                pid_file.unlink(missing_ok=True)
+        if notes := self._notes(name):
+            shutil.rmtree(notes, ignore_errors=True)
 
-    def _pid_file(self, name: str) -> Path | None:
-        return None if self.pid_files is None else self.pid_files / f"{name}.pid"
+    def _notes(self, name: str) -> Path | None:
+        return None if self.notes is None else self.notes / name
 
-    def _command(self, words: Sequence[str], further: Mapping[str, str] | None = None) -> ContainerCommand:
-        return ContainerCommand(self.program, (self.path, *words), {**self.environment, **(further or {})}, "")
+    def _is_noted(self, name: str, what: str) -> bool:
+        notes = self._notes(name)
+        return notes is not None and (notes / what).exists()
+
+    def _command(
+        self, words: Sequence[str], further: Mapping[str, str] | None = None, directory: str = ""
+    ) -> ContainerCommand:
+        return ContainerCommand(self.program, (self.path, *words), {**self.environment, **(further or {})}, directory)

@@ -18,7 +18,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -26,7 +26,7 @@ from typing import Protocol
 from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.api.types import format_time
 from katib.errors import ConflictError, InvalidError, KatibError, NotFoundError, UnavailableError
-from katib.local.jobs.conditions import end_of
+from katib.local.jobs.conditions import JobCondition, conditions_of, end_of, true_condition
 from katib.local.jobs.kind import JobKind, Moment, Observed, Plan, PodStart
 from katib.local.jobs.networks import NamedWiring, network_of
 from katib.local.jobs.pod_objects import PodObjects
@@ -43,6 +43,7 @@ from katib.local.pods.gang import start_together
 from katib.local.pods.image_process import execute
 from katib.local.pods.images import HOST_NETWORK
 from katib.local.pods.monitor import Monitor
+from katib.local.pods.objects import pod_metadata
 from katib.local.pods.pod import Pod, PodPlan, PodTools
 from katib.local.pods.pulls import PullNews
 from katib.runtime.controller import DONE, Controller, Result
@@ -50,6 +51,7 @@ from katib.runtime.informer import Informer, InformerEvent
 from katib.runtime.objects import Key, Object, ObjectStore
 from katib.runtime.shared_thread import SharedThread
 from katib.runtime.work_queue import WorkQueue
+from katib.tuning.replicas import has_several_pods, replica_name
 
 RESTARTED_ANNOTATION = "katib.kubeflow.org/started-anew"
 """On a job: that it was cut off by an end of the engine, and when it was started again from scratch."""
@@ -98,6 +100,7 @@ class ControllerTools:
         may_start: Whether a job that was not seen before is to run; no when it is about to be deleted.
         may_delete: Whether a job that outlived its ttlSecondsAfterFinished may go; no while its trial needs it.
         pulled: Told of a job when an image has to be fetched for it, and when that has ended. On the loop.
+        retried: Told of a job how a try of it failed that no stored status shows: another one failed at once.
         gone: Told of a job that was deleted before its end, once none of its processes is left; what this raises is
             tried again.
         settle_seconds: How long a passing status must hold before it is written.
@@ -114,6 +117,7 @@ class ControllerTools:
     may_start: Callable[[Object], bool]
     may_delete: Callable[[Object], bool]
     pulled: Callable[[Object, PullNews], None]
+    retried: Callable[[Object, str], None]
     gone: Callable[[Object], None]
     settle_seconds: float
     sync_timeout_seconds: float
@@ -273,16 +277,17 @@ class JobController:
         return run
 
     def _begin_run(self, job: Object) -> JobRun:
-        tools = self._tools.preparation
+        tools, templates = self._tools.preparation, self._kind.templates(job).values()
         network = network_of(
             job,
             self._kind.kind,
-            [template for template, _ in self._kind.templates(job).values()],
+            [template for template, _ in templates],
             self._tools.pods.images,
             needs_machine=tools.needs_machine(job),
         )
         wiring = LocalWiring(self._tools.ports) if network == HOST_NETWORK else NamedWiring()
-        return JobRun.of(job, wiring, network)
+        has_several = has_several_pods(job) or sum(count for _, count in templates) > 1
+        return JobRun.of(job, wiring, network, has_several=has_several)
 
     def _release(self, run: JobRun) -> None:
         """Give back what the pods of a job shared; none of them is left."""
@@ -314,6 +319,7 @@ class JobController:
             memory=run.memory,
         )
         decision = self._kind.plan(observed)
+        self._tell_retries(run, observed, decision)
         if decision.delete:
             return self._delete(key, run)
         if decision.anew:  # before anything is remembered: when the log cannot be reached, the same is planned again
@@ -331,6 +337,19 @@ class JobController:
             run.pods.clear()
             self._tools.objects.finish(run.job)
         return Result(_earliest(wait, self._seconds_until(decision)))
+
+    def _tell_retries(self, run: JobRun, observed: Observed, decision: Plan) -> None:
+        """Tell of failed tries that were followed by another one before the status had settled that says so."""
+        decisions = []
+        while run.restarted:
+            record = run.restarted.popleft()
+            pods = tuple(record if pod.name == record.name else pod for pod in observed.pods)
+            decisions.append(self._kind.plan(replace(observed, pods=pods)))
+        stored = _retrying(run.stored_status)
+        for text in (_retrying(found.status) for found in (*decisions, decision)):
+            if run.retrying not in ("", text):
+                self._tools.retried(run.job, run.retrying)
+            run.retrying = "" if text == stored else text
 
     def _stop_pods(self, run: JobRun, decision: Plan) -> None:
         for pod in run.pods:
@@ -385,23 +404,37 @@ class JobController:
     def _prepare(self, run: JobRun, start: PodStart) -> PodPlan:
         tools = self._tools.preparation
         try:
-            return prepare_pod(run.job, self._kind.pod(run.job, start, run.wiring), start, tools, run.network)
+            plan = prepare_pod(run.job, self._kind.pod(run.job, start, run.wiring), start, tools, run.network)
         except InvalidError as error:
-            return impossible_pod(run.job, start, "; ".join(map(str, error.errors)), tools)
+            plan = impossible_pod(run.job, start, "; ".join(map(str, error.errors)), tools)
+        return replace(plan, replica=replica_name({"metadata": pod_metadata(plan)})) if run.has_several else plan
 
     def _new_pod(self, key: Key, run: JobRun, plan: PodPlan) -> Pod:
+        retries = 0
+
         def changed() -> None:
-            self._pod_changed(key, run.job, pod)
+            nonlocal retries
+            before, retries = retries, pod.record.retries
+            self._pod_changed(key, run.job, pod, before)
 
         monitors, pulled = partial(self._tools.monitors.open, run.job), partial(self._tools.pulled, run.job)
         pod = Pod(plan, self._tools.pods, monitors, changed, pulled)
         return pod
 
-    def _pod_changed(self, key: Key, job: Object, pod: Pod) -> None:
+    def _pod_changed(self, key: Key, job: Object, pod: Pod, retries: int) -> None:
         """Have the job reconciled: at once when the pod ended, or may be waited for by others of its job.
 
         Whatever else changes only shows in a status that has to hold for a moment. Most tiny trials are over by then.
+
+        Args:
+            key: Of the job.
+            job: As it was when the pod was made.
+            pod: Which.
+            retries: How many failures in place it had before.
         """
+        run = self._runs.get(key)
+        if run is not None and pod.record.retries > retries:
+            run.restarted.append(pod.record)
         if pod.record.is_finished or pod.plan.role:
             self._queue.add(key)
         else:
@@ -444,7 +477,7 @@ class JobController:
         if run.is_over and not run.explanation_written:
             self._write_explanation(run)
         self._with_retry(run, self._store.update_status, lambda job: {**job, "status": run.status})
-        run.unwritten_since = None
+        run.unwritten_since, run.retrying = None, ""
         return None
 
     def _write_explanation(self, run: JobRun) -> None:
@@ -478,6 +511,11 @@ class JobController:
                 raise
             run.wrote(fresh)
             run.wrote(write(change(fresh)))
+
+
+def _retrying(status: Object) -> str:
+    """Return what a status says of the last try that failed."""
+    return str((true_condition(conditions_of(status), JobCondition.RETRYING) or {}).get("message", ""))
 
 
 def _is_being_deleted(job: Object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -33,14 +34,18 @@ class JobRun:
         memory: What its kind asked us to remember.
         wiring: Addresses of its pods.
         network: Of its pods where they run in their images.
+        has_several: Whether it has several pods on purpose.
         is_connected: Whether that network was made; like the next one, it belongs to the loop of the pods.
         unconnected: Pods that wait for it, and how they start.
+        restarted: Pods as they were when a container of them had failed and was started again; the loop adds to it.
+        retrying: What the status says of a failed try, until that is stored.
         superseded: Revisions that our own writes replaced; the cache may still show one of them.
     """
 
     job: Object
     wiring: LocalWiring | NamedWiring
     network: str = HOST_NETWORK
+    has_several: bool = False
     pods: list[Pod] = field(default_factory=list)
     status: dict[str, Any] = field(default_factory=dict)
     started_at: datetime | None = None
@@ -48,15 +53,19 @@ class JobRun:
     waiting: str = ""
     explanation_written: bool = False
     memory: Mapping[str, Any] = field(default_factory=dict)
+    restarted: deque[PodRecord] = field(default_factory=deque)
+    retrying: str = ""
     superseded: set[str] = field(default_factory=set)
     is_connected: bool = False
     unconnected: list[tuple[list[Pod], Callable[[], None]]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, job: Object, wiring: LocalWiring | NamedWiring, network: str = HOST_NETWORK) -> JobRun:
+    def of(
+        cls, job: Object, wiring: LocalWiring | NamedWiring, network: str = HOST_NETWORK, *, has_several: bool = False
+    ) -> JobRun:
         """Return the run of a job at its first sight."""
         job = without_nulls(job)
-        return cls(job, wiring, network, status=dict(job.get("status") or {}))
+        return cls(job, wiring, network, has_several, status=dict(job.get("status") or {}))
 
     @property
     def uid(self) -> str:

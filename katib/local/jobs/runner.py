@@ -80,6 +80,7 @@ class LocalJobRunner:
         may_start: Whether a job that was not seen before is to run; no when it is about to be deleted.
         may_delete: Whether a job that outlived its ttlSecondsAfterFinished may go; no while its trial needs it.
         pulled: Told of a job when an image has to be fetched for it, and when that has ended; returns at once.
+        retried: Told of a job how a try of it failed that no stored status shows: another one failed at once.
         gone: Told of a job that was deleted before its end, once none of its processes is left; what this raises is
             tried again.
         settle_seconds: How long a passing status must hold before it is written.
@@ -114,6 +115,7 @@ class LocalJobRunner:
         may_start: Callable[[Object], bool] = _always,
         may_delete: Callable[[Object], bool] = _always,
         pulled: Callable[[Object, PullNews], None] = lambda _job, _news: None,
+        retried: Callable[[Object, str], None] = lambda _job, _how: None,
         gone: Callable[[Object], None] = _nothing,
         settle_seconds: float = SETTLE_SECONDS,
         sync_timeout_seconds: float = SYNC_TIMEOUT_SECONDS,
@@ -155,6 +157,7 @@ class LocalJobRunner:
             may_start=may_start,
             may_delete=may_delete,
             pulled=pulled,
+            retried=retried,
             gone=gone,
             settle_seconds=settle_seconds,
             sync_timeout_seconds=sync_timeout_seconds,

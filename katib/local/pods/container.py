@@ -146,6 +146,11 @@ class Container:
         return self._handle is not None
 
     @property
+    def awaits_restart(self) -> bool:
+        """Whether it ended and waits for the time to start again."""
+        return self._timer is not None and not self.is_starting and not self.is_running
+
+    @property
     def state(self) -> ContainerState:
         """How it is now."""
         began, ended = self._running_since or None, self._ended
@@ -217,8 +222,11 @@ class Container:
 
     def _launch(self) -> None:
         plan = self.plan
-        command = plan.command if self._image is None else self._image.next_command()
-        directory = plan.directory if self._image is None else self.log.directory
+        command, directory, made = plan.command, plan.directory, plan.volumes
+        if self._image is not None:
+            command = self._image.next_command()
+            directory = Path(command.working_directory or self.log.directory)
+            made = (*plan.volumes, directory)
         self._log_start = self.log.size
         try:
             output = Output(self._loop, self.log, self.monitor, self._after_feed)
@@ -232,7 +240,7 @@ class Container:
                 command.env,
                 directory,
                 output.write_fd,
-                directories=plan.volumes,
+                directories=made,
                 on_exit=lambda _handle, exit_: self._loop.call_soon(lambda: self._exited(exit_)),
             )
         except KatibError as error:
@@ -284,8 +292,10 @@ class Container:
             self._remains.append(self._handle)
         self._handle = None
         self._ended = self._clock.monotonic()
-        text = str(exit_) if self._image is None or self._stopping else self._image.exit_text(exit_)
-        self.exit = ContainerExit(self.name, exit_.code, text, exit_.lost)
+        text, out_of_memory = str(exit_), False
+        if self._image is not None and not self._stopping:
+            text, out_of_memory = self._image.exit_text(exit_), self._image.ran_out_of_memory(exit_)
+        self.exit = ContainerExit(self.name, exit_.code, text, exit_.lost, out_of_memory)
         if self._output is not None:
             self._output.finish(lambda: self._drained(exit_))
 

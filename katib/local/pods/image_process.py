@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from katib.api.failure_text import OUT_OF_MEMORY
 from katib.errors import KatibError
 from katib.local.pods.environment import ContainerCommand
 from katib.local.pods.images import ImageRun, ImageRuntime, Pull
@@ -59,10 +60,16 @@ class ImageProcess:
 
     def exit_text(self, ended: Exit) -> str:
         """Return how it ended, in words."""
-        if ended.code == _KILLED and self._run.memory_bytes is not None and not ended.lost:
-            limit = f"{self._run.memory_bytes / 2**20:g}Mi"
-            return f"{ended}: it was killed, for want of memory if by nobody else (its limit is {limit})"
-        return str(ended)
+        if ended.code != _KILLED or self._run.memory_bytes is None or ended.lost:
+            return str(ended)
+        limit = f"{self._run.memory_bytes / 2**20:g}Mi"
+        if self.ran_out_of_memory(ended):
+            return f"{OUT_OF_MEMORY}: its limit is {limit}"
+        return f"was killed by SIGKILL, for want of memory if by nobody else: its limit is {limit}"
+
+    def ran_out_of_memory(self, ended: Exit) -> bool:
+        """Return whether it was killed because it took more memory than its limit; false where nobody says so."""
+        return ended.code == _KILLED and not ended.lost and self._runtime.ran_out_of_memory(self._name)
 
     def clear(self, ended: Exit, then: Callable[[], None]) -> None:
         """Remove what may be left of the container, and call `then`. A client that came to its end has removed it."""

@@ -109,12 +109,13 @@ class ImageRuntime(Protocol):
     def pull(self, image: str) -> ContainerCommand:
         """Return the command that fetches an image."""
 
-    def pull_failure(self, run: ImageRun, output: str) -> SpawnError:
+    def pull_failure(self, run: ImageRun, output: str, *, is_here: bool) -> SpawnError:
         """Return why an image could not be fetched.
 
         Args:
             run: What was to run.
             output: The end of what the command printed.
+            is_here: Whether the image is on this machine all the same, of an earlier fetch.
         """
 
     def make_network(self, name: str) -> ContainerCommand:
@@ -124,7 +125,10 @@ class ImageRuntime(Protocol):
         """Return the command that removes a network."""
 
     def start(self, run: ImageRun, name: str) -> ContainerCommand:
-        """Return the command that runs a container until its end, and removes it then."""
+        """Return the command that runs a container until its end, and removes it then.
+
+        Where it names a working directory, that is made for this start; otherwise any will do.
+        """
 
     def kill(self, name: str) -> ContainerCommand:
         """Return the command that kills a container; it fails where there is none."""
@@ -141,6 +145,9 @@ class ImageRuntime(Protocol):
             code: Exit code of the command.
             output: The end of what this start printed.
         """
+
+    def ran_out_of_memory(self, name: str) -> bool:
+        """Return whether the runtime has noted that a container took more memory than its limit."""
 
     def forget(self, name: str) -> None:
         """Remove what was noted about a container that has ended."""

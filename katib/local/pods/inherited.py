@@ -13,6 +13,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from katib.rpc import OUR_VERBOSITY_VARIABLE, VERBOSITY_VARIABLE
+
 _CHOSEN = ("VIRTUAL_ENV", "CONDA_PREFIX")
 _OWN = frozenset({"KATIB_TOKEN", "KATIB_DB_MANAGER_ADDRESS", "KATIB_DB_MANAGER_TOKEN", "KATIB_DB_MANAGER_CA"})
 """The token of the server opens it to everybody who has it; a trial has no use for it. The others say where to report,
@@ -33,7 +35,8 @@ def inherited_environment(environ: Mapping[str, str], directory: Path) -> dict[s
         environ: Of the engine.
         directory: Where links to this Python may be made.
     """
-    environment = {name: value for name, value in environ.items() if name not in _OWN}
+    ours = {VERBOSITY_VARIABLE, OUR_VERBOSITY_VARIABLE} if OUR_VERBOSITY_VARIABLE in environ else set()
+    environment = {name: value for name, value in environ.items() if name not in _OWN | ours}
     if not provided_commands(environ):
         return environment
     first = Path(sys.executable).parent if sys.prefix != sys.base_prefix else _linked(directory, sys.executable)

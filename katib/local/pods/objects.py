@@ -39,8 +39,6 @@ def pod_object(plan: PodPlan, record: PodRecord, steady: SteadyTime) -> Json:
         record: How it is.
         steady: Where its times were measured.
     """
-    replica = replica_of(plan.role, plan.index)
-    mark = {REPLICA_ANNOTATION: replica} if replica else {}
     names = {container.command.name: container.is_main for container in plan.containers}
     spec = {
         "nodeName": NODE,
@@ -51,14 +49,21 @@ def pod_object(plan: PodPlan, record: PodRecord, steady: SteadyTime) -> Json:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {
-            "name": plan.name,
-            "uid": plan.uid,
-            "labels": dict(plan.labels),
-            "annotations": {**plan.annotations, **mark},
-        },
+        "metadata": pod_metadata(plan),
         "spec": spec,
         "status": _status(plan, record, steady),
+    }
+
+
+def pod_metadata(plan: PodPlan) -> Json:
+    """Return by what others know a pod, but for its namespace and its owner."""
+    replica = replica_of(plan.role, plan.index)
+    mark = {REPLICA_ANNOTATION: replica} if replica else {}
+    return {
+        "name": plan.name,
+        "uid": plan.uid,
+        "labels": dict(plan.labels),
+        "annotations": {**plan.annotations, **mark},
     }
 
 
@@ -153,6 +158,8 @@ def _terminated(container: ContainerState, output: str, steady: SteadyTime) -> J
     if end is None:
         return {}
     reason = "ContainerStatusUnknown" if end.lost else "Error" if end.code else "Completed"
+    if end.out_of_memory:
+        reason = "OOMKilled"
     found: Json = {"exitCode": end.code, "reason": reason}
     if _SIGNAL_BASE < end.code <= _SIGNAL_BASE + _LARGEST_SIGNAL:
         found["signal"] = end.code - _SIGNAL_BASE

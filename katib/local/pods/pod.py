@@ -49,6 +49,7 @@ class PodPlan:
         cannot_start: Why it cannot start at all; then there are no containers.
         images: What its template calls the image of each container.
         holder: For whom it leases resources, as users of other engines are told.
+        replica: As in its record.
     """
 
     name: str
@@ -65,6 +66,7 @@ class PodPlan:
     annotations: Mapping[str, str] = field(default_factory=dict)
     images: Mapping[str, str] = field(default_factory=dict)
     holder: str = ""
+    replica: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ class Pod:
             pulled: Called when an image has to be fetched, and when that has ended.
         """
         self.plan = plan
-        self.record = PodRecord(plan.name, plan.index, role=plan.role)
+        self.record = PodRecord(plan.name, plan.index, role=plan.role, replica=plan.replica)
         self._tools = tools
         self._make_monitor = open_monitor
         self._changed = changed
@@ -335,9 +337,12 @@ class Pod:
             self._evicted or self._message(containers),
             last_output=_last_output(containers),
             cannot_start=self._message(containers) if isinstance(failure, SpawnError) else "",
+            is_measured=any(c.monitor for c in containers) and not self._explanations,
         )
 
-    def _finish(self, phase: Phase, message: str, *, last_output: str = "", cannot_start: str = "") -> None:
+    def _finish(
+        self, phase: Phase, message: str, *, last_output: str = "", cannot_start: str = "", is_measured: bool = False
+    ) -> None:
         if self._lease is not None:
             self._tools.tokens.give_back(self._lease)
         self._tools.evictions.running.pop(self.plan.uid, None)
@@ -351,8 +356,8 @@ class Pod:
             "explanation": "; ".join(self._explanations),
             "finished_at": self._tools.steady.now(),
         }
-        if self.plan.role:
-            self._write_note(replace(self.record, **changes))
+        if self.plan.role or self.plan.replica:
+            self._write_note(replace(self.record, **changes), is_measured=is_measured)
         self._note(**changes)
 
     # --- monitors -----------------------------------------------------------------------------------------------------
@@ -389,6 +394,7 @@ class Pod:
             waiting="",
             pulling=next((c.pulling for c in self._containers if c.pulling), ""),
             restarts=sum(c.restarts for c in self._containers),
+            restart_due=any(c.awaits_restart and c.exit is not None and c.exit.code for c in self._containers),
             failures=max(c.failures for c in self._containers),
             exits=tuple(c.exit for c in self._containers if c.exit is not None),
             message=self._message(self._containers),
@@ -403,7 +409,7 @@ class Pod:
         return "; ".join(parts + [c.log.problem for c in containers if c.log.problem])
 
     def _failure_text(self, container: Container) -> str:
-        where = f'container "{container.name}" of pod {self.plan.name}'
+        where = f'container "{container.name}" of pod {self.record.title}'
         if container.failure is not None:
             return f"{where}: {container.failure}"
         if container.exit is not None and container.exit.code != 0:
@@ -425,10 +431,14 @@ class Pod:
         self._handles.append((container, handle))
         self._write_note()
 
-    def _write_note(self, end: PodRecord | None = None) -> None:
+    def _write_note(self, end: PodRecord | None = None, *, is_measured: bool = False) -> None:
         """Write down which pod it is, what it runs, and how it ended where that is given.
 
         Several replicas are told by it when their pods are gone with the job.
+
+        Args:
+            end: How it ended.
+            is_measured: Whether the objective metric was found in what it wrote.
         """
         processes = [
             {"container": c, "pid": h.pid, "startTime": h.start_time, "program": h.program} for c, h in self._handles
@@ -438,12 +448,15 @@ class Pod:
             "uid": self.plan.uid,
             "role": self.plan.role,
             "index": self.plan.index,
+            "replica": self.plan.replica,
             "labels": self.plan.labels,
             "containers": [container.command.name for container in self.plan.containers],
             "processes": processes,
+            "inImage": any(container.image is not None for container in self.plan.containers),
         }
         if end is not None:
             note["pod"] = pod_object(self.plan, end, self._tools.steady)
+            note["isMeasured"] = is_measured
         try:
             (self.plan.directory / RECORD_FILE).write_text(json.dumps(note))
         except OSError:  # the disk is full; the pod does not need its note

@@ -166,8 +166,17 @@ class ImagePulls:
             return
         if exit_.lost:
             self._pull(fetch)
+        elif not exit_.code:
+            self._conclude(fetch, None)
+        elif fetch.run.pull is Pull.ALWAYS:
+            found = self._runtime.has_image(fetch.run.image)
+            execute(found, self._processes, lambda here: self._loop.call_soon(lambda: self._failed(fetch, said, here)))
         else:
-            self._conclude(fetch, self._runtime.pull_failure(fetch.run, said) if exit_.code else None)
+            self._failed(fetch, said, is_here=False)
+
+    def _failed(self, fetch: _Fetch, said: str, is_here: bool) -> None:
+        if self._is_open(fetch):
+            self._conclude(fetch, self._runtime.pull_failure(fetch.run, said, is_here=is_here))
 
     def _conclude(self, fetch: _Fetch, error: KatibError | None) -> None:
         del self._open[fetch.run.image, fetch.run.pull]

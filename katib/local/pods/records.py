@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+from katib.api.failure_text import pod_title
 from katib.backoff import Backoff
 
 
@@ -25,12 +26,14 @@ class ContainerExit:
 
     Attributes:
         lost: It ended with the guard that had started it, through no fault of its own.
+        out_of_memory: It was killed because it took more memory than its limit.
     """
 
     container: str
     code: int
     text: str
     lost: bool = False
+    out_of_memory: bool = False
 
 
 class EarlierEnd(NamedTuple):
@@ -90,6 +93,7 @@ class PodRecord:
         phase: Succeeded and Failed are final: no process is left and all metrics are stored.
         stopping: It was told to end, by the job and not by itself.
         restarts: How often containers were started again in place.
+        restart_due: Whether a container of it failed and waits for its restart.
         failures: How often in a row a container failed that is started again in place, without a long run between.
         started_at: When its first process started, in steady time.
         finished_at: When it became Succeeded or Failed, in steady time.
@@ -104,6 +108,7 @@ class PodRecord:
         waiting: What it waits for before it can start; empty when it does not wait.
         pulling: The image that is fetched for it now; empty when none is.
         role: Replica type, or name of the replicated job; empty where all pods of a job are alike.
+        replica: What it is called where its job has several pods, as `worker-1`; empty where it is alone.
         containers: How each of its containers is; empty until the first one has run.
     """
 
@@ -112,6 +117,7 @@ class PodRecord:
     phase: Phase = Phase.PENDING
     stopping: bool = False
     restarts: int = 0
+    restart_due: bool = False
     failures: int = 0
     finished_at: datetime | None = None
     exits: tuple[ContainerExit, ...] = ()
@@ -125,8 +131,19 @@ class PodRecord:
     waiting: str = ""
     pulling: str = ""
     role: str = ""
+    replica: str = ""
     containers: tuple[ContainerState, ...] = ()
     started_at: datetime | None = None
+
+    @property
+    def retries(self) -> int:
+        """How often a container of it failed that is started again in place."""
+        return self.restarts + self.restart_due
+
+    @property
+    def title(self) -> str:
+        """What texts about a failure call it."""
+        return pod_title(self.name, self.replica)
 
     @property
     def is_finished(self) -> bool:

@@ -539,7 +539,7 @@ def test_a_trial_is_described_with_its_replicas(katib: Katib, gang: MemoryTuning
     assert rows[0] == ["REPLICA", "STATE", "RESTARTS", "EXIT", "WHERE"]
     assert rows[1] == ["master-0", "Running", "0", "-", "pid", "4711"]
     assert rows[2] == ["worker-0", "Error", "0", "137", "(SIGKILL)", "-"]
-    assert " ".join(rows[3]) == "worker-0 failed with exit code 137 (SIGKILL)"
+    assert " ".join(rows[3]) == "Replica worker-0 failed with exit code 137 (SIGKILL)"
 
 
 def test_the_output_of_any_replica_is_printed(katib: Katib, gang: MemoryTuningService) -> None:

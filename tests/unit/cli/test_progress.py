@@ -110,6 +110,19 @@ def test_a_better_trial_is_told_when_the_experiment_says_so(progress: Progress) 
     assert see(progress, make_experiment("demo", RUNNING, currentOptimalTrial=best)) == []
 
 
+def test_a_better_trial_is_told_after_its_own_start_and_end(progress: Progress) -> None:
+    metrics = [{"name": "loss", "min": "0.1", "max": "0.4", "latest": "0.3"}]
+    best = {"bestTrialName": "t", "observation": {"metrics": metrics}}
+    counted = make_experiment("demo", RUNNING, currentOptimalTrial=best, trialsSucceeded=1)
+
+    assert see(progress, counted) == []
+    assert see(progress, make_trial("t", RUNNING, x="1")) == ["t started: x=1"]
+    assert see(progress, make_trial("t", condition("Succeeded"), loss="0.1", x="1")) == [
+        "t succeeded in 5s: loss=0.1, x=1 (1/12)",
+        "best so far is t: loss=0.1",
+    ]
+
+
 def test_a_run_is_finished_only_when_nothing_runs_any_more(progress: Progress) -> None:
     see(progress, make_experiment("demo", condition("Succeeded"), trialsRunning=1))
     assert progress.completed

@@ -16,10 +16,10 @@ def failed(cause: str) -> Json:
     return make_trial("t", condition("Failed", "TrialFailed", f"Trial has failed: {cause}"))
 
 
-def diagnose(cause: str, *, program: str = "", workspace: str = "") -> Diagnosis:
+def diagnose(cause: str, *, program: str = "", workspace: str = "", in_image: bool = False) -> Diagnosis:
     experiment = make_experiment()
     experiment["metadata"]["annotations"] = {WORKSPACE_ANNOTATION: workspace}
-    facts = JobFacts(program=program, log_tail=("oops",))
+    facts = JobFacts(program=program, in_image=in_image, log_tail=("oops",))
     return diagnose_trial(failed(cause), Evidence(now=NOW, experiment=experiment, jobs={"t": facts}))
 
 
@@ -52,6 +52,24 @@ def test_a_refused_right_tells_whose_rights_count() -> None:
     cause = "PermissionError: [Errno 13] Permission denied: '/data' (exit code 1)"
 
     assert "rights of the user who runs katib" in diagnose(cause).remedies[0]
+
+
+@pytest.mark.parametrize(
+    ("cause", "remedy"),
+    [
+        ("ModuleNotFoundError: No module named 'x' (exit code 1)", "Install the module in the image"),
+        ("sh: a.txt: No such file or directory (exit code 1)", "Put the file into the image"),
+        ("sh: /data: Permission denied (exit code 1)", "Give the container of the template the right to it"),
+    ],
+)
+def test_in_an_image_the_remedy_is_one_for_images(cause: str, remedy: str) -> None:
+    assert diagnose(cause, workspace="/home/me", in_image=True).remedies[0].startswith(remedy)
+
+
+def test_a_container_that_ran_out_of_memory_needs_a_higher_limit() -> None:
+    remedy = diagnose("its program was killed because it ran out of memory: its limit is 32Mi").remedies[0]
+
+    assert remedy.startswith("Raise resources.limits.memory of the container")
 
 
 def test_an_interrupted_experiment_tells_why_its_trials_failed() -> None:

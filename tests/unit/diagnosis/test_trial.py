@@ -231,7 +231,7 @@ def test_the_replica_that_failed_is_named_with_its_last_words() -> None:
     diagnosis = diagnose(failed, facts=JobFacts(pods=pods, log_tail=("ValueError: boom",)))
 
     assert diagnosis.verdict == "t failed because its replica worker-1 failed: ValueError: boom (exit code 3)."
-    assert diagnosis.findings[0] == "The output below is that of worker-1."
+    assert diagnosis.findings[0] == "The output below is that of replica worker-1."
 
 
 def test_the_replica_that_a_running_trial_waits_for_is_named() -> None:

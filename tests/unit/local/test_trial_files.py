@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from katib.local.layout import Layout
 from katib.local.pods.log_file import LogFile, LogLimits, log_parts
 from katib.local.trial_files import TrialFiles
 from katib.runtime.objects import Key
+from tests.support.tuning import condition
 from tests.support.waiting import eventually
 
 TRIAL = Key("default", "demo-1")
@@ -171,7 +174,7 @@ def test_the_program_that_a_trial_ran_is_known_from_its_pod(files: TrialFiles) -
     note = {"processes": [{"container": "main", "pid": 1, "startTime": 2, "program": "/usr/bin/python3"}]}
     (path.parent / "pod.json").write_text(json.dumps(note))
 
-    assert files.program(OBJECT) == "/usr/bin/python3"
+    assert files.program(OBJECT) == ("/usr/bin/python3", False)
 
 
 @pytest.mark.parametrize("note", [None, "{", "{}", '{"processes": [{"container": "main"}]}'])
@@ -180,7 +183,85 @@ def test_a_program_that_nobody_wrote_down_is_not_known(files: TrialFiles, note: 
     if note is not None:
         (path.parent / "pod.json").write_text(note)
 
-    assert files.program(OBJECT) == ""
+    assert files.program(OBJECT) == ("", False)
+
+
+def write_pod(files: TrialFiles, name: str, output: str, **note: Any) -> None:
+    """Write what one of several pods leaves, which has ended where a phase is given; the oldest first."""
+    path = write(files, output.encode(), pod=name)
+    status = {"phase": note.pop("phase"), "reason": note.pop("reason", "")} if "phase" in note else None
+    ended = {} if status is None else {"pod": {"metadata": {"name": name}, "status": status}}
+    known = {"name": name, "labels": {}, "containers": ["main"], "replica": str(note.get("index", name)), **ended}
+    (path.parent / "pod.json").write_text(json.dumps({**known, **note}))
+
+
+def trial(*conditions: Mapping[str, str], value: str = "") -> dict[str, Any]:
+    """Return a trial of a Job with three pods."""
+    spec = {
+        **OBJECT["spec"],
+        "objective": {
+            "objectiveMetricName": "loss",
+            "type": "minimize",
+            "metricStrategies": [{"name": "loss", "value": "min"}],
+        },
+        "runSpec": {"kind": "Job", "spec": {"completions": 3, "completionMode": "Indexed"}},
+    }
+    metrics = [{"name": "loss", "min": value, "max": value, "latest": value}] if value else []
+    status = {"conditions": list(conditions), "observation": {"metrics": metrics}}
+    return {**OBJECT, "kind": "Trial", "spec": spec, "status": status}
+
+
+SUCCEEDED = condition("Succeeded", "TrialSucceeded", "Trial has succeeded")
+
+
+def output_of(files: TrialFiles, obj: Mapping[str, Any], replica: str = "") -> str:
+    return b"".join(files.read(obj, replica=replica)).decode()
+
+
+def test_of_several_pods_the_output_is_that_of_the_one_with_the_value_of_the_trial(files: TrialFiles) -> None:
+    write_pod(files, "a", "loss=0.25", index=0, phase="Succeeded", isMeasured=True)
+    write_pod(files, "b", "loss=0.2", index=1, phase="Succeeded", isMeasured=True)
+    write_pod(files, "c", "loss=0.2, on SIGTERM", index=2, phase="Failed", reason="Stopped", isMeasured=True)
+
+    assert output_of(files, trial(SUCCEEDED, value="0.2")) == "loss=0.2"
+    assert output_of(files, trial(SUCCEEDED, value="0.2"), "2") == "loss=0.2, on SIGTERM"
+
+
+def test_of_several_pods_one_that_has_no_reading_does_not_count(files: TrialFiles) -> None:
+    write_pod(files, "a", "nothing", index=0, phase="Succeeded", isMeasured=False)
+    write_pod(files, "b", "in a file", index=1, phase="Succeeded", isMeasured=True)
+    write_pod(files, "c", "stopped", index=2, phase="Failed", reason="Stopped", isMeasured=False)
+
+    assert output_of(files, trial(SUCCEEDED, value="0.2")) == "in a file"
+
+
+def test_of_several_pods_without_a_reading_one_that_was_stopped_comes_last(files: TrialFiles) -> None:
+    write_pod(files, "a", "stopped", index=0, phase="Failed", reason="Stopped", isMeasured=False)
+    write_pod(files, "b", "ended", index=1, phase="Succeeded", isMeasured=False)
+
+    assert output_of(files, trial(condition("MetricsUnavailable"))) == "ended"
+
+
+def test_of_several_pods_the_one_that_failed_the_trial_is_shown(files: TrialFiles) -> None:
+    write_pod(files, "a", "fine", index=0, phase="Succeeded", isMeasured=True)
+    write_pod(files, "b", "boom", index=1, phase="Failed", isMeasured=False)
+    write_pod(files, "c", "later", index=2, phase="Failed", isMeasured=False)
+    failed = condition("Failed", "TrialFailed", "Trial has failed: replica 1: boom (exit code 3)")
+
+    assert output_of(files, trial(failed)) == "boom"
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+def test_while_several_pods_run_the_output_stays_that_of_the_first_that_runs(files: TrialFiles, numbered: bool) -> None:
+    def index(number: int) -> dict[str, int]:
+        return {"index": number} if numbered else {}
+
+    write_pod(files, "a", "done", **index(0), phase="Succeeded", isMeasured=True)
+    write_pod(files, "b", "first try", **index(1), phase="Failed", isMeasured=False)
+    write_pod(files, "c", "runs", **index(1))
+    write_pod(files, "d", "runs, too, and wrote last", **index(2))
+
+    assert output_of(files, trial(condition("Running"))) == "runs"
 
 
 def test_removing_is_for_good_and_twice_is_fine(files: TrialFiles) -> None:

@@ -123,10 +123,10 @@ def _go_on(
 
 def _retry_message(spec: JobSpec, counts: PodCounts, delays: Delays) -> str:
     """Return how the last try failed and when the next one begins; empty when nothing has failed yet."""
-    tries = len(counts.failures) + counts.restarts
+    restarted = [p for p in counts.active if p.retries]
+    tries = len(counts.failures) + sum(p.retries for p in restarted)
     if not tries:
         return ""
-    restarted = [p for p in counts.active if p.restarts]
     failed = restarted[-1] if restarted else counts.failures[-1]
     cause = failure_cause(with_last_output(failed.message, failed.last_output))
     limit = "" if spec.backoff_limit >= UNLIMITED else f" of {spec.backoff_limit + 1}"
@@ -173,7 +173,7 @@ def _failure_policy(counts: PodCounts) -> _Outcome | None:
         if match.rule.action == "FailJob":
             return _failure(
                 Reason.POD_FAILURE_POLICY,
-                f'container "{match.exit.container}" of pod {match.pod.name} {match.exit.text}, '
+                f'container "{match.exit.container}" of pod {match.pod.title} {match.exit.text}, '
                 f"which rule {match.position} of podFailurePolicy answers with FailJob",
                 match.pod,
             )

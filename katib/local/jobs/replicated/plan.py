@@ -338,7 +338,8 @@ class _Planning:
         if limit is None:
             tries, most = self.replicas.failures_in_a_row()[0], UNLIMITED_FAILURES
         else:
-            tries, most = self.replicas.restarts, max(limit, 1)
+            due = sum(pod.restart_due for pod in self.replicas.active)
+            tries, most = self.replicas.restarts + due, max(limit, 1)
         return f"{failure_cause(_explained(pod))}; try {min(tries + 1, most)} of {most}"
 
     def _status(

@@ -115,12 +115,12 @@ def test_only_a_podman_of_this_machine_writes_down_what_has_started(
 
 def test_what_a_killed_engine_noted_about_containers_is_gone(tmp_path: Path) -> None:
     program(tmp_path, "podman", """echo '{"version": {"Version": "4.3.1"}}'""")
-    left = tmp_path / "data" / "run" / "containers" / "box-1.pid"
+    left = tmp_path / "data" / "run" / "containers" / "box-1" / "pid"
     left.parent.mkdir(parents=True)
     left.touch()
 
     found = choose(Choice.PODMAN, environ(tmp_path), tmp_path / "data")
 
     assert found is not None
-    assert found.pid_files == left.parent
+    assert found.notes == left.parent.parent
     assert not left.exists()

@@ -247,3 +247,13 @@ def test_an_image_that_cannot_be_pulled_is_named_with_what_the_client_says(
     program: Program, output: str, message: str
 ) -> None:
     assert str(pull_failure(program, RUN, output)) == message
+
+
+def test_an_image_that_is_here_and_is_always_asked_for_is_said_to_be_here() -> None:
+    error = pull_failure(Program.PODMAN, RUN, "Error: initializing source docker://train:1: no such host", is_here=True)
+
+    assert str(error) == (
+        'image "train:1" is on this machine, but imagePullPolicy Always asks its registry at every start: '
+        "initializing source docker://train:1: no such host; "
+        "write imagePullPolicy: IfNotPresent to run the image that is here"
+    )

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import json
+import logging
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from katib.local.containers.arguments import Program
-from katib.local.containers.remains import removal_script, remove_all
+from katib.local.containers.remains import keep_clean, removal_script, remove_all
+from katib.local.containers.runtime import Runtime
 
 CLIENT = """#!/bin/sh
 # Keeps containers and networks as lines of two files, and notes what is removed.
@@ -67,6 +71,25 @@ def test_the_script_removes_nothing_where_there_is_nothing(tmp_path: Path) -> No
     execute(script, tmp_path)
 
     assert removed(tmp_path) == []
+
+
+def test_an_engine_says_what_an_earlier_one_left_and_nothing_of_its_own(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime, note, environ = Runtime(Program.DOCKER, str(client(tmp_path, "a\n"))), tmp_path / "note", os.environ
+
+    caplog.set_level(logging.INFO)
+    with keep_clean(note, tmp_path, runtime, environ):
+        pass
+    at_the_end = list(caplog.messages)
+    client(tmp_path, "b\n")
+    note.write_text(json.dumps({"program": "docker", "path": runtime.path}))
+    with keep_clean(note, tmp_path, None, environ):
+        pass
+
+    assert [line.split()[-1] for line in removed(tmp_path)] == ["a", "b"]
+    assert at_the_end == []
+    assert caplog.messages == ["Containers or networks of an engine that has ended are removed"]
 
 
 @pytest.mark.parametrize(("late", "is_clean"), [("", True), ("c\n", False)], ids=["removed by others", "still there"])

@@ -9,6 +9,7 @@ import pytest
 
 from katib.local.admission import HostCapacity
 from katib.local.pods.inherited import inherited_environment
+from katib.rpc import keep_connections_quiet
 
 PREFIX = "import sys; print(sys.prefix)"
 
@@ -65,3 +66,13 @@ def test_python_need_not_be_on_the_path_to_be_accepted(monkeypatch: pytest.Monke
     monkeypatch.delenv("CONDA_PREFIX", raising=False)
 
     assert HostCapacity.detect().provided == {"python", "python3"}
+
+
+@pytest.mark.parametrize("chosen", [{}, {"GRPC_VERBOSITY": "DEBUG"}], ids=["by nobody", "by the user"])
+def test_how_much_grpc_prints_in_the_engine_is_no_matter_of_trials(tmp_path: Path, chosen: dict[str, str]) -> None:
+    environ = {"VIRTUAL_ENV": "/env", **chosen}
+
+    keep_connections_quiet(environ)
+
+    assert environ["GRPC_VERBOSITY"] == chosen.get("GRPC_VERBOSITY", "ERROR")
+    assert inherited_environment(environ, tmp_path) == {"VIRTUAL_ENV": "/env", **chosen}
