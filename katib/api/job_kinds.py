@@ -10,6 +10,7 @@ _ROLE = "training.kubeflow.org/job-role"
 _WORKER_0 = {"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": "0"}
 _REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 _NODE_0 = {_REPLICATED_JOB: "node", "batch.kubernetes.io/job-completion-index": "0"}
+_SPEC, _RUN_POLICY = ("spec", "suspend"), ("spec", "runPolicy", "suspend")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,23 +20,27 @@ class JobKind:
     Attributes:
         success: Type of the condition that says that a job has succeeded; `Failed` says everywhere that it has not.
         primary_pod_labels: Labels of the one pod that prints metrics; empty where every pod may.
+        group: Its API group.
+        suspend: Path of the field that suspends it.
     """
 
     success: str
     primary_pod_labels: Mapping[str, str] = field(default_factory=dict)
+    group: str = "kubeflow.org"
+    suspend: tuple[str, ...] = _RUN_POLICY
 
 
 _TRAINING = JobKind("Succeeded", {_ROLE: "master"})
 _KINDS = {
-    "Job": JobKind("Complete"),
+    "Job": JobKind("Complete", group="batch", suspend=_SPEC),
     "TFJob": _TRAINING,
     "PyTorchJob": _TRAINING,
     "XGBoostJob": _TRAINING,
     "MPIJob": _TRAINING,
     "PaddleJob": _TRAINING,
     "JAXJob": _TRAINING,
-    "TrainJob": JobKind("Complete", _NODE_0),
-    "JobSet": JobKind("Completed"),
+    "TrainJob": JobKind("Complete", _NODE_0, "trainer.kubeflow.org", _SPEC),
+    "JobSet": JobKind("Completed", {}, "jobset.x-k8s.io", _SPEC),
 }
 """By kind alone, as Katib finds them. Katib does not know PaddleJob, JAXJob and JobSet."""
 
@@ -47,7 +52,7 @@ _MPI_OPERATOR = JobKind("Succeeded", {_ROLE: "launcher"})
 _PADDLE_COLLECTIVE = JobKind("Succeeded", _WORKER_0)
 """A PaddleJob without Master has no pod with a role; its first worker is where the others meet."""
 
-_LAUNCHED = JobKind("Complete", {_REPLICATED_JOB: "launcher"})
+_LAUNCHED = JobKind("Complete", {_REPLICATED_JOB: "launcher"}, "trainer.kubeflow.org", _SPEC)
 """Of TrainJobs whose runtime uses MPI the first node only waits for the launcher, which prints what comes out."""
 
 _MPI_RUNTIMES = frozenset({"deepspeed-distributed", "mlx-distributed"})
@@ -66,6 +71,37 @@ def known_kind(obj: Mapping[str, Any]) -> JobKind | None:
     if kind == "TrainJob" and _runtime_name(obj) in _MPI_RUNTIMES:
         return _LAUNCHED
     return _KINDS.get(kind)
+
+
+def suspend_field(obj: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the path of the field that suspends a job; empty where its kind has none that is known.
+
+    A kind of that name of another group, such as Volcano's Job, is another kind.
+    """
+    kind, group = known_kind(obj), str(obj.get("apiVersion", "")).rpartition("/")[0]
+    return kind.suspend if kind is not None and kind.group == group else ()
+
+
+def is_suspended(job: Mapping[str, Any]) -> bool:
+    """Return whether a job is suspended: its field says so at once, its conditions when its pods are to end.
+
+    Of a kind without a known field, such as one that waits in a queue, the usual ones are looked at.
+    """
+    field = suspend_field(job)
+    if any(value_at(job, path) is True for path in ((field,) if field else (_SPEC, _RUN_POLICY))):
+        return True
+    conditions = (job.get("status") or {}).get("conditions")
+    return isinstance(conditions, list) and any(
+        isinstance(c, Mapping) and (c.get("type"), c.get("status")) == ("Suspended", "True") for c in conditions
+    )
+
+
+def value_at(job: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    """Return what stands at a path of a job; None where nothing does."""
+    value: Any = job
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
 
 
 def _has_master(obj: Mapping[str, Any]) -> bool:

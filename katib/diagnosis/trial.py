@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from katib.api.failure_text import EXIT_WITHOUT_OUTPUT, trial_failure
+from katib.api.job_kinds import is_suspended, suspend_field
 from katib.api.metrics import ZERO_TIME
 from katib.api.names import METRICS_INCOMPLETE, METRICS_REPORT_ANNOTATION, WORKSPACE_ANNOTATION
 from katib.diagnosis.answer import Answer, condition_words, finding_of_event, known_remedy, pick_warnings, since
@@ -63,7 +64,7 @@ def _active(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
             f"{name} does not progress because {evidence.place.nobody_works}.",
             remedies=[evidence.place.start],
         )
-    held = _held_up(trial, facts) or _waiting(name, facts, evidence)
+    held = _held_up(trial, facts) or _waiting(trial, facts, evidence)
     if held is not None:
         return held
     if state_of(trial) == "Running":
@@ -90,13 +91,14 @@ _HELD_UP_REMEDIES = {
 }
 
 
-def _waiting(name: str, facts: JobFacts, evidence: Evidence) -> Answer | None:
+def _waiting(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer | None:
     """Return what holds the job back, None when nothing does."""
-    job = facts.job or {}
-    if (job.get("spec") or {}).get("suspend") or condition_of(job, "Suspended") is not None:
+    name, job = name_of(trial), facts.job or {}
+    if is_suspended(job):
+        field = ".".join(suspend_field(job))
         return Answer(
-            f"{name} waits because its job is suspended (spec.suspend is true).",
-            remedies=["Set spec.suspend of the job to false, or remove it from the template."],
+            f"{name} waits because its job is suspended{f' ({field} is true)' if field else ''}.",
+            remedies=[f"`katib resume {name}{_option(trial, evidence)}` lets it start."] if field else [],
         )
     if facts.waiting:
         return Answer(
@@ -241,10 +243,14 @@ def _exit_words(facts: JobFacts) -> str:
     return f"its process ended with exit code {facts.exit_code}"
 
 
-def _look_at_output(trial: Json, evidence: Evidence) -> str:
+def _option(trial: Json, evidence: Evidence) -> str:
+    """Return the option that names the namespace of a trial in a command; empty where it goes without saying."""
     namespace = namespace_of(trial)
-    option = f" -n {namespace}" if namespace not in ("", evidence.place.default_namespace) else ""
-    return f"Look at its output: katib logs {name_of(trial)}{option}"
+    return f" -n {namespace}" if namespace not in ("", evidence.place.default_namespace) else ""
+
+
+def _look_at_output(trial: Json, evidence: Evidence) -> str:
+    return f"Look at its output: katib logs {name_of(trial)}{_option(trial, evidence)}"
 
 
 def _failure_remedy(trial: Json, facts: JobFacts, evidence: Evidence) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from katib.api.job_kinds import is_suspended
 from katib.api.names import EXPERIMENT_STOPPED, TEMPLATE_MISSING
 from katib.diagnosis.answer import Answer, best_sentences, condition_words, progress_sentence, since
 from katib.diagnosis.evidence import Evidence, JobFacts, ServiceFacts
@@ -180,8 +181,7 @@ def _all_trials_wait(experiment: Json, evidence: Evidence) -> Answer | None:
 
 def _is_at_work(trial: Json, evidence: Evidence) -> bool:
     facts = evidence.jobs.get(name_of(trial), JobFacts())
-    suspended = (facts.job or {}).get("spec", {}).get("suspend")
-    return state_of(trial) == "Running" and not facts.waiting and not suspended
+    return state_of(trial) == "Running" and not facts.waiting and not is_suspended(facts.job or {})
 
 
 def _trials_run(experiment: Json, evidence: Evidence) -> Answer | None:

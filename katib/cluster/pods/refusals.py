@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from katib.api.job_kinds import is_suspended
 from katib.api.trials import TrialState, trial_state
 from katib.api.types import Trial
 from katib.backoff import Backoff
@@ -94,15 +95,6 @@ def _time(event: Object, field: str) -> datetime:
     """Return a time of an event; recorders of different age write different fields."""
     texts = (event.get(field), event.get("eventTime"), event["metadata"].get("creationTimestamp"))
     return next((time for text in texts if (time := time_of(text)) is not None), _LONG_AGO)
-
-
-def is_held_back(job: Object) -> bool:
-    """Return whether a job has no pods on purpose: it is suspended, or waits in a queue, which suspends it too."""
-    spec = job.get("spec") or {}
-    if spec.get("suspend") or (spec.get("runPolicy") or {}).get("suspend"):
-        return True
-    conditions = (job.get("status") or {}).get("conditions") or ()
-    return any((c.get("type"), c.get("status")) == ("Suspended", "True") for c in conditions)
 
 
 @dataclass(slots=True)
@@ -202,7 +194,7 @@ class Refusals:
 
     def _waits_for_pods(self, trial: Trial, watched: _Watched) -> bool:
         job = self._find_job(trial)
-        if job is None or "deletionTimestamp" in job["metadata"] or is_held_back(job):
+        if job is None or "deletionTimestamp" in job["metadata"] or is_suspended(job):
             self._note(trial, None)
             return False
         status = job.get("status") or {}
