@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from katib.api.job_kinds import is_suspended
-from katib.api.trials import TrialState, trial_state
+from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
 from katib.backoff import Backoff
 from katib.cluster.pods.missed import FindTrial, MissedPods
@@ -161,7 +161,7 @@ class Refusals:
         """Look at the events of trials that run without an active pod; raises what the store raises."""
         if not self._pods.informer.has_synced():
             return
-        running = [trial for trial in self._trials.all() if trial_state(trial) is TrialState.RUNNING]
+        running = [trial for trial in self._trials.all() if trial_state(trial) in ACTIVE]
         self._watched = {t.metadata.uid: self._watched.get(t.metadata.uid) or _Watched() for t in running}
         suspects = defaultdict(list)
         for trial in running:
