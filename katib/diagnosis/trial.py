@@ -6,6 +6,7 @@ from katib.api.failure_text import EXIT_WITHOUT_OUTPUT, trial_failure
 from katib.api.job_kinds import is_suspended, suspend_field
 from katib.api.metrics import ZERO_TIME
 from katib.api.names import METRICS_INCOMPLETE, METRICS_REPORT_ANNOTATION, WORKSPACE_ANNOTATION
+from katib.api.trials import waiting_words
 from katib.diagnosis.answer import Answer, condition_words, finding_of_event, known_remedy, pick_warnings, since
 from katib.diagnosis.evidence import Evidence, JobFacts
 from katib.diagnosis.replicas import failed_replica, last_words, replica_findings
@@ -20,6 +21,7 @@ from katib.tuning.reading import (
     namespace_of,
     objective_of,
     objective_value,
+    seconds_run,
     state_of,
     status_of,
     time_of,
@@ -64,7 +66,7 @@ def _active(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
             f"{name} does not progress because {evidence.place.nobody_works}.",
             remedies=[evidence.place.start],
         )
-    held = _held_up(trial, facts) or _waiting(trial, facts, evidence)
+    held = _held_up(trial, facts) or _retried(trial, facts) or _waiting(trial, facts, evidence)
     if held is not None:
         return held
     if state_of(trial) == "Running":
@@ -107,19 +109,28 @@ def _waiting(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer | None:
             remedies=[facts.remedy or evidence.place.capacity],
             log_tail=facts.log_tail,
         )
+    if words := waiting_words(trial):
+        return Answer(f"{name} {words.rstrip('.')}.", findings=replica_findings(facts.pods))
     return None
+
+
+def _retried(trial: Json, facts: JobFacts) -> Answer | None:
+    """Return that a try of the job failed; None when that is not what the trial says."""
+    conditions = status_of(trial).get("conditions") or ()
+    fact: Json = next((c for c in conditions if c.get("type") == "Running"), {})
+    if fact.get("reason") != "TrialRetrying":
+        return None
+    news = str(fact.get("message", "")).removeprefix("Trial is running: ").removeprefix("Trial waits: ")
+    return Answer(
+        f"{name_of(trial)} failed and is tried again: {news}.",
+        remedies=["Read the output below; set backoffLimit to 0 in the template if a retry cannot help."],
+        log_tail=facts.log_tail,
+    )
 
 
 def _running(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
     name = name_of(trial)
     fact = condition_of(trial, "Running") or {}
-    if fact.get("reason") == "TrialRetrying":
-        news = str(fact.get("message", "")).removeprefix("Trial is running: ")
-        return Answer(
-            f"{name} failed and is tried again: {news}.",
-            remedies=["Read the output below; set backoffLimit to 0 in the template if a retry cannot help."],
-            log_tail=facts.log_tail,
-        )
     if fact.get("reason") == "TrialWaiting":
         return Answer(
             f"{name} has to wait: {str(fact.get('message', '')).removeprefix('Trial is running: ').rstrip('.')}.",
@@ -133,9 +144,9 @@ def _running(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
                 "Have the program end on SIGTERM, or lower terminationGracePeriodSeconds, to free its place sooner."
             ],
         )
-    start = time_of(status_of(trial).get("startTime"))
-    running = f" for {since(start, evidence.now)}" if start else ""
-    answer = Answer(f"{name} has been running{running}." if running else f"{name} is running.")
+    seconds = seconds_run(trial, evidence.now)
+    running = f"has been running for {format_duration(seconds)}" if seconds is not None else "is running"
+    answer = Answer(f"{name} {running}.")
     if restarting := condition_of(facts.job or {}, "Restarting"):
         answer.findings.append(f"Its job is restarting: {condition_words(restarting)}.")
     answer.findings.extend(replica_findings(facts.pods))
@@ -150,22 +161,18 @@ def _running(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
         count = evidence.reading_counts.get(name, 1)
         age = f", {since(reading.time, evidence.now)} ago" if reading.time != ZERO_TIME else ""
         answer.findings.append(f"Latest {metric} is {reading.value}, {count} reading{'s' * (count != 1)} so far{age}.")
-    answer.findings.extend(_pace(start, evidence))
+    if seconds is not None:
+        answer.findings.extend(_pace(evidence))
     if facts.attempt > 1:
         answer.findings.append(f"This is try {facts.attempt} of its job.")
     return answer
 
 
-def _pace(start: object, evidence: Evidence) -> list[str]:
+def _pace(evidence: Evidence) -> list[str]:
     """Compare with how long the other trials took."""
-    seconds = sorted(
-        (end - begin).total_seconds()
-        for other in evidence.trials
-        if condition_of(other, "Succeeded") is not None
-        and (end := time_of(status_of(other).get("completionTime"))) is not None
-        and (begin := time_of(status_of(other).get("startTime"))) is not None
-    )
-    if not seconds or start is None:
+    succeeded = (other for other in evidence.trials if condition_of(other, "Succeeded") is not None)
+    seconds = sorted(took for other in succeeded if (took := seconds_run(other, evidence.now)) is not None)
+    if not seconds:
         return []
     return [f"Trials that succeeded took {format_duration(seconds[len(seconds) // 2])} (median)."]
 

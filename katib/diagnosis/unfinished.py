@@ -189,7 +189,9 @@ def _trials_run(experiment: Json, evidence: Evidence) -> Answer | None:
     if not running:
         return None
     count = max(len(running), int(status_of(experiment).get("trialsRunning") or 0))
-    answer = Answer(f"{name_of(experiment)} is progressing: {count} trial{'s' * (count != 1)} running.")
+    waits = int(status_of(experiment).get("trialsPending") or 0)
+    others = f", {waits} waiting" if waits else ""
+    answer = Answer(f"{name_of(experiment)} is progressing: {count} trial{'s' * (count != 1)} running{others}.")
     for trial in running[:_SHOWN_TRIALS]:
         details = diagnose_trial(trial, evidence)
         answer.findings.append(" ".join((details.verdict, *details.findings[:1])))

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from katib.api.metrics import is_usable
 from katib.api.search_space import LOGARITHMIC
-from katib.api.trials import is_feasible, metric_text, objective_names
+from katib.api.trials import TrialState, is_feasible, metric_text, objective_names
 from katib.api.types import ObjectiveType, ParameterType
 from katib.tuning.reading import TRIAL_STATES, Json, assignments_of, name_of, objective_of, state_of, status_of
 
@@ -241,7 +241,8 @@ class TrialRows:
         fixed = self._fixed
         fixed["state"].data[row] = STATES.index(state_of(trial))
         fixed["created"].data[row] = _seconds(trial["metadata"].get("creationTimestamp"))
-        fixed["started"].data[row] = _seconds(status.get("startTime"))
+        waits = state_of(trial) == TrialState.PENDING  # one that does has no start that could be told from its wait
+        fixed["started"].data[row] = _NAN if waits else _seconds(status.get("startTime"))
         fixed["ended"].data[row] = _seconds(status.get("completionTime"))
         fixed["feasible"].data[row] = not objective.get("constraints") or is_feasible(objective, observation)
         for parameter, text in assignments_of(trial).items():

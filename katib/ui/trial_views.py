@@ -19,7 +19,7 @@ from katib.tuning.reading import (
     early_stop_reason,
     failure_of,
     is_completed,
-    last_condition,
+    message_of,
     metric_values,
     name_of,
     namespace_of,
@@ -89,7 +89,7 @@ def reason_of(trial: Json) -> str:
     """Return in a sentence why a trial is in its state; empty while nobody said."""
     if failure := failure_of(trial):
         return f"{failure}."
-    message = str(last_condition(trial).get("message", ""))
+    message = message_of(trial)
     return early_stop_reason(message) if state_of(trial) == "EarlyStopped" else message
 
 
