@@ -87,6 +87,13 @@ def is_stopped(experiment: Json) -> bool:
     return running.get("reason") == EXPERIMENT_STOPPED and running.get("status") != "True"
 
 
+def is_suspended_trial(trial: Json) -> bool:
+    """Return whether a trial waits because its job is suspended."""
+    conditions = status_of(trial).get("conditions") or ()
+    waits = [c for c in conditions if c.get("type") == "Running" and c.get("reason") == "TrialSuspended"]
+    return bool(waits) and not is_completed(trial)
+
+
 def is_completed(obj: Json) -> bool:
     """Return whether an Experiment or a Trial has ended."""
     if obj.get("kind") == "Trial":
