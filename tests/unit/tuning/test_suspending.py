@@ -64,12 +64,11 @@ def test_the_field_is_that_of_the_kind(kind: tuple[str, str], field: str) -> Non
     [
         (
             stored("tekton.dev/v1", "PipelineRun"),
-            "trial demo-1: PipelineRun (tekton.dev/v1) has no field that suspends it; only a Job, a JobSet, a TrainJob "
-            "and the training jobs of kubeflow.org can be suspended",
+            "trial demo-1: PipelineRun (tekton.dev/v1) has no field that suspends it",
         ),
         (
             stored("batch/v1", "Job", state="Succeeded"),
-            "trial demo-1: it has ended; there is nothing to suspend",
+            "trial demo-1: it has ended",
         ),
     ],
     ids=["kind", "ended"],
@@ -78,7 +77,7 @@ def test_what_cannot_be_suspended_is_refused(store: MemoryStore, expected: str) 
     with pytest.raises(InvalidError) as caught:
         suspend_trial(store, KEY, suspended=True)
 
-    assert str(caught.value) == expected
+    assert str(caught.value).startswith(f"{expected}; ")
 
 
 def test_a_field_that_the_api_server_drops_is_not_called_set() -> None:
