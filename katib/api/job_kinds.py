@@ -14,6 +14,7 @@ _ROLE = "training.kubeflow.org/job-role"
 _WORKER_0 = {"training.kubeflow.org/replica-type": "worker", "training.kubeflow.org/replica-index": "0"}
 _REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 _NODE_0 = {_REPLICATED_JOB: "node", "batch.kubernetes.io/job-completion-index": "0"}
+_SPEC, _RUN_POLICY = ("spec", "suspend"), ("spec", "runPolicy", "suspend")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,25 +25,27 @@ class JobKind:
         success: Type of the condition that says that a job has succeeded; `Failed` says everywhere that it has not.
         primary_pod_labels: Labels of the one pod that prints metrics; empty where every pod may.
         api_versions: Where it is defined, for who misspells it.
+        suspend: Path of the field that suspends it.
     """
 
     success: str
     primary_pod_labels: Mapping[str, str] = field(default_factory=dict)
     api_versions: tuple[str, ...] = ()
+    suspend: tuple[str, ...] = _RUN_POLICY
 
 
 _TRAINING = JobKind("Succeeded", {_ROLE: "master"}, ("kubeflow.org/v1",))
 _TRAINER = ("trainer.kubeflow.org/v1alpha1",)
 _KINDS = {
-    "Job": JobKind("Complete", api_versions=("batch/v1",)),
+    "Job": JobKind("Complete", api_versions=("batch/v1",), suspend=_SPEC),
     "TFJob": _TRAINING,
     "PyTorchJob": _TRAINING,
     "XGBoostJob": _TRAINING,
     "MPIJob": replace(_TRAINING, api_versions=("kubeflow.org/v1", "kubeflow.org/v2beta1")),
     "PaddleJob": _TRAINING,
     "JAXJob": _TRAINING,
-    "TrainJob": JobKind("Complete", _NODE_0, _TRAINER),
-    "JobSet": JobKind("Completed", api_versions=("jobset.x-k8s.io/v1alpha2",)),
+    "TrainJob": JobKind("Complete", _NODE_0, _TRAINER, _SPEC),
+    "JobSet": JobKind("Completed", api_versions=("jobset.x-k8s.io/v1alpha2",), suspend=_SPEC),
 }
 """By kind alone, as Katib finds them. Katib does not know PaddleJob, JAXJob and JobSet."""
 
@@ -58,7 +61,7 @@ _MPI_OPERATOR = JobKind("Succeeded", {_ROLE: "launcher"}, ("kubeflow.org/v2beta1
 _PADDLE_COLLECTIVE = replace(_TRAINING, primary_pod_labels=_WORKER_0)
 """A PaddleJob without Master has no pod with a role; its first worker is where the others meet."""
 
-_LAUNCHED = JobKind("Complete", {_REPLICATED_JOB: "launcher"}, _TRAINER)
+_LAUNCHED = JobKind("Complete", {_REPLICATED_JOB: "launcher"}, _TRAINER, _SPEC)
 """Of TrainJobs whose runtime uses MPI the first node only waits for the launcher, which prints what comes out."""
 
 _MPI_RUNTIMES = frozenset({"deepspeed-distributed", "mlx-distributed"})
@@ -98,6 +101,39 @@ def misspelt_kind(obj: Mapping[str, Any] | None, path: str) -> list[FieldError]:
     of_version = "" if version in versions or not versions else f" of apiVersion {either(versions)}"
     remedy = f"did you mean {meant}{of_version}? Any other kind needs conditions of its own, and a cluster"
     return [FieldError(f"{path}.kind", f"kind {kind[:_LONGEST]} is not known", remedy, "job-kind-misspelt")]
+
+
+def suspend_field(obj: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the path of the field that suspends a job; empty where its kind has none that is known.
+
+    A kind of that name of another group, such as Volcano's Job, is another kind.
+    """
+    kind, group = known_kind(obj), str(obj.get("apiVersion", "")).rpartition("/")[0]
+    if kind is None or all(version.rpartition("/")[0] != group for version in kind.api_versions):
+        return ()
+    return kind.suspend
+
+
+def is_suspended(job: Mapping[str, Any]) -> bool:
+    """Return whether a job is suspended: its field says so at once, its conditions when its pods are to end.
+
+    Of a kind without a known field, such as one that waits in a queue, the usual ones are looked at.
+    """
+    field = suspend_field(job)
+    if any(value_at(job, path) is True for path in ((field,) if field else (_SPEC, _RUN_POLICY))):
+        return True
+    conditions = (job.get("status") or {}).get("conditions")
+    return isinstance(conditions, list) and any(
+        isinstance(c, Mapping) and (c.get("type"), c.get("status")) == ("Suspended", "True") for c in conditions
+    )
+
+
+def value_at(job: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    """Return what stands at a path of a job; None where nothing does."""
+    value: Any = job
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
 
 
 def _has_master(obj: Mapping[str, Any]) -> bool:

@@ -1,8 +1,9 @@
 """How a trial is read: its state, and the value that stands for it. The same for the decoded trial and its JSON form.
 
-Theory of operation: a trial is Pending until its job exists, Running until its end is known, and then in exactly one
-final state. Conditions record the same as facts, several of which may hold at once (an early stopped trial of Katib
-keeps Running); a table says which one counts, first match wins.
+Theory of operation: a trial is Pending until something of its job runs, and again while nothing of it does; Running
+while something does; and in exactly one final state when its end is known. Conditions record the same as facts, several
+of which may hold at once (an early stopped trial of Katib keeps Running); a table says which one counts, first match
+wins.
 
 The strategy of a metric picks one of its readings: `min`, `max` or `latest`. A smallest or largest that is unavailable
 gives way to the latest; a metric without strategy has no value, as in Katib, whose defaults give one to each. Only
@@ -20,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from katib.api.conditions import true_types
+from katib.api.conditions import find_condition, true_types
 from katib.api.metrics import is_usable
 from katib.api.types import UNAVAILABLE, MetricStrategy, ObjectiveType, TrialCondition
 
@@ -67,6 +68,21 @@ def trial_state(trial: Trial | Json) -> TrialState:
     else:
         holding = true_types(trial.status.conditions)
     return next((state for type_, state in _PRECEDENCE if type_ in holding), TrialState.PENDING)
+
+
+def waiting_words(trial: Trial | Json) -> str:
+    """Return what an active trial waits for, as it follows its name: `waits for 2 cpu`, `waits: its job is suspended`.
+
+    Empty while it runs, when it has ended, and as long as nothing is known that keeps it from running.
+    """
+    if trial_state(trial) is not TrialState.PENDING:
+        return ""
+    if isinstance(trial, Mapping):
+        conditions = (trial.get("status") or {}).get("conditions") or ()
+        running: Json = next((c for c in conditions if c.get("type") == TrialCondition.RUNNING), {})
+        return str(running.get("message", "")).removeprefix("Trial ")
+    found = find_condition(trial.status.conditions, TrialCondition.RUNNING)
+    return "" if found is None else found.message.removeprefix("Trial ")
 
 
 def metric_text(

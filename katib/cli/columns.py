@@ -14,6 +14,7 @@ from katib.tuning.reading import (
     format_duration,
     has_several_objectives,
     last_condition,
+    message_of,
     metric_values,
     name_of,
     namespace_of,
@@ -137,7 +138,7 @@ def _trial(obj: Json) -> tuple[str, ...]:
         age_of(obj),
         parameters_of(obj),
         " ".join(f"{name}={value}" for name, value in metric_values(obj)),
-        " ".join(str(last_condition(obj).get("message", "")).split()),
+        message_of(obj),
     )
 
 

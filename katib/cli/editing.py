@@ -1,4 +1,4 @@
-"""`katib budget`, `katib stop` and `katib resume`: experiments that exist, changed."""
+"""`katib budget`, `katib stop`, `katib suspend` and `katib resume`: experiments and trials that exist, changed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from katib.cli import options
 from katib.tuning.reading import completed_count, is_completed, status_of
 
 _NO_LIMIT = "none"
+_RESUMED = options.PlainName("experiment", "trial")
 
 
 class _Count(click.ParamType[int | str]):
@@ -72,15 +73,51 @@ def stop(name: str, target: options.Target) -> None:
     click.echo(f"experiment/{name}: stopped after {completed_count(experiment)} trials{left}")
 
 
-@click.command(epilog=options.examples("katib resume my-experiment"))
-@click.argument("name", type=options.EXPERIMENT_NAME)
+@click.command(
+    epilog=options.examples("katib suspend my-experiment-4fj2x1aa", "katib suspend my-experiment-4fj2x1aa -n team-a")
+)
+@click.argument("name", metavar="TRIAL", type=options.TRIAL_NAME)
 @options.connection
-def resume(name: str, target: options.Target) -> None:
-    """Let a stopped experiment go on."""
+def suspend(name: str, target: options.Target) -> None:
+    """Suspend a trial: its pods end, which is no failure, and the time until it goes on does not count as its duration.
+
+    `katib resume` lets it go on. Its program then starts from the beginning, or from the checkpoint that it kept.
+    """
     from katib.cli.connection import connect
+    from katib.errors import NotFoundError, invalid
 
     with connect(target, read_only=False) as (service, namespace):
-        experiment = service.edit(namespace, name, counts={}, stopped=False)
+        try:
+            service.suspend(namespace, name, suspended=True)
+        except NotFoundError:
+            service.get("Experiment", namespace, name)  # raises when there is neither
+            remedy = f"`katib stop {name}` starts no further trials; suspend its trials one by one"
+            raise invalid(f"experiment {name}", "only a trial can be suspended", remedy, "suspend-experiment") from None
+    click.echo(f"trial/{name}: suspended; `katib resume {name}` lets it go on")
+
+
+@click.command(epilog=options.examples("katib resume my-experiment", "katib resume my-experiment-4fj2x1aa"))
+@click.argument("name", type=_RESUMED)
+@options.connection
+def resume(name: str, target: options.Target) -> None:
+    """Let a stopped experiment or a suspended trial go on.
+
+    A trial starts its program again, from the beginning or from the checkpoint that it kept.
+    """
+    from katib.cli.connection import connect
+    from katib.errors import NotFoundError
+
+    with connect(target, read_only=False) as (service, namespace):
+        try:
+            experiment = service.edit(namespace, name, counts={}, stopped=False)
+        except NotFoundError:
+            try:
+                service.suspend(namespace, name, suspended=False)
+            except NotFoundError:
+                message = f'neither an experiment nor a trial "{name}" is in namespace {namespace}'
+                raise NotFoundError(message) from None
+            click.echo(f"trial/{name}: goes on")
+            return
     if is_completed(experiment):
         click.echo(f"experiment/{name}: it has ended; `katib budget {name} --max-trials N` gives it more trials")
         return

@@ -183,7 +183,9 @@ class PodUpdate:
     """What the pods of a trial say beyond what its job says. Parts of sentences; empty where there is nothing to tell.
 
     Attributes:
-        waiting: Why no pod gets to run, such as an image that cannot be pulled.
+        waiting: Why a pod does not get to run, such as an image that cannot be pulled.
+        is_trouble: Whether that is a fault, and not a matter of its turn.
+        runs: Whether any pod runs; None where none was seen.
         last_failure: How a container ended that failed last, such as out of memory.
         metrics_report: Why the collector found no objective metric.
         collecting: Which collector may still store readings, or is not known to have ended.
@@ -194,6 +196,8 @@ class PodUpdate:
     """
 
     waiting: str = ""
+    is_trouble: bool = True
+    runs: bool | None = None
     last_failure: str = ""
     metrics_report: str = ""
     collecting: str = ""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from katib.api.failure_text import EXIT_WITHOUT_OUTPUT, OUT_OF_MEMORY, trial_failure
+from katib.api.job_kinds import is_suspended, suspend_field
 from katib.api.metrics import ZERO_TIME
 from katib.api.names import METRICS_INCOMPLETE, METRICS_REPORT_ANNOTATION, WORKSPACE_ANNOTATION
+from katib.api.trials import waiting_words
 from katib.diagnosis.answer import Answer, condition_words, finding_of_event, known_remedy, pick_warnings, since
 from katib.diagnosis.evidence import Evidence, JobFacts
 from katib.diagnosis.replicas import failed_replica, last_words, replica_findings
@@ -19,6 +21,7 @@ from katib.tuning.reading import (
     namespace_of,
     objective_of,
     objective_value,
+    seconds_run,
     state_of,
     status_of,
     time_of,
@@ -63,7 +66,7 @@ def _active(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
             f"{name} does not progress because {evidence.place.nobody_works}.",
             remedies=[evidence.place.start],
         )
-    held = _held_up(trial, facts) or _waiting(name, facts, evidence)
+    held = _held_up(trial, facts) or _retried(trial, facts) or _waiting(trial, facts, evidence)
     if held is not None:
         return held
     if state_of(trial) == "Running":
@@ -90,13 +93,14 @@ _HELD_UP_REMEDIES = {
 }
 
 
-def _waiting(name: str, facts: JobFacts, evidence: Evidence) -> Answer | None:
+def _waiting(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer | None:
     """Return what holds the job back, None when nothing does."""
-    job = facts.job or {}
-    if (job.get("spec") or {}).get("suspend") or condition_of(job, "Suspended") is not None:
+    name, job = name_of(trial), facts.job or {}
+    if is_suspended(job):
+        field = ".".join(suspend_field(job))
         return Answer(
-            f"{name} waits because its job is suspended (spec.suspend is true).",
-            remedies=["Set spec.suspend of the job to false, or remove it from the template."],
+            f"{name} waits because its job is suspended{f' ({field} is true)' if field else ''}.",
+            remedies=[f"`katib resume {name}{_option(trial, evidence)}` lets it start."] if field else [],
         )
     if facts.waiting:
         return Answer(
@@ -105,19 +109,28 @@ def _waiting(name: str, facts: JobFacts, evidence: Evidence) -> Answer | None:
             remedies=[facts.remedy or evidence.place.capacity],
             log_tail=facts.log_tail,
         )
+    if words := waiting_words(trial):
+        return Answer(f"{name} {words.rstrip('.')}.", findings=replica_findings(facts.pods))
     return None
+
+
+def _retried(trial: Json, facts: JobFacts) -> Answer | None:
+    """Return that a try of the job failed; None when that is not what the trial says."""
+    conditions = status_of(trial).get("conditions") or ()
+    fact: Json = next((c for c in conditions if c.get("type") == "Running"), {})
+    if fact.get("reason") != "TrialRetrying":
+        return None
+    news = str(fact.get("message", "")).removeprefix("Trial is running: ").removeprefix("Trial waits: ")
+    return Answer(
+        f"{name_of(trial)} failed and is tried again: {news}.",
+        remedies=["Read the output below; set backoffLimit to 0 in the template if a retry cannot help."],
+        log_tail=facts.log_tail,
+    )
 
 
 def _running(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
     name = name_of(trial)
     fact = condition_of(trial, "Running") or {}
-    if fact.get("reason") == "TrialRetrying":
-        news = str(fact.get("message", "")).removeprefix("Trial is running: ")
-        return Answer(
-            f"{name} failed and is tried again: {news}.",
-            remedies=["Read the output below; set backoffLimit to 0 in the template if a retry cannot help."],
-            log_tail=facts.log_tail,
-        )
     if fact.get("reason") == "TrialWaiting":
         return Answer(
             f"{name} has to wait: {str(fact.get('message', '')).removeprefix('Trial is running: ').rstrip('.')}.",
@@ -131,9 +144,9 @@ def _running(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
                 "Have the program end on SIGTERM, or lower terminationGracePeriodSeconds, to free its place sooner."
             ],
         )
-    start = time_of(status_of(trial).get("startTime"))
-    running = f" for {since(start, evidence.now)}" if start else ""
-    answer = Answer(f"{name} has been running{running}." if running else f"{name} is running.")
+    seconds = seconds_run(trial, evidence.now)
+    running = f"has been running for {format_duration(seconds)}" if seconds is not None else "is running"
+    answer = Answer(f"{name} {running}.")
     if restarting := condition_of(facts.job or {}, "Restarting"):
         answer.findings.append(f"Its job is restarting: {condition_words(restarting)}.")
     answer.findings.extend(replica_findings(facts.pods))
@@ -148,22 +161,18 @@ def _running(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
         count = evidence.reading_counts.get(name, 1)
         age = f", {since(reading.time, evidence.now)} ago" if reading.time != ZERO_TIME else ""
         answer.findings.append(f"Latest {metric} is {reading.value}, {count} reading{'s' * (count != 1)} so far{age}.")
-    answer.findings.extend(_pace(start, evidence))
+    if seconds is not None:
+        answer.findings.extend(_pace(evidence))
     if facts.attempt > 1:
         answer.findings.append(f"This is try {facts.attempt} of its job.")
     return answer
 
 
-def _pace(start: object, evidence: Evidence) -> list[str]:
+def _pace(evidence: Evidence) -> list[str]:
     """Compare with how long the other trials took."""
-    seconds = sorted(
-        (end - begin).total_seconds()
-        for other in evidence.trials
-        if condition_of(other, "Succeeded") is not None
-        and (end := time_of(status_of(other).get("completionTime"))) is not None
-        and (begin := time_of(status_of(other).get("startTime"))) is not None
-    )
-    if not seconds or start is None:
+    succeeded = (other for other in evidence.trials if condition_of(other, "Succeeded") is not None)
+    seconds = sorted(took for other in succeeded if (took := seconds_run(other, evidence.now)) is not None)
+    if not seconds:
         return []
     return [f"Trials that succeeded took {format_duration(seconds[len(seconds) // 2])} (median)."]
 
@@ -244,10 +253,14 @@ def _exit_words(facts: JobFacts) -> str:
     return f"its process ended with exit code {facts.exit_code}"
 
 
-def _look_at_output(trial: Json, evidence: Evidence) -> str:
+def _option(trial: Json, evidence: Evidence) -> str:
+    """Return the option that names the namespace of a trial in a command; empty where it goes without saying."""
     namespace = namespace_of(trial)
-    option = f" -n {namespace}" if namespace not in ("", evidence.place.default_namespace) else ""
-    return f"Look at its output: katib logs {name_of(trial)}{option}"
+    return f" -n {namespace}" if namespace not in ("", evidence.place.default_namespace) else ""
+
+
+def _look_at_output(trial: Json, evidence: Evidence) -> str:
+    return f"Look at its output: katib logs {name_of(trial)}{_option(trial, evidence)}"
 
 
 def _failure_remedy(trial: Json, facts: JobFacts, evidence: Evidence) -> str:

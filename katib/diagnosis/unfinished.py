@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from katib.api.job_kinds import is_suspended
 from katib.api.names import EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE, TEMPLATE_MISSING
 from katib.diagnosis.answer import Answer, best_sentences, condition_words, progress_sentence, since
 from katib.diagnosis.evidence import Evidence, JobFacts, ServiceFacts
@@ -204,8 +205,7 @@ def _all_trials_wait(experiment: Json, evidence: Evidence) -> Answer | None:
 
 def _is_at_work(trial: Json, evidence: Evidence) -> bool:
     facts = evidence.jobs.get(name_of(trial), JobFacts())
-    suspended = (facts.job or {}).get("spec", {}).get("suspend")
-    return state_of(trial) == "Running" and not facts.waiting and not suspended
+    return state_of(trial) == "Running" and not facts.waiting and not is_suspended(facts.job or {})
 
 
 def _trials_run(experiment: Json, evidence: Evidence) -> Answer | None:
@@ -213,7 +213,9 @@ def _trials_run(experiment: Json, evidence: Evidence) -> Answer | None:
     if not running:
         return None
     count = max(len(running), int(status_of(experiment).get("trialsRunning") or 0))
-    answer = Answer(f"{name_of(experiment)} is progressing: {count} trial{'s' * (count != 1)} running.")
+    waits = int(status_of(experiment).get("trialsPending") or 0)
+    others = f", {waits} waiting" if waits else ""
+    answer = Answer(f"{name_of(experiment)} is progressing: {count} trial{'s' * (count != 1)} running{others}.")
     for trial in running[:_SHOWN_TRIALS]:
         details = diagnose_trial(trial, evidence)
         answer.findings.append(" ".join((details.verdict, *details.findings[:1])))

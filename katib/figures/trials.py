@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from katib.api.metrics import is_usable
 from katib.api.search_space import LOGARITHMIC
-from katib.api.trials import is_feasible, objective_names
+from katib.api.trials import TrialState, is_feasible, objective_names
 from katib.api.types import ObjectiveType, ParameterType
 from katib.tuning.reading import (
     TRIAL_STATES,
@@ -251,7 +251,8 @@ class TrialRows:
         fixed = self._fixed
         fixed["state"].data[row] = STATES.index(state_of(trial))
         fixed["created"].data[row] = _seconds(trial["metadata"].get("creationTimestamp"))
-        fixed["started"].data[row] = _seconds(status.get("startTime"))
+        waits = state_of(trial) == TrialState.PENDING  # one that does has no start that could be told from its wait
+        fixed["started"].data[row] = _NAN if waits else _seconds(status.get("startTime"))
         fixed["ended"].data[row] = _seconds(status.get("completionTime"))
         fixed["feasible"].data[row] = not objective.get("constraints") or is_feasible(objective, observation)
         for parameter, text in assignments_of(trial).items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Self, TextIO
 
+from katib.api.trials import waiting_words
 from katib.following.progress import (
     BestChanged,
     ExperimentHeldUp,
@@ -93,7 +94,8 @@ def moment_line(moment: Moment, progress: Progress) -> str:
     """Return a moment as a line without its time."""
     metric = objective_of(progress.experiment).get("objectiveMetricName", "")
     if isinstance(moment, TrialStarted):
-        return f"{name_of(moment.trial)} started: {parameters_of(moment.trial)}"
+        happened = "goes on" if moment.again else "started"
+        return f"{name_of(moment.trial)} {happened}: {parameters_of(moment.trial)}"
     if isinstance(moment, TrialRetried | TrialHeldUp | ExperimentHeldUp):
         return _held_up(moment)
     if isinstance(moment, BestChanged):
@@ -110,6 +112,8 @@ def moment_line(moment: Moment, progress: Progress) -> str:
 def _held_up(moment: TrialRetried | TrialHeldUp | ExperimentHeldUp) -> str:
     if isinstance(moment, ExperimentHeldUp):
         return f"{name_of(moment.experiment)} waits for {moment.message}"
+    if isinstance(moment, TrialHeldUp) and (words := waiting_words(moment.trial)).startswith("waits for "):
+        return f"{name_of(moment.trial)} {words}"
     happened = "failed and is tried again" if isinstance(moment, TrialRetried) else "has to wait"
     return f"{name_of(moment.trial)} {happened}: {moment.message}"
 

@@ -5,6 +5,7 @@ Memory holds one word for each trial and the objects of the active ones, so that
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -35,9 +36,14 @@ from katib.tuning.service import Change, TuningService
 
 @dataclass(frozen=True, slots=True)
 class TrialStarted:
-    """A trial began to run."""
+    """A trial began to run, or goes on after it had to wait.
+
+    Attributes:
+        again: Whether it ran before.
+    """
 
     trial: Json
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +118,16 @@ _ALIKE = 2
 _AT_ONCE_SECONDS = 10.0
 """A trial that fails later than that got somewhere; what ends it may depend on its parameters."""
 
-_NEWS: dict[str, tuple[str, type[TrialRetried | TrialHeldUp]]] = {
-    "TrialRetrying": ("Trial is running: ", TrialRetried),
-    "TrialWaiting": ("Trial is running: ", TrialHeldUp),
-    "JobForbidden": ("Trial cannot run: ", TrialHeldUp),
-    "JobKindNotInstalled": ("Trial cannot run: ", TrialHeldUp),
+_NEWS: dict[str, type[TrialRetried | TrialHeldUp]] = {
+    "TrialRetrying": TrialRetried,
+    "TrialWaiting": TrialHeldUp,
+    "TrialSuspended": TrialHeldUp,
+    "JobForbidden": TrialHeldUp,
+    "JobKindNotInstalled": TrialHeldUp,
 }
-"""Reasons of the condition Running that a user should see: how the message begins, and what it means."""
+"""Reasons of the condition Running that a user should see, and what they mean."""
+
+_NEWS_BEGINS = re.compile(r"Trial (is running|cannot run|waits): |Trial waits for ")
 
 
 _OBSTACLES = (TEMPLATE_MISSING, EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE)
@@ -140,6 +149,7 @@ class Progress:
         self.deleted = False
         self._states: dict[str, str] = {}
         self._news: dict[str, str] = {}
+        self._started: set[str] = set()
         self._ended = 0
         self._ended_before = 0
         self._best = ""
@@ -211,16 +221,19 @@ class Progress:
         before = self._states.get(name)
         if change.type == "DELETED":
             self._states.pop(name, None)
+            self._started.discard(name)
             self.active.pop(name, None)
             return
         self._states[name] = state
         if not is_completed(trial):
             self.active[name] = trial
             if state == "Running" and before != "Running":
-                yield TrialStarted(trial)
+                yield TrialStarted(trial, again=name in self._started)
+                self._started.add(name)
             yield from self._observe_news(trial)
             return
         self.active.pop(name, None)
+        self._started.discard(name)
         self._news.pop(name, None)
         if before in (None, "Pending", "Running"):
             self._ended += 1
@@ -254,10 +267,11 @@ class Progress:
     def _observe_news(self, trial: Json) -> Iterator[Moment]:
         conditions = status_of(trial).get("conditions") or ()
         running: Json = next((c for c in conditions if c.get("type") == "Running"), {})
-        if running.get("reason") not in _NEWS:
+        moment = _NEWS.get(str(running.get("reason")))
+        if moment is None:
+            self._news.pop(name_of(trial), None)
             return
-        prefix, moment = _NEWS[str(running["reason"])]
-        message = str(running.get("message", "")).removeprefix(prefix)
+        message = _NEWS_BEGINS.sub("", str(running.get("message", "")), count=1)
         if message != self._news.get(name_of(trial)):
             self._news[name_of(trial)] = message
             yield moment(trial, message)

@@ -55,7 +55,7 @@ class LocalJobs:
         pulling = next((words for pod in pods if not is_over(pod) and (words := _pulling(pod))), "")
         if pulling:
             reason, remedy = f"is {pulling}", _PULL_FIRST
-        waiting = f"its job {reason}" if reason else ""
+        waiting = f"its job {reason}" if reason.startswith(("waits ", "is ")) else reason
         return replace(known, job=job, waiting=waiting, remedy=remedy, attempt=attempt_of(job))
 
     def _pods(self, trial: Object) -> tuple[Json, ...]:

@@ -43,6 +43,7 @@ from katib.local.diagnosing import LocalJobs
 from katib.local.events import LoggedEvents, RecordedEvents
 from katib.local.jobs.kinds import job_kinds
 from katib.local.jobs.pod_objects import label_of_trial
+from katib.local.jobs.run import Standing
 from katib.local.jobs.runner import LocalJobRunner
 from katib.local.layout import Layout
 from katib.local.log_access import LogServers
@@ -52,7 +53,7 @@ from katib.local.pods.leases import LeaseTable, lease_directory
 from katib.local.pods.log_file import LogLimits
 from katib.local.pods.tokens import Capacity
 from katib.local.processes.client import Processes
-from katib.local.pulling import TrialPulls
+from katib.local.pulling import TrialJobs
 from katib.local.report_metrics import DIRECTORY as REPORT_METRICS
 from katib.local.report_metrics import python_path
 from katib.local.services.host import ServiceHost
@@ -234,7 +235,10 @@ class Engine:
         def wake_trial(trial: Key) -> None:
             assembly.wake_trial(trial)
 
-        pulls = TrialPulls(caches.trials.get, events, pulling, wake_trial)
+        def standing(job: Key) -> Standing | None:
+            return self._runner.standing(job) if self._runner is not None else None
+
+        trial_jobs = TrialJobs(caches.trials.get, events, pulling, standing, wake_trial)
         logs = LocalTrialLogs(self._observations)
         assembly = assemble(
             store=self._store,
@@ -246,7 +250,7 @@ class Engine:
             settings=self._settings,
             given_rules=UncollectedTrials(lambda _trial: self._observations),
             is_ending=is_ending,
-            pods=pulls if self._images is not None else None,
+            pods=trial_jobs,
             thread=thread,
             shipped_template=shipped_config_map,
         )
@@ -281,8 +285,9 @@ class Engine:
             companions=monitors.companions,
             checkpoint=TrialCheckpoints(self._layout, caches.trials, caches.experiments).of,
             may_delete=lambda job: not _is_active(caches.trials.get(Key.of(job))),
-            pulled=pulls.told,
+            pulled=trial_jobs.told,
             retried=retried,
+            stands=lambda job: wake_trial(Key.of(job)),
             gone=job_gone,
             log_limits=LogLimits(self._config.container_log_max_bytes, self._config.container_log_max_files),
             leases=self._leases,

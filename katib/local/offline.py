@@ -86,6 +86,10 @@ class OfflineService(ObjectReadingService):
         """Refuse."""
         raise _read_only()
 
+    def suspend(self, _namespace: str, _trial: str, *, suspended: bool) -> NoReturn:  # noqa: ARG002 - of the protocol
+        """Refuse."""
+        raise _read_only()
+
     def delete(self, _namespace: str, _experiment: str) -> NoReturn:
         """Refuse."""
         raise _read_only()

@@ -1,4 +1,4 @@
-"""What trials are told of images that are fetched for them: in their condition while it goes on, and as events."""
+"""What the runner says of the jobs of trials: whether they run, what they wait for, and which images are fetched."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from katib.api.types import Trial
 from katib.controllers.kinds import key_of
 from katib.controllers.ports import NO_UPDATE, EventRecorder, PodUpdate
+from katib.local.jobs.run import Standing
 from katib.local.pods.objects import pulling_words
 from katib.local.pods.pulls import PullNews
 from katib.runtime.objects import Key, Object
@@ -15,13 +16,14 @@ from katib.tuning.reading import format_duration
 _MINUTE_SECONDS = 60
 
 
-class TrialPulls:
+class TrialJobs:
     """Fits `katib.controllers.ports.PodWatcher`.
 
     Args:
         trial_of: Finds the trial of a job.
         events: Where the beginning and the end of a fetch are noted, in the words of a kubelet.
         pulling: Which image is fetched for a job; empty when none is.
+        standing: Whether a job runs and what it waits for; None for one that is not known.
         wake: Has the controller look at a trial again.
     """
 
@@ -30,17 +32,23 @@ class TrialPulls:
         trial_of: Callable[[Key], Trial | None],
         events: EventRecorder,
         pulling: Callable[[Key], str],
+        standing: Callable[[Key], Standing | None],
         wake: Callable[[Key], None],
     ) -> None:
         self._trial_of = trial_of
         self._events = events
         self._pulling = pulling
+        self._standing = standing
         self._wake = wake
 
     def update_of(self, trial: Trial) -> PodUpdate:
-        """Return that a trial waits for an image, where it does."""
-        image = self._pulling(key_of(trial))
-        return PodUpdate(waiting=pulling_words(image)) if image else NO_UPDATE
+        """Return whether a trial runs and what it waits for; the image that is fetched for it before anything else."""
+        key = key_of(trial)
+        image, standing = self._pulling(key), self._standing(key)
+        if standing is None:
+            return NO_UPDATE
+        waiting = pulling_words(image) if image else standing.waiting
+        return PodUpdate(waiting=waiting, is_trouble=False, runs=standing.runs)
 
     def told(self, job: Object, news: PullNews) -> None:
         """Note what happened to an image of a job."""

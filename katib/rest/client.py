@@ -201,6 +201,11 @@ class HttpTuningService:
         edited: Json = self._call("PATCH", _path(namespace, "experiments", experiment), json=body)
         return edited
 
+    def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Json:
+        """Suspend the job of a trial, or let it start again."""
+        edited: Json = self._call("PATCH", _path(namespace, "trials", trial), json={"suspended": suspended})
+        return edited
+
     def delete(self, namespace: str, experiment: str) -> None:
         """Delete an experiment; returns when it is gone."""
         self._call("DELETE", _path(namespace, "experiments", experiment), timeout=_DELETE_SECONDS)

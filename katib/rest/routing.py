@@ -101,6 +101,12 @@ class ExperimentEdit(TypedDict):
     stopped: NotRequired[Annotated[bool, Field(description="Whether no further trial starts; those that run go on.")]]
 
 
+class TrialEdit(TypedDict):
+    """What to change of a trial."""
+
+    suspended: Annotated[bool, Field(description="Whether its job is suspended: its pods end, and start anew later.")]
+
+
 class AddedTrial(TypedDict):
     """What became of a trial that was added by hand."""
 

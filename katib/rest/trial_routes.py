@@ -19,6 +19,7 @@ from katib.rest.routing import (
     PodList,
     Reading,
     Service,
+    TrialEdit,
     TrialObject,
 )
 from katib.rest.streams import Closing, byte_stream
@@ -50,6 +51,11 @@ def trial_routes(closing: Closing) -> APIRouter:
     def get_trial(service: Service, namespace: Namespace, name: Name) -> TrialObject:
         """Return a Trial."""
         return service.get("Trial", namespace, name)
+
+    @router.patch("")
+    def edit_trial(service: Service, namespace: Namespace, name: Name, edit: TrialEdit) -> TrialObject:
+        """Suspend the job of a trial, or let it start again."""
+        return service.suspend(namespace, name, suspended=edit["suspended"])
 
     @router.get("/metrics")
     def list_metrics(

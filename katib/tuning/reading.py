@@ -17,6 +17,7 @@ from katib.api.trials import (
     metric_text,
     objective_names,
     trial_state,
+    waiting_words,
 )
 from katib.api.types import UNAVAILABLE
 
@@ -87,6 +88,13 @@ def is_stopped(experiment: Json) -> bool:
     conditions = status_of(experiment).get("conditions") or ()
     running: Json = next((c for c in conditions if c.get("type") == "Running"), {})
     return running.get("reason") == EXPERIMENT_STOPPED and running.get("status") != "True"
+
+
+def is_suspended_trial(trial: Json) -> bool:
+    """Return whether a trial waits because its job is suspended."""
+    conditions = status_of(trial).get("conditions") or ()
+    waits = [c for c in conditions if c.get("type") == "Running" and c.get("reason") == "TrialSuspended"]
+    return bool(waits) and not is_completed(trial)
 
 
 def is_completed(obj: Json) -> bool:
@@ -286,14 +294,32 @@ def format_duration(seconds: float) -> str:
     return _two_units(days, "d", hours % 24, "h")
 
 
-def duration_of(obj: Json) -> str:
-    """Return how long an object has been running, or ran."""
+def seconds_run(obj: Json, now: datetime) -> float | None:
+    """Return how long an object has been running, or ran; None for one that has not run yet.
+
+    The start of a trial moves on by the time that it waits, and while it waits nothing is added.
+    """
     status = status_of(obj)
-    start = time_of(status.get("startTime"))
-    if start is None:
-        return ""
-    end = time_of(status.get("completionTime")) or datetime.now(UTC)
-    return format_duration((end - start).total_seconds())
+    start, end = time_of(status.get("startTime")), time_of(status.get("completionTime"))
+    if start is None or end is not None:
+        return None if start is None or end is None else (end - start).total_seconds()
+    if obj.get("kind") != "Trial" or state_of(obj) != TrialState.PENDING:
+        return (now - start).total_seconds()
+    conditions = status.get("conditions") or ()
+    waits: Json = next((c for c in conditions if c.get("type") == "Running"), {})
+    return ((time_of(waits.get("lastTransitionTime")) or start) - start).total_seconds() or None
+
+
+def duration_of(obj: Json) -> str:
+    """Return how long an object has been running, or ran; empty for one that has not run yet."""
+    seconds = seconds_run(obj, datetime.now(UTC))
+    return "" if seconds is None else format_duration(seconds)
+
+
+def message_of(obj: Json) -> str:
+    """Return what an object says of its state in one line: what a trial waits for, else its newest condition."""
+    waits = waiting_words(obj) if obj.get("kind") == "Trial" else ""
+    return " ".join((waits or str(last_condition(obj).get("message", ""))).split())
 
 
 def short(text: str) -> str:

@@ -334,6 +334,14 @@ class TuningService(Protocol):
             InvalidError: The change is not allowed.
         """
 
+    def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Json:
+        """Suspend the job of a trial, whose pods end then, or let it start again; return the Trial.
+
+        Raises:
+            InvalidError: The trial has ended, or nothing suspends a job of its kind.
+            UnavailableError: Its job is not there yet, or not any more.
+        """
+
     def delete(self, namespace: str, experiment: str) -> None:
         """Delete an experiment with its trials, their processes, metrics and files; returns when they are gone."""
 

@@ -37,6 +37,7 @@ from katib.tuning.reading import namespace_of
 from katib.tuning.service import DEFAULT_NAMESPACE, Json, Preview, StoredRuntime, Submission
 from katib.tuning.stored_reading import ObjectReadingService
 from katib.tuning.submission import Gate
+from katib.tuning.suspending import suspend_trial
 from katib.tuning.writing import until_written
 
 
@@ -202,6 +203,10 @@ class ObjectTuningService(ObjectReadingService):
         """Change the counts, stop or resume."""
         key = Key(namespace, experiment)
         return dict(edit_experiment(self._scoped(namespace), key, counts=counts, stopped=stopped))
+
+    def suspend(self, namespace: str, trial: str, *, suspended: bool) -> Json:
+        """Suspend the job of a trial, or let it start again."""
+        return dict(suspend_trial(self._scoped(namespace), Key(namespace, trial), suspended=suspended))
 
     def delete(self, namespace: str, experiment: str) -> None:
         """Delete an experiment and wait until it and its trials are gone, their processes included."""

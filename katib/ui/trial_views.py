@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from katib.api.job_kinds import suspend_field
 from katib.api.names import EXPERIMENT_LABEL, GENERATION_LABEL, PARENT_LABEL
 from katib.diagnosis.replicas import trouble_of
 from katib.figures.trials import Objective, objectives_of
@@ -20,7 +21,8 @@ from katib.tuning.reading import (
     early_stop_reason,
     failure_of,
     is_completed,
-    last_condition,
+    is_suspended_trial,
+    message_of,
     name_of,
     namespace_of,
     objective_values,
@@ -63,6 +65,8 @@ def trial_summary(trial: Json, experiment: Json | None) -> dict[str, Any]:
     """
     status = status_of(trial)
     best = best_of(experiment)
+    job = trial.get("spec", {}).get("runSpec") or {}
+    duration = duration_of(trial)
     return {
         "name": name_of(trial),
         "namespace": namespace_of(trial),
@@ -71,9 +75,13 @@ def trial_summary(trial: Json, experiment: Json | None) -> dict[str, Any]:
         "reason": reason_of(trial),
         "completed": is_completed(trial),
         "created": trial["metadata"].get("creationTimestamp", ""),
-        "started": status.get("startTime") or "",
+        "started": (status.get("startTime") or "") if duration else "",
         "ended": status.get("completionTime") or "",
-        "duration": duration_of(trial),
+        "duration": duration,
+        "runs": state_of(trial) == "Running",
+        "job": f"{job.get('kind', '')}.{'.'.join(reversed(str(job.get('apiVersion', '')).split('/')))}",
+        "suspendField": ".".join(suspend_field(job)),
+        "suspended": is_suspended_trial(trial),
         "version": str(trial["metadata"].get("resourceVersion", "")),
         "values": [
             {"name": name, "text": short(value) if value != NO_VALUE else "none yet", "exact": value}
@@ -89,7 +97,7 @@ def reason_of(trial: Json) -> str:
     """Return in a sentence why a trial is in its state; empty while nobody said."""
     if failure := failure_of(trial):
         return f"{failure}."
-    message = str(last_condition(trial).get("message", ""))
+    message = message_of(trial)
     return early_stop_reason(message) if state_of(trial) == "EarlyStopped" else message
 
 

@@ -284,6 +284,8 @@ class World:
 
     def end_job(self, job: Object, trial: Trial, end: JobEnd) -> None:
         if not end.ends:
+            if not job.get("status"):
+                self.store.update_status({**job, "status": {"active": 1}})
             return
         objective = trial.spec.objective.objective_metric_name if trial.spec.objective else ""
         self.observations.delete(trial.name)

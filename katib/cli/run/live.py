@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from katib.api.trials import waiting_words
 from katib.errors import KatibError
 from katib.following.lines import header, moment_line
 from katib.following.progress import (
@@ -28,6 +28,7 @@ from katib.following.progress import (
 )
 from katib.tuning.reading import (
     Json,
+    duration_of,
     format_duration,
     has_several_objectives,
     name_of,
@@ -40,7 +41,6 @@ from katib.tuning.reading import (
     short,
     state_of,
     status_of,
-    time_of,
 )
 from katib.tuning.replicas import may_have_replicas, replica_counts
 from katib.tuning.service import TuningService
@@ -117,6 +117,8 @@ class LiveTable:
         running = _running(progress)
         if running:
             parts.append(self._trials(running))
+        if waiting := _waiting(progress):
+            parts.append(Text(waiting, style="dim", no_wrap=True, overflow="ellipsis"))
         if has_several_objectives(progress.experiment):
             parts.extend(_pareto_set(progress))
         elif progress.best_value is not None:
@@ -147,8 +149,7 @@ class LiveTable:
             table.add_column(heading, no_wrap=True)
         for trial in running[:_SHOWN_TRIALS]:
             name = name_of(trial)
-            start = time_of(status_of(trial).get("startTime"))
-            elapsed = format_duration((datetime.now(UTC) - start).total_seconds()) if start else ""
+            elapsed = duration_of(trial)
             count = [replicas.get(name, "-")] if replicas else []
             cells = (name, elapsed, *count, self._readings.get(name, "-"), parameters_of(trial))
             table.add_row(*map(Text, cells))
@@ -160,6 +161,13 @@ class LiveTable:
 def _running(progress: Progress) -> list[Json]:
     """Return the running trials, oldest first; a copy, because the table is drawn on a thread of its own."""
     return [trial for trial in list(progress.active.values()) if state_of(trial) == "Running"]
+
+
+def _waiting(progress: Progress) -> str:
+    """Return how many trials wait, and for what the first of them does; empty when none does."""
+    waiting = [trial for trial in list(progress.active.values()) if state_of(trial) != "Running"]
+    words = next((f": {name_of(trial)} {words}" for trial in waiting if (words := waiting_words(trial))), "")
+    return f"{len(waiting)} waiting{words}" if waiting else ""
 
 
 def _best(progress: Progress) -> RenderableType:

@@ -43,6 +43,7 @@ class PodFacts:
     Attributes:
         trial: Whose pod it is.
         waiting: Why it does not run.
+        runs: Whether a container of the job does.
         failed_at: When a container of it failed last; empty when none has.
         failure: How that container ended, and its last output when the collector left it.
         report: What its collector said about missing metrics.
@@ -55,6 +56,7 @@ class PodFacts:
 
     trial: Key
     waiting: str = ""
+    runs: bool = False
     failed_at: str = ""
     failure: str = ""
     report: str = ""
@@ -77,6 +79,7 @@ def facts_of(pod: Object) -> PodFacts:
     return PodFacts(
         trial=Key(metadata.get("namespace", ""), labels.get(TRIAL_LABEL, "")),
         waiting=_waiting(metadata["name"], status),
+        runs=_runs(status),
         failed_at=failed_at,
         failure=failure,
         report=report,
@@ -121,6 +124,7 @@ class TrialPods:
         _, failure = self._failures.get(key_of(trial), ("", ""))
         update = PodUpdate(
             waiting=next((pod.waiting for pod in pods if pod.waiting), ""),
+            runs=any(pod.runs for pod in pods) if pods else None,
             last_failure=failure,
             metrics_report=next((pod.report for pod in reversed(pods) if pod.report), ""),
         )
@@ -196,6 +200,14 @@ def _waiting(pod: str, status: Mapping[str, Any]) -> str:
         if unscheduled and condition.get("reason") == "Unschedulable":
             return f"pod {pod} cannot be scheduled: {condition.get('message', '')}"
     return next((text for container in container_statuses(status) if (text := _why_it_waits(pod, container))), "")
+
+
+def _runs(status: Mapping[str, Any]) -> bool:
+    """Return whether a container runs that the job asked for; the phase alone says it while no container is named."""
+    known = [container for container in container_statuses(status) if container.get("name") not in COLLECTORS]
+    if not known:
+        return status.get("phase") == "Running"
+    return any("running" in (container.get("state") or {}) for container in known)
 
 
 def _why_it_waits(pod: str, container: Mapping[str, Any]) -> str:

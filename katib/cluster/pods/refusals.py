@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from katib.api.trials import TrialState, trial_state
+from katib.api.job_kinds import is_suspended
+from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
 from katib.backoff import Backoff
 from katib.cluster.pods.missed import FindTrial, MissedPods
@@ -108,15 +109,6 @@ def _time(event: Object, field: str) -> datetime:
     return next((time for text in texts if (time := time_of(text)) is not None), _LONG_AGO)
 
 
-def is_held_back(job: Object) -> bool:
-    """Return whether a job has no pods on purpose: it is suspended, or waits in a queue, which suspends it too."""
-    spec = job.get("spec") or {}
-    if spec.get("suspend") or (spec.get("runPolicy") or {}).get("suspend"):
-        return True
-    conditions = (job.get("status") or {}).get("conditions") or ()
-    return any((c.get("type"), c.get("status")) == ("Suspended", "True") for c in conditions)
-
-
 @dataclass(slots=True)
 class _Watched:
     """What is known of a trial that runs.
@@ -181,7 +173,7 @@ class Refusals:
         """Look at the events of trials that run without an active pod; raises what the store raises."""
         if not self._pods.informer.has_synced():
             return
-        running = [trial for trial in self._trials.all() if trial_state(trial) is TrialState.RUNNING]
+        running = [trial for trial in self._trials.all() if trial_state(trial) in ACTIVE]
         self._watched = {t.metadata.uid: self._watched.get(t.metadata.uid) or _Watched() for t in running}
         suspects = defaultdict(list)
         for trial in running:
@@ -214,7 +206,7 @@ class Refusals:
 
     def _waits_for_pods(self, trial: Trial, watched: _Watched) -> bool:
         job = self._find_job(trial)
-        if job is None or "deletionTimestamp" in job["metadata"] or is_held_back(job):
+        if job is None or "deletionTimestamp" in job["metadata"] or is_suspended(job):
             self._note(trial, None)
             return False
         status = job.get("status") or {}

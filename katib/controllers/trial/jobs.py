@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from katib.api.job_kinds import is_suspended
 from katib.api.names import JOB_LABEL, METRICS_REPORT_ANNOTATION
-from katib.api.trials import TrialState, trial_state
+from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
 from katib.controllers.kinds import owned_by
 from katib.controllers.ports import NO_UPDATE, PodUpdate
 from katib.controllers.trial.job_caches import JobCaches
-from katib.controllers.trial.plan import JobView, Judgment
+from katib.controllers.trial.plan import JobView, Judgment, had_job
 from katib.errors import FieldError, InvalidError, NotFoundError
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.templates.condition_path import parse
@@ -79,7 +80,7 @@ class Jobs:
         return self._caches.is_stray(job_kind(trial), Key(trial.namespace, trial.name))
 
     def _is_due(self, trial: Trial, kind: Kind, key: Key) -> bool:
-        return trial_state(trial) is TrialState.RUNNING or self._caches.is_stray(kind, key)
+        return (trial_state(trial) in ACTIVE and had_job(trial)) or self._caches.is_stray(kind, key)
 
     def _live(self, kind: Kind, key: Key) -> Object | None:
         try:
@@ -152,6 +153,8 @@ def _is_never_job(kind: Kind) -> bool:
 def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdate = NO_UPDATE) -> JobView:
     """Return what matters of a job, judged by the trial's two conditions.
 
+    Where nothing is known of its pods, a job runs as soon as its controller has said anything of it.
+
     Args:
         job: The job object.
         trial: Whose conditions judge it.
@@ -163,6 +166,7 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdat
     succeeded = _judge(trial.spec.success_condition, job)
     ended = failed is not None or succeeded is not None
     annotations = job.get("metadata", {}).get("annotations") or {}
+    runs = bool(job.get("status")) and not update.waiting if update.runs is None else update.runs
     return JobView(
         failed=failed,
         succeeded=succeeded,
@@ -170,6 +174,9 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdat
         metrics_report=annotations.get(METRICS_REPORT_ANNOTATION, "") or update.metrics_report,
         retrying=_retrying(job),
         waiting=update.waiting,
+        is_trouble=update.is_trouble,
+        suspended=is_suspended(job),
+        runs=runs,
         last_failure=update.last_failure,
         collecting=update.collecting,
         incomplete=update.incomplete,

@@ -8,6 +8,10 @@ is no observation: while a collector may still store some the trial waits, and w
 MetricsUnavailable, whatever the others say. A trial that has ended keeps its end; its job is removed unless the
 template says to retain it.
 
+A trial runs while something of its job does, and says so in its condition Running. Until the first moment of that it is
+Created and nothing else; what it waits for after that moment, or before it, stands in the condition, which is False
+then. `startTime` moves on by the time that it did not run, so that the time from there to the end is that of running.
+
 A trial that its early stopping service wants stopped first says so in its status, then its job is deleted, whatever
 the template says of keeping it. It is EarlyStopped once nothing of the job runs any more: until then it keeps its place
 among the running trials, for its programs keep their cores, and a collector may store a last reading. A job that has
@@ -27,7 +31,15 @@ from katib.api.conditions import Conditions, find_condition, is_true, set_condit
 from katib.api.failure_text import TRIAL_HAS_FAILED, failure_cause, without_last_output
 from katib.api.names import METRICS_INCOMPLETE
 from katib.api.trials import ACTIVE, is_available, missing_objectives, trial_state
-from katib.api.types import CollectorKind, ConditionStatus, Observation, Trial, TrialCondition, TrialStatus
+from katib.api.types import (
+    CollectorKind,
+    Condition,
+    ConditionStatus,
+    Observation,
+    Trial,
+    TrialCondition,
+    TrialStatus,
+)
 from katib.controllers.ports import PodRefusal, UncollectedPod
 
 EARLY_STOPPED_REASON = "EarlyStopped"
@@ -43,7 +55,13 @@ RETRYING_REASON = "TrialRetrying"
 """Reason of Running once a try of the job has failed; the message says how, and when the next one begins."""
 
 WAITING_REASON = "TrialWaiting"
-"""Reason of Running while the job is there but no pod of it gets to run; the message says why."""
+"""Reason of Running while the job is there but a pod of it does not get to run, or none; the message says why."""
+
+SUSPENDED_REASON = "TrialSuspended"
+"""Reason of Running, which is False then, while the job is suspended."""
+
+_CANNOT_RUN = "Trial cannot run: "
+"""What the message of Running begins with where the job cannot be created or read; why follows."""
 
 PODS_REFUSED_REASON = "TrialPodsRefused"
 """Reason of Failed when no pod of the job may be created; the message says who refuses it and why."""
@@ -82,7 +100,10 @@ class JobView:
         ended_at: When it was first seen to have ended; None while it runs.
         metrics_report: Why the collector found no objective metric; empty when it found it or has not said.
         retrying: How its last try failed and when the next one begins; empty when none has failed.
-        waiting: Why no pod of it gets to run; empty when one runs, or may run soon.
+        waiting: Why a pod of it does not get to run; empty when all run, or may run soon.
+        is_trouble: Whether that is a fault, and not a matter of its turn.
+        suspended: Whether it is suspended.
+        runs: Whether something of it runs, as far as that is known.
         last_failure: How a container of it ended that failed last.
         collecting: Which collector may still store readings; empty when all have ended.
         incomplete: Why readings of a pod that ended well are not stored.
@@ -98,6 +119,9 @@ class JobView:
     metrics_report: str = ""
     retrying: str = ""
     waiting: str = ""
+    is_trouble: bool = True
+    suspended: bool = False
+    runs: bool = True
     last_failure: str = ""
     collecting: str = ""
     incomplete: str = ""
@@ -168,9 +192,7 @@ def plan_trial(seen: Observed) -> TrialPlan:
     if is_stopping(seen.trial) and not _ended_by_itself(seen.job):
         return _stopping(seen, status)
     if seen.job is None:
-        return TrialPlan(
-            status=_running(status, seen.now), create_job=True, event=_told(seen, "JobCreated", "been created")
-        )
+        return TrialPlan(status=status, create_job=True, event=_told(seen, "JobCreated", "been created"))
     return _judged(seen, status, seen.job)
 
 
@@ -190,6 +212,13 @@ def takes_no_more_readings(trial: Trial, job: JobView | None) -> bool:
     if trial_state(trial) in ACTIVE or trial.status.completion_time is None or needs_observation(trial, job):
         return False
     return job is None or (job.ended_at is not None and not job.collecting)
+
+
+def had_job(trial: Trial) -> bool:
+    """Return whether a job was made for a trial, as far as its status says."""
+    running = find_condition(trial.status.conditions, TrialCondition.RUNNING)
+    is_held_up = running is not None and running.message.startswith(_CANNOT_RUN)
+    return is_true(trial.status.conditions, TrialCondition.CREATED) and not is_held_up
 
 
 def is_stopping(trial: Trial) -> bool:
@@ -241,10 +270,8 @@ def _judged(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
 
 def _begin_to_stop(seen: Observed, status: TrialStatus) -> TrialPlan:
     """Write down why the trial is stopped before anything is ended: whoever reads it next goes on from there."""
-    others = without_condition(status.conditions, TrialCondition.RUNNING)
     message = f"{_STOPPING}{seen.verdict}"
-    conditions = _set(others, TrialCondition.RUNNING, STOPPING_REASON, message, seen.now)
-    return TrialPlan(status=status.model_copy(update={"conditions": conditions}), delete_job=True)
+    return TrialPlan(status=_with_running(status, STOPPING_REASON, message, seen.now), delete_job=True)
 
 
 def _stopping(seen: Observed, status: TrialStatus) -> TrialPlan:
@@ -273,11 +300,13 @@ def _early_stopped(seen: Observed, status: TrialStatus, why: str) -> TrialPlan:
 def _under_way(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
     if job.refusal is not None:
         return _without_pods(seen, status, job.refusal)
+    if job.suspended:
+        return _with_news(seen, status, SUSPENDED_REASON, "its job is suspended", runs=False, warning=False)
     if job.retrying:
-        return _with_news(seen, status, RETRYING_REASON, "JobRetrying", job.retrying)
+        return _with_news(seen, status, RETRYING_REASON, job.retrying, runs=job.runs)
     if job.waiting:
-        return _with_news(seen, status, WAITING_REASON, "JobWaiting", job.waiting)
-    return TrialPlan(status=_running(status, seen.now))
+        return _with_news(seen, status, WAITING_REASON, job.waiting, runs=job.runs, warning=job.is_trouble)
+    return TrialPlan(status=_running(status, seen.now) if job.runs else status)
 
 
 def _without_pods(seen: Observed, status: TrialStatus, refusal: PodRefusal) -> TrialPlan:
@@ -286,48 +315,36 @@ def _without_pods(seen: Observed, status: TrialStatus, refusal: PodRefusal) -> T
     patience = seen.passing_refusal_patience_seconds if refusal.is_passing else seen.refusal_patience_seconds
     left = (refusal.since + timedelta(seconds=patience) - seen.now).total_seconds()
     if left > 0 and not refusal.is_final:
-        waiting = _with_news(seen, status, WAITING_REASON, "JobWaiting", cause)
+        waiting = _with_news(seen, status, WAITING_REASON, cause, runs=False)
         return replace(waiting, again_after_seconds=left)
     status = _ended(status, TrialCondition.FAILED, PODS_REFUSED_REASON, f"Trial has failed: {cause}", seen)
     event = TrialEvent("JobFailed", f"Job {seen.trial.name} has failed: {cause}", warning=True)
     return TrialPlan(status=status, delete_job=True, event=event)
 
 
-def _with_news(seen: Observed, status: TrialStatus, reason: str, event_reason: str, news: str) -> TrialPlan:
+def _with_news(
+    seen: Observed, status: TrialStatus, reason: str, news: str, *, runs: bool, warning: bool = True
+) -> TrialPlan:
     """Say in the trial's Running condition what its job goes through."""
-    old = find_condition(status.conditions, TrialCondition.RUNNING)
-    message = f"Trial is running: {news}"
-    if old is not None and old.message == message:
+    waits = f"Trial {news}" if news.startswith("waits ") else f"Trial waits: {news}"
+    new = _with_running(status, reason, f"Trial is running: {news}" if runs else waits, seen.now, runs=runs)
+    if new is status:
         return TrialPlan(status=status)
-    others = without_condition(status.conditions, TrialCondition.RUNNING)
-    conditions = _set(others, TrialCondition.RUNNING, reason, message, seen.now)
-    event = TrialEvent(event_reason, f"Job {seen.trial.name}: {news}", warning=True)
-    return TrialPlan(status=status.model_copy(update={"conditions": conditions}), event=event)
+    event_reason = reason.replace("Trial", "Job", 1)
+    return TrialPlan(status=new, event=TrialEvent(event_reason, f"Job {seen.trial.name}: {news}", warning=warning))
 
 
 def held_up(status: TrialStatus, reason: str, cause: str, now: datetime) -> TrialStatus:
     """Return the status of a trial whose job cannot be created or read for now."""
-    status = _with_start(status, now)
-    old = find_condition(status.conditions, TrialCondition.RUNNING)
-    message = f"Trial cannot run: {cause}"
-    if old is not None and (old.reason, old.message) == (reason, message):
-        return status
-    conditions = set_condition(
-        without_condition(status.conditions, TrialCondition.RUNNING),
-        TrialCondition.RUNNING,
-        ConditionStatus.FALSE,
-        reason=reason,
-        message=message,
-        now=now,
-    )
-    return status.model_copy(update={"conditions": conditions})
+    return _with_running(_with_start(status, now), reason, f"{_CANNOT_RUN}{cause}", now, runs=False)
 
 
 def refused(status: TrialStatus, cause: str, now: datetime) -> TrialStatus:
     """Return the status of a trial whose job cannot be created at all: the same job would be refused forever."""
     status = _with_start(status, now)
     message = f"{TRIAL_HAS_FAILED}: its job was refused: {cause}"
-    conditions = _set(_not_running(status.conditions, now), TrialCondition.FAILED, "TrialFailed", message, now)
+    status = _not_running(status, now)
+    conditions = _set(status.conditions, TrialCondition.FAILED, "TrialFailed", message, now)
     return status.model_copy(update={"conditions": conditions, "completion_time": now})
 
 
@@ -376,7 +393,7 @@ def _not_collected(seen: Observed, status: TrialStatus, job: JobView) -> TrialPl
     seconds = seen.metrics_timeout_seconds
     left = timedelta(seconds=seconds) - (seen.now - (job.ended_at or seen.now))
     if left > timedelta(0):
-        return TrialPlan(status=_running(status, seen.now), again_after_seconds=left.total_seconds())
+        return TrialPlan(status=status, again_after_seconds=left.total_seconds())
     return _incomplete(seen, status, f"{job.collecting} {seconds:g} s after the end of the job")
 
 
@@ -399,7 +416,7 @@ def _is_incomplete(trial: Trial) -> bool:
 def _without_metrics(seen: Observed, status: TrialStatus, job: JobView) -> TrialPlan:
     cause, left = _why_no_metrics(seen, job)
     if left > 0:
-        return TrialPlan(status=_running(status, seen.now), again_after_seconds=left)
+        return TrialPlan(status=status, again_after_seconds=left)
     status = _ended(
         status,
         TrialCondition.METRICS_UNAVAILABLE,
@@ -452,14 +469,47 @@ def _with_start(status: TrialStatus, now: datetime) -> TrialStatus:
 
 
 def _running(status: TrialStatus, now: datetime) -> TrialStatus:
-    conditions = _set(status.conditions, TrialCondition.RUNNING, RUNNING_REASON, "Trial is running", now)
-    return status.model_copy(update={"conditions": conditions})
+    return _with_running(status, RUNNING_REASON, "Trial is running", now)
+
+
+def _with_running(status: TrialStatus, reason: str, message: str, now: datetime, *, runs: bool = True) -> TrialStatus:
+    """Return the status that says whether the trial runs, the very same when it does so already."""
+    old = find_condition(status.conditions, TrialCondition.RUNNING)
+    word = ConditionStatus.TRUE if runs else ConditionStatus.FALSE
+    if old is not None and (old.status, old.reason, old.message) == (word, reason, message):
+        return status
+    since = status.start_time if old is None and not runs else now  # what never ran has been waiting since then
+    if old is not None and old.status == word:
+        since = old.last_transition_time
+    running = Condition(
+        type=TrialCondition.RUNNING,
+        status=word,
+        reason=reason,
+        message=message,
+        last_update_time=now,
+        last_transition_time=since,
+    )
+    conditions = (*without_condition(status.conditions, TrialCondition.RUNNING), running)
+    return status.model_copy(
+        update={"conditions": conditions, "start_time": _start_moved(status, now) if runs else status.start_time}
+    )
+
+
+def _start_moved(status: TrialStatus, now: datetime) -> datetime | None:
+    """Return the start of a trial, later by the time since which it has not been running."""
+    old = find_condition(status.conditions, TrialCondition.RUNNING)
+    since = status.start_time if old is None else old.last_transition_time
+    runs = old is not None and old.status == ConditionStatus.TRUE
+    if runs or since is None or status.start_time is None:
+        return status.start_time
+    return status.start_time + (now - since)
 
 
 def _ended(status: TrialStatus, type_: TrialCondition, reason: str, message: str, seen: Observed) -> TrialStatus:
+    status = _not_running(status, seen.now)
     return status.model_copy(
         update={
-            "conditions": _set(_not_running(status.conditions, seen.now), type_, reason, message, seen.now),
+            "conditions": _set(status.conditions, type_, reason, message, seen.now),
             "observation": status.observation or seen.observation,
             "completion_time": seen.now,
         }
@@ -468,15 +518,20 @@ def _ended(status: TrialStatus, type_: TrialCondition, reason: str, message: str
 
 def killed(status: TrialStatus, message: str, now: datetime) -> TrialStatus:
     """Return the status of a trial that is stopped because nobody needs it any more."""
-    conditions = _set(_not_running(status.conditions, now), TrialCondition.KILLED, "TrialKilled", message, now)
+    status = _not_running(status, now)
+    conditions = _set(status.conditions, TrialCondition.KILLED, "TrialKilled", message, now)
     return status.model_copy(update={"conditions": conditions, "completion_time": now})
 
 
-def _not_running(conditions: Conditions, now: datetime) -> Conditions:
-    old = find_condition(conditions, TrialCondition.RUNNING)
+def _not_running(status: TrialStatus, now: datetime) -> TrialStatus:
+    """Return the status of a trial that ends. One that was over before anybody saw it run has waited for nothing."""
+    old = find_condition(status.conditions, TrialCondition.RUNNING)
     if old is None:
-        return conditions
-    return set_condition(conditions, old.type, ConditionStatus.FALSE, reason=old.reason, message=old.message, now=now)
+        return status
+    conditions = set_condition(
+        status.conditions, old.type, ConditionStatus.FALSE, reason=old.reason, message=old.message, now=now
+    )
+    return status.model_copy(update={"conditions": conditions, "start_time": _start_moved(status, now)})
 
 
 def _set(conditions: Conditions, type_: str, reason: str, message: str, now: datetime) -> Conditions:

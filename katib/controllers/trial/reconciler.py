@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 from katib.api.names import TRIAL_FINALIZER
-from katib.api.trials import ACTIVE, TrialState, trial_state
+from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
 from katib.controllers.freshness import Freshness
 from katib.controllers.kinds import TRIAL, as_read, key_of, with_finalizer, with_status, without_finalizer
@@ -20,6 +20,7 @@ from katib.controllers.trial.plan import (
     JobView,
     Observed,
     TrialPlan,
+    had_job,
     held_up,
     is_stopping,
     needs_observation,
@@ -242,7 +243,7 @@ class TrialReconciler:
         may be behind, and does not keep the job.
         """
         current = trial
-        if trial_state(trial) is TrialState.RUNNING:
+        if had_job(trial):
             current = Trial.decode(self._store.get(TRIAL, key_of(trial)))
             if trial_state(current) not in ACTIVE or current.metadata.uid != trial.metadata.uid:
                 return False

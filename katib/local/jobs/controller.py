@@ -37,7 +37,7 @@ from katib.local.jobs.prepare import (
     impossible_pod,
     prepare_pod,
 )
-from katib.local.jobs.run import JobRun
+from katib.local.jobs.run import JobRun, Standing
 from katib.local.jobs.wiring import LocalWiring, PortTable
 from katib.local.pods.gang import start_together
 from katib.local.pods.image_process import execute
@@ -103,6 +103,7 @@ class ControllerTools:
         retried: Told of a job how a try of it failed that no stored status shows: another one failed at once.
         gone: Told of a job that was deleted before its end, once none of its processes is left; what this raises is
             tried again.
+        stands: Told of a job that runs, waits, or waits for something else from now on. Returns at once.
         settle_seconds: How long a passing status must hold before it is written.
         sync_timeout_seconds: How long the store may take to list the jobs.
         thread: Where the jobs are reconciled, between the turns of others; None: on a thread of its own.
@@ -119,6 +120,7 @@ class ControllerTools:
     pulled: Callable[[Object, PullNews], None]
     retried: Callable[[Object, str], None]
     gone: Callable[[Object], None]
+    stands: Callable[[Object], None]
     settle_seconds: float
     sync_timeout_seconds: float
     thread: SharedThread | None
@@ -210,10 +212,15 @@ class JobController:
     def waiting_reason(self, namespace: str, name: str) -> str:
         """Return why no pod of a job runs now; empty when one does or nothing is known. For any thread."""
         run = self._runs.get(Key(namespace, name))
-        if run is None:
-            return ""
-        records = run.records
-        return next((r.waiting for r in records if r.waiting and not r.is_finished), run.waiting)
+        return "" if run is None else run.standing.waiting
+
+    def standing(self, key: Key) -> Standing | None:
+        """Return whether a job runs and what it waits for, as it has held for a moment; None for one that is not known.
+
+        For any thread.
+        """
+        run = self._runs.get(key)
+        return None if run is None else run.told
 
     def pulling(self, key: Key) -> str:
         """Return which image is fetched for a job now; empty when none is. For any thread."""
@@ -336,7 +343,22 @@ class JobController:
                 self._release(run)
             run.pods.clear()
             self._tools.objects.finish(run.job)
-        return Result(_earliest(wait, self._seconds_until(decision)))
+        return Result(_earliest(wait, self._tell(run), self._seconds_until(decision)))
+
+    def _tell(self, run: JobRun) -> float | None:
+        """Say whether a job runs and what it waits for once that has held; return in how many seconds to look again."""
+        now, standing = self._clock.monotonic(), run.standing
+        if standing == run.told or run.is_over:
+            run.untold = None
+            return None
+        if run.untold is None or run.untold[0] != standing:
+            run.untold = standing, now
+        left = run.untold[1] + self._tools.settle_seconds - now
+        if left > 0:
+            return left
+        run.told, run.untold = standing, None
+        self._tools.stands(run.job)
+        return None
 
     def _tell_retries(self, run: JobRun, observed: Observed, decision: Plan) -> None:
         """Tell of failed tries that were followed by another one before the status had settled that says so."""

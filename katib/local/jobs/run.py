@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from katib.api.json_values import without_nulls
 from katib.local.jobs.conditions import end_of
@@ -16,6 +16,16 @@ from katib.local.pods.images import HOST_NETWORK
 from katib.local.pods.pod import Pod
 from katib.local.pods.records import PodRecord
 from katib.runtime.objects import Object
+
+
+class Standing(NamedTuple):
+    """Whether anything of a job runs, and what it waits for."""
+
+    runs: bool = False
+    waiting: str = ""
+
+
+_NOTHING_RUNS = Standing()
 
 
 @dataclass(slots=True)
@@ -30,6 +40,8 @@ class JobRun:
         started_at: From when the deadline counts, in steady time.
         unwritten_since: When the status began to differ from the stored one, on the monotonic clock.
         waiting: Why nothing is started, for people.
+        told: What was last said of whether it runs, and of what it waits for.
+        untold: What is to be said once it has held for a moment, and since when it has, on the monotonic clock.
         explanation_written: Whether what the monitors say stands on the job.
         memory: What its kind asked us to remember.
         wiring: Addresses of its pods.
@@ -51,6 +63,8 @@ class JobRun:
     started_at: datetime | None = None
     unwritten_since: float | None = None
     waiting: str = ""
+    told: Standing = _NOTHING_RUNS
+    untold: tuple[Standing, float] | None = None
     explanation_written: bool = False
     memory: Mapping[str, Any] = field(default_factory=dict)
     restarted: deque[PodRecord] = field(default_factory=deque)
@@ -87,6 +101,14 @@ class JobRun:
     def stored_status(self) -> dict[str, Any]:
         """The status in the newest object we know."""
         return dict(self.job.get("status") or {})
+
+    @property
+    def standing(self) -> Standing:
+        """How it stands now: a container that waits to be started again does not run."""
+        open_ = [record for record in self.records if not record.is_finished]
+        runs = any(c.began is not None and c.ended is None for record in open_ for c in record.containers)
+        waits = "" if runs else next((record.waiting for record in open_ if record.waiting), self.waiting)
+        return Standing(runs, waits)
 
     def observe(self, job: Object) -> None:
         """Take the object from the cache, unless it is older than our own last write."""

@@ -22,6 +22,7 @@ from katib.local.jobs.prepare import (
     no_rewrites,
     no_variables,
 )
+from katib.local.jobs.run import Standing
 from katib.local.jobs.wiring import PortTable
 from katib.local.pods.images import ImageRuntime
 from katib.local.pods.log_file import LogLimits
@@ -47,7 +48,7 @@ def _never(_job: Object) -> bool:
 
 
 def _nothing(_job: Object) -> None:
-    """Do nothing about a job that is gone."""
+    """Do nothing about a job."""
 
 
 def _holder(job: Object, labels: Labels) -> str:
@@ -83,6 +84,7 @@ class LocalJobRunner:
         retried: Told of a job how a try of it failed that no stored status shows: another one failed at once.
         gone: Told of a job that was deleted before its end, once none of its processes is left; what this raises is
             tried again.
+        stands: Told of a job that runs, waits, or waits for something else from now on; returns at once.
         settle_seconds: How long a passing status must hold before it is written.
         sync_timeout_seconds: How long the store may take to list the jobs.
         log_limits: How much of the output of a container is kept.
@@ -117,6 +119,7 @@ class LocalJobRunner:
         pulled: Callable[[Object, PullNews], None] = lambda _job, _news: None,
         retried: Callable[[Object, str], None] = lambda _job, _how: None,
         gone: Callable[[Object], None] = _nothing,
+        stands: Callable[[Object], None] = _nothing,
         settle_seconds: float = SETTLE_SECONDS,
         sync_timeout_seconds: float = SYNC_TIMEOUT_SECONDS,
         log_limits: LogLimits | None = None,
@@ -159,6 +162,7 @@ class LocalJobRunner:
             pulled=pulled,
             retried=retried,
             gone=gone,
+            stands=stands,
             settle_seconds=settle_seconds,
             sync_timeout_seconds=sync_timeout_seconds,
             thread=thread,
@@ -197,6 +201,13 @@ class LocalJobRunner:
         """Return why no pod of a job runs now; empty when one does or nothing is known. For any thread."""
         reasons = (controller.waiting_reason(namespace, name) for controller in self._controllers.values())
         return next(filter(None, reasons), "")
+
+    def standing(self, key: Key) -> Standing | None:
+        """Return whether a job runs and what it waits for, as it has held for a moment; None for one that is not known.
+
+        For any thread.
+        """
+        return next((s for c in self._controllers.values() if (s := c.standing(key)) is not None), None)
 
     def pulling(self, key: Key) -> str:
         """Return which image is fetched for a job now; empty when none is. For any thread."""

@@ -1,4 +1,4 @@
-// Dialogs that change an experiment: each shows the command that does the same, and errors at their fields.
+// Dialogs that change an experiment or a trial: each shows the command that does the same, and errors at their fields.
 
 import { say, sendJson } from "./core.js";
 
@@ -6,13 +6,24 @@ const quoted = (text) => (/^[\w.,:=/@%+-]+$/.test(text) ? text : `'${String(text
 
 const FLAGS = { maxTrialCount: "--max-trials", parallelTrialCount: "--parallel", maxFailedTrialCount: "--max-failed" };
 
-/** Make the dialogs of an experiment work; `done` is called after each change. */
+/** Make the dialogs of an experiment or a trial work; `done` is called after each change. */
 export function actions(root, { namespace, name, done }) {
   const address = `api/v1/namespaces/${namespace}/experiments/${name}`;
   const katib = namespace === "default" ? "" : ` -n ${namespace}`;
   const kubectl = (verb, rest = "") => `kubectl -n ${namespace} ${verb} experiments.kubeflow.org ${name}${rest}`;
   const edit = (changes) => sendJson("PATCH", address, changes);
   const stopped = "katib.kubeflow.org/stopped";
+
+  const suspending = (suspended, said) => ({
+    katib: () => `katib ${suspended ? "suspend" : "resume"} ${name}${katib}`,
+    kubectl: () => {
+      const { job, suspend } = root.dataset;
+      const patch = suspend.split(".").reduceRight((value, field) => ({ [field]: value }), suspended);
+      return `kubectl -n ${namespace} patch ${job} ${name} --type merge -p '${JSON.stringify(patch)}'`;
+    },
+    send: () => sendJson("PATCH", `api/v1/namespaces/${namespace}/trials/${name}`, { suspended }),
+    said,
+  });
 
   /** What each form does: its body, the commands that do the same, the request, and what is said after it. */
   const kinds = {
@@ -46,6 +57,8 @@ export function actions(root, { namespace, name, done }) {
       field: (path, body) => body[Number(/\[(\d+)\]/.exec(path)?.[1] ?? -1)]?.name,
       said: "The trial runs next.",
     },
+    "suspend-trial": suspending(true, "Suspended: its pods end."),
+    "resume-trial": suspending(false, "Resumed."),
     delete: {
       katib: () => `katib delete ${name}${katib}`,
       kubectl: () => kubectl("delete"),

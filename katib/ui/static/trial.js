@@ -1,5 +1,6 @@
 // The page of one trial: curves that grow while it runs, its log, and what changes with its state.
 
+import { actions } from "./actions.js";
 import { atMostEvery, duration, fetchHtml, fetchJson, follow, onKey, showTimes } from "./core.js";
 import { showFigure, whenColoursChange } from "./figures.js";
 import { LogView } from "./log.js";
@@ -251,6 +252,7 @@ document.addEventListener("visibilitychange", () => {
   }
 });
 
+actions(root, { namespace, name, done: showPartsSoon });
 offerReplicas();
 tick();
 startLog();

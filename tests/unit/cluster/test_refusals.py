@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from katib.api.job_kinds import is_suspended
 from katib.api.types import Trial
 from katib.cluster.pods.missed import MissedPods
 from katib.cluster.pods.owners import TrialFinder
 from katib.cluster.pods.reading import POD, TrialPods
-from katib.cluster.pods.refusals import BACKOFF, Refusals, is_held_back, refusal_of
+from katib.cluster.pods.refusals import BACKOFF, Refusals, refusal_of
 from katib.controllers.kinds import TRIAL
 from katib.controllers.ports import PodRefusal
 from katib.runtime.informer import Informer
@@ -127,7 +128,7 @@ def test_nobody_refuses_when_nothing_is_told() -> None:
     ],
 )
 def test_a_suspended_job_has_no_pods_on_purpose(job: dict[str, Any], *, is_held: bool) -> None:
-    assert is_held_back(job) is is_held
+    assert is_suspended(job) is is_held
 
 
 class Place:

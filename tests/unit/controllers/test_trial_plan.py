@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from katib.api.types import CollectorSpec, MetricsCollectorSpec, Observation, Trial
-from katib.controllers.ports import PodRefusal, UncollectedPod
+from katib.api.trials import waiting_words
+from katib.api.types import CollectorSpec, MetricsCollectorSpec, Observation, Trial, TrialStatus
+from katib.controllers.ports import PodRefusal, PodUpdate, UncollectedPod
 from katib.controllers.trial.jobs import view_of
 from katib.controllers.trial.plan import (
     JobView,
@@ -21,6 +22,7 @@ from katib.controllers.trial.plan import (
     needs_observation,
     plan_trial,
 )
+from katib.tuning.reading import seconds_run
 from tests.support.planning import LATER, NOW, holding, observed, story, trial
 
 CREATED = holding("Created", "TrialCreated", message="Trial is created")
@@ -51,12 +53,92 @@ def test_a_new_trial_is_created_gets_its_job_and_runs() -> None:
 
     assert planned.create_job
     assert [(c.type, c.reason, c.message) for c in planned.status.conditions] == [
-        ("Created", "TrialCreated", "Trial is created"),
-        ("Running", "TrialRunning", "Trial is running"),
+        ("Created", "TrialCreated", "Trial is created")
     ]
     assert planned.status.start_time == LATER
     assert planned.event is not None
     assert (planned.event.reason, planned.event.message) == ("JobCreated", "Job demo-1 has been created")
+    running = plan(trial("demo-1", CREATED), JobView())
+    assert last(running) == ("Running", "True", "TrialRunning", "Trial is running")
+
+
+def after(minutes: int, status: TrialStatus, job: JobView) -> TrialStatus:
+    """Return the status of a trial whose job is seen so long after NOW."""
+    made = trial("demo-1").model_copy(update={"status": status})
+    return plan_trial(Observed(made, job, observed("0.5"), now=NOW + timedelta(minutes=minutes))).status
+
+
+def ran_minutes(status: TrialStatus, minutes: int) -> float | None:
+    seconds = seconds_run({"kind": "Trial", "status": status.encode()}, NOW + timedelta(minutes=minutes))
+    return None if seconds is None else seconds / 60
+
+
+NEW = TrialStatus(conditions=(CREATED,), start_time=NOW)
+QUEUED = JobView(waiting="waits for 2 cpu; 0 of 2 cpu are free", is_trouble=False, runs=False)
+SUSPENDED = JobView(suspended=True, runs=False)
+
+
+def test_waiting_is_told_from_running_and_only_running_counts_as_duration() -> None:
+    queued = after(1, NEW, QUEUED)
+    assert waiting_words(trial("demo-1").model_copy(update={"status": queued})) == QUEUED.waiting
+    assert ran_minutes(queued, 5) is None
+    running = after(10, queued, JobView())
+    assert (running.start_time, ran_minutes(running, 13)) == (NOW + timedelta(minutes=10), 3)
+    suspended = after(13, running, SUSPENDED)
+    assert last(TrialPlan(suspended)) == ("Running", "False", "TrialSuspended", "Trial waits: its job is suspended")
+    assert ran_minutes(suspended, 50) == 3
+    resumed = after(50, suspended, JobView())
+    assert ran_minutes(resumed, 54) == 7
+    assert ran_minutes(after(55, resumed, DONE), 90) == 8
+
+
+@pytest.mark.parametrize("job", [QUEUED, SUSPENDED], ids=["queued", "suspended"])
+def test_a_trial_that_is_killed_while_it_waits_has_not_run_meanwhile(job: JobView) -> None:
+    waits = after(2, after(0, NEW, JobView()), job)
+    over = killed(waits, "Trial is killed", NOW + timedelta(minutes=30))
+
+    assert ran_minutes(over, 60) == 2
+
+
+def test_a_pause_after_a_failure_is_no_running() -> None:
+    running = after(0, NEW, JobView())
+    pause = after(2, running, JobView(retrying="exited with 1; try 2 begins at noon", runs=False))
+    assert last(TrialPlan(pause))[1:] == ("False", "TrialRetrying", "Trial waits: exited with 1; try 2 begins at noon")
+    again = after(12, pause, JobView(retrying="exited with 1; try 2", runs=True))
+    assert last(TrialPlan(again))[1:] == ("True", "TrialRetrying", "Trial is running: exited with 1; try 2")
+    assert ran_minutes(again, 15) == 5
+
+
+def test_one_of_which_nothing_is_known_to_run_yet_neither_runs_nor_waits() -> None:
+    starting = after(1, NEW, JobView(runs=False))
+
+    assert starting is NEW
+    assert waiting_words(trial("demo-1").model_copy(update={"status": starting})) == ""
+
+
+@pytest.mark.parametrize(
+    ("job", "update", "runs"),
+    [
+        ({}, PodUpdate(), False),
+        ({"status": {"active": 1}}, PodUpdate(), True),
+        ({"status": {"active": 1}}, PodUpdate(runs=False), False),
+        ({}, PodUpdate(runs=True), True),
+        ({"status": {"active": 1}}, PodUpdate(waiting="image cannot be pulled"), False),
+    ],
+    ids=[
+        "no controller has seen it",
+        "nothing is known of pods",
+        "its pods wait",
+        "a pod runs",
+        "only a wait is known",
+    ],
+)
+def test_whether_a_job_runs_is_said_by_its_pods_or_else_by_its_controller(
+    job: dict[str, Any], update: PodUpdate, runs: bool
+) -> None:
+    made = trial("demo-1", success_condition="status.done", failure_condition="status.gone")
+
+    assert view_of(job, made, NOW, update).runs is runs
 
 
 def test_a_trial_that_nothing_is_collected_of_succeeds_without_an_observation() -> None:
@@ -433,8 +515,8 @@ UNCOLLECTED = UncollectedPod("pod demo-1-x ran without metrics collector, becaus
 def test_a_trial_whose_pods_are_refused_waits_and_says_who_refuses_them() -> None:
     planned = plan(started(), JobView(refusal=REFUSED))
 
-    message = "Trial is running: no pod of its job can be created: exceeded quota: q"
-    assert last(planned) == ("Running", "True", "TrialWaiting", message)
+    message = "Trial waits: no pod of its job can be created: exceeded quota: q"
+    assert last(planned) == ("Running", "False", "TrialWaiting", message)
     assert planned.again_after_seconds == 200
     assert not planned.delete_job
 

@@ -399,7 +399,7 @@ def test_the_events_of_a_trial_tell_what_becomes_of_its_job_as_in_katib(retain: 
             return sorted(mine)
 
         job = f"Job {trial.name}"
-        story = [f"JobCreated: {job} has been created", f"JobRunning: {job} is running"]
+        story = [f"JobCreated: {job} has been created"]  # it was over before anybody saw it run
         story += [] if retain else [f"JobDeleted: {job} has been deleted"]
         eventually(lambda: told() == sorted([*story, f"JobSucceeded: {job} has succeeded"]))
 

@@ -32,9 +32,16 @@ def diagnose(*conditions: Json, facts: JobFacts | None = None, **evidence: Any) 
             id="memory",
         ),
         pytest.param(
-            JobFacts(job={"spec": {"suspend": True}}),
+            JobFacts(job={"apiVersion": "batch/v1", "kind": "Job", "spec": {"suspend": True}}),
             "t waits because its job is suspended (spec.suspend is true).",
             id="suspended",
+        ),
+        pytest.param(
+            JobFacts(
+                job={"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": {"runPolicy": {"suspend": True}}}
+            ),
+            "t waits because its job is suspended (spec.runPolicy.suspend is true).",
+            id="suspended-training-job",
         ),
     ],
 )

@@ -1,0 +1,57 @@
+"""Suspending the job of a trial, and letting it go on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from katib.api.job_kinds import suspend_field, value_at
+from katib.api.trials import ACTIVE, trial_state
+from katib.controllers.kinds import TRIAL
+from katib.errors import NotFoundError, UnavailableError, invalid
+from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.tuning.writing import until_written
+
+
+def suspend_trial(store: ObjectStore, key: Key, *, suspended: bool) -> Object:
+    """Set the field of a trial's job that suspends it; return the Trial.
+
+    The pods of a suspended job end, which is no failure. One that goes on starts its pods again, from the beginning.
+
+    Args:
+        store: Where the trial and its job are.
+        key: Of the trial.
+        suspended: Whether the job is to be suspended.
+
+    Raises:
+        InvalidError: The trial has ended, or nothing suspends a job of its kind.
+        NotFoundError: There is no such trial.
+        UnavailableError: Its job is not there yet, or not any more.
+    """
+
+    def attempt() -> Object:
+        trial = store.get(TRIAL, key)
+        what = f"trial {key.name}"
+        if trial_state(trial) not in ACTIVE:
+            remedy = f"there is nothing to {'suspend' if suspended else 'resume'}"
+            raise invalid(what, "it has ended", remedy, "suspend-ended")
+        run_spec = (trial.get("spec") or {}).get("runSpec") or {}
+        kind, path = Kind.of(run_spec), suspend_field(run_spec)
+        if not path:
+            cause = f"{kind.kind} ({kind.api_version}) has no field that suspends it"
+            remedy = "only a Job, a JobSet, a TrainJob and the training jobs of kubeflow.org can be suspended"
+            raise invalid(what, cause, remedy, "suspend-kind")
+        try:
+            job = store.get(kind, key)
+        except NotFoundError:
+            raise UnavailableError(f"{what} has no {kind.kind} now; try again in a moment") from None
+        if bool(value_at(job, path)) is not suspended:
+            change: Any = suspended
+            for name in reversed(path):
+                change = {name: change}
+            job = store.patch(job, change)
+        if bool(value_at(job, path)) is not suspended:
+            cause = f"the API server dropped {'.'.join(path)} of its {kind.kind}, which it does not know"
+            raise invalid(what, cause, "a newer Kubernetes or operator is needed for it", "suspend-unknown")
+        return trial
+
+    return until_written(attempt, key.name, "try again")

@@ -1,0 +1,180 @@
+"""Trials that wait: for room or because their job is suspended, and what every way in says of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from katib.local import open_engine
+from katib.rest.client import HttpTuningService
+from katib.rest.server import Server
+from katib.tuning.reading import duration_of, failure_of, is_completed, message_of, name_of, state_of, time_of
+from katib.tuning.service import TuningService
+from tests.support.cli import katib_here
+from tests.support.waiting import eventually
+
+NS = "default"
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with open_engine(tmp_path_factory.mktemp("data")) as engine:
+        engine.start()
+        with Server(engine.service, host="127.0.0.1", port=0) as server:
+            yield server
+        engine.stop()
+
+
+@pytest.fixture
+def service(server: Server) -> Iterator[TuningService]:
+    with HttpTuningService(server.url) as client:
+        yield client
+
+
+def pod(script: str, cpu: str = "") -> Json:
+    container: Json = {"name": "pytorch", "image": "none", "command": ["sh", "-c", script]}
+    if cpu:
+        container["resources"] = {"requests": {"cpu": cpu}}
+    return {"restartPolicy": "Never", "containers": [container]}
+
+
+def batch(script: str, cpu: str = "", **spec: Any) -> Json:
+    return {"apiVersion": "batch/v1", "kind": "Job", "spec": {**spec, "template": {"spec": pod(script, cpu)}}}
+
+
+def training(script: str, **policy: Any) -> Json:
+    master = {"replicas": 1, "template": {"spec": pod(script)}}
+    spec = {"runPolicy": policy, "pytorchReplicaSpecs": {"Master": master}}
+    return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": spec}
+
+
+def submit(service: TuningService, name: str, job: Json, trials: int = 1) -> None:
+    parameter = {"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0.1", "max": "0.9"}}
+    experiment = {
+        "apiVersion": "kubeflow.org/v1beta1",
+        "kind": "Experiment",
+        "metadata": {"name": name},
+        "spec": {
+            "objective": {"type": "minimize", "objectiveMetricName": "loss"},
+            "algorithm": {"algorithmName": "random"},
+            "parallelTrialCount": trials,
+            "maxTrialCount": trials,
+            "parameters": [parameter],
+            "trialTemplate": {
+                "primaryContainerName": "pytorch",
+                "trialParameters": [{"name": "lr", "reference": "lr"}],
+                "trialSpec": job,
+            },
+        },
+    }
+    service.submit(yaml.safe_dump(experiment), source="test")
+
+
+def trials_of(service: TuningService, name: str) -> list[Json]:
+    return list(service.trials(NS, name).items)
+
+
+def states(service: TuningService, name: str) -> list[str]:
+    return sorted(map(state_of, trials_of(service, name)))
+
+
+def only(service: TuningService, name: str) -> Json:
+    (trial,) = trials_of(service, name)
+    return trial
+
+
+LOSS = "echo loss=${trialParameters.lr}"
+
+
+def test_one_of_two_that_need_the_whole_machine_waits_and_is_not_called_running(
+    service: TuningService, tmp_path: Path
+) -> None:
+    cpus = str(len(os.sched_getaffinity(0)))
+    submit(service, "queue", batch(f"while [ ! -e {tmp_path}/go ]; do sleep 0.01; done; {LOSS}", cpus), trials=2)
+    eventually(lambda: states(service, "queue") == ["Pending", "Running"], "one to run and one to wait")
+    waiting = next(trial for trial in trials_of(service, "queue") if state_of(trial) == "Pending")
+    eventually(lambda: message_of(service.get("Trial", NS, name_of(waiting))).startswith("waits for "), "a cause")
+
+    assert duration_of(waiting) == ""
+    assert "waits for " in service.why(NS, name_of(waiting)).verdict
+    eventually(lambda: "1 trial running, 1 waiting" in service.why(NS, "queue").verdict, "both to be counted")
+    (tmp_path / "go").touch()
+    eventually(lambda: is_completed(service.get("Experiment", NS, "queue")), "the end")
+    first, second = sorted((trial["status"] for trial in trials_of(service, "queue")), key=lambda s: s["startTime"])
+    assert second["startTime"] >= first["completionTime"]
+
+
+@pytest.mark.parametrize(
+    ("name", "job", "field"),
+    [
+        ("batch", batch(LOSS, suspend=True), "spec.suspend"),
+        ("training", training(LOSS, suspend=True), "spec.runPolicy.suspend"),
+    ],
+    ids=["Job", "PyTorchJob"],
+)
+def test_a_trial_that_is_suspended_from_the_start_says_so_and_the_printed_remedy_starts_it(
+    server: Server, service: TuningService, tmp_path: Path, name: str, job: Json, field: str
+) -> None:
+    submit(service, name, job)
+    eventually(lambda: [message_of(t) for t in trials_of(service, name)] == ["waits: its job is suspended"], "a cause")
+    trial = only(service, name)
+    told = service.why(NS, name_of(trial))
+
+    assert (state_of(trial), duration_of(trial)) == ("Pending", "")
+    assert told.verdict == f"{name_of(trial)} waits because its job is suspended ({field} is true)."
+    (remedy,) = told.remedies
+    command = remedy.split("`")[1].split()
+    assert command[:2] == ["katib", "resume"]
+    done = katib_here(*command[1:], cwd=tmp_path, KATIB_SERVER=server.url)
+    assert (done.returncode, done.stdout) == (0, f"trial/{name_of(trial)}: goes on\n")
+    eventually(lambda: states(service, name) == ["Succeeded"], "the trial to succeed")
+
+
+def test_a_running_trial_is_suspended_and_starts_anew_and_that_is_no_failure(
+    server: Server, service: TuningService, tmp_path: Path
+) -> None:
+    starts, go = tmp_path / "starts", tmp_path / "go"
+    submit(service, "pause", batch(f"echo $$ >>{starts}; while [ ! -e {go} ]; do sleep 0.01; done; {LOSS}"))
+    eventually(lambda: states(service, "pause") == ["Running"], "the trial to run")
+    eventually(starts.exists, "its program to begin")
+    name = name_of(only(service, "pause"))
+    done = katib_here("suspend", f"trial/{name}", cwd=tmp_path, KATIB_SERVER=server.url)
+    assert done.stdout == f"trial/{name}: suspended; `katib resume {name}` lets it go on\n"
+    eventually(lambda: message_of(service.get("Trial", NS, name)) == "waits: its job is suspended", "the pause")
+    eventually(lambda: not Path(f"/proc/{starts.read_text().split()[0]}").exists(), "its program to end")
+    held = service.get("Trial", NS, name)
+    conditions = {c["type"]: c for c in held["status"]["conditions"]}
+    assert (state_of(held), failure_of(held)) == ("Pending", "")
+    since, start = (time_of(t) for t in (conditions["Running"]["lastTransitionTime"], held["status"]["startTime"]))
+    assert since is not None
+    assert start is not None
+    assert duration_of(held) in ("", f"{int((since - start).total_seconds())}s")
+
+    katib_here("resume", name, cwd=tmp_path, KATIB_SERVER=server.url)
+    eventually(lambda: len(starts.read_text().split()) == 2, "its program to begin again")
+    go.touch()
+    eventually(lambda: states(service, "pause") == ["Succeeded"], "the trial to succeed")
+
+
+def test_what_cannot_be_suspended_is_refused_with_what_to_do(
+    server: Server, service: TuningService, tmp_path: Path
+) -> None:
+    submit(service, "over", batch(LOSS))
+    eventually(lambda: is_completed(service.get("Experiment", NS, "over")), "the end")
+    name = name_of(only(service, "over"))
+    ended = katib_here("suspend", name, cwd=tmp_path, KATIB_SERVER=server.url)
+    whole = katib_here("suspend", "over", cwd=tmp_path, KATIB_SERVER=server.url)
+    nothing = katib_here("resume", "ghost", cwd=tmp_path, KATIB_SERVER=server.url)
+
+    assert ended.stderr == f"error: trial {name}: it has ended; there is nothing to suspend\n"
+    assert whole.stderr == (
+        "error: experiment over: only a trial can be suspended; "
+        "`katib stop over` starts no further trials; suspend its trials one by one\n"
+    )
+    assert nothing.stderr == 'error: neither an experiment nor a trial "ghost" is in namespace default\n'

@@ -1,0 +1,105 @@
+"""Suspending a trial: the field of its job's kind, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from katib.api.job_kinds import is_suspended, suspend_field
+from katib.controllers.kinds import TRIAL
+from katib.errors import InvalidError, NotFoundError, UnavailableError
+from katib.local.jobs.kinds import job_kinds
+from katib.runtime.objects import Key, Kind
+from katib.stores.memory import MemoryStore
+from katib.tuning.suspending import suspend_trial
+
+KEY = Key("default", "demo-1")
+TRAINING = "kubeflow.org/v1"
+
+
+def stored(api_version: str, kind: str, *, state: str = "Running", with_job: bool = True) -> MemoryStore:
+    store = MemoryStore({TRIAL})
+    job = {"apiVersion": api_version, "kind": kind, "spec": {}}
+    metadata = {"name": KEY.name, "namespace": KEY.namespace}
+    trial = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Trial", "metadata": metadata, "spec": {"runSpec": job}}
+    made = store.create(trial)
+    store.update_status({**made, "status": {"conditions": [{"type": state, "status": "True"}]}})
+    if with_job:
+        store.create({**job, "metadata": metadata})
+    return store
+
+
+@pytest.mark.parametrize(
+    "kind", [kind.kind for kind in job_kinds()], ids=lambda kind: kind.kind + kind.api_version[-7:]
+)
+def test_every_kind_of_this_machine_has_a_field_that_suspends_it(kind: Kind) -> None:
+    store = stored(*kind)
+    suspend_trial(store, KEY, suspended=True)
+
+    suspended = store.get(kind, KEY)
+    assert is_suspended(suspended)
+    suspend_trial(store, KEY, suspended=False)
+    assert not is_suspended(store.get(kind, KEY))
+
+
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        (("batch/v1", "Job"), "spec.suspend"),
+        (("jobset.x-k8s.io/v1alpha2", "JobSet"), "spec.suspend"),
+        (("trainer.kubeflow.org/v1alpha1", "TrainJob"), "spec.suspend"),
+        ((TRAINING, "PyTorchJob"), "spec.runPolicy.suspend"),
+        (("kubeflow.org/v2beta1", "MPIJob"), "spec.runPolicy.suspend"),
+        (("batch.volcano.sh/v1alpha1", "Job"), ""),
+        (("argoproj.io/v1alpha1", "Workflow"), ""),
+    ],
+)
+def test_the_field_is_that_of_the_kind(kind: tuple[str, str], field: str) -> None:
+    assert ".".join(suspend_field({"apiVersion": kind[0], "kind": kind[1]})) == field
+
+
+@pytest.mark.parametrize(
+    ("store", "expected"),
+    [
+        (
+            stored("tekton.dev/v1", "PipelineRun"),
+            "trial demo-1: PipelineRun (tekton.dev/v1) has no field that suspends it",
+        ),
+        (
+            stored("batch/v1", "Job", state="Succeeded"),
+            "trial demo-1: it has ended",
+        ),
+    ],
+    ids=["kind", "ended"],
+)
+def test_what_cannot_be_suspended_is_refused(store: MemoryStore, expected: str) -> None:
+    with pytest.raises(InvalidError) as caught:
+        suspend_trial(store, KEY, suspended=True)
+
+    assert str(caught.value).startswith(f"{expected}; ")
+
+
+def test_a_field_that_the_api_server_drops_is_not_called_set() -> None:
+    class OldServer(MemoryStore):
+        def patch(self, obj: Any, _changes: Any) -> Any:
+            return obj
+
+    store = OldServer({TRIAL})
+    for obj in stored("batch/v1", "Job").list(TRIAL).items:
+        store.create({**obj, "metadata": {"name": KEY.name, "namespace": KEY.namespace}})
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": KEY.name, "namespace": KEY.namespace}}
+    store.create({**job, "spec": {}})
+
+    with pytest.raises(InvalidError, match=r"the API server dropped spec\.suspend of its Job, which it does not know"):
+        suspend_trial(store, KEY, suspended=True)
+
+
+def test_a_job_that_is_not_there_yet_may_come() -> None:
+    with pytest.raises(UnavailableError, match="trial demo-1 has no Job now; try again in a moment"):
+        suspend_trial(stored("batch/v1", "Job", with_job=False), KEY, suspended=True)
+
+
+def test_a_trial_that_is_not_there_is_not_found() -> None:
+    with pytest.raises(NotFoundError):
+        suspend_trial(MemoryStore({TRIAL}), KEY, suspended=True)
