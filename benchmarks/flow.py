@@ -25,7 +25,7 @@ from benchmarks.support import ROOT_ENVIRONMENT, experiment
 
 ROOT = Path(__file__).parents[1]
 OURS = tuple(str(ROOT / room) + os.sep for room in ("katib", "suggestion_services", "metrics_collector"))
-CONVERSIONS = ("model_validate", "model_validate_json", "model_dump", "model_dump_json", "model_copy", "__init__")
+CONVERSIONS = ("convert", "decode", "encode", "replace", "to_builtins")
 TRIALS = (60, 260)
 # A function that runs at least in every second trial belongs to the flow; one that a timer calls does not.
 OFTEN = 0.5
@@ -34,10 +34,13 @@ OFTEN = 0.5
 def profiled(path: str, counts_path: str) -> None:
     """Run the experiment in this process and write how often each function was called."""
     counts: Counter[CodeType] = Counter()
+    conversions: Counter[str] = Counter()
 
-    def count(frame: FrameType, event: str, _argument: Any) -> None:
+    def count(frame: FrameType, event: str, argument: Any) -> None:
         if event == "call":
             counts[frame.f_code] += 1
+        elif event == "c_call" and (getattr(argument, "__module__", "") or "").startswith("msgspec"):
+            conversions[argument.__name__] += 1
 
     from katib.cli import main
 
@@ -56,8 +59,7 @@ def profiled(path: str, counts_path: str) -> None:
         name = f"{function.co_filename}:{function.co_firstlineno} {function.co_qualname}"
         if function.co_filename.startswith(OURS):
             found[name] += calls
-        elif "pydantic" in function.co_filename and function.co_qualname.startswith("BaseModel."):
-            found[f"conversion {function.co_qualname}"] += calls
+    found.update({f"conversion {name}": calls for name, calls in conversions.items() if name in CONVERSIONS})
     Path(counts_path).write_text(json.dumps(found))
     # The caller sees the end of the command; threads that are profiled still need no orderly end.
     sys.stdout.flush()
@@ -86,7 +88,7 @@ def main() -> None:
     extent = TRIALS[1] - TRIALS[0]
     each = {name: (calls - few.get(name, 0)) / extent for name, calls in many.items()}
     ours = {name: calls for name, calls in each.items() if not name.startswith("conversion ")}
-    conversions = {name: calls for name, calls in each.items() if name.removeprefix("conversion BaseModel.") in CONVERSIONS}
+    conversions = {name: calls for name, calls in each.items() if name.startswith("conversion ")}
     print("for each trial that does nothing, without noise of the machine")
     print(f"calls of our functions   {sum(ours.values()):7.0f}   (target: at most 2,000)")
     print(f"different functions      {sum(calls >= OFTEN for calls in ours.values()):7d}   (target: at most 500)")

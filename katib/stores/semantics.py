@@ -218,18 +218,10 @@ def owner_uids(obj: Object) -> tuple[str, ...]:
 
 _ENCODER = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"))
 _DECODER = json.JSONDecoder()
-_TEXT_ONLY = {str}
 
 
 def _copied(value: Any) -> Any:
-    """Return a deep copy in plain JSON types; three times as fast as through text, which is the way of rare types."""
-    cls = value.__class__
-    if cls is str or cls is int or cls is bool or value is None:
-        return value
-    if cls is dict and _TEXT_ONLY.issuperset(map(type, value)):
-        return {key: _copied(item) for key, item in value.items()}
-    if cls is list:
-        return [_copied(item) for item in value]
+    """Return a deep copy in plain JSON types; as fast as one value at a time, and as strict as what is stored."""
     return _DECODER.decode(_ENCODER.encode(value))
 
 

@@ -23,7 +23,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from katib.api.conditions import Conditions, find_condition, is_true, set_condition, without_condition
+from msgspec import structs
+
+from katib.api.conditions import Conditions, find_condition, is_true, set_condition, whole_second, without_condition
 from katib.api.failure_text import TRIAL_HAS_FAILED, failure_cause, without_last_output
 from katib.api.names import METRICS_INCOMPLETE
 from katib.api.trials import ACTIVE, is_available, missing_objectives, trial_state
@@ -213,9 +215,9 @@ def _runs(status: TrialStatus) -> bool:
 def _completed(seen: Observed, status: TrialStatus) -> TrialPlan:
     """Keep the end; take an observation that came late, as for a trial that a service declared early stopped."""
     if seen.observation is not None and status.observation is None:
-        status = status.model_copy(update={"observation": seen.observation})
+        status = structs.replace(status, observation=seen.observation)
     if status.completion_time is None:
-        status = status.model_copy(update={"completion_time": seen.now})
+        status = structs.replace(status, completion_time=whole_second(seen.now))
     waits = (
         is_true(status.conditions, TrialCondition.EARLY_STOPPED)
         and status.observation is None
@@ -243,7 +245,7 @@ def _begin_to_stop(seen: Observed, status: TrialStatus) -> TrialPlan:
     others = without_condition(status.conditions, TrialCondition.RUNNING)
     message = f"{_STOPPING}{seen.verdict}"
     conditions = _set(others, TrialCondition.RUNNING, STOPPING_REASON, message, seen.now)
-    return TrialPlan(status=status.model_copy(update={"conditions": conditions}), delete_job=True)
+    return TrialPlan(status=structs.replace(status, conditions=conditions), delete_job=True)
 
 
 def _stopping(seen: Observed, status: TrialStatus) -> TrialPlan:
@@ -300,7 +302,7 @@ def _with_news(seen: Observed, status: TrialStatus, reason: str, event_reason: s
     others = without_condition(status.conditions, TrialCondition.RUNNING)
     conditions = _set(others, TrialCondition.RUNNING, reason, message, seen.now)
     event = TrialEvent(event_reason, f"Job {seen.trial.name}: {news}", warning=True)
-    return TrialPlan(status=status.model_copy(update={"conditions": conditions}), event=event)
+    return TrialPlan(status=structs.replace(status, conditions=conditions), event=event)
 
 
 def held_up(status: TrialStatus, reason: str, cause: str, now: datetime) -> TrialStatus:
@@ -318,7 +320,7 @@ def held_up(status: TrialStatus, reason: str, cause: str, now: datetime) -> Tria
         message=message,
         now=now,
     )
-    return status.model_copy(update={"conditions": conditions})
+    return structs.replace(status, conditions=conditions)
 
 
 def refused(status: TrialStatus, cause: str, now: datetime) -> TrialStatus:
@@ -326,7 +328,7 @@ def refused(status: TrialStatus, cause: str, now: datetime) -> TrialStatus:
     status = _with_start(status, now)
     message = f"{TRIAL_HAS_FAILED}: its job was refused: {cause}"
     conditions = _set(_not_running(status.conditions, now), TrialCondition.FAILED, "TrialFailed", message, now)
-    return status.model_copy(update={"conditions": conditions, "completion_time": now})
+    return structs.replace(status, conditions=conditions, completion_time=whole_second(now))
 
 
 def _failed(seen: Observed, status: TrialStatus, job: JobView, judged: Judgment) -> TrialPlan:
@@ -446,28 +448,27 @@ def _with_start(status: TrialStatus, now: datetime) -> TrialStatus:
     if find_condition(status.conditions, TrialCondition.CREATED) is not None:
         return status
     conditions = _set(status.conditions, TrialCondition.CREATED, "TrialCreated", "Trial is created", now)
-    return status.model_copy(update={"conditions": conditions, "start_time": now})
+    return structs.replace(status, conditions=conditions, start_time=whole_second(now))
 
 
 def _running(status: TrialStatus, now: datetime) -> TrialStatus:
     conditions = _set(status.conditions, TrialCondition.RUNNING, RUNNING_REASON, "Trial is running", now)
-    return status.model_copy(update={"conditions": conditions})
+    return structs.replace(status, conditions=conditions)
 
 
 def _ended(status: TrialStatus, type_: TrialCondition, reason: str, message: str, seen: Observed) -> TrialStatus:
-    return status.model_copy(
-        update={
-            "conditions": _set(_not_running(status.conditions, seen.now), type_, reason, message, seen.now),
-            "observation": status.observation or seen.observation,
-            "completion_time": seen.now,
-        }
+    return structs.replace(
+        status,
+        conditions=_set(_not_running(status.conditions, seen.now), type_, reason, message, seen.now),
+        observation=status.observation or seen.observation,
+        completion_time=whole_second(seen.now),
     )
 
 
 def killed(status: TrialStatus, message: str, now: datetime) -> TrialStatus:
     """Return the status of a trial that is stopped because nobody needs it any more."""
     conditions = _set(_not_running(status.conditions, now), TrialCondition.KILLED, "TrialKilled", message, now)
-    return status.model_copy(update={"conditions": conditions, "completion_time": now})
+    return structs.replace(status, conditions=conditions, completion_time=whole_second(now))
 
 
 def _not_running(conditions: Conditions, now: datetime) -> Conditions:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from katib.api.types import CollectorSpec, MetricsCollectorSpec, Observation, Trial
 from katib.controllers.ports import PodRefusal, UncollectedPod
@@ -252,7 +253,7 @@ def test_a_trial_that_a_service_declared_early_stopped_waits_for_its_observation
 
 def test_a_trial_that_ended_without_a_job_needs_nothing() -> None:
     made = trial("demo-1", CREATED, "Succeeded")
-    ended = made.model_copy(update={"status": made.status.model_copy(update={"completion_time": NOW})})
+    ended = structs.replace(made, status=structs.replace(made.status, completion_time=NOW))
 
     assert plan(ended, None) == TrialPlan(status=ended.status)
 
@@ -391,7 +392,7 @@ def test_a_value_of_a_part_of_the_readings_never_wins() -> None:
 
 
 def test_an_incomplete_trial_keeps_its_end_and_is_not_observed_later() -> None:
-    ended = started().model_copy(update={"status": plan(started(), replace(DONE, incomplete=KILLED), PART).status})
+    ended = structs.replace(started(), status=plan(started(), replace(DONE, incomplete=KILLED), PART).status)
 
     assert not needs_observation(ended, DONE)
     assert plan(ended, DONE).status == ended.status
