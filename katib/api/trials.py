@@ -16,11 +16,10 @@ and lie within the bounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from katib.api.conditions import true_types
 from katib.api.metrics import is_usable
 from katib.api.types import UNAVAILABLE, MetricStrategy, ObjectiveType, TrialCondition
 
@@ -63,9 +62,9 @@ def trial_state(trial: Trial | Json) -> TrialState:
     """Return the state of a trial."""
     if isinstance(trial, Mapping):
         conditions = (trial.get("status") or {}).get("conditions") or ()
-        holding: Collection[str] = [str(c.get("type")) for c in conditions if c.get("status") == "True"]
+        holding = [condition.get("type") for condition in conditions if condition.get("status") == "True"]
     else:
-        holding = true_types(trial.status.conditions)
+        holding = [condition.type for condition in trial.status.conditions if condition.status == "True"]
     for type_, state in _PRECEDENCE:
         if type_ in holding:
             return state

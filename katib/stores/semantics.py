@@ -212,8 +212,8 @@ def labels_of(obj: Object) -> Mapping[str, str]:
 
 def owner_uids(obj: Object) -> tuple[str, ...]:
     """Return the uids of the owners of a stored object, each once."""
-    references = obj["metadata"].get("ownerReferences") or ()
-    return tuple(dict.fromkeys(reference["uid"] for reference in references))
+    references = obj["metadata"].get("ownerReferences")
+    return tuple(dict.fromkeys([reference["uid"] for reference in references])) if references else ()
 
 
 _ENCODER = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"))
