@@ -1,4 +1,4 @@
-"""All problems together, and the search for the optima of those that are trainings: `python -m benchmarks.search.suite`."""
+"""All problems together, and the search for the optima of the trainings: `python -m benchmarks.search.suite`."""
 
 from __future__ import annotations
 
