@@ -23,7 +23,7 @@ import time
 import warnings
 from pathlib import Path
 
-from benchmarks.search import problems, report, runs, searches
+from benchmarks.search import problems, report, runs, searches, suite
 
 LOOKS_AT_ITS_BUDGET = ("katib:auto", "katib:grid")
 DEFAULT_ROWS = "random,katib:*"
@@ -43,7 +43,7 @@ def main() -> int:
     parser.add_argument("--report-only", action="store_true")
     parser.add_argument("--list", action="store_true", help="print rows and problems")
     options = parser.parse_args()
-    tasks = problems.tasks(options.split)
+    tasks = suite.tasks(options.split)
     if options.list:
         print("rows:", *searches.names(), "problems:", *(f"{task.name} ({task.group})" for task in tasks), sep="\n  ")
         return 0

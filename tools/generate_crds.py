@@ -13,6 +13,7 @@ from typing import Any
 import yaml
 
 from katib.api.types import GROUP, VERSION, Experiment, Resource, Suggestion, Trial
+from katib.api.types.schemas import schemas
 from tools.crd_fields import DESCRIPTIONS, SCALARS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -100,8 +101,8 @@ def definition(model: type[Resource], columns: list[Json]) -> Json:
 
 
 def _root(model: type[Resource]) -> Json:
-    schema = model.model_json_schema(mode="validation")
-    definitions = schema["$defs"]
+    definitions = schemas(model, reference="#/$defs/{name}")
+    schema = definitions[model.__name__]
     fields = {
         name: _field(model.__name__, name, schema["properties"][name], definitions) for name in ("spec", "status")
     }

@@ -6,9 +6,8 @@ figures that are published: whoever looks at it while tuning makes it worthless.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 
 Value = float | int | str
 Values = Mapping[str, Value]
@@ -65,15 +64,3 @@ class Task:
 def doubles(names: str, low: float, high: float, *, log: bool = False) -> tuple[Variable, ...]:
     """Return continuous variables with the same bounds; names are separated by spaces."""
     return tuple(Variable(name, "double", low, high, log) for name in names.split())
-
-
-@cache
-def tasks(split: str) -> tuple[Task, ...]:
-    """Return the problems of a split, `development` or `final`."""
-    from benchmarks.search import bbob, conditional, mixed, trainings
-
-    def all_tasks() -> Iterator[Task]:
-        for source in (bbob, mixed, conditional, trainings):
-            yield from source.tasks(split)
-
-    return tuple(all_tasks())

@@ -1,6 +1,6 @@
 """Real trainings on the data that scikit-learn brings along, each far below a second; the loss of held-out data.
 
-The optimum is a little below the least loss that long searches found; `python -m benchmarks.search.trainings` looks for
+The optimum is a little below the least loss that long searches found; `python -m benchmarks.search.suite` looks for
 better ones.
 """
 
@@ -202,21 +202,3 @@ def _quietly(train: Callable[[Values], float]) -> Callable[[Values], float]:
                 return 10.0  # diverged, which scikit-learn refuses to go on with
 
     return evaluate
-
-
-def main() -> None:
-    """Look for losses below the optima that are written above, by random search and TPE, and print what was found."""
-    from benchmarks.search import runs, searches
-
-    for split in ("final", "development"):
-        for task in tasks(split):
-            found = [
-                runs.run(name, split, task, searches.Setting(seed, evaluations, 1)).best(evaluations)
-                for name, evaluations in (("random", 500), ("optuna:multivariate-tpe", 400), ("optuna:cmaes", 300))
-                for seed in (1000,)
-            ]
-            print(f'    "{task.name}": {min(found):.5f},', flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from msgspec import structs
+
 from katib.api.metrics import MetricLog, parse_value
 from katib.api.trials import metric_text
 from katib.api.types import MetricStrategy, MetricValue, ObjectiveSpec, Observation
@@ -45,7 +47,7 @@ def with_at_best(objective: ObjectiveSpec, observation: Observation | None, curv
     place = places[-1 if is_latest else 0]  # of equal extremes the first stands
     found = {name: reading_at(readings, place, curve(name)) for name in others}
     at_best = tuple(MetricValue(name=name, value=reading.value) for name, reading in found.items() if reading)
-    return observation.model_copy(update={"at_best": at_best})
+    return structs.replace(observation, at_best=at_best)
 
 
 def reading_at(objective: Sequence[MetricLog], place: int, others: Sequence[MetricLog]) -> MetricLog | None:

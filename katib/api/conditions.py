@@ -11,8 +11,10 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
 
+from msgspec import structs
+
 from katib.api import types
-from katib.api.types import ConditionStatus, ExperimentCondition, TrialCondition
+from katib.api.types import ExperimentCondition, TrialCondition
 
 if TYPE_CHECKING:
     from katib.api.types import Condition
@@ -33,17 +35,21 @@ COMPLETED_TRIAL = frozenset(
 
 def find_condition(conditions: Iterable[Condition], type_: str) -> Condition | None:
     """Return the condition of that type, whatever its status."""
-    return next((c for c in conditions if c.type == type_), None)
+    for condition in conditions:
+        if condition.type == type_:
+            return condition
+    return None
 
 
 def is_true(conditions: Iterable[Condition], type_: str) -> bool:
     """Return whether a condition of that type holds."""
-    return any(c.type == type_ and c.status == ConditionStatus.TRUE for c in conditions)
+    condition = find_condition(conditions, type_)
+    return condition is not None and condition.status == "True"
 
 
 def true_types(conditions: Iterable[Condition]) -> frozenset[str]:
     """Return the types of all conditions that hold."""
-    return frozenset(c.type for c in conditions if c.status == ConditionStatus.TRUE)
+    return frozenset([condition.type for condition in conditions if condition.status == "True"])
 
 
 def current_type(conditions: Conditions) -> str:
@@ -64,17 +70,23 @@ def set_condition(
     old = find_condition(conditions, type_)
     if old is not None and old.status == status and old.reason == reason:
         return conditions
-    changes = {
-        "status": status,
-        "reason": reason,
-        "message": message,
-        "last_update_time": now,
-        "last_transition_time": old.last_transition_time if old is not None and old.status == status else now,
-    }
-    new = (old or types.Condition(type=type_)).model_copy(update=changes)
+    now = whole_second(now)
+    new = structs.replace(
+        old or types.Condition(type=type_),
+        status=status,
+        reason=reason,
+        message=message,
+        last_update_time=now,
+        last_transition_time=old.last_transition_time if old is not None and old.status == status else now,
+    )
     return (*without_condition(conditions, type_), new)
 
 
 def without_condition(conditions: Conditions, *types: str) -> Conditions:
     """Return the list without conditions of these types."""
-    return tuple(c for c in conditions if c.type not in types)
+    return tuple([condition for condition in conditions if condition.type not in types])
+
+
+def whole_second(now: datetime) -> datetime:
+    """Return a moment as objects have it: without parts of a second."""
+    return now.replace(microsecond=0)

@@ -21,6 +21,9 @@ from katib.errors import FieldError, InvalidError
 
 HOST_AND_PORT = re.compile(r"[^\s:/]+:\d{1,5}|\[[0-9a-fA-F:]+\]:\d{1,5}")
 
+_WANTED = {"dict": "mapping", "model": "mapping", "string": "text", "tuple": "list"}
+"""What pydantic calls otherwise: `int_type`, `int_parsing` and `int_from_float` want an `int`."""
+
 Text = Annotated[str, Strict()]
 Flag = Annotated[bool, Strict()]
 
@@ -74,7 +77,8 @@ def _field_error(detail: ErrorDetails, source: str, model: type[ConfigModel]) ->
         expected = context["expected"].replace("'", "")
         cause, remedy, origin = f"{shown(detail['input'])} is not allowed here", f"write {expected}", "config-kind"
     else:
-        cause, remedy = wrong_type(detail)
+        wanted = _WANTED.get(kind.partition("_")[0], kind.partition("_")[0])
+        cause, remedy = wrong_type(detail["input"], wanted, detail["msg"].lower())
     return FieldError(f"{source}: {path}" if path else source, cause, remedy, origin)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import structs
+
 from katib.api.job_kinds import known_kind
 from katib.api.types import (
     AlgorithmSpec,
@@ -42,21 +44,20 @@ _STRATEGIES = {ObjectiveType.MINIMIZE: MetricStrategy.MIN, ObjectiveType.MAXIMIZ
 
 def with_defaults(experiment: Experiment) -> Experiment:
     """Return the experiment with every default filled in; nothing that was given changes."""
-    return experiment.model_copy(update={"spec": _spec(experiment.spec)})
+    return structs.replace(experiment, spec=_spec(experiment.spec))
 
 
 def _spec(spec: ExperimentSpec) -> ExperimentSpec:
     parallel = spec.parallel_trial_count
-    return spec.model_copy(
-        update={
-            "parallel_trial_count": DEFAULT_PARALLEL_TRIAL_COUNT if parallel is None else parallel,
-            "resume_policy": spec.resume_policy or ResumePolicy.NEVER.value,
-            "algorithm": default_algorithm(spec),
-            "objective": spec.objective and _objective(spec.objective),
-            "trial_template": spec.trial_template and _template(spec.trial_template),
-            "metrics_collector_spec": _metrics_collector(spec.metrics_collector_spec or MetricsCollectorSpec()),
-            "parameters": tuple(map(_parameter, spec.parameters)),
-        }
+    return structs.replace(
+        spec,
+        parallel_trial_count=DEFAULT_PARALLEL_TRIAL_COUNT if parallel is None else parallel,
+        resume_policy=spec.resume_policy or ResumePolicy.NEVER.value,
+        algorithm=default_algorithm(spec),
+        objective=spec.objective and _objective(spec.objective),
+        trial_template=spec.trial_template and _template(spec.trial_template),
+        metrics_collector_spec=_metrics_collector(spec.metrics_collector_spec or MetricsCollectorSpec()),
+        parameters=tuple(map(_parameter, spec.parameters)),
     )
 
 
@@ -68,25 +69,24 @@ def default_algorithm(spec: ExperimentSpec) -> AlgorithmSpec | None:
     given = spec.algorithm or AlgorithmSpec()
     if given.algorithm_name or spec.nas_config is not None:
         return spec.algorithm
-    return given.model_copy(update={"algorithm_name": DEFAULT_ALGORITHM})
+    return structs.replace(given, algorithm_name=DEFAULT_ALGORITHM)
 
 
 def _objective(objective: ObjectiveSpec) -> ObjectiveSpec:
     """Take what was left out from the first of several objectives, and give each metric without a strategy one."""
     if objective.objectives:
         first = objective.objectives[0]
-        objective = objective.model_copy(
-            update={
-                "type": objective.type or first.type,
-                "objective_metric_name": objective.objective_metric_name or first.name,
-                "goal": first.goal if objective.goal is None else objective.goal,
-            }
+        objective = structs.replace(
+            objective,
+            type=objective.type or first.type,
+            objective_metric_name=objective.objective_metric_name or first.name,
+            goal=first.goal if objective.goal is None else objective.goal,
         )
     strategies = list(objective.metric_strategies)
     for name in objective.metric_names:
         if all(strategy.name != name for strategy in strategies):
             strategies.append(MetricStrategySpec(name=name, value=_strategy(objective, name)))
-    return objective.model_copy(update={"metric_strategies": tuple(strategies)})
+    return structs.replace(objective, metric_strategies=tuple(strategies))
 
 
 def _strategy(objective: ObjectiveSpec, name: str) -> str:
@@ -106,12 +106,11 @@ def _template(template: TrialTemplate) -> TrialTemplate:
     known = known_kind(template.trial_spec or {})
     if known is None:
         return template
-    return template.model_copy(
-        update={
-            "success_condition": template.success_condition or _holds(known.success),
-            "failure_condition": template.failure_condition or _holds("Failed"),
-            "primary_pod_labels": template.primary_pod_labels or dict(known.primary_pod_labels),
-        }
+    return structs.replace(
+        template,
+        success_condition=template.success_condition or _holds(known.success),
+        failure_condition=template.failure_condition or _holds("Failed"),
+        primary_pod_labels=template.primary_pod_labels or dict(known.primary_pod_labels),
     )
 
 
@@ -130,11 +129,11 @@ def _metrics_collector(spec: MetricsCollectorSpec) -> MetricsCollectorSpec:
         )
     elif collector.kind == CollectorKind.TENSORFLOW_EVENT:
         source = _source(source, file_system_path=_path(source, FileSystemKind.DIRECTORY, DEFAULT_EVENTS_DIRECTORY, ""))
-    return spec.model_copy(update={"collector": collector, "source": source})
+    return structs.replace(spec, collector=collector, source=source)
 
 
 def _source(source: SourceSpec | None, **fields: object) -> SourceSpec:
-    return (source or SourceSpec()).model_copy(update=fields)
+    return structs.replace(source or SourceSpec(), **fields)
 
 
 def _http_get(http_get: dict[str, Any]) -> dict[str, Any]:
@@ -155,5 +154,5 @@ def _parameter(parameter: ParameterSpec) -> ParameterSpec:
     space = parameter.feasible_space
     if space.distribution:
         return parameter
-    uniform = space.model_copy(update={"distribution": Distribution.UNIFORM.value})
-    return parameter.model_copy(update={"feasible_space": uniform})
+    uniform = structs.replace(space, distribution=Distribution.UNIFORM.value)
+    return structs.replace(parameter, feasible_space=uniform)

@@ -23,11 +23,13 @@ def without_nulls(value: Any, opaque: Collection[str] = ()) -> Any:
     """
     if isinstance(value, dict):
         return {
-            key: field if key in opaque else without_nulls(field, opaque)
+            key: field if key in opaque or not isinstance(field, dict | list) else without_nulls(field, opaque)
             for key, field in value.items()
             if field is not None
         }
-    return [without_nulls(element, opaque) for element in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [without_nulls(element, opaque) if isinstance(element, dict | list) else element for element in value]
+    return value
 
 
 def same_json(left: Any, right: Any) -> bool:

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import structs
+
 from katib.api.decoding import decode
 from katib.api.json_values import check_plain
 from katib.api.types import API_VERSION, Experiment
@@ -165,8 +167,8 @@ def decode_experiment(
         raise InvalidError(errors)
     experiment, value_errors = decode(raw)
     if not experiment.namespace:
-        metadata = experiment.metadata.model_copy(update={"namespace": default_namespace})
-        experiment = experiment.model_copy(update={"metadata": metadata})
+        metadata = structs.replace(experiment.metadata, namespace=default_namespace)
+        experiment = structs.replace(experiment, metadata=metadata)
     return Submission(
         raw=dict(raw),
         experiment=experiment,

@@ -17,11 +17,11 @@ and lie within the bounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from katib.api.conditions import find_condition, true_types
+from katib.api.conditions import find_condition
 from katib.api.metrics import is_usable
 from katib.api.types import UNAVAILABLE, MetricStrategy, ObjectiveType, TrialCondition
 
@@ -64,10 +64,13 @@ def trial_state(trial: Trial | Json) -> TrialState:
     """Return the state of a trial."""
     if isinstance(trial, Mapping):
         conditions = (trial.get("status") or {}).get("conditions") or ()
-        holding: Iterable[str] = {str(c.get("type")) for c in conditions if c.get("status") == "True"}
+        holding = [condition.get("type") for condition in conditions if condition.get("status") == "True"]
     else:
-        holding = true_types(trial.status.conditions)
-    return next((state for type_, state in _PRECEDENCE if type_ in holding), TrialState.PENDING)
+        holding = [condition.type for condition in trial.status.conditions if condition.status == "True"]
+    for type_, state in _PRECEDENCE:
+        if type_ in holding:
+            return state
+    return TrialState.PENDING
 
 
 def waiting_words(trial: Trial | Json) -> str:
@@ -200,4 +203,4 @@ def _readings(
         metrics = observation.get("metrics") or ()
         return next((m for m in metrics if m.get("name") == name), {}), strategy
     metric = observation.metric(name)
-    return ({} if metric is None else metric.__dict__), strategy
+    return ({} if metric is None else {"min": metric.min, "max": metric.max, "latest": metric.latest}), strategy

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, get_args, get_origin
+from typing import Any
 
 from katib.api.types import Model, ObjectMeta
+from katib.api.types.fitting import fields_of, model_in
 from katib.api.wording import closest, path_to, shown
 from katib.errors import FieldError
 
@@ -37,37 +37,22 @@ def _walk(raw: Mapping[str, Any], model: type[Model], path: str) -> Iterator[Fie
         if key not in fields:
             yield _unknown(path, key, model)
         elif key not in OPAQUE_FIELDS and (child := fields[key]) is not None:
-            child_path = path_to(path, key)
-            if not child.repeated and isinstance(value, dict):
-                yield from _walk(value, child.model, child_path)
-            elif child.repeated and isinstance(value, list):
+            (inner, repeated), child_path = child, path_to(path, key)
+            if not repeated and isinstance(value, dict):
+                yield from _walk(value, inner, child_path)
+            elif repeated and isinstance(value, list):
                 for i, element in enumerate(value):
                     if isinstance(element, dict):
-                        yield from _walk(element, child.model, f"{child_path}[{i}]")
-
-
-@dataclass(frozen=True, slots=True)
-class _Child:
-    """What a field holds: an object of that model, or a list of them."""
-
-    model: type[Model]
-    repeated: bool
+                        yield from _walk(element, inner, f"{child_path}[{i}]")
 
 
 @cache
-def _fields(model: type[Model]) -> dict[str, _Child | None]:
-    """Return the JSON names of a model's fields, each with what its value is made of; None for plain values."""
-    fields = {str(field.alias): _child(field.annotation) for field in model.model_fields.values()}
+def _fields(model: type[Model]) -> dict[str, tuple[type[Model], bool] | None]:
+    """Return the JSON names of a type's fields, each with what its value is made of; None for plain values."""
+    fields: Any = {field.encode_name: model_in(field.type) for field in fields_of(model)}
     if model is ObjectMeta:
         fields.update(dict.fromkeys(_KUBERNETES_METADATA))
-    return fields
-
-
-def _child(annotation: object) -> _Child | None:
-    if isinstance(annotation, type) and issubclass(annotation, Model):
-        return _Child(annotation, repeated=False)
-    found = next((child for part in get_args(annotation) if (child := _child(part)) is not None), None)
-    return replace(found, repeated=True) if found and get_origin(annotation) is tuple else found
+    return fields  # type: ignore[no-any-return]
 
 
 def _unknown(path: str, key: str, model: type[Model]) -> FieldError:
@@ -85,6 +70,6 @@ def _unknown(path: str, key: str, model: type[Model]) -> FieldError:
 def _home_of(key: str, model: type[Model], path: str) -> str:
     """Return where a field of that name belongs, one level down: `spec.goal` belongs to `spec.objective.goal`."""
     for name, child in _fields(model).items():
-        if child is not None and name != "status" and not child.repeated and key in _fields(child.model):
+        if child is not None and name != "status" and not child[1] and key in _fields(child[0]):
             return path_to(path_to(path, name), key)
     return ""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 _MAX_SHOWN = 60
 _MAX_LEVELS = 3
@@ -16,13 +15,11 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 _WRONG_TYPE = {
     "bool": ("is not true or false", "write true or false without quotes"),
-    "dict": ("is not a mapping", "write its fields as key: value"),
     "float": ("is not a number", "write a number without quotes"),
     "int": ("is not a whole number", "write a whole number without quotes"),
     "list": ("is not a list", "write a list, one element a line with a dash"),
-    "model": ("is not a mapping", "write its fields as key: value"),
-    "string": ("is not text", "put it in quotes"),
-    "tuple": ("is not a list", "write a list, one element a line with a dash"),
+    "mapping": ("is not a mapping", "write its fields as key: value"),
+    "text": ("is not text", "put it in quotes"),
 }
 
 
@@ -67,15 +64,16 @@ def path_of(location: Iterable[str | int]) -> str:
     return path
 
 
-def family_of(kind: str) -> str:
-    """Return what pydantic wanted: `int` for `int_type`, `int_parsing` and `int_from_float`."""
-    return kind.partition("_")[0]
+def wrong_type(value: object, wanted: str, otherwise: str = "is not of the right type") -> tuple[str, str]:
+    """Return cause and remedy of a value of the wrong type.
 
-
-def wrong_type(detail: Mapping[str, Any]) -> tuple[str, str]:
-    """Return cause and remedy of a value of the wrong type, from an error of pydantic."""
-    cause, remedy = _WRONG_TYPE.get(family_of(detail["type"]), (detail["msg"].lower(), "fix the value"))
-    return f"{shown(detail['input'])} {cause}", remedy
+    Args:
+        value: What is there.
+        wanted: A key of `_WRONG_TYPE`.
+        otherwise: What to say of a type that is not among them.
+    """
+    cause, remedy = _WRONG_TYPE.get(wanted, (otherwise, "fix the value"))
+    return f"{shown(value)} {cause}", remedy
 
 
 def closest(word: str, choices: Iterable[str]) -> str:

@@ -14,6 +14,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import TypeVar
 
+from msgspec import structs
+
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Experiment, Resource, Suggestion, Trial
 from katib.controllers.cached_trial import TrialDecoder
@@ -291,7 +293,7 @@ def _only_status_changed(event: InformerEvent[Experiment]) -> bool:
     old, new = event.old, event.new
     if old is None or new is None:
         return False
-    before = old.metadata.model_copy(update={"resource_version": new.metadata.resource_version})
+    before = structs.replace(old.metadata, resource_version=new.metadata.resource_version)
     return before == new.metadata and old.spec == new.spec
 
 

@@ -12,7 +12,7 @@ import zlib
 from collections import OrderedDict
 from typing import Any, TypeVar
 
-from pydantic import BaseModel
+from msgspec import Struct, structs
 
 from katib.api.trials import ACTIVE, TrialState, trial_state
 from katib.api.types import Trial
@@ -101,9 +101,9 @@ def _exchange_last(kept: OrderedDict[str, V], owner: str, value: V) -> V | None:
     return last
 
 
-def _exchange(model: BaseModel, name: str, value: Any) -> None:
+def _exchange(model: Struct, name: str, value: Any) -> None:
     """Put an equal or smaller part into a model that nobody else has seen yet: a copy would cost as much again."""
-    model.__dict__[name] = value
+    structs.force_setattr(model, name, value)
 
 
 class TakenNames:

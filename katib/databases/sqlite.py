@@ -140,24 +140,32 @@ class Database:
             UnavailableError: The lock could not be had in time, the disk is full or does not answer.
             TerminalError: The file is damaged, read-only, or no database.
         """
-        with self._locked():
-            with self._translated():
-                result = self._run(action)
+        self._lock()
+        try:
+            result = self._run(action)
             on_commit()
+        except sqlite3.Error as error:
+            raise self._translate(error) from error
+        else:
             return result
+        finally:
+            self._write_lock.release()
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        if not self._write_lock.acquire(timeout=self._lock_timeout_seconds):
-            raise UnavailableError(f"{self.path}: still being written to; wait for the writer to finish")
+        self._lock()
         try:
             yield
         finally:
             self._write_lock.release()
 
+    def _lock(self) -> None:
+        if not self._write_lock.acquire(timeout=self._lock_timeout_seconds):
+            raise UnavailableError(f"{self.path}: still being written to; wait for the writer to finish")
+
     def _run(self, action: Callable[[sqlite3.Connection], R]) -> R:
         try:
-            driver = self._open_writer()
+            driver = self._writer or self._open_writer()
             driver.execute("BEGIN IMMEDIATE")
             try:
                 result = action(driver)

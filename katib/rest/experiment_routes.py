@@ -10,7 +10,6 @@ from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from katib.api.types import ParetoSet
 from katib.rest.documents import REQUEST_BODY, RUNTIMES_BODY, SOURCE, check_namespace, read_document
 from katib.rest.routing import (
     LONGEST_NAME,
@@ -24,6 +23,7 @@ from katib.rest.routing import (
     Name,
     Namespace,
     Notices,
+    ParetoSetObject,
     PodList,
     Service,
     SubmittedExperiment,
@@ -173,7 +173,7 @@ def _add_reading(router: APIRouter) -> None:
 
     @router.get(
         "/namespaces/{namespace}/experiments/{name}/pareto",
-        response_model=ParetoSet,
+        response_model=ParetoSetObject,
         responses={204: {"description": "There is one objective, or no trial has a usable value of each yet."}},
     )
     def get_pareto_set(service: Service, namespace: Namespace, name: Name) -> Any:

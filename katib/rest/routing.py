@@ -7,10 +7,10 @@ from typing import Annotated, Any, Generic, NotRequired, TypeVar, cast
 
 from fastapi import Depends, FastAPI, Path, Request
 from pydantic import Field, WithJsonSchema
-from pydantic.json_schema import models_json_schema
 from typing_extensions import TypedDict  # pydantic wants this one below Python 3.12
 
 from katib.api.types import Experiment, Suggestion, Trial
+from katib.api.types.schemas import schemas
 from katib.errors import InternalError
 from katib.rest.guard import user_of
 from katib.rest.sessions import Sessions
@@ -32,6 +32,7 @@ Name = Annotated[str, Path(description="Name of the object.", pattern=OBJECT_NAM
 ExperimentObject = Annotated[dict[str, Any], WithJsonSchema({KIND_MARK: "Experiment"})]
 TrialObject = Annotated[dict[str, Any], WithJsonSchema({KIND_MARK: "Trial"})]
 SuggestionObject = Annotated[dict[str, Any], WithJsonSchema({KIND_MARK: "Suggestion"})]
+ParetoSetObject = Annotated[dict[str, Any], WithJsonSchema({KIND_MARK: "ParetoSet"})]
 """Objects travel as they are stored; the description shows their models."""
 
 T = TypeVar("T")
@@ -130,9 +131,7 @@ class Health(TypedDict):
 
 def object_schemas() -> dict[str, Any]:
     """Return the schemas of the objects that travel, by name."""
-    models = [(model, "validation") for model in (Experiment, Trial, Suggestion)]
-    _, schema = models_json_schema(models, ref_template=SCHEMAS + "{model}")  # type: ignore[arg-type]  # mypy widens the tuple's literal
-    return cast("dict[str, Any]", schema["$defs"])
+    return schemas(Experiment, Trial, Suggestion, reference=SCHEMAS + "{name}")
 
 
 def answer_with(app: FastAPI, service: TuningService | Gateway) -> None:

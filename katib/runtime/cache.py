@@ -118,26 +118,26 @@ class _Bucket(Generic[T]):
 
 
 class IndexedCache(Generic[T]):
-    """Decoded objects with indexes, in order of creation. Not thread-safe: its informer guards it."""
+    """Decoded objects with indexes, in order of creation. Not thread-safe: its informer guards it.
+
+    Attributes:
+        entries: All of them by key, for reading; `put` and `remove` change them.
+    """
 
     def __init__(self, indexes: Mapping[str, IndexFunction[T]]) -> None:
         self._index_functions = dict(indexes)
-        self._entries: dict[Key, Entry[T]] = {}
+        self.entries: dict[Key, Entry[T]] = {}
         self._buckets: dict[str, dict[str, _Bucket[T]]] = {name: {} for name in indexes}
         self._created = 0
         self._unpacked: deque[Entry[T]] = deque()
         self._last_index_values: Mapping[str, tuple[str, ...]] = {}
 
     def __iter__(self) -> Iterator[Entry[T]]:
-        return iter(tuple(self._entries.values()))
-
-    def find(self, key: Key) -> Entry[T] | None:
-        """Return the entry of a key."""
-        return self._entries.get(key)
+        return iter(tuple(self.entries.values()))
 
     def all(self) -> Values[T]:
         """Return all objects."""
-        return Values(tuple(self._entries.values()))
+        return Values(tuple(self.entries.values()))
 
     def by_index(self, name: str, value: str) -> Values[T]:
         """Return the objects with an index value."""
@@ -161,11 +161,11 @@ class IndexedCache(Generic[T]):
 
     def put(self, entry: Entry[T]) -> None:
         """Remember an object in place of what the key had; what is new comes after all others."""
-        old = self._entries.get(entry.key)
+        old = self.entries.get(entry.key)
         if old is None:
             self._created += 1
         entry.order = old.order if old else self._created
-        self._entries[entry.key] = entry
+        self.entries[entry.key] = entry
         if entry.can_pack:
             self._unpacked.append(entry)
             if len(self._unpacked) > KEPT_UNPACKED:
@@ -179,7 +179,7 @@ class IndexedCache(Generic[T]):
 
     def remove(self, key: Key) -> None:
         """Forget an object."""
-        old = self._entries.pop(key)
+        old = self.entries.pop(key)
         for name, values in old.index_values.items():
             self._leave(name, key, values)
 

@@ -192,13 +192,13 @@ class Informer(Generic[T]):
     def get(self, key: Key) -> T | None:
         """Return an object, or None when there is none."""
         with self._lock:
-            entry = self._cache.find(key)
-            return entry.load() if entry else None
+            entry = self._cache.entries.get(key)
+            return None if entry is None else entry.load()
 
     def has(self, key: Key) -> bool:
         """Return whether there is an object, without touching it."""
         with self._lock:
-            return self._cache.find(key) is not None
+            return key in self._cache.entries
 
     def all(self) -> Values[T]:
         """Return all objects in order of creation."""
@@ -320,7 +320,7 @@ class Informer(Generic[T]):
 
     def _listed(self, obj: Object) -> _Listed[T]:
         key, metadata = Key.of(obj), obj["metadata"]
-        old = self._cache.find(key)  # only this thread writes, so it reads without the lock
+        old = self._cache.entries.get(key)  # only this thread writes, so it reads without the lock
         is_known = old is not None and (old.uid, old.resource_version) == (metadata["uid"], metadata["resourceVersion"])
         entry = None if is_known else self._decoded(key, obj)
         if entry is not None and entry.can_pack:
@@ -331,21 +331,14 @@ class Informer(Generic[T]):
         key = Key.of(event.object)
         if self._namespace is not None and key.namespace != self._namespace:
             return
-        entry = self._cache.find(key)
-        if event.type is not EventType.DELETED:
-            self._keep(event.object)
-        elif entry is not None:
-            self._drop(entry)
-
-    def _keep(self, obj: Object) -> None:
-        """Put an object into the cache, unless it is there already."""
-        key, metadata = Key.of(obj), obj["metadata"]
-        old = self._cache.find(key)
-        if old is not None and old.uid != metadata["uid"]:
+        obj, old = event.object, self._cache.entries.get(key)
+        if old is not None and (event.type is EventType.DELETED or old.uid != obj["metadata"]["uid"]):
             self._drop(old)
             old = None
-        if old is not None and old.resource_version == metadata["resourceVersion"]:
+        if event.type is EventType.DELETED:
             return
+        if old is not None and old.resource_version == obj["metadata"]["resourceVersion"]:
+            return  # it is there already
         entry = self._decoded(key, obj)
         if entry is not None:
             self._put(entry)
@@ -361,7 +354,7 @@ class Informer(Generic[T]):
             return None
 
     def _put(self, entry: Entry[T]) -> None:
-        found = self._cache.find(entry.key)
+        found = self._cache.entries.get(entry.key)
         old, new = None if found is None else found.load(), entry.load()
         with self._lock:
             self._cache.put(entry)

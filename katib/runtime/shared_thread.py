@@ -104,30 +104,36 @@ class SharedThread:
                 self._condition.notify()
 
     def _run(self) -> None:
-        while (participant := self._next()) is not None:
+        pause: float | None = None
+        while (participant := self._next(pause)) is not None:
             try:
                 pause = participant.turn()
             except Exception:  # noqa: BLE001 - a bug of one must not end the turns of the others
                 _log.exception("Turn failed", extra={"turn": repr(participant.turn)})
                 pause = _RETRY_SECONDS
-            self._conclude(participant, pause)
 
-    def _next(self) -> Participant | None:
+    def _next(self, pause: float | None) -> Participant | None:
+        """End the turn that is under way, and return whose turn is next; None when there are no more turns.
+
+        Args:
+            pause: After which the one whose turn ends has another.
+        """
         with self._lock:
+            if self._current is not None:
+                self._conclude(self._current, pause)
             while not self._stopping:
-                pause = self._wake_those_due()
-                for woken in (self._reading, self._deciding):
-                    if woken:
-                        self._current = next(iter(woken))
-                        self._forget(self._current)
-                        return self._current
-                self._clock.wait(self._condition, pause)
+                patience = self._wake_those_due() if self._pausing else None
+                woken = self._reading or self._deciding
+                if woken:
+                    self._current = next(iter(woken))
+                    del woken[self._current]
+                    self._pausing.discard(self._current)
+                    return self._current
+                self._clock.wait(self._condition, patience)
             return None
 
     def _wake_those_due(self) -> float | None:
-        """Wake those whose pause is over; return how long the others still pause, None when nobody does."""
-        if not self._pausing:
-            return None
+        """Wake those whose pause is over; return how long the others still pause, None when none does."""
         now, left = self._clock.monotonic(), None
         for participant in tuple(self._pausing):
             if participant.due <= now:
@@ -138,16 +144,15 @@ class SharedThread:
         return left
 
     def _conclude(self, participant: Participant, pause: float | None) -> None:
-        with self._lock:
-            self._current = None
-            if participant.turn is _no_turn:
-                self._forget(participant)
-                self._condition.notify_all()
-            elif pause == 0.0:
-                (self._reading if participant.first else self._deciding).setdefault(participant)
-            elif pause is not None:
-                participant.due = self._clock.monotonic() + pause
-                self._pausing.add(participant)
+        self._current = None
+        if participant.turn is _no_turn:
+            self._forget(participant)
+            self._condition.notify_all()
+        elif pause == 0.0:
+            (self._reading if participant.first else self._deciding).setdefault(participant)
+        elif pause is not None:
+            participant.due = self._clock.monotonic() + pause
+            self._pausing.add(participant)
 
     def _forget(self, participant: Participant) -> None:
         self._reading.pop(participant, None)

@@ -101,16 +101,21 @@ class WorkQueue(Generic[K]):
     def get(self, timeout_seconds: float | None = None) -> K | None:
         """Return the next key, to be given back with `done`; None when the time is up or the queue was shut down."""
         with self._lock:
-            deadline = None if timeout_seconds is None else self._clock.monotonic() + timeout_seconds
+            deadline = None
             try:
                 while not self._shut_down:
-                    now = self._clock.monotonic()
-                    self._promote(now)
+                    self._promote()
                     if self._ready:
-                        return self._take()
-                    if deadline is not None and now >= deadline:
-                        return None
-                    self._clock.wait(self._condition, self._patience(now, deadline))
+                        key = self._ready.popleft()
+                        self._pending.discard(key)
+                        self._processing.add(key)
+                        return key
+                    if timeout_seconds is not None:
+                        now = self._clock.monotonic()
+                        deadline = now + timeout_seconds if deadline is None else deadline
+                        if now >= deadline:
+                            return None
+                    self._clock.wait(self._condition, self._patience(deadline))
                 return None
             finally:
                 # A notification wakes one waiter, which may leave with a key while it was the one that kept the time
@@ -144,15 +149,14 @@ class WorkQueue(Generic[K]):
     def __len__(self) -> int:
         """Return how many keys are ready; delayed ones do not count."""
         with self._lock:
-            self._promote(self._clock.monotonic())
+            self._promote()
             return len(self._ready)
 
     def seconds_to_next(self) -> float | None:
         """Return in how many seconds there is something to get unless more is added: 0 for now, None for never."""
         with self._lock:
-            now = self._clock.monotonic()
-            self._promote(now)
-            return 0.0 if self._ready else self._patience(now, None)
+            self._promote()
+            return 0.0 if self._ready else self._patience(None)
 
     def _announce(self) -> None:
         self._condition.notify()
@@ -169,22 +173,16 @@ class WorkQueue(Generic[K]):
         self._ready.append(key)
         return True
 
-    def _take(self) -> K:
-        key = self._ready.popleft()
-        self._pending.discard(key)
-        self._processing.add(key)
-        return key
-
-    def _promote(self, now: float) -> None:
+    def _promote(self) -> None:
         """Make the delayed keys ready whose moment has come."""
-        while self._delayed and self._delayed[0][0] <= now:
+        while self._delayed and self._delayed[0][0] <= self._clock.monotonic():
             moment, order, key = heapq.heappop(self._delayed)
             if self._due.get(key) == (moment, order):  # else an earlier moment took its place
                 del self._due[key]
                 self._admit(key)
 
-    def _patience(self, now: float, deadline: float | None) -> float | None:
-        """Return for how long nothing is to be done; None: until somebody adds a key."""
+    def _patience(self, deadline: float | None) -> float | None:
+        """Return for how long nothing is to be done; None: until a key is added."""
         if self._delayed and (deadline is None or self._delayed[0][0] < deadline):
-            return self._delayed[0][0] - now
-        return None if deadline is None else deadline - now
+            deadline = self._delayed[0][0]
+        return None if deadline is None else deadline - self._clock.monotonic()

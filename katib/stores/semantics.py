@@ -178,7 +178,7 @@ def marked_for_deletion(stored: Object, now: datetime) -> Json | None:
 
 def at_revision(obj: Object, revision: int) -> Json:
     """Return an object with the revision of the write that made it so."""
-    return _with_metadata(obj, resourceVersion=str(revision))
+    return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
 
 
 def generated_name(obj: Object) -> str:
@@ -212,24 +212,16 @@ def labels_of(obj: Object) -> Mapping[str, str]:
 
 def owner_uids(obj: Object) -> tuple[str, ...]:
     """Return the uids of the owners of a stored object, each once."""
-    references = obj["metadata"].get("ownerReferences") or ()
-    return tuple(dict.fromkeys(reference["uid"] for reference in references))
+    references = obj["metadata"].get("ownerReferences")
+    return tuple(dict.fromkeys([reference["uid"] for reference in references])) if references else ()
 
 
 _ENCODER = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"))
 _DECODER = json.JSONDecoder()
-_TEXT_ONLY = {str}
 
 
 def _copied(value: Any) -> Any:
-    """Return a deep copy in plain JSON types; three times as fast as through text, which is the way of rare types."""
-    cls = value.__class__
-    if cls is str or cls is int or cls is bool or value is None:
-        return value
-    if cls is dict and _TEXT_ONLY.issuperset(map(type, value)):
-        return {key: _copied(item) for key, item in value.items()}
-    if cls is list:
-        return [_copied(item) for item in value]
+    """Return a deep copy in plain JSON types; as fast as one value at a time, and as strict as what is stored."""
     return _DECODER.decode(_ENCODER.encode(value))
 
 
@@ -258,29 +250,25 @@ def _require_object(obj: Any) -> None:
     metadata = obj.setdefault("metadata", {})
     if not isinstance(metadata, dict):
         raise invalid("metadata", f"a {type(metadata).__name__}", "give a map with a name", "metadata-type")
-    _require_text_map(metadata, "labels")
-    _require_text_map(metadata, "annotations")
-    _require_texts(metadata)
-    _require_owner_references(metadata)
+    _require_metadata(metadata)
 
 
-def _require_text_map(metadata: Json, name: str) -> None:
-    values = metadata.get(name) or {}
-    if not isinstance(values, dict):
-        raise invalid(f"metadata.{name}", f"a {type(values).__name__}", "give a map of texts", "metadata-type")
-    for key, value in values.items():
-        if not isinstance(value, str):
-            raise invalid(f"metadata.{name}[{key}]", f"{value!r} is no text", "put it in quotes", "metadata-type")
-
-
-def _require_texts(metadata: Json) -> None:
+def _require_metadata(metadata: Json) -> None:
+    for name in ("labels", "annotations"):
+        values = metadata.get(name) or {}
+        if not isinstance(values, dict):
+            raise invalid(f"metadata.{name}", f"a {type(values).__name__}", "give a map of texts", "metadata-type")
+        for key, value in values.items():
+            if not isinstance(value, str):
+                raise invalid(f"metadata.{name}[{key}]", f"{value!r} is no text", "put it in quotes", "metadata-type")
     finalizers = metadata.get("finalizers") or []
-    if not isinstance(finalizers, list) or not all(isinstance(finalizer, str) for finalizer in finalizers):
+    if not isinstance(finalizers, list) or [name for name in finalizers if not isinstance(name, str)]:
         raise invalid("metadata.finalizers", f"{finalizers!r}", "give a list of names", "metadata-type")
+    if references := metadata.get("ownerReferences"):
+        _require_owner_references(references)
 
 
-def _require_owner_references(metadata: Json) -> None:
-    references = metadata.get("ownerReferences") or []
+def _require_owner_references(references: Any) -> None:
     if not isinstance(references, list):
         raise invalid("metadata.ownerReferences", f"{references!r}", "give a list of references", "metadata-type")
     for index, reference in enumerate(references):

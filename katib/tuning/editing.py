@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import structs
 from pydantic.alias_generators import to_snake
 
 from katib.api.conditions import COMPLETED_EXPERIMENT, true_types
@@ -57,8 +58,8 @@ def edit_experiment(
 
 def _changes(old: Experiment, counts: Mapping[str, int | None], stopped: bool | None) -> Object:
     """Return what to patch, checked; empty when everything is so already."""
-    spec = old.spec.model_copy(update={to_snake(name): value for name, value in counts.items()})
-    errors = validate_update(old, with_defaults(old.model_copy(update={"spec": spec})))
+    spec = structs.replace(old.spec, **{to_snake(name): value for name, value in counts.items()})
+    errors = validate_update(old, with_defaults(structs.replace(old, spec=spec)))
     if errors:
         raise InvalidError(errors)
     changes: dict[str, Any] = {}

@@ -101,7 +101,10 @@ def is_completed(obj: Json) -> bool:
     """Return whether an Experiment or a Trial has ended."""
     if obj.get("kind") == "Trial":
         return trial_state(obj) not in ACTIVE
-    return any(condition_of(obj, end) is not None for end in COMPLETED_EXPERIMENT)
+    for condition in status_of(obj).get("conditions") or ():
+        if condition.get("type") in COMPLETED_EXPERIMENT and condition.get("status") == "True":
+            return True
+    return False
 
 
 def completed_count(experiment: Json) -> int:

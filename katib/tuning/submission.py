@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from katib.api.algorithms import AlgorithmCatalog
 from katib.api.defaults import default_algorithm, with_defaults
 from katib.api.loading import Submission, holds_runtimes, load_experiment, load_runtimes
@@ -143,9 +145,7 @@ class Gate:
             return submission
         metadata = submission.experiment.metadata
         annotations = {WORKSPACE_ANNOTATION: str(Path(source).resolve().parent), **metadata.annotations}
-        experiment = submission.experiment.model_copy(
-            update={"metadata": metadata.model_copy(update={"annotations": annotations})}
-        )
+        experiment = structs.replace(submission.experiment, metadata=structs.replace(metadata, annotations=annotations))
         return Submission(submission.raw, experiment, submission.companions, submission.errors)
 
     def _with_primary_labels(self, submission: Submission) -> Submission:
@@ -157,9 +157,9 @@ class Gate:
         labels = self._primary_labels(template.trial_spec, self._finder(submission))
         if not labels:
             return submission
-        template = template.model_copy(update={"primary_pod_labels": dict(labels)})
-        spec = experiment.spec.model_copy(update={"trial_template": template})
-        return replace(submission, experiment=experiment.model_copy(update={"spec": spec}))
+        template = structs.replace(template, primary_pod_labels=dict(labels))
+        spec = structs.replace(experiment.spec, trial_template=template)
+        return replace(submission, experiment=structs.replace(experiment, spec=spec))
 
     def runtimes(self, document: str, *, source: str, namespace: str) -> tuple[dict[str, Any], ...]:
         """Return the training runtimes of a document that holds nothing else.

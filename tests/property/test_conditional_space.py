@@ -7,6 +7,7 @@ from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from katib.api.conditional_parameters import check_conditions
 from katib.api.types import FeasibleSpace, ParameterAssignment, ParameterCondition, ParameterSpec
@@ -26,7 +27,7 @@ def forests(draw: st.DrawFn, *, finite: bool = True) -> list[ParameterSpec]:
             parent = draw(st.sampled_from(parents))
             values = draw(st.lists(st.sampled_from(_values(parent)), min_size=1, unique=True))
             condition = ParameterCondition(parameter=parent.name, values=tuple(values))
-            spec = spec.model_copy(update={"when": condition})
+            spec = structs.replace(spec, when=condition)
         specs.append(spec)
     return draw(st.permutations(specs))
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from katib.api.metrics import is_usable
 from katib.api.pareto import dominates, hypervolume, reference_point
@@ -140,7 +141,7 @@ def test_the_pareto_set_equals_that_of_all_trials(
         uid = old[1].metadata.uid if old else f"uid-{i}"
         new = trial(name, condition, uid=uid, objective_spec=spec)
         observation = readings(accuracy=str(accuracy), seconds=str(seconds), latency=str(delay))
-        new = new.model_copy(update={"status": new.status.model_copy(update={"observation": observation})})
+        new = structs.replace(new, status=structs.replace(new.status, observation=observation))
         ledger.apply(old[1] if old else None, new)
         kept[name] = (old[0] if old else i, new, (-float(accuracy), float(seconds)), delay)
 

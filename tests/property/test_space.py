@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from katib.api.types import FeasibleSpace, ParameterSpec
 from katib.errors import InvalidError
@@ -119,7 +120,7 @@ def test_any_specification_is_a_parameter_or_errors(
 
 @given(st.lists(specs(stepped=True), min_size=1, max_size=4), st.data())
 def test_indexes_count_the_points_of_a_finite_space(many: list[ParameterSpec], data: st.DataObject) -> None:
-    space = SearchSpace.of([spec.model_copy(update={"name": f"p{i}"}) for i, spec in enumerate(many)])
+    space = SearchSpace.of([structs.replace(spec, name=f"p{i}") for i, spec in enumerate(many)])
     assert space.size is not None
     i, j = (data.draw(st.integers(0, space.size - 1)) for _ in range(2))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from katib.api.defaults import with_defaults
 from katib.api.types import Experiment
@@ -84,7 +85,7 @@ def raise_budget(world: World) -> None:
 
     def edit() -> bool:
         old = decode_experiment(world.store.get(EXPERIMENT, DEMO))
-        new = with_defaults(old.model_copy(update={"spec": old.spec.model_copy(update={"max_trial_count": 3})}))
+        new = with_defaults(structs.replace(old, spec=structs.replace(old.spec, max_trial_count=3)))
         world.store.patch(as_read(old), {"spec": changed_counts(old, new)})
         return True
 

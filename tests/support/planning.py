@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec import structs
+
 from katib.api.defaults import with_defaults
 from katib.api.names import EXPERIMENT_LABEL
 from katib.api.types import (
@@ -49,9 +51,9 @@ def story(conditions: tuple[Condition, ...]) -> list[tuple[str, str, str]]:
 def experiment(*conditions: Condition, annotations: Mapping[str, str] | None = None, **spec: Any) -> Experiment:
     """Return an experiment with defaults and a status with these conditions."""
     made = with_defaults(Experiment.decode(an_experiment(**spec)))
-    metadata = made.metadata.model_copy(update={"annotations": dict(annotations or {}), "uid": "uid-demo"})
-    status = made.status.model_copy(update={"conditions": conditions})
-    return made.model_copy(update={"metadata": metadata, "status": status})
+    metadata = structs.replace(made.metadata, annotations=dict(annotations or {}), uid="uid-demo")
+    status = structs.replace(made.status, conditions=conditions)
+    return structs.replace(made, metadata=metadata, status=status)
 
 
 def suggestion(*conditions: Condition, requests: int = 0, **status: Any) -> Suggestion:

@@ -1,8 +1,8 @@
 """The kinds of `kubeflow.org/v1beta1` and the types they share, field for field as Katib serves them.
 
-Models are frozen values: a change is a copy (`model_copy(update=...)`). Words that Katib spells as strings stay strings
-on the model, so that an invalid object can be read and all its errors reported at once; the enums beside them name the
-valid ones, and being string enums they compare equal.
+The types are frozen structs: a change is a copy (`msgspec.structs.replace`). Words that Katib spells as strings stay
+strings, so that an invalid object can be read and all its errors reported at once; the enums beside them name the valid
+ones, and being string enums they compare equal.
 
 Encoding follows Katib's JSON shape: what is empty is dropped, except nullable numbers that were given (`goal: 0`) and
 the few objects that are always written.
@@ -173,7 +173,7 @@ _MODELS = ("resources", "blocks", "model")
 
 
 def __getattr__(name: str) -> Any:
-    """Import the models when one is asked for: a command that shows objects needs the words only, and no pydantic."""
+    """Import the models when one is asked for: a command that shows objects needs the words only, and no struct."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     for module in _MODELS:

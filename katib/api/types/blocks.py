@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
+from msgspec import field
 
 from katib.api.types.model import DecimalText, Flag, Int32, Model, Number, OpenModel, PlainText
 from katib.api.types.words import CollectorKind
@@ -12,7 +12,7 @@ from katib.api.types.words import CollectorKind
 # --- search space -----------------------------------------------------------------------------------------------------
 
 
-class FeasibleSpace(Model):
+class FeasibleSpace(Model, frozen=True):
     """The values a parameter may take: bounds and step as decimal text, or a list."""
 
     max: DecimalText = ""
@@ -22,23 +22,23 @@ class FeasibleSpace(Model):
     distribution: str = ""
 
 
-class ParameterCondition(Model):
+class ParameterCondition(Model, frozen=True):
     """Where a parameter has a value: only in trials in which another parameter has one of these values."""
 
     parameter: str = ""
     values: tuple[PlainText, ...] = ()
 
 
-class ParameterSpec(Model):
+class ParameterSpec(Model, frozen=True):
     """One parameter of the search space."""
 
     name: str = ""
     parameter_type: str = ""
-    feasible_space: FeasibleSpace = Field(default_factory=FeasibleSpace)
+    feasible_space: FeasibleSpace = field(default_factory=FeasibleSpace)
     when: ParameterCondition | None = None
 
 
-class GraphConfig(Model):
+class GraphConfig(Model, frozen=True):
     """Outline of the network in an architecture search."""
 
     num_layers: Int32 | None = None
@@ -46,31 +46,31 @@ class GraphConfig(Model):
     output_sizes: tuple[Int32, ...] = ()
 
 
-class Operation(Model):
+class Operation(Model, frozen=True):
     """One operation that a layer may be."""
 
     operation_type: str = ""
     parameters: tuple[ParameterSpec, ...] = ()
 
 
-class NasConfig(Model):
+class NasConfig(Model, frozen=True):
     """Search space of an architecture search."""
 
-    graph_config: GraphConfig = Field(default_factory=GraphConfig)
+    graph_config: GraphConfig = field(default_factory=GraphConfig)
     operations: tuple[Operation, ...] = ()
 
 
 # --- objective and algorithms -----------------------------------------------------------------------------------------
 
 
-class MetricStrategySpec(Model):
+class MetricStrategySpec(Model, frozen=True):
     """Which reading of one metric counts."""
 
     name: str = ""
     value: str = ""
 
 
-class ObjectiveTerm(Model):
+class ObjectiveTerm(Model, frozen=True):
     """One of several objectives."""
 
     name: str = ""
@@ -78,7 +78,7 @@ class ObjectiveTerm(Model):
     goal: Number | None = None
 
 
-class MetricConstraint(Model):
+class MetricConstraint(Model, frozen=True):
     """Bounds that a metric of a trial has to stay in; the bounds themselves are allowed."""
 
     metric_name: str = ""
@@ -86,7 +86,7 @@ class MetricConstraint(Model):
     max: Number | None = None
 
 
-class ObjectiveSpec(Model):
+class ObjectiveSpec(Model, frozen=True):
     """What to optimize. With several `objectives`, `type` and `objective_metric_name` are those of the first."""
 
     type: str = ""
@@ -121,21 +121,21 @@ class ObjectiveSpec(Model):
         return next((s.value for s in self.metric_strategies if s.name == metric), "")
 
 
-class AlgorithmSetting(Model):
+class AlgorithmSetting(Model, frozen=True):
     """One option of an algorithm."""
 
     name: str = ""
     value: PlainText = ""
 
 
-class AlgorithmSpec(Model):
+class AlgorithmSpec(Model, frozen=True):
     """A suggestion or early stopping algorithm with its settings."""
 
     algorithm_name: str = ""
     algorithm_settings: tuple[AlgorithmSetting, ...] = ()
 
 
-class EarlyStoppingRule(Model):
+class EarlyStoppingRule(Model, frozen=True):
     """A reading that ends a trial early.
 
     The rule is met when, from the `start_step`-th reading on, the metric compares so with the value; for the objective
@@ -148,34 +148,34 @@ class EarlyStoppingRule(Model):
     start_step: int = 0
 
 
-class ParameterAssignment(Model):
+class ParameterAssignment(Model, frozen=True):
     """A parameter and its chosen value."""
 
     name: str = ""
     value: PlainText = ""
 
 
-class InitialTrial(Model):
+class InitialTrial(Model, frozen=True):
     """A trial that the user chose."""
 
     parameter_assignments: tuple[ParameterAssignment, ...] = ()
 
 
-class MetricValue(Model):
+class MetricValue(Model, frozen=True):
     """A metric and the value that it had at the end."""
 
     name: str = ""
     value: PlainText = ""
 
 
-class EarlierTrial(Model):
+class EarlierTrial(Model, frozen=True):
     """What a trial of an earlier search came to."""
 
     parameter_assignments: tuple[ParameterAssignment, ...] = ()
     metrics: tuple[MetricValue, ...] = ()
 
 
-class WarmStartSpec(Model):
+class WarmStartSpec(Model, frozen=True):
     """Earlier trials to learn from: those of other experiments of the namespace, and those that are listed here."""
 
     experiments: tuple[str, ...] = ()
@@ -185,7 +185,7 @@ class WarmStartSpec(Model):
 # --- metrics ----------------------------------------------------------------------------------------------------------
 
 
-class Metric(OpenModel):
+class Metric(OpenModel, frozen=True):
     """Summary of one metric of a trial. Values keep the text that the trial printed."""
 
     name: str = ""
@@ -194,7 +194,7 @@ class Metric(OpenModel):
     latest: str = ""
 
 
-class Observation(OpenModel):
+class Observation(OpenModel, frozen=True):
     """Summary of all metrics of a trial.
 
     Attributes:
@@ -210,13 +210,13 @@ class Observation(OpenModel):
         return next((m for m in self.metrics if m.name == name), None)
 
 
-class FilterSpec(Model):
+class FilterSpec(Model, frozen=True):
     """RE2 patterns with two groups, name and value."""
 
     metrics_format: tuple[str, ...] = ()
 
 
-class FileSystemPath(Model):
+class FileSystemPath(Model, frozen=True):
     """Where a metrics file or directory lies."""
 
     path: str = ""
@@ -224,7 +224,7 @@ class FileSystemPath(Model):
     format: str = ""
 
 
-class SourceSpec(Model):
+class SourceSpec(Model, frozen=True):
     """What a collector reads."""
 
     http_get: dict[str, Any] | None = None
@@ -232,14 +232,14 @@ class SourceSpec(Model):
     filter: FilterSpec | None = None
 
 
-class CollectorSpec(Model):
+class CollectorSpec(Model, frozen=True):
     """Which collector reads it."""
 
     kind: str = ""
     custom_collector: dict[str, Any] | None = None
 
 
-class MetricsCollectorSpec(Model):
+class MetricsCollectorSpec(Model, frozen=True):
     """How metrics of a trial are collected."""
 
     source: SourceSpec | None = None
@@ -254,7 +254,7 @@ class MetricsCollectorSpec(Model):
 # --- template ---------------------------------------------------------------------------------------------------------
 
 
-class TrialParameterSpec(Model):
+class TrialParameterSpec(Model, frozen=True):
     """A placeholder of the template and what fills it."""
 
     name: str = ""
@@ -264,7 +264,7 @@ class TrialParameterSpec(Model):
     """What stands in the place of a parameter that a trial does not have."""
 
 
-class ConfigMapSource(Model):
+class ConfigMapSource(Model, frozen=True):
     """A template kept in a ConfigMap."""
 
     config_map_name: str = ""
@@ -272,14 +272,14 @@ class ConfigMapSource(Model):
     template_path: str = ""
 
 
-class TrialTemplate(Model):
+class TrialTemplate(Model, frozen=True):
     """What a trial runs as: any object, with placeholders."""
 
     retain: Flag = False
     trial_spec: dict[str, Any] | None = None
     config_map: ConfigMapSource | None = None
     trial_parameters: tuple[TrialParameterSpec, ...] | None = None
-    primary_pod_labels: dict[str, str] = Field(default_factory=dict)
+    primary_pod_labels: dict[str, str] = field(default_factory=dict)
     primary_container_name: str = ""
     success_condition: str = ""
     failure_condition: str = ""

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, Strict
-from pydantic.alias_generators import to_camel
+from msgspec import Meta, Struct, ValidationError, convert, field, json
+
+from katib.api.types.fitting import ANY_SCALAR, FURTHER, fitted, spread
 
 
 @lru_cache(maxsize=256)
@@ -17,55 +18,43 @@ def format_time(value: datetime) -> str:
     return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _decimal_text(value: object) -> object:
-    """Accept a bare YAML number where Katib wants text: `min: 0.01` means `min: "0.01"`."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    return value
-
-
-def _plain_text(value: object) -> object:
-    """Accept any YAML scalar in a list of choices or a setting: `[1, 2]` means `["1", "2"]`, `true` means `"true"`."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return _decimal_text(value)
-
-
-Time = Annotated[datetime, PlainSerializer(format_time)]
-DecimalText = Annotated[str, BeforeValidator(_decimal_text)]
-PlainText = Annotated[str, BeforeValidator(_plain_text)]
-Int32 = Annotated[int, Strict(), Field(ge=-(2**31), lt=2**31)]
+Time = Annotated[datetime, Meta(tz=True)]
+"""In whole seconds and UTC."""
+DecimalText = Annotated[str, Meta(extra={ANY_SCALAR: "number"})]
+"""A bare number is taken as text, as Katib wants it: `min: 0.01` means `min: "0.01"`."""
+PlainText = Annotated[str, Meta(extra={ANY_SCALAR: "all"})]
+"""Any scalar is taken as text, in a list of choices or a setting: `[1, 2]` means `["1", "2"]`, `true` `"true"`."""
+Int32 = Annotated[int, Meta(ge=-(2**31), lt=2**31)]
 """A count as the wire carries it; `"3"`, `true` and `3.0` are none."""
-Number = Annotated[float, Strict()]
-Flag = Annotated[bool, Strict()]
+Number = float
+Flag = bool
+
+_FURTHER = FURTHER.encode()
 
 
-class Model(BaseModel):
+class Model(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
     """Base of all types: camel case on the wire, frozen, foreign fields ignored (they are reported at submission)."""
-
-    model_config = ConfigDict(
-        alias_generator=to_camel,
-        populate_by_name=True,
-        frozen=True,
-        extra="ignore",
-        defer_build=True,  # a process that reads Trials does not pay for compiling an Experiment
-    )
 
     @classmethod
     def decode(cls, obj: Mapping[str, Any]) -> Self:
         """Read the JSON form.
 
         Raises:
-            pydantic.ValidationError: A field has the wrong type.
+            msgspec.ValidationError: A field has the wrong type.
         """
-        return cls.model_validate(obj)
+        try:
+            return convert(obj, cls)
+        except ValidationError:  # or it holds what is rare: a number where text is wanted, a field of a newer version
+            return convert(fitted(obj, cls), cls)
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON form, without what is empty."""
-        return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        text = json.encode(self)
+        obj: dict[str, Any] = json.decode(text)
+        return spread(obj) if _FURTHER in text else obj
 
 
-class OpenModel(Model):
+class OpenModel(Model, frozen=True, forbid_unknown_fields=True):
     """A type that others write, too: fields that we do not know, as a newer version may have, survive a round trip."""
 
-    model_config = ConfigDict(extra="allow")
+    further: dict[str, Any] = field(default_factory=dict, name=FURTHER)

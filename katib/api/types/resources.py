@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
+from msgspec import field
 
 from katib.api.types.blocks import (
     AlgorithmSetting,
@@ -25,7 +25,7 @@ from katib.api.types.model import Int32, Model, Number, OpenModel, Time
 from katib.api.types.words import API_VERSION
 
 
-class OwnerReference(Model):
+class OwnerReference(Model, frozen=True):
     """An object that owns this one: when it goes, this one goes."""
 
     api_version: str = ""
@@ -36,7 +36,7 @@ class OwnerReference(Model):
     block_owner_deletion: bool = False
 
 
-class ObjectMeta(OpenModel):
+class ObjectMeta(OpenModel, frozen=True):
     """Metadata of every object, with Kubernetes' meaning."""
 
     name: str = ""
@@ -47,13 +47,13 @@ class ObjectMeta(OpenModel):
     generation: int = 0
     creation_timestamp: Time | None = None
     deletion_timestamp: Time | None = None
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
     owner_references: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
 
 
-class Condition(OpenModel):
+class Condition(OpenModel, frozen=True):
     """One fact about an object now. The list is in order of the last change, so its last element is "the state"."""
 
     type: str = ""
@@ -64,12 +64,12 @@ class Condition(OpenModel):
     last_transition_time: Time | None = None
 
 
-class Resource(Model):
+class Resource(Model, frozen=True):
     """What all three kinds share."""
 
-    api_version: str = Field(default=API_VERSION, exclude=True)
-    kind: str = Field(default="", exclude=True)
-    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+    api_version: str = API_VERSION
+    kind: str = ""
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
 
     @property
     def name(self) -> str:
@@ -83,18 +83,19 @@ class Resource(Model):
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON form, apiVersion and kind first."""
-        return {"apiVersion": API_VERSION, "kind": type(self).__name__, **super().encode()}
+        obj = {"apiVersion": API_VERSION, "kind": type(self).__name__, **super().encode()}
+        return {name: field for name, field in obj.items() if field != {}}
 
 
-class OptimalTrial(OpenModel):
+class OptimalTrial(OpenModel, frozen=True):
     """The best trial so far."""
 
     best_trial_name: str = ""
     parameter_assignments: tuple[ParameterAssignment, ...] = ()
-    observation: Observation = Field(default_factory=Observation)
+    observation: Observation = field(default_factory=Observation)
 
 
-class ParetoSet(OpenModel):
+class ParetoSet(OpenModel, frozen=True):
     """The trials of several objectives that no other one beats in everything.
 
     `trials` holds a few of them, in the order of the first objective and spread over all; `trial_count` counts all. The
@@ -107,7 +108,7 @@ class ParetoSet(OpenModel):
     reference_point: tuple[MetricValue, ...] = ()
 
 
-class ExperimentSpec(Model):
+class ExperimentSpec(Model, frozen=True):
     """One tuning run, as the user asks for it."""
 
     parameters: tuple[ParameterSpec, ...] = ()
@@ -125,14 +126,14 @@ class ExperimentSpec(Model):
     initial_trials: tuple[InitialTrial, ...] = ()
 
 
-class ExperimentStatus(OpenModel):
+class ExperimentStatus(OpenModel, frozen=True):
     """How the run goes. Counts are exact; each list of names holds the newest ones only (`docs/decisions`)."""
 
     start_time: Time | None = None
     completion_time: Time | None = None
     last_reconcile_time: Time | None = None
     conditions: tuple[Condition, ...] = ()
-    current_optimal_trial: OptimalTrial = Field(default_factory=OptimalTrial)
+    current_optimal_trial: OptimalTrial = field(default_factory=OptimalTrial)
     pareto_set: ParetoSet | None = None
     running_trial_list: tuple[str, ...] = ()
     pending_trial_list: tuple[str, ...] = ()
@@ -158,11 +159,11 @@ class ExperimentStatus(OpenModel):
         return status
 
 
-class Experiment(Resource):
+class Experiment(Resource, frozen=True):
     """A tuning run."""
 
-    spec: ExperimentSpec = Field(default_factory=ExperimentSpec)
-    status: ExperimentStatus = Field(default_factory=ExperimentStatus)
+    spec: ExperimentSpec = field(default_factory=ExperimentSpec)
+    status: ExperimentStatus = field(default_factory=ExperimentStatus)
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON form, with the objects that Katib writes even when they are empty."""
@@ -174,16 +175,16 @@ class Experiment(Resource):
         return obj
 
 
-class TrialAssignment(OpenModel):
+class TrialAssignment(OpenModel, frozen=True):
     """An assignment that waits to become a trial."""
 
     name: str = ""
     parameter_assignments: tuple[ParameterAssignment, ...] = ()
     early_stopping_rules: tuple[EarlyStoppingRule, ...] = ()
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
 
 
-class SuggestionSpec(Model):
+class SuggestionSpec(Model, frozen=True):
     """What is asked of a suggestion service."""
 
     algorithm: AlgorithmSpec | None = None
@@ -193,7 +194,7 @@ class SuggestionSpec(Model):
     initial_trials: tuple[InitialTrial, ...] = ()
 
 
-class EarlierTrialsStatus(OpenModel):
+class EarlierTrialsStatus(OpenModel, frozen=True):
     """What became of the earlier trials of a warm start."""
 
     used: int = 0
@@ -209,7 +210,7 @@ class EarlierTrialsStatus(OpenModel):
         return f"{said}; others do not fit, such as {self.reason}" if self.left_out else said
 
 
-class SuggestionStatus(OpenModel):
+class SuggestionStatus(OpenModel, frozen=True):
     """What the service answered.
 
     `suggestion_count` counts since the start, initial trials included; `suggestions` holds only those without a trial
@@ -228,14 +229,14 @@ class SuggestionStatus(OpenModel):
     earlier_trials: EarlierTrialsStatus | None = None
 
 
-class Suggestion(Resource):
+class Suggestion(Resource, frozen=True):
     """The conversation with one suggestion service about one experiment."""
 
-    spec: SuggestionSpec = Field(default_factory=SuggestionSpec)
-    status: SuggestionStatus = Field(default_factory=SuggestionStatus)
+    spec: SuggestionSpec = field(default_factory=SuggestionSpec)
+    status: SuggestionStatus = field(default_factory=SuggestionStatus)
 
 
-class TrialSpec(Model):
+class TrialSpec(Model, frozen=True):
     """One evaluation: the assignments and the rendered job."""
 
     objective: ObjectiveSpec | None = None
@@ -243,15 +244,15 @@ class TrialSpec(Model):
     early_stopping_rules: tuple[EarlyStoppingRule, ...] = ()
     run_spec: dict[str, Any] | None = None
     retain_run: bool = False
-    metrics_collector: MetricsCollectorSpec = Field(default_factory=MetricsCollectorSpec)
-    primary_pod_labels: dict[str, str] = Field(default_factory=dict)
+    metrics_collector: MetricsCollectorSpec = field(default_factory=MetricsCollectorSpec)
+    primary_pod_labels: dict[str, str] = field(default_factory=dict)
     primary_container_name: str = ""
     success_condition: str = ""
     failure_condition: str = ""
-    labels: dict[str, str] = Field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
 
 
-class TrialStatus(OpenModel):
+class TrialStatus(OpenModel, frozen=True):
     """How the evaluation goes."""
 
     start_time: Time | None = None
@@ -261,11 +262,11 @@ class TrialStatus(OpenModel):
     observation: Observation | None = None
 
 
-class Trial(Resource):
+class Trial(Resource, frozen=True):
     """One evaluation of one set of assignments."""
 
-    spec: TrialSpec = Field(default_factory=TrialSpec)
-    status: TrialStatus = Field(default_factory=TrialStatus)
+    spec: TrialSpec = field(default_factory=TrialSpec)
+    status: TrialStatus = field(default_factory=TrialStatus)
 
     def encode(self) -> dict[str, Any]:
         """Return the JSON form, with the object that Katib writes even when it is empty."""

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic.alias_generators import to_camel
-
 from katib.api.conditions import COMPLETED_EXPERIMENT, find_condition, is_true, true_types
 from katib.api.types import Experiment, ExperimentCondition, ExperimentSpec, ResumePolicy
 from katib.api.validation.counts import check_counts
@@ -156,7 +154,7 @@ def _same(old: Any, new: Any) -> bool:
 Rule = dict[str, str]
 """One element of `x-kubernetes-validations`."""
 
-FIXED_FIELDS = tuple(name for field in ExperimentSpec.model_fields if (name := to_camel(field)) not in COUNTS)
+FIXED_FIELDS = tuple(name for name in ExperimentSpec.__struct_encode_fields__ if name not in COUNTS)
 """The fields of an Experiment's spec that stay as they were stored."""
 
 OBJECT_RULES: tuple[Rule, ...] = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from pydantic import ValidationError
+from msgspec import ValidationError, structs
 
 from katib.api.algorithms import AlgorithmCatalog
 from katib.api.decoding import decode
@@ -263,4 +263,4 @@ def _stored(raw: Object) -> Experiment:
         status = ExperimentStatus.decode(raw.get("status") or {})
     except ValidationError:
         status = ExperimentStatus()
-    return with_defaults(experiment.model_copy(update={"status": status}))
+    return with_defaults(structs.replace(experiment, status=status))

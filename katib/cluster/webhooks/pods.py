@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from pydantic import ValidationError
+from msgspec import ValidationError
 
 from katib.api.types import Trial
 from katib.cluster.admission.reviews import ALLOWED, Handler, Review, Verdict
@@ -88,9 +88,7 @@ class PodAdmission:
         try:
             return Trial.decode(stored)
         except ValidationError as error:
-            raise TerminalError(
-                f"Trial {key} cannot be read: {error.error_count()} fields are not as they should be"
-            ) from error
+            raise TerminalError(f"Trial {key} cannot be read: {error}") from error
 
     def _inject(self, review: Review, trial: Trial) -> Verdict:
         try:

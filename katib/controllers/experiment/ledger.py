@@ -75,7 +75,10 @@ class TrialCounts:
 
     def count(self, *states: TrialState) -> int:
         """Return the number of trials in any of these states."""
-        return sum(self.counts.get(state, 0) for state in states)
+        total = 0
+        for state in states:
+            total += self.counts.get(state, 0)
+        return total
 
 
 @dataclass(slots=True)
@@ -185,8 +188,8 @@ class TrialLedger:
             filled = {state: names for state, names in account.by_state.items() if names}
             counts = TrialCounts(
                 counts={state: len(names) for state, names in filled.items()},
-                names={state: tuple(name for _, name in names[-LISTED_NAMES:]) for state, names in filled.items()},
-                active=tuple(name for state in ACTIVE for _, name in filled.get(state, ())),
+                names={state: tuple([name for _, name in names[-LISTED_NAMES:]]) for state, names in filled.items()},
+                active=tuple([name for state in ACTIVE for _, name in filled.get(state, ())]),
                 infeasible=len(account.infeasible),
                 owners=frozenset(account.owners),
             )

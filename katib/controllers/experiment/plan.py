@@ -14,7 +14,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from katib.api.conditions import Conditions, find_condition, is_true, set_condition, true_types, without_condition
+from msgspec import structs
+
+from katib.api.conditions import (
+    Conditions,
+    find_condition,
+    is_true,
+    set_condition,
+    true_types,
+    whole_second,
+    without_condition,
+)
 from katib.api.names import (
     EXPERIMENT_STOPPED,
     SERVICE_UNAVAILABLE,
@@ -116,7 +126,7 @@ def plan_experiment(seen: Observed) -> ExperimentPlan:
     """Return the next step for an experiment that is not being deleted."""
     status = _with_summary(_with_start(seen.experiment.status, seen.now), seen)
     if is_completed(status.conditions):
-        if not awaits_restart(seen.experiment.model_copy(update={"status": status})):
+        if not awaits_restart(structs.replace(seen.experiment, status=status)):
             return _wind_down(seen, status)
         status = _restarted(status, seen.now)
     ending = _ending(seen)
@@ -155,7 +165,7 @@ def _with_start(status: ExperimentStatus, now: datetime) -> ExperimentStatus:
         message="Experiment is created",
         now=now,
     )
-    return status.model_copy(update={"conditions": conditions, "start_time": now})
+    return structs.replace(status, conditions=conditions, start_time=whole_second(now))
 
 
 def _with_summary(status: ExperimentStatus, seen: Observed) -> ExperimentStatus:
@@ -169,7 +179,7 @@ def _with_summary(status: ExperimentStatus, seen: Observed) -> ExperimentStatus:
     for state, (names_field, count_field) in _SUMMARY_FIELDS.items():
         update[names_field] = counts.names.get(state, ())
         update[count_field] = counts.count(state)
-    return status.model_copy(update=update)
+    return structs.replace(status, **update)
 
 
 _SUMMARY_FIELDS = {
@@ -217,7 +227,7 @@ def _running(status: ExperimentStatus, now: datetime) -> ExperimentStatus:
         message="Experiment is running",
         now=now,
     )
-    return status.model_copy(update={"conditions": conditions})
+    return structs.replace(status, conditions=conditions)
 
 
 def _waiting(status: ExperimentStatus, seen: Observed, reason: str, message: str) -> ExperimentStatus:
@@ -235,7 +245,7 @@ def _waiting(status: ExperimentStatus, seen: Observed, reason: str, message: str
         message=message,
         now=seen.now,
     )
-    return status.model_copy(update={"conditions": conditions})
+    return structs.replace(status, conditions=conditions)
 
 
 def _service_away(seen: Observed) -> str:
@@ -257,7 +267,7 @@ def _waiting_no_more(status: ExperimentStatus) -> ExperimentStatus:
     if old is None or old.reason not in (TEMPLATE_MISSING, EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE):
         return status
     conditions = without_condition(status.conditions, ExperimentCondition.RUNNING)
-    return status.model_copy(update={"conditions": conditions})
+    return structs.replace(status, conditions=conditions)
 
 
 # --- the end ----------------------------------------------------------------------------------------------------------
@@ -319,7 +329,7 @@ def _ended(status: ExperimentStatus, ending: Ending, now: datetime) -> Experimen
     conditions = set_condition(
         conditions, ending.type, ConditionStatus.TRUE, reason=ending.reason, message=ending.message, now=now
     )
-    return status.model_copy(update={"conditions": conditions, "completion_time": now})
+    return structs.replace(status, conditions=conditions, completion_time=whole_second(now))
 
 
 def _wind_down(seen: Observed, status: ExperimentStatus) -> ExperimentPlan:
@@ -346,7 +356,7 @@ def _restarted(status: ExperimentStatus, now: datetime) -> ExperimentStatus:
         message="Experiment is restarted",
         now=now,
     )
-    return status.model_copy(update={"conditions": conditions, "completion_time": None})
+    return structs.replace(status, conditions=conditions, completion_time=None)
 
 
 # --- the way on -------------------------------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from msgspec import structs
+
 from katib.api.conditions import find_condition
 from katib.api.names import EXPERIMENT_FINALIZER, SERVICE_UNAVAILABLE, TEMPLATE_MISSING
 from katib.api.trials import ACTIVE, trial_state
@@ -191,7 +193,7 @@ class ExperimentReconciler:
             if plan.close_suggestion
             else states.restarting(conditions, now)
         )
-        status = suggestion.status.model_copy(update={"conditions": changed})
+        status = structs.replace(suggestion.status, conditions=changed)
         self._store.update_status(with_status(suggestion, status))
 
     def _kill(self, key: Key, plan: ExperimentPlan) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from msgspec import structs
+
 from katib.api.conditions import set_condition
 from katib.api.trials import ACTIVE, ELIGIBLE, TrialState, objective_number, trial_state
 from katib.api.types import (
@@ -89,7 +91,7 @@ def fitting(experiment: Experiment, trials: Iterable[Trial]) -> EarlierTrials:
         if misfit:
             left_out, reason = left_out + 1, reason or f"{trial.name}: {misfit}"
         else:
-            used.append(trial.model_copy(update={"spec": trial.spec.model_copy(update={"objective": objective})}))
+            used.append(structs.replace(trial, spec=structs.replace(trial.spec, objective=objective)))
     return EarlierTrials(tuple(used), EarlierTrialsStatus(used=len(used), left_out=left_out, reason=reason))
 
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from msgspec import structs
+
 from katib.api.conditions import Conditions, is_true
 from katib.api.types import EarlierTrialsStatus, Experiment, Suggestion, SuggestionCondition, SuggestionStatus
 from katib.backoff import Backoff
@@ -187,7 +189,7 @@ def _conversation(
     """Return the next step with a service that can be asked now."""
     purpose = _purpose(seen, status)
     if purpose != "validate" and _has_initial_trials(seen):
-        suggestion = seen.suggestion.model_copy(update={"status": status})
+        suggestion = structs.replace(seen.suggestion, status=status)
         status, purpose = with_initial_trials(seen.experiment, suggestion, seen.taken), None
     if purpose is None:
         return Step(_with(status, states.answering(states.waiting_no_more(status.conditions))), forgets_call=True)
@@ -244,7 +246,7 @@ def _waiting_for_trials(seen: Seen, call: SeenCall, status: SuggestionStatus, mo
         MalformedReplyError: There is no trial that could end: the service would be waited for forever.
     """
     ended = call.purpose.ended if isinstance(call.purpose, Question) else seen.ended
-    if not seen.active and not waiting_assignments(seen.suggestion.model_copy(update={"status": status}), seen.taken):
+    if not seen.active and not waiting_assignments(structs.replace(seen.suggestion, status=status), seen.taken):
         if ended == seen.ended:
             raise MalformedReplyError("it waits for a running trial to end, and none is running")
         return Step(status, forgets_call=True, retry_after_seconds=0.0)
@@ -281,7 +283,7 @@ def _answered(seen: Seen, call: SeenCall, status: SuggestionStatus, now: datetim
         return _with(status, states.running(status.conditions, now))
     return accepted(
         seen.experiment,
-        seen.suggestion.model_copy(update={"status": status}),
+        structs.replace(seen.suggestion, status=status),
         call.purpose,
         call.answer,
         taken=seen.taken,
@@ -310,4 +312,4 @@ def _given_up(status: SuggestionStatus, message: str, now: datetime, *warnings: 
 
 
 def _with(status: SuggestionStatus, conditions: Conditions, **changes: Any) -> SuggestionStatus:
-    return status.model_copy(update={"conditions": conditions, **changes})
+    return structs.replace(status, conditions=conditions, **changes)

@@ -7,6 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
+from msgspec import structs
+
 from katib.api.types import Experiment, Suggestion, SuggestionStatus, Trial
 from katib.controllers.cached_trial import TakenNames
 from katib.controllers.calls import Call, PendingCalls, error_of, then
@@ -173,7 +175,7 @@ class SuggestionReconciler:
     ) -> Future[Any]:
         if not isinstance(asked, Question):
             return client.validate(seen.experiment)
-        suggestion = seen.suggestion.model_copy(update={"status": status})
+        suggestion = structs.replace(seen.suggestion, status=status)
         experiment = asked_about(seen.experiment, suggestion)
         trials: Sequence[Trial] = ()
         if client.reads_history or experiment.spec.early_stopping is not None:

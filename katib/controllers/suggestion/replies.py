@@ -12,6 +12,8 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from msgspec import structs
+
 from katib.api.conditions import Conditions, set_condition
 from katib.api.names import BY_USER, CHOSEN_BY_LABEL, trial_name
 from katib.api.types import (
@@ -101,12 +103,11 @@ def with_initial_trials(experiment: Experiment, suggestion: Suggestion, taken: C
         names.add(name)
         labels = {CHOSEN_BY_LABEL: BY_USER}
         new.append(TrialAssignment(name=name, parameter_assignments=trial.parameter_assignments, labels=labels))
-    return status.model_copy(
-        update={
-            "suggestions": (*waiting, *new),
-            "suggestion_count": status.suggestion_count + len(new),
-            "initial_trials_given": given + len(new),
-        }
+    return structs.replace(
+        status,
+        suggestions=(*waiting, *new),
+        suggestion_count=status.suggestion_count + len(new),
+        initial_trials_given=given + len(new),
     )
 
 
@@ -146,14 +147,13 @@ def accepted(
         assignment = _assignment(experiment, suggested, asked.base + i, answer.rules, names)
         names.add(assignment.name)
         new.append(assignment)
-    return suggestion.status.model_copy(
-        update={
-            "suggestions": (*waiting, *new),
-            "suggestion_count": asked.base + len(new),
-            "algorithm_settings": merged_settings(suggestion.status.algorithm_settings, reply.algorithm_settings),
-            "conditions": _conditions_after(conditions, reply, now),
-            "explanation": reply.explanation or suggestion.status.explanation,
-        }
+    return structs.replace(
+        suggestion.status,
+        suggestions=(*waiting, *new),
+        suggestion_count=asked.base + len(new),
+        algorithm_settings=merged_settings(suggestion.status.algorithm_settings, reply.algorithm_settings),
+        conditions=_conditions_after(conditions, reply, now),
+        explanation=reply.explanation or suggestion.status.explanation,
     )
 
 
@@ -221,10 +221,8 @@ def asked_about(experiment: Experiment, suggestion: Suggestion) -> Experiment:
     """Return the experiment as it is asked about: its settings overridden by those the service gave."""
     algorithm = experiment.spec.algorithm or AlgorithmSpec()
     settings = merged_settings(algorithm.algorithm_settings, suggestion.status.algorithm_settings)
-    spec = experiment.spec.model_copy(
-        update={"algorithm": algorithm.model_copy(update={"algorithm_settings": settings})}
-    )
-    return experiment.model_copy(update={"spec": spec})
+    spec = structs.replace(experiment.spec, algorithm=structs.replace(algorithm, algorithm_settings=settings))
+    return structs.replace(experiment, spec=spec)
 
 
 def waiting_trials(experiment: Experiment, waiting: Sequence[TrialAssignment], now: datetime) -> tuple[Trial, ...]:

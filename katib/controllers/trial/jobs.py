@@ -94,7 +94,7 @@ class Jobs:
 def _is_cached(trial: Trial) -> bool:
     """Return whether the trial's conditions look only at what a cache remembers of a job."""
     paths = (trial.spec.success_condition, trial.spec.failure_condition)
-    return all(path.partition(".")[0] in _CACHED_PARTS for path in paths)
+    return not {path.partition(".")[0] for path in paths}.difference(_CACHED_PARTS)
 
 
 def job_kind(trial: Trial) -> Kind:
@@ -145,7 +145,7 @@ def check_job_kind(kind: Kind, path: str) -> list[FieldError]:
 
 def _is_never_job(kind: Kind) -> bool:
     named: tuple[object, object] = kind  # as it was written, which may be anything
-    if not all(isinstance(name, str) for name in named):
+    if not (isinstance(named[0], str) and isinstance(named[1], str)):
         return False
     return (kind.api_version.rpartition("/")[0], kind.kind) in NEVER_JOBS
 

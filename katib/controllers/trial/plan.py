@@ -27,7 +27,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from katib.api.conditions import Conditions, find_condition, is_true, set_condition, without_condition
+from msgspec import structs
+
+from katib.api.conditions import Conditions, find_condition, is_true, set_condition, whole_second, without_condition
 from katib.api.failure_text import TRIAL_HAS_FAILED, failure_cause, without_last_output
 from katib.api.names import METRICS_INCOMPLETE
 from katib.api.trials import ACTIVE, is_available, missing_objectives, trial_state
@@ -243,9 +245,9 @@ def _runs(status: TrialStatus) -> bool:
 def _completed(seen: Observed, status: TrialStatus) -> TrialPlan:
     """Keep the end; take an observation that came late, as for a trial that a service declared early stopped."""
     if seen.observation is not None and status.observation is None:
-        status = status.model_copy(update={"observation": seen.observation})
+        status = structs.replace(status, observation=seen.observation)
     if status.completion_time is None:
-        status = status.model_copy(update={"completion_time": seen.now})
+        status = structs.replace(status, completion_time=whole_second(seen.now))
     waits = (
         is_true(status.conditions, TrialCondition.EARLY_STOPPED)
         and status.observation is None
@@ -345,7 +347,7 @@ def refused(status: TrialStatus, cause: str, now: datetime) -> TrialStatus:
     message = f"{TRIAL_HAS_FAILED}: its job was refused: {cause}"
     status = _not_running(status, now)
     conditions = _set(status.conditions, TrialCondition.FAILED, "TrialFailed", message, now)
-    return status.model_copy(update={"conditions": conditions, "completion_time": now})
+    return structs.replace(status, conditions=conditions, completion_time=whole_second(now))
 
 
 def _failed(seen: Observed, status: TrialStatus, job: JobView, judged: Judgment) -> TrialPlan:
@@ -465,7 +467,7 @@ def _with_start(status: TrialStatus, now: datetime) -> TrialStatus:
     if find_condition(status.conditions, TrialCondition.CREATED) is not None:
         return status
     conditions = _set(status.conditions, TrialCondition.CREATED, "TrialCreated", "Trial is created", now)
-    return status.model_copy(update={"conditions": conditions, "start_time": now})
+    return structs.replace(status, conditions=conditions, start_time=whole_second(now))
 
 
 def _running(status: TrialStatus, now: datetime) -> TrialStatus:
@@ -478,6 +480,7 @@ def _with_running(status: TrialStatus, reason: str, message: str, now: datetime,
     word = ConditionStatus.TRUE if runs else ConditionStatus.FALSE
     if old is not None and (old.status, old.reason, old.message) == (word, reason, message):
         return status
+    now = whole_second(now)
     since = status.start_time if old is None and not runs else now  # what never ran has been waiting since then
     if old is not None and old.status == word:
         since = old.last_transition_time
@@ -490,8 +493,8 @@ def _with_running(status: TrialStatus, reason: str, message: str, now: datetime,
         last_transition_time=since,
     )
     conditions = (*without_condition(status.conditions, TrialCondition.RUNNING), running)
-    return status.model_copy(
-        update={"conditions": conditions, "start_time": _start_moved(status, now) if runs else status.start_time}
+    return structs.replace(
+        status, conditions=conditions, start_time=_start_moved(status, now) if runs else status.start_time
     )
 
 
@@ -507,12 +510,11 @@ def _start_moved(status: TrialStatus, now: datetime) -> datetime | None:
 
 def _ended(status: TrialStatus, type_: TrialCondition, reason: str, message: str, seen: Observed) -> TrialStatus:
     status = _not_running(status, seen.now)
-    return status.model_copy(
-        update={
-            "conditions": _set(status.conditions, type_, reason, message, seen.now),
-            "observation": status.observation or seen.observation,
-            "completion_time": seen.now,
-        }
+    return structs.replace(
+        status,
+        conditions=_set(status.conditions, type_, reason, message, seen.now),
+        observation=status.observation or seen.observation,
+        completion_time=whole_second(seen.now),
     )
 
 
@@ -520,7 +522,7 @@ def killed(status: TrialStatus, message: str, now: datetime) -> TrialStatus:
     """Return the status of a trial that is stopped because nobody needs it any more."""
     status = _not_running(status, now)
     conditions = _set(status.conditions, TrialCondition.KILLED, "TrialKilled", message, now)
-    return status.model_copy(update={"conditions": conditions, "completion_time": now})
+    return structs.replace(status, conditions=conditions, completion_time=whole_second(now))
 
 
 def _not_running(status: TrialStatus, now: datetime) -> TrialStatus:
@@ -531,7 +533,7 @@ def _not_running(status: TrialStatus, now: datetime) -> TrialStatus:
     conditions = set_condition(
         status.conditions, old.type, ConditionStatus.FALSE, reason=old.reason, message=old.message, now=now
     )
-    return status.model_copy(update={"conditions": conditions, "start_time": _start_moved(status, now)})
+    return structs.replace(status, conditions=conditions, start_time=_start_moved(status, whole_second(now)))
 
 
 def _set(conditions: Conditions, type_: str, reason: str, message: str, now: datetime) -> Conditions:

@@ -221,12 +221,13 @@ class SqlRows:
 
     def replace(self, old: Object, new: Object) -> None:
         """Rewrite the row; touch labels, owners and facts only where they differ."""
-        uid = {"uid": new["metadata"]["uid"]}
+        before, after = old["metadata"], new["metadata"]
+        uid = {"uid": after["uid"]}
         self._connection.execute(_UPDATE, {**uid, "body": semantics.encode(new)})
-        if semantics.labels_of(old) != semantics.labels_of(new):
+        if before.get("labels") != after.get("labels"):
             self._connection.execute(_DELETE_LABELS, uid)
             self._add_labels(new)
-        if semantics.owner_uids(old) != semantics.owner_uids(new):
+        if before.get("ownerReferences") != after.get("ownerReferences"):
             self._connection.execute(_DELETE_OWNERS, uid)
             self._add_owners(new)
         _write_facts(self._connection, _UPDATE_FACTS, new, self._facts_of(new))

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from katib.api.conditions import set_condition
 from katib.api.types import Experiment, Resource, Suggestion, Trial
@@ -33,7 +34,7 @@ def test_unknown_fields_of_a_status_and_of_its_entries_are_kept_by_a_write(
     read: Any = kind.decode({"metadata": {"name": "a"}, "status": status})
     now = datetime(2030, 1, 1, tzinfo=UTC)
     ended = set_condition(read.status.conditions, "Running", "False", reason="Ended", message="over", now=now)
-    written = with_status(read, read.status.model_copy(update={"conditions": ended}))["status"]
+    written = with_status(read, structs.replace(read.status, conditions=ended))["status"]
 
     assert {**written, "conditions": []} == {**status, "conditions": []}
     assert [condition["fromTheFuture"] for condition in written["conditions"]] == [NEWS["fromTheFuture"]] * 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from katib.api.defaults import with_defaults
 from katib.api.trials import (
@@ -100,10 +101,10 @@ def test_the_strategy_picks_the_reading_in_both_forms(
 def test_controllers_tables_and_services_read_the_same_value(strategies: list[str]) -> None:
     """A trial that passed no defaulting may have an objective without strategy."""
     named = tuple(MetricStrategySpec(name=name, value="min") for name in strategies)
-    spec = objective("minimize").model_copy(update={"metric_strategies": named})
+    spec = structs.replace(objective("minimize"), metric_strategies=named)
     read = observed("0.9", low="0.5", high="0.9")
     one = trial("t", "Succeeded", objective_spec=spec)
-    one = one.model_copy(update={"status": one.status.model_copy(update={"observation": read})})
+    one = structs.replace(one, status=structs.replace(one.status, observation=read))
 
     number = objective_number(spec, read)
     table = objective_value(one.encode())

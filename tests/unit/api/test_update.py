@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from katib.api.defaults import with_defaults
 from katib.api.loading import decode_experiment
@@ -32,8 +33,8 @@ def stored(*, trials: int = 1, ended: tuple[str, str] | None = None, **spec: Any
     conditions = [Condition(type="Created", status="True"), Condition(type="Running", status="False")]
     if ended:
         conditions.append(Condition(type=ended[0], status="True", reason=ended[1]))
-    status = experiment.status.model_copy(update={"trials": trials, "conditions": tuple(conditions)})
-    return experiment.model_copy(update={"status": status})
+    status = structs.replace(experiment.status, trials=trials, conditions=tuple(conditions))
+    return structs.replace(experiment, status=status)
 
 
 def rules_of(old: Experiment, **changed: Any) -> list[tuple[str, str]]:
@@ -111,9 +112,9 @@ def test_an_ended_experiment_awaits_its_restart_when_its_budget_is_larger_than_w
     ended: tuple[str, str] | None, trials: int, limit: int | None, *, awaits: bool
 ) -> None:
     experiment = stored(trials=trials, ended=ended, resumePolicy="LongRunning")
-    spec = experiment.spec.model_copy(update={"max_trial_count": limit})
+    spec = structs.replace(experiment.spec, max_trial_count=limit)
 
-    assert awaits_restart(experiment.model_copy(update={"spec": spec})) is awaits
+    assert awaits_restart(structs.replace(experiment, spec=spec)) is awaits
 
 
 ENDS = {

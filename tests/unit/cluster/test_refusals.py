@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from katib.api.job_kinds import is_suspended
 from katib.api.types import Trial
@@ -160,7 +161,7 @@ class Place:
         made = trial("demo-1", holding("Running"), run_spec={"apiVersion": "batch/v1", "kind": "Job"})
         metadata = {"name": "demo-1", "namespace": NAMESPACE}
         stored = self.store.create({**made.encode(), "metadata": metadata})
-        status = made.status.model_copy(update={"start_time": NOON})
+        status = structs.replace(made.status, start_time=NOON)
         self.trial = Trial.decode(self.store.update_status({**stored, "status": status.encode()}))
         self.job = self.add(JOB, "demo-1", TRIAL, stored, spec={"completions": 1})
 

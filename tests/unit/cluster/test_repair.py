@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from katib.api.names import TRIAL_FINALIZER, TRIAL_LABEL
 from katib.api.types import Trial
@@ -51,7 +52,7 @@ class Place:
 
     def add_trial(self, *, collector: str = "StdOut", state: str = "Running", **spec: Any) -> None:
         made = trial("demo-1", holding(state), run_spec={"apiVersion": "batch/v1", "kind": "Job"}, **spec)
-        status = made.status.model_copy(update={"start_time": datetime.now(UTC) - timedelta(seconds=60)})
+        status = structs.replace(made.status, start_time=datetime.now(UTC) - timedelta(seconds=60))
         body = {**made.encode()["spec"], "metricsCollector": {"collector": {"kind": collector}}}
         metadata = {"name": "demo-1", "namespace": "default", "finalizers": [TRIAL_FINALIZER]}
         stored = self.memory.create({**made.encode(), "metadata": metadata, "spec": body})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec import structs
+
 from katib.api.types import (
     EarlierTrialsStatus,
     MetricStrategySpec,
@@ -86,7 +88,7 @@ def test_a_trial_of_another_objective_does_not_fit() -> None:
     )
     pairs = (ParameterAssignment(name="lr", value="0.05"),)
     a = trial("a", "Succeeded", objective_spec=other, parameter_assignments=pairs)
-    a = a.model_copy(update={"status": a.status.model_copy(update={"observation": observed("3", name="time")})})
+    a = structs.replace(a, status=structs.replace(a.status, observation=observed("3", name="time")))
 
     assert misfit(a) == EarlierTrialsStatus(used=0, left_out=1, reason="a: it has no value of loss")
 
@@ -94,7 +96,7 @@ def test_a_trial_of_another_objective_does_not_fit() -> None:
 def test_the_value_is_the_one_that_the_new_objective_asks_for() -> None:
     pairs = (ParameterAssignment(name="lr", value="0.05"),)
     a = trial("a", "Succeeded", parameter_assignments=pairs)
-    a = a.model_copy(update={"status": a.status.model_copy(update={"observation": observed("3", low="1", high="9")})})
+    a = structs.replace(a, status=structs.replace(a.status, observation=observed("3", low="1", high="9")))
 
     (found,) = fitting(experiment(), [a]).trials
 

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
+from msgspec import structs
+
 from katib.api.names import EXPERIMENT_FINALIZER, EXPERIMENT_LABEL
 from katib.api.types import Experiment, ObjectMeta, OwnerReference, Trial
 from katib.controllers.experiment.deletion import BATCH, ORPHAN_FINALIZER, ExperimentDeletion, plan_deletion
@@ -26,8 +28,8 @@ NOW = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
 
 def deleted(*finalizers: str) -> Experiment:
     made = experiment()
-    metadata = made.metadata.model_copy(update={"deletion_timestamp": NOW, "finalizers": finalizers})
-    return made.model_copy(update={"metadata": metadata})
+    metadata = structs.replace(made.metadata, deletion_timestamp=NOW, finalizers=finalizers)
+    return structs.replace(made, metadata=metadata)
 
 
 def a_trial(name: str, owner: OwnerReference | None, deleted_at: datetime | None = None) -> Trial:
@@ -51,7 +53,7 @@ def test_trials_go_first_and_each_is_deleted_once() -> None:
 
 
 def test_trials_of_a_namesake_and_of_nobody_are_left_alone() -> None:
-    namesake = owned_by(experiment()).model_copy(update={"uid": "another"})
+    namesake = structs.replace(owned_by(experiment()), uid="another")
 
     plan = plan_deletion(deleted(EXPERIMENT_FINALIZER), [a_trial("a", namesake), a_trial("b", None)])
 

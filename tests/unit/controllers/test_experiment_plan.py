@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from katib.api.trials import TrialState
 from katib.api.types import ParameterAssignment, Trial, TrialAssignment
@@ -77,7 +78,7 @@ def test_it_is_running_once_a_trial_exists_and_not_before() -> None:
 
 def test_planning_again_changes_nothing() -> None:
     first = plan(seen={"counts": counts(running=2), "suggestion": suggestion(requests=2, suggestion_count=2)})
-    made = experiment(CREATED).model_copy(update={"status": first.status})
+    made = structs.replace(experiment(CREATED), status=first.status)
     again = plan_experiment(Observed(made, suggestion(requests=2, suggestion_count=2), counts(running=2), now=LATER))
 
     assert again == ExperimentPlan(status=first.status)
@@ -376,7 +377,7 @@ def test_ending_without_a_suggestion_is_no_error() -> None:
 
 def test_a_finished_experiment_keeps_its_end_and_its_time() -> None:
     made = experiment(CREATED, MAX_REACHED)
-    ended = made.model_copy(update={"status": made.status.model_copy(update={"completion_time": NOW})})
+    ended = structs.replace(made, status=structs.replace(made.status, completion_time=NOW))
     planned = plan_experiment(Observed(ended, suggestion(), counts(succeeded=3), now=LATER))
 
     assert story(planned.status.conditions)[-1] == ("Succeeded", "True", "ExperimentMaxTrialsReached")
@@ -468,7 +469,7 @@ def test_what_cannot_be_resumed_stays_as_it_ended(end: Any, spec: dict[str, Any]
 def measured(name: str, accuracy: float, seconds: float) -> Trial:
     made = trial(name, "Succeeded", objective_spec=two_objectives())
     observation = readings(accuracy=str(accuracy), seconds=str(seconds))
-    return made.model_copy(update={"status": made.status.model_copy(update={"observation": observation})})
+    return structs.replace(made, status=structs.replace(made.status, observation=observation))
 
 
 def planned(trials: list[Trial], **goals: float) -> ExperimentPlan:

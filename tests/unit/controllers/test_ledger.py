@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from msgspec import structs
 
 from katib.api.trials import TrialState
 from katib.api.types import Trial
@@ -134,7 +135,7 @@ def test_the_metric_strategy_picks_the_reading_that_is_compared() -> None:
     steady = trial("steady", "Succeeded", objective_spec=spec)
     swinging = trial("swinging", "Succeeded", objective_spec=spec)
     trials = [
-        t.model_copy(update={"status": t.status.model_copy(update={"observation": o})})
+        structs.replace(t, status=structs.replace(t.status, observation=o))
         for t, o in ((steady, observed("0.3")), (swinging, observed("0.9", low="0.1")))
     ]
 
@@ -176,7 +177,7 @@ def test_a_tally_may_be_read_while_another_thread_writes() -> None:
 def measured(name: str, accuracy: float, seconds: float, **more: str) -> Trial:
     observation = readings(accuracy=str(accuracy), seconds=str(seconds), **more)
     made = trial(name, "Succeeded", objective_spec=two_objectives(latency=30.0 if more else None))
-    return made.model_copy(update={"status": made.status.model_copy(update={"observation": observation})})
+    return structs.replace(made, status=structs.replace(made.status, observation=observation))
 
 
 def test_a_large_set_is_named_in_part_counted_whole_and_found_once() -> None:

@@ -7,6 +7,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import structs
+
 from katib.api.types import Experiment, Trial
 from katib.controllers.freshness import Freshness
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
@@ -130,8 +132,8 @@ def test_an_answer_is_used_though_more_is_asked_for_by_now() -> None:
         world.submit(an_experiment(maxTrialCount=9, parallelTrialCount=1))
         eventually(lambda: len(services.calls) == 1)
         stored = world.experiment()
-        spec = stored.spec.model_copy(update={"parallel_trial_count": 3})
-        world.store.update(stored.model_copy(update={"spec": spec}).encode())
+        spec = structs.replace(stored.spec, parallel_trial_count=3)
+        world.store.update(structs.replace(stored, spec=spec).encode())
         eventually(lambda: world.suggestion().spec.requests == 3)
         services.calls[0][3].set_result(a_reply(0, 1))
         eventually(lambda: len(services.calls) == 2)

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from katib.api.trials import waiting_words
 from katib.api.types import CollectorSpec, MetricsCollectorSpec, Observation, Trial, TrialStatus
@@ -64,7 +65,7 @@ def test_a_new_trial_is_created_gets_its_job_and_runs() -> None:
 
 def after(minutes: int, status: TrialStatus, job: JobView) -> TrialStatus:
     """Return the status of a trial whose job is seen so long after NOW."""
-    made = trial("demo-1").model_copy(update={"status": status})
+    made = structs.replace(trial("demo-1"), status=status)
     return plan_trial(Observed(made, job, observed("0.5"), now=NOW + timedelta(minutes=minutes))).status
 
 
@@ -80,7 +81,7 @@ SUSPENDED = JobView(suspended=True, runs=False)
 
 def test_waiting_is_told_from_running_and_only_running_counts_as_duration() -> None:
     queued = after(1, NEW, QUEUED)
-    assert waiting_words(trial("demo-1").model_copy(update={"status": queued})) == QUEUED.waiting
+    assert waiting_words(structs.replace(trial("demo-1"), status=queued)) == QUEUED.waiting
     assert ran_minutes(queued, 5) is None
     running = after(10, queued, JobView())
     assert (running.start_time, ran_minutes(running, 13)) == (NOW + timedelta(minutes=10), 3)
@@ -113,7 +114,7 @@ def test_one_of_which_nothing_is_known_to_run_yet_neither_runs_nor_waits() -> No
     starting = after(1, NEW, JobView(runs=False))
 
     assert starting is NEW
-    assert waiting_words(trial("demo-1").model_copy(update={"status": starting})) == ""
+    assert waiting_words(structs.replace(trial("demo-1"), status=starting)) == ""
 
 
 @pytest.mark.parametrize(
@@ -334,7 +335,7 @@ def test_a_trial_that_a_service_declared_early_stopped_waits_for_its_observation
 
 def test_a_trial_that_ended_without_a_job_needs_nothing() -> None:
     made = trial("demo-1", CREATED, "Succeeded")
-    ended = made.model_copy(update={"status": made.status.model_copy(update={"completion_time": NOW})})
+    ended = structs.replace(made, status=structs.replace(made.status, completion_time=NOW))
 
     assert plan(ended, None) == TrialPlan(status=ended.status)
 
@@ -473,7 +474,7 @@ def test_a_value_of_a_part_of_the_readings_never_wins() -> None:
 
 
 def test_an_incomplete_trial_keeps_its_end_and_is_not_observed_later() -> None:
-    ended = started().model_copy(update={"status": plan(started(), replace(DONE, incomplete=KILLED), PART).status})
+    ended = structs.replace(started(), status=plan(started(), replace(DONE, incomplete=KILLED), PART).status)
 
     assert not needs_observation(ended, DONE)
     assert plan(ended, DONE).status == ended.status

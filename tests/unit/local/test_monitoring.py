@@ -10,6 +10,7 @@ from queue import Queue
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from katib.api.types import (
     CollectorSpec,
@@ -287,7 +288,7 @@ def test_an_answer_that_is_under_way_when_the_program_ends_is_stored(bench: Benc
         program.respond = answer
         metrics = collector("PrometheusMetric")
         http_get = {"host": "127.0.0.1", "port": program.port}
-        metrics = metrics.model_copy(update={"source": SourceSpec(http_get=http_get)})
+        metrics = structs.replace(metrics, source=SourceSpec(http_get=http_get))
         monitor = opened(bench, tmp_path, metrics)
         monitor.poll()
         assert asked.wait(60)
@@ -302,8 +303,8 @@ def test_an_answer_that_is_under_way_when_the_program_ends_is_stored(bench: Benc
 def test_events_are_read_as_the_directory_of_the_template(bench: Bench, tmp_path: Path) -> None:
     job = bench.job(directory("TensorFlowEvent"))
     (key, made), *_ = bench.trials.items()
-    objective = OBJECTIVE.model_copy(update={"objective_metric_name": "logs/part0/loss"})
-    bench.trials[key] = made.model_copy(update={"spec": made.spec.model_copy(update={"objective": objective})})
+    objective = structs.replace(OBJECTIVE, objective_metric_name="logs/part0/loss")
+    bench.trials[key] = structs.replace(made, spec=structs.replace(made.spec, objective=objective))
     monitor = bench.monitors.open(job, PRIMARY, "main", tmp_path)
     assert monitor is not None
     (tmp_path / METRICS_DIRECTORY).mkdir()

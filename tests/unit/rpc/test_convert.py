@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from katib.api.types import (
     Condition,
@@ -46,8 +47,8 @@ def a_trial(
     if condition:
         conditions = (*conditions, Condition(type=condition, status="True"))
     observed = Observation(metrics=(Metric(name="loss", min=value, max=value, latest=value),)) if value else None
-    return trial.model_copy(
-        update={"status": trial.status.model_copy(update={"conditions": conditions, "observation": observed, **status})}
+    return structs.replace(
+        trial, status=structs.replace(trial.status, conditions=conditions, observation=observed, **status)
     )
 
 
@@ -214,11 +215,10 @@ def _observe(metrics: list[Metric], strategies: dict[str, str], objective: str =
         objective_metric_name=objective,
         metric_strategies=tuple(MetricStrategySpec(name=name, value=value) for name, value in strategies.items()),
     )
-    trial = trial.model_copy(
-        update={
-            "spec": trial.spec.model_copy(update={"objective": spec}),
-            "status": trial.status.model_copy(update={"observation": Observation(metrics=tuple(metrics))}),
-        }
+    trial = structs.replace(
+        trial,
+        spec=structs.replace(trial.spec, objective=spec),
+        status=structs.replace(trial.status, observation=Observation(metrics=tuple(metrics))),
     )
     return {m.name: m.value for m in convert.trial_message(trial).status.observation.metrics}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from msgspec import structs
 
 from katib.api.types import FeasibleSpace, ParameterAssignment, ParameterCondition, ParameterSpec
 from katib.errors import InvalidError
@@ -23,7 +24,7 @@ def listed(name: str, *values: str, when: tuple[str, ...] = ()) -> ParameterSpec
 def whole(name: str, low: int, high: int, *, when: tuple[str, ...] = ()) -> ParameterSpec:
     space = FeasibleSpace(min=str(low), max=str(high))
     spec = ParameterSpec(name=name, parameter_type="int", feasible_space=space)
-    return spec.model_copy(update={"when": ParameterCondition(parameter=when[0], values=when[1:])}) if when else spec
+    return structs.replace(spec, when=ParameterCondition(parameter=when[0], values=when[1:])) if when else spec
 
 
 OPTIMIZERS = (
@@ -90,7 +91,7 @@ def test_a_trial_that_lacks_a_present_parameter_has_no_point() -> None:
 
 def test_draws_keep_their_number_of_random_numbers_whatever_is_absent() -> None:
     """Otherwise a condition on one parameter would change the draws of the parameters after it."""
-    free = SearchSpace.of([spec.model_copy(update={"when": None}) for spec in OPTIMIZERS])
+    free = SearchSpace.of([structs.replace(spec, when=None) for spec in OPTIMIZERS])
     space = SearchSpace.of(OPTIMIZERS)
     for seed in range(20):
         point, other = space.sample(Random(seed)), free.sample(Random(seed))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from katib.api.types import (
     AlgorithmSetting,
@@ -96,7 +97,7 @@ def test_every_declared_setting_is_accepted_with_its_default(entry: object) -> N
     settings = read_settings(info, a_spec(info.name, *defaults).algorithm.algorithm_settings)
     spec = a_spec(info.name, *defaults)
     if info.graph_fields:
-        spec = spec.model_copy(update={"parameters": (), "nas_config": AN_ARCHITECTURE})
+        spec = structs.replace(spec, parameters=(), nas_config=AN_ARCHITECTURE)
     settings = Problem.of("demo", spec, info).settings
 
     assert [settings.get(name) is not None for name, _ in defaults] == [True] * len(defaults)

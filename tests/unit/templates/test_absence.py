@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from katib.api.types import ParameterCondition, ParameterSpec, TrialParameterSpec, TrialTemplate
 from katib.errors import InvalidError
@@ -19,7 +20,7 @@ ARGS = "spec.trialTemplate.trialSpec.spec.template.spec.containers[0].args"
 def conditional(**conditions: tuple[str, ...]) -> list[ParameterSpec]:
     """Return the parameters optimizer, lr and those that are given with their parent and its values."""
     children = [
-        spec.model_copy(update={"when": ParameterCondition(parameter=parent, values=values)})
+        structs.replace(spec, when=ParameterCondition(parameter=parent, values=values))
         for spec, (parent, *values) in zip(space(*conditions), conditions.values(), strict=True)
     ]
     return [*space("optimizer", "lr"), *children]
@@ -40,7 +41,7 @@ def with_otherwise(whole: TrialTemplate, **otherwise: str) -> TrialTemplate:
         TrialParameterSpec(name=e.name, reference=e.reference, otherwise=otherwise.get(e.name))
         for e in whole.trial_parameters or ()
     )
-    return whole.model_copy(update={"trial_parameters": entries})
+    return structs.replace(whole, trial_parameters=entries)
 
 
 def container(obj: dict[str, Any]) -> dict[str, Any]:

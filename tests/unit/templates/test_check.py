@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec import structs
 
 from katib.api.types import TrialTemplate
 from katib.templates import check_template
@@ -69,7 +70,7 @@ def test_each_broken_trial_parameter_is_named(
     spec = job(*(f"${{trialParameters.{name}}}" for name, _ in references if name and "{" not in name))
     whole = inline(spec, {})
     entries = [inline(spec, {name: reference}).trial_parameters for name, reference in references]
-    template = whole.model_copy(update={"trial_parameters": tuple(e for entry in entries for e in entry or ())})
+    template = structs.replace(whole, trial_parameters=tuple(e for entry in entries for e in entry or ()))
 
     errors = found(template, *names)
 
@@ -163,7 +164,7 @@ def test_the_primary_container_is_looked_for_where_the_kind_has_pod_templates(sp
 
 
 def test_without_a_source_or_with_both_there_is_nothing_to_check() -> None:
-    both = inline(job("a"), {}).model_copy(update={"config_map": in_config_map({}).config_map})
+    both = structs.replace(inline(job("a"), {}), config_map=in_config_map({}).config_map)
 
     assert found(TrialTemplate()) == []
     assert found(both) == []

@@ -4,6 +4,7 @@ import copy
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from katib.api.quantities import add_quantities
 from katib.api.types import CollectorSpec, FileSystemPath, MetricsCollectorSpec, SourceSpec, Trial
@@ -91,7 +92,7 @@ def test_the_collector_has_the_arguments_of_katibs_collectors(
 def test_additional_metrics_follow_the_objective() -> None:
     objective = injected_trial().spec.objective
     assert objective is not None
-    trial = injected_trial(objective=objective.model_copy(update={"additional_metric_names": ("loss", "f1")}))
+    trial = injected_trial(objective=structs.replace(objective, additional_metric_names=("loss", "f1")))
 
     arguments = collector_of(inject(pod("x"), trial, injection_settings()))["args"]
 
@@ -427,7 +428,7 @@ def test_a_primary_pod_has_all_primary_labels(labels: dict[str, str], *, primary
 def test_an_injected_pod_stays_as_it_is(kind: str, *, is_native: bool) -> None:
     spec = collector_spec(kind, path="/d/metrics.log")
     custom = CollectorSpec(kind=kind, custom_collector={"name": "mine", "image": "m"})
-    trial = injected_trial(spec.model_copy(update={"collector": custom}))
+    trial = injected_trial(structs.replace(spec, collector=custom))
     claim = VolumeClaim("/opt/pbt", "claim", "e/t")
     entries = {kind: CollectorEntry(f"collector/{kind}", native_sidecar=is_native)}
     settings = injection_settings(cluster_has_native_sidecars=is_native, suggestion_volume=claim, collectors=entries)

@@ -1,0 +1,101 @@
+"""What a trial costs the engine, counted instead of timed: calls of our functions, and conversions of models.
+
+    python -m benchmarks.flow              the difference of 260 and 60 trials, divided by 200
+    python -m benchmarks.flow --functions 60   and the sixty functions that are called most often
+
+`katib run` of an experiment that does nothing runs twice under a profile on every thread, so the figures don't depend
+on the machine. A generator expression and a comprehension count as calls, as the interpreter counts them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from benchmarks.support import ROOT_ENVIRONMENT, experiment
+
+ROOT = Path(__file__).parents[1]
+OURS = tuple(str(ROOT / room) + os.sep for room in ("katib", "suggestion_services", "metrics_collector"))
+CONVERSIONS = ("convert", "decode", "encode", "replace", "to_builtins")
+TRIALS = (60, 260)
+# A function that runs at least in every second trial belongs to the flow; one that a timer calls does not.
+OFTEN = 0.5
+
+
+def profiled(path: str, counts_path: str) -> None:
+    """Run the experiment in this process and write how often each function was called."""
+    counts: Counter[CodeType] = Counter()
+    conversions: Counter[str] = Counter()
+
+    def count(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call":
+            counts[frame.f_code] += 1
+        elif event == "c_call" and (getattr(argument, "__module__", "") or "").startswith("msgspec"):
+            conversions[argument.__name__] += 1
+
+    from katib.cli import main
+
+    threading.setprofile(count)
+    sys.setprofile(count)
+    sys.argv = ["katib", "run", path, "-q"]
+    code: Any = 0
+    try:
+        code = main()
+    except SystemExit as ended:
+        code = ended.code
+    finally:
+        sys.setprofile(None)
+    found: Counter[str] = Counter()
+    for function, calls in counts.copy().items():
+        name = f"{function.co_filename}:{function.co_firstlineno} {function.co_qualname}"
+        if function.co_filename.startswith(OURS):
+            found[name] += calls
+    found.update({f"conversion {name}": calls for name, calls in conversions.items() if name in CONVERSIONS})
+    Path(counts_path).write_text(json.dumps(found))
+    # The caller sees the end of the command; threads that are profiled still need no orderly end.
+    sys.stdout.flush()
+    os._exit(int(code or 0))
+
+
+def counted(trials: int) -> dict[str, int]:
+    """Return how often each function was called in a run of so many trials."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = experiment(Path(directory), ":; echo loss=1", trials=trials, parallel=2)
+        counts = Path(directory) / "counts.json"
+        environment = {**ROOT_ENVIRONMENT, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "benchmarks.flow", "--profiled", str(path), str(counts)]
+        subprocess.run(command, cwd=directory, env=environment, check=True, stdout=subprocess.DEVNULL)
+        return json.loads(counts.read_text())  # type: ignore[no-any-return]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--functions", type=int, default=0, help="list so many functions, the most called first")
+    parser.add_argument("--profiled", nargs=2, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.profiled:
+        profiled(*arguments.profiled)
+    few, many = (counted(trials) for trials in TRIALS)
+    extent = TRIALS[1] - TRIALS[0]
+    each = {name: (calls - few.get(name, 0)) / extent for name, calls in many.items()}
+    ours = {name: calls for name, calls in each.items() if not name.startswith("conversion ")}
+    conversions = {name: calls for name, calls in each.items() if name.startswith("conversion ")}
+    print("for each trial that does nothing, without noise of the machine")
+    print(f"calls of our functions   {sum(ours.values()):7.0f}   (target: at most 2,000)")
+    print(f"different functions      {sum(calls >= OFTEN for calls in ours.values()):7d}   (target: at most 500)")
+    print(f"conversions of models    {sum(conversions.values()):7.1f}   (target: at most 15)")
+    for name, calls in sorted(each.items(), key=lambda item: -item[1])[: arguments.functions]:
+        print(f"{calls:9.1f}  {name.replace(str(ROOT) + os.sep, '')}")
+
+
+if __name__ == "__main__":
+    main()

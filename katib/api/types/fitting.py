@@ -1,0 +1,149 @@
+"""Plain data made to fit a type, in one walk along both.
+
+Reading a type that fits needs none of this. What does not fit at once: a bare number where text is wanted, a field that
+a newer version wrote, and values of the wrong type, all of which a user wants to see at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from msgspec import Struct, inspect
+
+ANY_SCALAR = "any-scalar"
+"""Mark of a text that may be written as another scalar: `number`, or `all` for truth values too."""
+FURTHER = "+further"
+"""Where the fields of an open type that it does not know are kept."""
+
+_CLASSES: dict[type[inspect.Type], tuple[Any, str]] = {
+    inspect.StructType: (Mapping, "mapping"),
+    inspect.DictType: (Mapping, "mapping"),
+    inspect.VarTupleType: ((list, tuple), "list"),
+    inspect.StrType: (str, "text"),
+    inspect.BoolType: (bool, "bool"),
+    inspect.FloatType: ((int, float), "float"),
+    inspect.IntType: (int, "int"),
+}
+_STAND_INS: dict[str, Any] = {"mapping": {}, "float": 0.0, "int": 0, "text": "", "bool": False, "list": []}
+
+
+@dataclass(frozen=True, slots=True)
+class Misfit:
+    """A value of the wrong type.
+
+    Attributes:
+        location: Names of fields and indices that lead to it.
+        wanted: `bool`, `float`, `int`, `int32` (a whole number that is too large), `list`, `mapping`, `text` or `time`.
+        value: What is there.
+    """
+
+    location: tuple[str | int, ...]
+    wanted: str
+    value: Any
+
+
+def fitted(value: Any, model: type[Struct], misfits: list[Misfit] | None = None) -> Any:
+    """Return a value as far as it fits a type.
+
+    Args:
+        value: As it was written, without nulls.
+        model: The type.
+        misfits: Takes what is of the wrong type, which is left out, or replaced in a list, so that indices stay true.
+            None: it stays as it is.
+    """
+    return _fitted(value, _type_of(model), (), misfits)
+
+
+def spread(value: Any) -> Any:
+    """Return an encoded value with the fields that its types do not know beside the others."""
+    if isinstance(value, list):
+        return [spread(element) for element in value]
+    if not isinstance(value, dict):
+        return value
+    further = value.get(FURTHER, {})
+    return {name: spread(field) for name, field in value.items() if name != FURTHER} | further
+
+
+def model_in(kind: inspect.Type) -> tuple[type[Struct], bool] | None:
+    """Return the type of the objects that a field holds, and whether it holds a list of them; None: plain values."""
+    kind, _ = _plain(kind)
+    if isinstance(kind, inspect.StructType):
+        return kind.cls, False
+    if isinstance(kind, inspect.VarTupleType) and (found := model_in(kind.item_type)):
+        return found[0], True
+    return None
+
+
+def fields_of(model: type[Struct]) -> Iterator[inspect.Field]:
+    """Yield the fields of a type that have a name of their own in JSON."""
+    return (field for field in _type_of(model).fields if field.encode_name != FURTHER)
+
+
+@cache
+def _type_of(model: type[Struct]) -> inspect.StructType:
+    found = inspect.type_info(model)
+    assert isinstance(found, inspect.StructType)
+    return found
+
+
+def _plain(kind: inspect.Type) -> tuple[inspect.Type, str]:
+    """Return a type without null and marks, and which other scalars it takes as text."""
+    scalars = ""
+    while isinstance(kind, inspect.UnionType | inspect.Metadata):
+        if isinstance(kind, inspect.Metadata):
+            scalars = (kind.extra or {}).get(ANY_SCALAR, "")
+            kind = kind.type
+        else:
+            kind = next(one for one in kind.types if not isinstance(one, inspect.NoneType))
+    return kind, scalars
+
+
+def _fitted(value: Any, kind: inspect.Type, location: tuple[str | int, ...], misfits: list[Misfit] | None) -> Any:
+    if value is None and isinstance(kind, inspect.UnionType):
+        return None
+    kind, scalars = _plain(kind)
+    value = _as_text(value, scalars)
+    if wanted := _missed(value, kind):
+        if misfits is None:
+            return value
+        misfits.append(Misfit(location, wanted, value))
+        return _STAND_INS.get(wanted) if location and isinstance(location[-1], int) else None
+    if isinstance(kind, inspect.StructType):
+        value = _fitted_object(value, kind, location, misfits)
+    elif isinstance(kind, inspect.VarTupleType):
+        value = [_fitted(element, kind.item_type, (*location, i), misfits) for i, element in enumerate(value)]
+    elif isinstance(kind, inspect.DictType):
+        pairs = ((name, _fitted(field, kind.value_type, (*location, name), misfits)) for name, field in value.items())
+        value = {name: field for name, field in pairs if field is not None or value[name] is None}
+    return value
+
+
+def _fitted_object(
+    value: Mapping[str, Any], kind: inspect.StructType, location: tuple[str | int, ...], misfits: list[Misfit] | None
+) -> dict[str, Any]:
+    known = {field.encode_name: field for field in kind.fields}
+    found: dict[str, Any] = {}
+    for name, field in known.items():
+        if name in value and (fits := _fitted(value[name], field.type, (*location, name), misfits)) is not None:
+            found[name] = fits
+    further = {name: field for name, field in value.items() if name not in known}
+    return {**found, FURTHER: further} if further and FURTHER in known else found
+
+
+def _as_text(value: Any, scalars: str) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower() if scalars == "all" else value
+    return str(value) if scalars and isinstance(value, int | float) else value
+
+
+def _missed(value: Any, kind: inspect.Type) -> str:
+    """Return what is wanted where a value is of the wrong type; empty when it fits."""
+    classes, wanted = _CLASSES.get(type(kind), (object, ""))
+    if not isinstance(value, classes) or (isinstance(value, bool) and wanted in {"int", "float"}):
+        return wanted
+    if isinstance(kind, inspect.IntType) and kind.ge is not None and kind.lt is not None:
+        return "" if kind.ge <= value < kind.lt else "int32"
+    return ""
