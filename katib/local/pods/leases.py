@@ -440,11 +440,9 @@ def _sum(resource: str, claims: Iterable[_Claim]) -> Decimal:
 
 def _holders(claims: Sequence[tuple[_Engine, _Claim]]) -> str:
     """Return who has it, as the end of a sentence."""
-    texts = {
-        f"{'held' if c.since is None else 'asked for earlier'} by {c.holder} of process {e.pid}"
-        + (f" in {e.directory}" if e.directory else "")
-        for e, c in claims
-    }
-    shown = sorted(texts)[:_SHOWN_HOLDERS]
+    whose = {f"{c.holder} of process {e.pid} in {e.directory}": "asked for earlier" for e, c in claims}
+    whose |= {f"{c.holder} of process {e.pid} in {e.directory}": "held" for e, c in claims if c.since is None}
+    texts = [f"{how} by {holder}" for holder, how in whose.items()]
+    shown = sorted(texts, reverse=True)[:_SHOWN_HOLDERS]
     more = len(texts) - len(shown)
     return ", ".join(chain(shown, [f"and {more} more"] if more else []))

@@ -248,15 +248,16 @@ class Tokens:
         for ahead, waiting in enumerate(tuple(self._queue)):
             if waiting.name != name:
                 continue
+            before = f", {ahead} {'pod is' if ahead == 1 else 'pods are'} ahead" if ahead else ""
             if reason:
-                return f"waits for {waiting.request}; {ahead} pods are ahead, the first {reason}" if ahead else reason
-            free = f"{self._cpu:f} of {self.capacity.cpu:f} cpu"
-            if self.capacity.gpus:
-                free += f" and {len(self._gpus)} of {len(self.capacity.gpus)} GPU"
-            return (
-                f"waits for {waiting.request}; {free} and {self._memory:f} bytes of memory are free, "
-                f"{ahead} pods are ahead"
+                return f"waits for {waiting.request}{before}; the first {reason}" if ahead else reason
+            request, total = waiting.request, self.capacity
+            free = (
+                f"{self._cpu.normalize():f} of {total.cpu.normalize():f} cpu" if request.cpu else "",
+                f"{self._memory:f} of {total.memory:f} bytes of memory" if request.memory else "",
+                f"{len(self._gpus)} of {len(total.gpus)} GPU" if request.gpus else "",
             )
+            return f"waits for {request}; {' and '.join(filter(None, free))} are free{before}"
         return ""
 
     def _serve(self) -> None:

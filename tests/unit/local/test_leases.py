@@ -85,7 +85,7 @@ def test_two_engines_never_hold_more_cpus_than_there_are(machine: Machine) -> No
 
     assert waiting == []
     assert second.waiting_reason("b") == f"waits for 2 cpu: held by experiment a of process {os.getpid()} in /one"
-    assert second.waiting_reason("c") == ("waits for 1 cpu; 1 pods are ahead, the first " + second.waiting_reason("b"))
+    assert second.waiting_reason("c") == ("waits for 1 cpu, 1 pod is ahead; the first " + second.waiting_reason("b"))
 
     first.give_back(held)
     machine.look()
