@@ -418,6 +418,15 @@ def test_counts_change_within_their_rules_and_a_stop_is_taken_back(world: World)
         world.service.edit(NS, "ghost", counts={"maxTrialCount": 7})
 
 
+def test_only_a_trial_that_is_under_way_can_be_suspended(finished: TuningService) -> None:
+    trial = name_of(finished.trials(NS, "demo").items[0])
+    for suspended in (True, False):
+        with pytest.raises(InvalidError, match="it has ended"):
+            finished.suspend(NS, trial, suspended=suspended)
+        with pytest.raises(NotFoundError):
+            finished.suspend(NS, "ghost", suspended=suspended)
+
+
 def test_submitting_a_stopped_experiment_again_lets_it_go_on(world: World) -> None:
     world.service.submit(document("demo"), source="demo.yaml")
     world.service.edit(NS, "demo", counts={}, stopped=True)

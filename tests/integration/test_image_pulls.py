@@ -195,4 +195,4 @@ def test_a_run_describe_and_why_say_that_an_image_is_pulled_and_afterwards_how_l
 
     described = ask("describe", trial)
     assert f'Successfully pulled image "{slow.wanted}" in ' in described
-    assert f"Trial is running: {pulling}" not in described
+    assert f"Trial waits: {pulling}" not in described

@@ -18,7 +18,7 @@ from katib.diagnosis.replicas import failed_replica
 from katib.errors import ForbiddenError, KatibError, KindNotInstalledError, NotFoundError, UnavailableError
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.ports import EventReader
-from katib.tuning.reading import condition_of, failure_of, is_completed, state_of
+from katib.tuning.reading import failure_of, is_completed, state_of
 from katib.tuning.replicas import COLLECTORS
 
 CONTROLLER = "katib-controller"
@@ -197,7 +197,8 @@ def _remedy_of(pod: Object) -> str:
 
 def _told_refusal(trial: Object) -> str:
     """Return what a trial says of refused pods; empty when it says nothing of them."""
-    message = str((condition_of(dict(trial), "Running") or {}).get("message", ""))
+    conditions = (trial.get("status") or {}).get("conditions") or ()
+    message = next((str(c.get("message", "")) for c in conditions if c.get("type") == "Running"), "")
     return message.partition("no pod of its job can be created: ")[2]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from katib.api.job_kinds import is_suspended
+from katib.api.job_kinds import is_suspended, known_kind
 from katib.api.names import JOB_LABEL, METRICS_REPORT_ANNOTATION
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
@@ -153,7 +153,8 @@ def _is_never_job(kind: Kind) -> bool:
 def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdate = NO_UPDATE) -> JobView:
     """Return what matters of a job, judged by the trial's two conditions.
 
-    Where nothing is known of its pods, a job runs as soon as its controller has said anything of it.
+    Where nothing is known of its pods, a job runs as soon as its controller has said anything of it; one of a kind that
+    only its user knows as soon as it is there.
 
     Args:
         job: The job object.
@@ -166,7 +167,8 @@ def view_of(job: Object, trial: Trial, seen_ended_at: datetime, update: PodUpdat
     succeeded = _judge(trial.spec.success_condition, job)
     ended = failed is not None or succeeded is not None
     annotations = job.get("metadata", {}).get("annotations") or {}
-    runs = bool(job.get("status")) and not update.waiting if update.runs is None else update.runs
+    is_taken_up = bool(job.get("status")) or known_kind(trial.spec.run_spec or {}) is None
+    runs = is_taken_up and not update.waiting if update.runs is None else update.runs
     return JobView(
         failed=failed,
         succeeded=succeeded,

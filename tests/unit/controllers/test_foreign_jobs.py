@@ -189,13 +189,13 @@ def test_what_pods_say_stands_in_the_running_condition_until_a_pod_runs() -> Non
     with Cluster() as cluster:
         cluster.pods.update = PodUpdate(waiting='image "nowhere:1" cannot be pulled')
         cluster.store.create(an_experiment_with_defaults(of_gadgets()))
-        eventually(lambda: cluster.has_trial_with("Running", "True", "TrialWaiting"))
+        eventually(lambda: cluster.has_trial_with("Running", "False", "TrialWaiting"))
         message = cluster.trial().status.conditions[-1].message
         cluster.pods.update = PodUpdate()
         cluster.assembly.wake_trial(Key(NAMESPACE, cluster.trial().name))
 
         eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
-        assert message == 'Trial is running: image "nowhere:1" cannot be pulled'
+        assert message == 'Trial waits: image "nowhere:1" cannot be pulled'
 
 
 def test_how_a_pod_failed_is_part_of_how_the_trial_failed() -> None:

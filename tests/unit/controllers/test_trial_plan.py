@@ -137,7 +137,7 @@ def test_one_of_which_nothing_is_known_to_run_yet_neither_runs_nor_waits() -> No
 def test_whether_a_job_runs_is_said_by_its_pods_or_else_by_its_controller(
     job: dict[str, Any], update: PodUpdate, runs: bool
 ) -> None:
-    made = trial("demo-1", success_condition="status.done", failure_condition="status.gone")
+    made = trial("demo-1", run_spec={"apiVersion": "batch/v1", "kind": "Job"})
 
     assert view_of(job, made, NOW, update).runs is runs
 

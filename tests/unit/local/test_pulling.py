@@ -6,8 +6,10 @@ import pytest
 
 from katib.api.types import Resource, Trial
 from katib.controllers.kinds import key_of
+from katib.controllers.ports import PodUpdate
+from katib.local.jobs.run import Standing
 from katib.local.pods.pulls import PullNews
-from katib.local.pulling import TrialPulls
+from katib.local.pulling import TrialJobs
 from katib.runtime.objects import Key
 
 
@@ -17,6 +19,10 @@ class Events:
 
     def record(self, obj: Resource, *, warning: bool, reason: str, message: str) -> None:
         self.seen.append((warning, reason, message))
+
+
+def no_job(_key: Key) -> None:
+    """Know no job."""
 
 
 TRIAL = Trial.decode({"metadata": {"name": "t", "namespace": "ns"}, "spec": {}})
@@ -37,7 +43,7 @@ def test_events_have_the_words_of_a_kubelet_and_the_trial_is_looked_at_again(
     news: PullNews, event: tuple[bool, str, str]
 ) -> None:
     events, woken = Events(), list[Key]()
-    pulls = TrialPulls(lambda _key: TRIAL, events, lambda _job: "", woken.append)
+    pulls = TrialJobs(lambda _key: TRIAL, events, lambda _job: "", no_job, woken.append)
 
     pulls.told(JOB, news)
 
@@ -46,17 +52,36 @@ def test_events_have_the_words_of_a_kubelet_and_the_trial_is_looked_at_again(
 
 
 def test_a_trial_waits_while_its_image_is_pulled_and_not_otherwise() -> None:
-    images = {key_of(TRIAL): "train:1"}
-    pulls = TrialPulls(lambda _key: TRIAL, Events(), lambda job: images.get(job, ""), lambda _key: None)
+    images, standing = {key_of(TRIAL): "train:1"}, Standing()
+    pulls = TrialJobs(
+        lambda _key: TRIAL, Events(), lambda job: images.get(job, ""), lambda _job: standing, lambda _key: None
+    )
 
     assert pulls.update_of(TRIAL).waiting == 'pulling image "train:1"'
     images.clear()
     assert pulls.update_of(TRIAL).waiting == ""
 
 
+@pytest.mark.parametrize(
+    ("standing", "update"),
+    [
+        (None, PodUpdate()),
+        (Standing(runs=True), PodUpdate(is_trouble=False, runs=True)),
+        (Standing(waiting="waits for 2 cpu"), PodUpdate(waiting="waits for 2 cpu", is_trouble=False, runs=False)),
+    ],
+    ids=["unknown", "runs", "waits"],
+)
+def test_a_trial_is_told_whether_its_job_runs_and_what_it_waits_for(
+    standing: Standing | None, update: PodUpdate
+) -> None:
+    jobs = TrialJobs(lambda _key: TRIAL, Events(), lambda _job: "", lambda _job: standing, lambda _key: None)
+
+    assert jobs.update_of(TRIAL) == update
+
+
 def test_a_job_whose_trial_is_gone_is_nobody_to_tell_of() -> None:
     events = Events()
 
-    TrialPulls(lambda _key: None, events, lambda _job: "", lambda _key: None).told(JOB, PullNews("train:1"))
+    TrialJobs(lambda _key: None, events, lambda _job: "", no_job, lambda _key: None).told(JOB, PullNews("train:1"))
 
     assert events.seen == []
