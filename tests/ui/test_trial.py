@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from katib.api.metrics import MetricLog
+from katib.runtime.objects import Key, Kind
 from tests.support.tuning import (
     START,
     MemoryTuningService,
@@ -249,3 +250,28 @@ def test_a_missing_trial_is_said(root: str, service: MemoryTuningService, page: 
 
     assert response is not None
     assert response.status == 404
+
+
+def test_a_trial_is_suspended_says_so_and_is_resumed(root: str, running: MemoryTuningService, page: Page) -> None:
+    job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": {}}
+    name, kind = "demo-train", Kind("kubeflow.org/v1", "PyTorchJob")
+    trial = make_trial(name, RUNS, index=11, x="0.7")
+    running.put({**trial, "spec": {**trial["spec"], "runSpec": job}})
+    running.store.create({**job, "metadata": {"name": name, "namespace": NS}})
+    page.goto(f"{root}trials/{NS}/{name}")
+    page.get_by_role("button", name="Suspend…").click()
+    page.get_by_text("The same in a terminal").first.click()
+    patch = """kubectl -n default patch PyTorchJob.v1.kubeflow.org demo-train --type merge -p """
+    page.get_by_text(f"""{patch}'{{"spec":{{"runPolicy":{{"suspend":true}}}}}}'""").wait_for()
+    page.get_by_text("katib suspend demo-train").wait_for()
+    page.get_by_role("button", name="Suspend", exact=True).click()
+    page.get_by_text("Suspended: its pods end.").wait_for()
+    assert running.store.get(kind, Key(NS, name))["spec"] == {"runPolicy": {"suspend": True}}
+
+    waits = condition("Running", "TrialSuspended", "Trial waits: its job is suspended", at=160)
+    running.put(make_trial(name, {**waits, "status": "False"}, index=11))
+    page.get_by_text("waits: its job is suspended", exact=True).wait_for()
+    page.get_by_role("button", name="Resume…").click()
+    page.get_by_role("button", name="Resume", exact=True).click()
+    page.get_by_text("Resumed.").wait_for()
+    assert running.store.get(kind, Key(NS, name))["spec"] == {"runPolicy": {"suspend": False}}
