@@ -10,7 +10,7 @@ import pytest
 from katib.api.at_best import reading_at, with_at_best
 from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.api.summary import observation_of
-from katib.api.types import MetricValue, ObjectiveSpec
+from katib.api.types import MetricConstraint, MetricStrategySpec, MetricValue, ObjectiveSpec, ObjectiveTerm
 
 START = datetime(2024, 5, 1, tzinfo=UTC)
 
@@ -104,16 +104,16 @@ def at_best(**objective: Any) -> tuple[MetricValue, ...]:
     ],
 )
 def test_the_best_reading_is_that_of_the_strategy(strategy: str, expected: str) -> None:
-    strategies = ({"name": "loss", "value": strategy},)
+    strategies = (MetricStrategySpec(name="loss", value=strategy),)
 
     assert at_best(metric_strategies=strategies) == (MetricValue(name="acc", value=expected),)
 
 
 def test_a_metric_that_was_not_read_is_left_out_and_so_are_those_that_decide() -> None:
-    strategies = ({"name": "loss", "value": "min"},)
-    several = ({"name": "loss", "type": "minimize"}, {"name": "acc", "type": "maximize"})
+    strategies = (MetricStrategySpec(name="loss", value="min"),)
+    several = (ObjectiveTerm(name="loss", type="minimize"), ObjectiveTerm(name="acc", type="maximize"))
 
     assert at_best(metric_strategies=strategies, additional_metric_names=("f1",)) == ()
-    assert at_best(metric_strategies=strategies, constraints=({"metric_name": "acc", "max": 8},)) == ()
+    assert at_best(metric_strategies=strategies, constraints=(MetricConstraint(metric_name="acc", max=8),)) == ()
     assert at_best(metric_strategies=strategies, objectives=several) == ()
     assert at_best(metric_strategies=strategies, additional_metric_names=()) == ()

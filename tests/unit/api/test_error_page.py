@@ -23,6 +23,7 @@ DOCUMENTED_FILES = (
     "katib/tuning/editing.py",
     "katib/tuning/offered_templates.py",
     "katib/tuning/preview.py",
+    "katib/tuning/suspending.py",
     "suggestion_services/enas/enas.py",
 )
 RAISERS = {"FieldError", "SpawnError", "error", "invalid"}
