@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from katib.api.job_kinds import suspend_field, value_at
@@ -40,10 +41,12 @@ def suspend_trial(store: ObjectStore, key: Key, *, suspended: bool) -> Object:
             cause = f"{kind.kind} ({kind.api_version}) has no field that suspends it"
             remedy = "only a Job, a JobSet, a TrainJob and the training jobs of kubeflow.org can be suspended"
             raise invalid(what, cause, remedy, "suspend-kind")
-        try:
+        job: Object = {}
+        with suppress(NotFoundError):
             job = store.get(kind, key)
-        except NotFoundError:
-            raise UnavailableError(f"{what} has no {kind.kind} now; try again in a moment") from None
+        owners = (job.get("metadata") or {}).get("ownerReferences") or ()
+        if trial["metadata"]["uid"] not in (owner.get("uid") for owner in owners):
+            raise UnavailableError(f"{what} has no {kind.kind} now; try again in a moment")
         if bool(value_at(job, path)) is not suspended:
             change: Any = suspended
             for name in reversed(path):

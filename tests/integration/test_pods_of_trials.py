@@ -90,7 +90,9 @@ def submit(plane: ControlPlane, namespace: str, pod: dict[str, Any] | None = Non
 def told(plane: ControlPlane, namespace: str, type_: str) -> dict[str, Any]:
     """Return a condition of the only trial, whether it holds or not; empty while there is none."""
     for one in plane.trials(namespace):
-        found: dict[str, Any] = next((c for c in one["status"].get("conditions", ()) if c["type"] == type_), {})
+        found: dict[str, Any] = next(
+            (c for c in (one.get("status") or {}).get("conditions", ()) if c["type"] == type_), {}
+        )
         return dict(found)
     return {}
 

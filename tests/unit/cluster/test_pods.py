@@ -347,3 +347,26 @@ def test_only_a_primary_pod_that_may_still_run_is_an_active_one(phase: str, role
         assert pods.has_active_pod(trial("demo-1", primary_pod_labels={"role": "master"})) is is_active
     finally:
         pods.informer.stop()
+
+
+@pytest.mark.parametrize(
+    ("status", "runs"),
+    [
+        ({"phase": "Running"}, True),
+        ({"phase": "Pending", "containerStatuses": [{"name": "main", "state": {"waiting": {}}}]}, False),
+        ({"phase": "Pending", "initContainerStatuses": [{"name": "data", "state": {"running": {}}}]}, True),
+        ({"phase": "Running", "containerStatuses": [{"name": "main", "state": {"running": {}}}]}, True),
+        (
+            {
+                "phase": "Running",
+                "initContainerStatuses": [{"name": "metrics-logger-and-collector", "state": {"running": {}}}],
+                "containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}],
+            },
+            False,
+        ),
+        ({"phase": "Succeeded"}, False),
+    ],
+    ids=["phase", "created", "init container", "runs", "only its collector", "over"],
+)
+def test_a_pod_runs_while_a_container_of_the_job_does(status: dict[str, Any], runs: bool) -> None:
+    assert facts_of({"metadata": {"name": "p", "namespace": "ns"}, "status": status}).runs is runs

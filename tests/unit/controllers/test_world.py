@@ -129,7 +129,7 @@ def test_the_goal_ends_the_experiment_and_stops_what_still_runs() -> None:
         experiment = world.ended()
 
         assert last(experiment.status.conditions) == ("Succeeded", "ExperimentGoalReached")
-        eventually(lambda: world.experiment().status.trials_running == 0)
+        eventually(lambda: world.experiment().status.trials_running + world.experiment().status.trials_pending == 0)
         killed = world.experiment().status.trials_killed
         assert killed == len(world.trials()) - 1
         assert not world.store.list(JOB).items

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from katib.api.job_kinds import is_suspended, suspend_field
 from katib.controllers.kinds import TRIAL
 from katib.errors import InvalidError, NotFoundError, UnavailableError
 from katib.local.jobs.kinds import job_kinds
-from katib.runtime.objects import Key, Kind
+from katib.runtime.objects import Key, Kind, Object
 from katib.stores.memory import MemoryStore
 from katib.tuning.suspending import suspend_trial
 
@@ -18,15 +19,32 @@ KEY = Key("default", "demo-1")
 TRAINING = "kubeflow.org/v1"
 
 
-def stored(api_version: str, kind: str, *, state: str = "Running", with_job: bool = True) -> MemoryStore:
-    store = MemoryStore({TRIAL})
+class OldServer(MemoryStore):
+    """An API server that does not know the field."""
+
+    def patch(self, obj: Object, _changes: Mapping[str, Any]) -> Object:
+        return obj
+
+
+def stored(
+    api_version: str,
+    kind: str,
+    *,
+    state: str = "Running",
+    with_job: bool = True,
+    make: type[MemoryStore] = MemoryStore,
+    owned: bool = True,
+) -> MemoryStore:
+    store = make({TRIAL})
     job = {"apiVersion": api_version, "kind": kind, "spec": {}}
     metadata = {"name": KEY.name, "namespace": KEY.namespace}
     trial = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Trial", "metadata": metadata, "spec": {"runSpec": job}}
     made = store.create(trial)
     store.update_status({**made, "status": {"conditions": [{"type": state, "status": "True"}]}})
     if with_job:
-        store.create({**job, "metadata": metadata})
+        store.create(
+            {**job, "metadata": {**metadata, "ownerReferences": [{"uid": made["metadata"]["uid"]}] if owned else []}}
+        )
     return store
 
 
@@ -81,18 +99,16 @@ def test_what_cannot_be_suspended_is_refused(store: MemoryStore, expected: str) 
 
 
 def test_a_field_that_the_api_server_drops_is_not_called_set() -> None:
-    class OldServer(MemoryStore):
-        def patch(self, obj: Any, _changes: Any) -> Any:
-            return obj
-
-    store = OldServer({TRIAL})
-    for obj in stored("batch/v1", "Job").list(TRIAL).items:
-        store.create({**obj, "metadata": {"name": KEY.name, "namespace": KEY.namespace}})
-    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": KEY.name, "namespace": KEY.namespace}}
-    store.create({**job, "spec": {}})
-
     with pytest.raises(InvalidError, match=r"the API server dropped spec\.suspend of its Job, which it does not know"):
+        suspend_trial(stored("batch/v1", "Job", make=OldServer), KEY, suspended=True)
+
+
+def test_a_job_of_somebody_else_is_not_touched() -> None:
+    store = stored("batch/v1", "Job", owned=False)
+    with pytest.raises(UnavailableError, match="trial demo-1 has no Job now"):
         suspend_trial(store, KEY, suspended=True)
+
+    assert store.get(Kind("batch/v1", "Job"), KEY)["spec"] == {}
 
 
 def test_a_job_that_is_not_there_yet_may_come() -> None:
