@@ -117,7 +117,7 @@ def find_replica(pods: Sequence[Object], wanted: str, trial: str) -> Sequence[Ob
     found = [pod for pod in pods if wanted in (replica_name(pod), (pod.get("metadata") or {}).get("name", ""))]
     if found:
         return found
-    names = list(dict.fromkeys(map(replica_name, pods)))
+    names = sorted(set(map(replica_name, pods)), key=lambda name: (len(name), name))  # worker-2 before worker-10
     raise NotFoundError(f'trial "{trial}" has no replica "{wanted}"; {_choice(wanted, names)}')
 
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -157,8 +157,11 @@ def test_a_guard_that_takes_the_place_of_a_killed_one_holds_on(tmp_path: Path, l
         return 0 if record is None else record.guard_pid
 
     def holds() -> bool:
-        links = [link.readlink() for link in Path(f"/proc/{guard()}/fd").iterdir()]
-        return any(link.parent == leases for link in links)
+        for link in Path(f"/proc/{guard()}/fd").iterdir():
+            with suppress(FileNotFoundError):  # closed meanwhile
+                if link.readlink().parent == leases:
+                    return True
+        return False
 
     try:
         eventually(holds)

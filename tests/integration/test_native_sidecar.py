@@ -140,7 +140,7 @@ def test_a_flood_of_readings_is_stored_to_the_last_line(pod: Pod) -> None:
 
 def test_a_short_program_ends_soon_after_the_collector_is_there(pod: Pod) -> None:
     sidecar = collector(pod)
-    with running(sidecar, program(pod, "echo", "loss=0.5")) as kubelet:
+    with running(sidecar, program(pod, "echo", "loss=0.5"), look_seconds=60.0) as kubelet:
         kubelet.wait()
 
     assert (sidecar.codes, pod.readings()) == ([0], ["0.5"])  # it ended by itself
