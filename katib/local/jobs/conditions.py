@@ -59,7 +59,10 @@ def conditions_of(status: Object) -> Conditions:
 
 def true_condition(conditions: Conditions, type_: str) -> dict[str, Any] | None:
     """Return the condition of that type if it holds."""
-    return next((c for c in conditions if c["type"] == type_ and c["status"] == "True"), None)
+    for condition in conditions:
+        if condition["type"] == type_ and condition["status"] == "True":
+            return condition
+    return None
 
 
 ENDS = (JobCondition.COMPLETE, "Completed", "Succeeded", JobCondition.FAILED)
@@ -68,8 +71,11 @@ ENDS = (JobCondition.COMPLETE, "Completed", "Succeeded", JobCondition.FAILED)
 
 def end_of(status: Object) -> dict[str, Any] | None:
     """Return the condition that says the job is over, None while it is not."""
-    conditions = conditions_of(status)
-    return next(filter(None, (true_condition(conditions, type_) for type_ in ENDS)), None)
+    ends = {c["type"]: c for c in status.get("conditions") or () if c["type"] in ENDS and c["status"] == "True"}
+    for type_ in ENDS:
+        if type_ in ends:
+            return ends[type_]
+    return None
 
 
 def after_the_end(ttl_seconds: int | None, status: dict[str, Any], end: dict[str, Any], moment: Moment) -> Plan:

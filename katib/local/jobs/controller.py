@@ -225,8 +225,10 @@ class JobController:
     def pulling(self, key: Key) -> str:
         """Return which image is fetched for a job now; empty when none is. For any thread."""
         run = self._runs.get(key)
-        records = () if run is None else run.records
-        return next((record.pulling for record in records if record.pulling and not record.is_finished), "")
+        for record in () if run is None else run.records:
+            if record.pulling and not record.is_finished:
+                return record.pulling
+        return ""
 
     def runs(self, key: Key) -> bool:
         """Return whether a job runs, or ran and its processes have their time to end. For any thread."""

@@ -211,7 +211,7 @@ class LocalJobRunner:
 
     def pulling(self, key: Key) -> str:
         """Return which image is fetched for a job now; empty when none is. For any thread."""
-        return next(filter(None, (controller.pulling(key) for controller in self._controllers.values())), "")
+        return next(filter(None, [controller.pulling(key) for controller in self._controllers.values()]), "")
 
     def runs(self, key: Key) -> bool:
         """Return whether a job runs, or ran and its processes have their time to end. For any thread."""
