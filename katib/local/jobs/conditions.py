@@ -71,10 +71,11 @@ ENDS = (JobCondition.COMPLETE, "Completed", "Succeeded", JobCondition.FAILED)
 
 def end_of(status: Object) -> dict[str, Any] | None:
     """Return the condition that says the job is over, None while it is not."""
-    ends = {c["type"]: c for c in status.get("conditions") or () if c["type"] in ENDS and c["status"] == "True"}
+    held = [condition for condition in conditions_of(status) if condition["status"] == "True"]
     for type_ in ENDS:
-        if type_ in ends:
-            return ends[type_]
+        for condition in held:
+            if condition["type"] == type_:
+                return condition
     return None
 
 
