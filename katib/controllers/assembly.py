@@ -30,7 +30,7 @@ from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion.reconciler import TRIALS_BY_EXPERIMENT, SuggestionReconciler
 from katib.controllers.trial.job_caches import JobCaches, identity
 from katib.controllers.trial.observing import ObservationCalls
-from katib.controllers.trial.reconciler import TrialReconciler, nothing_ends
+from katib.controllers.trial.reconciler import TrialReconciler
 from katib.errors import KatibError
 from katib.runtime.clock import Clock
 from katib.runtime.controller import Controller, Reconcile
@@ -113,26 +113,29 @@ class Caches:
 
 
 @dataclass(frozen=True, slots=True)
-class Assembly:
-    """Controllers ready to start."""
+class Queues:
+    """What the controllers are to look at; others add to it what they know to have changed."""
 
-    manager: Manager
-    suggestion_queue: WorkQueue[Key]
-    trial_queue: WorkQueue[Key]
+    experiments: WorkQueue[Key]
+    suggestions: WorkQueue[Key]
+    trials: WorkQueue[Key]
+    early_stopping: WorkQueue[Key]
 
-    def wake_suggestion(self, key: Key) -> None:
+    @classmethod
+    def of(cls, clock: Clock) -> Queues:
+        """Return empty queues."""
+        return cls(*(WorkQueue(clock=clock) for _ in range(4)))
+
+    def wake_suggestion(self, namespace: str, name: str) -> None:
         """Have the Suggestion controller look again, because a service came up or went down."""
-        self.suggestion_queue.add(key)
-
-    def wake_trial(self, key: Key) -> None:
-        """Have the Trial controller look again, because a pod of it changed."""
-        self.trial_queue.add(key)
+        self.suggestions.add(Key(namespace, name))
 
 
 def assemble(
     *,
     store: ObjectStore,
     caches: Caches,
+    queues: Queues,
     services: ServiceDirectory,
     observations: TrialLogs,
     observation_pool: Executor | None = None,
@@ -142,17 +145,21 @@ def assemble(
     check: ExperimentCheck = accept_all,
     pods: PodWatcher | None = None,
     given_rules: GivenRules | None = None,
-    is_ending: Callable[[Trial], bool] = nothing_ends,
     thread: SharedThread | None = None,
     shipped_template: Callable[[Key], Object | None] = lambda _key: None,
-) -> Assembly:
+) -> Manager:
     """Return the controllers of a store, wired and not started.
 
     Logs that are not at hand are given with a pool in which they are asked: a worker never waits for them.
     Where the store and the logs are at hand, all controllers can share a thread.
     """
     settings = settings or ControllerSettings()
-    experiments, suggestions, trials, stopping = (WorkQueue[Key](clock=clock) for _ in range(4))
+    experiments, suggestions, trials, stopping = (
+        queues.experiments,
+        queues.suggestions,
+        queues.trials,
+        queues.early_stopping,
+    )
     verdicts = Verdicts()
     config_maps = TemplateConfigMaps(store, caches.config_maps, clock, shipped_template)
     _connect(caches, experiments, suggestions, trials, settings.summary_interval_seconds)
@@ -197,7 +204,6 @@ def assemble(
         settings=settings,
         pods=pods,
         verdict_of=verdicts.of,
-        is_ending=is_ending,
     )
     early_stopping = EarlyStoppingReconciler(
         experiments=caches.experiments,
@@ -224,7 +230,7 @@ def assemble(
         _controller("early-stopping", early_stopping.reconcile, stopping, caches.experiments, events, 1, thread),
         caches.jobs,
     )
-    return Assembly(Manager(caches.all, controllers), suggestions, trials)
+    return Manager(caches.all, controllers)
 
 
 def _connect(

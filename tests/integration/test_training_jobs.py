@@ -28,7 +28,7 @@ from katib.local.pods.pod import RECORD_FILE
 from katib.local.processes.proc import is_running
 from katib.runtime.objects import Key, Object
 from katib.stores.memory import MemoryStore
-from tests.support.local_jobs import PRIMARY, Home, Monitors, home
+from tests.support.local_jobs import PRIMARY, Home, Monitors, Owner, home
 from tests.support.training_jobs import replica, training_job
 from tests.support.waiting import eventually
 
@@ -419,7 +419,7 @@ class TestRunPolicy:
 
     def test_it_stays_while_its_trial_needs_it(self, tmp_path: Path) -> None:
         needed = [True]
-        with machine(tmp_path, may_delete=lambda _job: not needed[0]) as m:
+        with machine(tmp_path, owner=Owner(tmp_path, releases=lambda: not needed[0])) as m:
             m.run(pytorch_job(shell("true"), shell("true"), ttlSecondsAfterFinished=0))
             assert m.exists()
             needed[0] = False

@@ -29,7 +29,7 @@ from katib.cluster.pods.repair import PERIOD_SECONDS, PodRepair
 from katib.cluster.services.catalog import ClusterCatalog
 from katib.cluster.services.directory import ClusterServices
 from katib.controllers import retention
-from katib.controllers.assembly import Assembly, Caches, assemble
+from katib.controllers.assembly import Caches, Queues, assemble
 from katib.controllers.experiment.ledger import creation_second
 from katib.controllers.ports import EventRecorder, PodUpdate, TrialLogs
 from katib.controllers.retention import Retention
@@ -41,7 +41,8 @@ from katib.rpc.db_manager_client import DbManagerClient
 from katib.rpc.tokens import Tokens
 from katib.runtime.clock import Clock
 from katib.runtime.informer import InformerEvent
-from katib.runtime.objects import Key, Object, ObjectStore
+from katib.runtime.manager import Manager
+from katib.runtime.objects import Object, ObjectStore
 from katib.runtime.periodic import Periodic
 from metrics_collector.uncollected import UncollectedTrials
 
@@ -168,9 +169,11 @@ class Leading:
             logs = DbManagerTrialLogs(
                 dependencies.db_manager, dependencies.tokens, dependencies.config, caches.suggestions.get
             )
-            assembly = assemble(
+            queues = Queues.of(dependencies.clock)
+            manager = assemble(
                 store=dependencies.store,
                 caches=caches,
+                queues=queues,
                 services=services,
                 observations=FencedLogs(logs, dependencies.may_write),
                 given_rules=UncollectedTrials(logs.log_of),
@@ -181,10 +184,10 @@ class Leading:
                 check=dependencies.check,
                 pods=_ClusterPods(pods, repair, refusals),
             )
-            services.on_change(lambda namespace, name: assembly.wake_suggestion(Key(namespace, name)))
-            pods.on_change(assembly.wake_trial)
-            strays.on_found(assembly.wake_trial)
-            refusals.on_change(assembly.wake_trial)
+            services.on_change(queues.wake_suggestion)
+            pods.on_change(queues.trials.add)
+            strays.on_found(queues.trials.add)
+            refusals.on_change(queues.trials.add)
             care = Periodic(
                 "pods", (repair.look, refusals.look), PERIOD_SECONDS, dependencies.clock, complaint="Pods not checked"
             )
@@ -195,7 +198,7 @@ class Leading:
             self._keep_logs(stack, caches, FencedLogs(logs, dependencies.may_write))
             strays.start()
             stack.callback(strays.stop)
-            self._start(stack, assembly, pods, missed)
+            self._start(stack, manager, pods, missed)
             care.start()
             stack.callback(care.stop)
             self._running = stack.pop_all()
@@ -204,14 +207,14 @@ class Leading:
     def __exit__(self, *_exc: object) -> None:
         self._running.close()
 
-    def _start(self, stack: ExitStack, assembly: Assembly, pods: TrialPods, missed: MissedPods) -> None:
+    def _start(self, stack: ExitStack, manager: Manager, pods: TrialPods, missed: MissedPods) -> None:
         pods.informer.start()  # not waited for: what pods say is an explanation, nothing is decided by its absence
         stack.callback(pods.informer.stop)
         missed.informer.start()
         stack.callback(missed.informer.stop)
         missed.informer.wait_for_sync(_SYNC_SECONDS)  # while nobody led, a pod may have run and ended unseen
-        assembly.manager.start()
-        stack.callback(assembly.manager.stop)
+        manager.start()
+        stack.callback(manager.stop)
 
     def _keep_rules(self, stack: ExitStack) -> None:
         if self._dependencies.validation_rules:
@@ -281,6 +284,10 @@ class _ClusterPods:
         """Return what is known of the pods of a trial."""
         update = self._pods.update_of(trial)
         return replace(update, uncollected=self._repair.uncollected(trial), refusal=self._refusals.of(trial))
+
+    def is_ending(self, _trial: Trial) -> bool:
+        """Return that nothing of a job runs that is not there: it is deleted in the foreground."""
+        return False
 
 
 def judged_part(job: Object) -> Object:
