@@ -29,7 +29,7 @@ from katib.controllers.trial.observing import LocalTrialLogs
 from katib.databases.sqlite import open_database
 from katib.diagnosis import ServiceFacts
 from katib.diagnosis.diagnostician import Diagnostician
-from katib.errors import NotFoundError, UnavailableError
+from katib.errors import UnavailableError
 from katib.local.admission import HostCapacity
 from katib.local.admission.host import group_limits
 from katib.local.aftermath import LocalAftermath
@@ -52,7 +52,7 @@ from katib.local.processes.client import Processes
 from katib.local.report_metrics import DIRECTORY as REPORT_METRICS
 from katib.local.report_metrics import python_path
 from katib.local.services.host import ServiceHost
-from katib.local.submission import local_gate
+from katib.local.submission import LocalHome
 from katib.local.trial_files import TrialFiles
 from katib.local.trial_jobs import TrialJobs, TrialPods
 from katib.local.trial_templates import shipped_config_map, shipped_config_maps
@@ -61,7 +61,7 @@ from katib.observations.sql import SqlObservationLog
 from katib.runtime.clock import SystemClock
 from katib.runtime.informer import InformerEvent
 from katib.runtime.interpreter import tune_interpreter
-from katib.runtime.objects import Key, Kind, Object
+from katib.runtime.objects import Key, Object
 from katib.runtime.periodic import Periodic
 from katib.runtime.shared_thread import SharedThread
 from katib.services.catalog import Catalog
@@ -72,7 +72,7 @@ from katib.tuning.offered_templates import OfferedTemplates
 from katib.tuning.replicas import POD
 from katib.tuning.service import TuningService
 from katib.tuning.stored_service import ObjectTuningService
-from katib.tuning.submission import ConfigMaps, has_experiment
+from katib.tuning.submission import Gate, StoredObjects
 from katib.tuning.trial_pages import TRIAL_FACTS
 from metrics_collector.reporter import Reporter
 from metrics_collector.uncollected import UncollectedTrials
@@ -214,7 +214,7 @@ class Engine:
 
     def _assemble(self, stack: ExitStack, machine: Machine) -> None:
         """Make the controllers, from the reporter of readings up to who looks after old logs. `start` starts them."""
-        kinds = job_kinds(self._find)
+        kinds = job_kinds(StoredObjects(self._store).find)
         self._thread = SharedThread("controllers", self._clock)
         self._caches = Caches.of(self._store, [kind.kind for kind in kinds], self._clock, thread=self._thread)
         self._recorder = LoggedEvents(self._events)
@@ -278,10 +278,6 @@ class Engine:
         self._retention = Periodic("retention", [retention.look], PERIOD_SECONDS, self._clock, complaint=COMPLAINT)
 
     def _tuning_service(self) -> TuningService:
-        config_maps = ConfigMaps(self._store).find
-        gate = local_gate(
-            self._catalog, self._host, config_maps, self._prewarm, has_experiment(self._store), self._find
-        )
         events = RecordedEvents(self._events)
         diagnostician = Diagnostician(
             store=self._store,
@@ -296,7 +292,7 @@ class Engine:
             store=self._store,
             observations=self._observations,
             events=events,
-            gate=gate,
+            gate=Gate(self._catalog, LocalHome(self._host, self._prewarm), StoredObjects(self._store)),
             output=self._files,
             explain=diagnostician.explain,
             catalog=self._catalog,
@@ -304,12 +300,6 @@ class Engine:
             aftermath=LocalAftermath(self._events, self._files, self._jobs.wait_until_gone, self._clock),
             templates=OfferedTemplates(self._store, shared=shipped_config_maps),
         )
-
-    def _find(self, kind: Kind, key: Key) -> Object | None:
-        try:
-            return self._store.get(kind, key)
-        except NotFoundError:
-            return None
 
     def _database_answers(self) -> bool:
         try:
