@@ -20,7 +20,8 @@ from katib.api.types import Experiment, Trial
 from katib.cluster.configuration.source import ConfigSource
 from katib.cluster.leader import rules
 from katib.cluster.leader.fencing import FencedLogs
-from katib.cluster.leader.stray_jobs import ListUnlabelled, StrayJobs
+from katib.cluster.leader.stores import LeaderStores
+from katib.cluster.leader.stray_jobs import StrayJobs
 from katib.cluster.leader.trial_logs import DbManagerTrialLogs
 from katib.cluster.pods.missed import FindTrial, MissedPods
 from katib.cluster.pods.reading import TrialPods
@@ -42,7 +43,7 @@ from katib.rpc.tokens import Tokens
 from katib.runtime.clock import Clock
 from katib.runtime.informer import InformerEvent
 from katib.runtime.manager import Manager
-from katib.runtime.objects import Object, ObjectStore
+from katib.runtime.objects import Object
 from katib.runtime.periodic import Periodic
 from metrics_collector.uncollected import UncollectedTrials
 
@@ -66,52 +67,50 @@ _KEPT = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "anno
 
 
 @dataclass(frozen=True, slots=True)
+class DbManager:
+    """The observation log.
+
+    Attributes:
+        client: How we reach it.
+        address: Where pods reach it.
+        tokens: What the installation signs with.
+        reader_variables: What early stopping services of a namespace bring to it.
+    """
+
+    client: DbManagerClient
+    address: str
+    tokens: Callable[[], Tokens]
+    reader_variables: Callable[[str], Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
 class Dependencies:
     """What the leader works with.
 
     Attributes:
-        store: Where objects are; refuses writes once we do not lead any more. Shows only pods that bear the label of a
-            trial, and only Deployments and Services of suggestions.
-        offered: Shows the ConfigMaps with trial templates that the installation offers.
-        jobs: The same store, but only with what bears the label of a trial's job.
-        unlabelled_jobs: Lists the metadata of what does not.
-        all_pods: The same store, but with every pod; what is deleted there goes at once.
-        missed_pods: The same store, but with the pods of jobs that do not bear the label of a trial.
-        list_events: Lists events.
+        stores: Where objects are.
         db_manager: The observation log.
-        tokens: What the installation signs with.
-        may_write: Whether we still lead.
-        reader_variables: What early stopping services of a namespace bring to the DB manager.
+        list_events: Lists events.
         config: The KatibConfig in force.
         events: Told of notable moments.
         check: What is wrong with an experiment that no webhook has seen.
         find_trial: Walks the owners of a pod.
         metrics: Counts.
-        db_manager_address: Where pods reach the DB manager.
         clock: Where time is measured.
         grpc_probes: Whether the cluster's kubelets know gRPC probes.
         validation_rules: Whether the cluster's definitions may carry rules about changes.
         settings: Knobs of the controllers.
     """
 
-    store: ObjectStore
-    offered: ObjectStore
-    jobs: ObjectStore
-    unlabelled_jobs: ListUnlabelled
-    all_pods: ObjectStore
-    missed_pods: ObjectStore
+    stores: LeaderStores
+    db_manager: DbManager
     list_events: ListEvents
-    db_manager: DbManagerClient
-    tokens: Callable[[], Tokens]
-    may_write: Callable[[], bool]
-    reader_variables: Callable[[str], Mapping[str, str]]
     config: ConfigSource
     events: EventRecorder
     check: Callable[[Experiment], Sequence[FieldError]]
     find_trial: FindTrial
     metrics: ControllerMetrics
     clock: Clock
-    db_manager_address: str
     grpc_probes: bool = False
     validation_rules: bool = False
     settings: ControllerSettings = CLUSTER_SETTINGS
@@ -129,25 +128,25 @@ class Leading:
         self._running = ExitStack()
 
     def __enter__(self) -> Self:
-        dependencies = self._dependencies
+        dependencies, stores = self._dependencies, self._dependencies.stores
         with ExitStack() as stack:
             caches = Caches.of(
-                dependencies.store,
+                stores.main,
                 [],
                 dependencies.clock,
                 decode_experiment=decode_experiment,
                 decode_job=judged_part,
                 follows_new_jobs=True,
-                job_store=dependencies.jobs,
+                job_store=stores.jobs,
                 order_of=creation_second,
-                offered=dependencies.offered,
+                offered=stores.offered,
             )
             dependencies.metrics.follow(caches)
-            strays = StrayJobs(dependencies.unlabelled_jobs, caches.jobs, dependencies.clock)
-            pods = TrialPods(dependencies.store, dependencies.clock)
-            missed = MissedPods(dependencies.missed_pods, dependencies.find_trial, dependencies.clock)
+            strays = StrayJobs(stores.unlabelled_jobs, caches.jobs, dependencies.clock)
+            pods = TrialPods(stores.main, dependencies.clock)
+            missed = MissedPods(stores.missed_pods, dependencies.find_trial, dependencies.clock)
             repair = PodRepair(
-                store=dependencies.all_pods,
+                store=stores.all_pods,
                 trials=caches.trials,
                 missed=missed,
                 events=dependencies.events,
@@ -156,26 +155,29 @@ class Leading:
             refusals = self._refusals(caches, pods, missed)
             caches.trials.add_handler(lambda event: _forget_ended(event, pods))
             services = ClusterServices(
-                dependencies.store,
+                stores.main,
                 suggestion_of=caches.suggestions.get,
                 config=dependencies.config,
                 catalog=ClusterCatalog(dependencies.config),
-                db_manager_address=lambda: dependencies.db_manager_address,
+                db_manager_address=lambda: dependencies.db_manager.address,
                 grpc_probes=dependencies.grpc_probes,
-                reader_variables=dependencies.reader_variables,
-                all_pods=dependencies.all_pods,
+                reader_variables=dependencies.db_manager.reader_variables,
+                all_pods=stores.all_pods,
                 clock=dependencies.clock,
             )
             logs = DbManagerTrialLogs(
-                dependencies.db_manager, dependencies.tokens, dependencies.config, caches.suggestions.get
+                dependencies.db_manager.client,
+                dependencies.db_manager.tokens,
+                dependencies.config,
+                caches.suggestions.get,
             )
             queues = Queues.of(dependencies.clock)
             manager = assemble(
-                store=dependencies.store,
+                store=stores.main,
                 caches=caches,
                 queues=queues,
                 services=services,
-                observations=FencedLogs(logs, dependencies.may_write),
+                observations=FencedLogs(logs, stores.leads),
                 given_rules=UncollectedTrials(logs.log_of),
                 observation_pool=_pool(stack),
                 events=dependencies.events,
@@ -195,7 +197,7 @@ class Leading:
             stack.callback(services.close)
             services.start()
             self._keep_rules(stack)
-            self._keep_logs(stack, caches, FencedLogs(logs, dependencies.may_write))
+            self._keep_logs(stack, caches, FencedLogs(logs, stores.leads))
             strays.start()
             stack.callback(strays.stop)
             self._start(stack, manager, pods, missed)
@@ -218,7 +220,7 @@ class Leading:
 
     def _keep_rules(self, stack: ExitStack) -> None:
         if self._dependencies.validation_rules:
-            store, clock = self._dependencies.store, self._dependencies.clock
+            store, clock = self._dependencies.stores.main, self._dependencies.clock
             complaint = "The definition of Experiments holds no rules about changes"
             keeper = Periodic(
                 "definition-rules", [lambda: rules.keep_rules(store)], rules.PERIOD_SECONDS, clock, complaint=complaint
@@ -247,7 +249,7 @@ class Leading:
             trials=caches.trials,
             pods=pods,
             missed=missed,
-            find_job=Jobs(dependencies.store, caches.jobs).find,
+            find_job=Jobs(dependencies.stores.main, caches.jobs).find,
             find_trial=dependencies.find_trial,
             list_events=dependencies.list_events,
             clock=dependencies.clock,
