@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from msgspec import structs
 
@@ -112,8 +112,7 @@ class Caches:
         return (self.experiments, self.suggestions, self.trials, *self.jobs.known)
 
 
-@dataclass(frozen=True, slots=True)
-class Queues:
+class Queues(NamedTuple):
     """What the controllers are to look at; others add to it what they know to have changed."""
 
     experiments: WorkQueue[Key]
@@ -131,37 +130,48 @@ class Queues:
         self.suggestions.add(Key(namespace, name))
 
 
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the controllers need from outside; `katib.controllers.ports` says what each must do.
+
+    Attributes:
+        services: The services that experiments ask for.
+        logs: The logs of trials.
+        events: Told of notable moments.
+        log_pool: Where logs are asked that are not at hand: a worker never waits for them. None: they are at hand.
+        check: What is wrong with an experiment that nothing has checked before it was stored.
+        pods: What the pods of jobs say; None where jobs say it all.
+        given_rules: Evaluates the rules that trials were given, where no collector of ours does it.
+        shipped_template: Finds ConfigMaps that come with the installation.
+    """
+
+    services: ServiceDirectory
+    logs: TrialLogs
+    events: EventRecorder
+    log_pool: Executor | None = None
+    check: ExperimentCheck = accept_all
+    pods: PodWatcher | None = None
+    given_rules: GivenRules | None = None
+    shipped_template: Callable[[Key], Object | None] = lambda _key: None
+
+
 def assemble(
-    *,
     store: ObjectStore,
     caches: Caches,
     queues: Queues,
-    services: ServiceDirectory,
-    observations: TrialLogs,
-    observation_pool: Executor | None = None,
-    events: EventRecorder,
+    ports: Ports,
     clock: Clock,
     settings: ControllerSettings | None = None,
-    check: ExperimentCheck = accept_all,
-    pods: PodWatcher | None = None,
-    given_rules: GivenRules | None = None,
     thread: SharedThread | None = None,
-    shipped_template: Callable[[Key], Object | None] = lambda _key: None,
 ) -> Manager:
     """Return the controllers of a store, wired and not started.
 
-    Logs that are not at hand are given with a pool in which they are asked: a worker never waits for them.
     Where the store and the logs are at hand, all controllers can share a thread.
     """
-    settings = settings or ControllerSettings()
-    experiments, suggestions, trials, stopping = (
-        queues.experiments,
-        queues.suggestions,
-        queues.trials,
-        queues.early_stopping,
-    )
+    settings, events = settings or ControllerSettings(), ports.events
+    experiments, suggestions, trials, stopping = queues
     verdicts = Verdicts()
-    config_maps = TemplateConfigMaps(store, caches.config_maps, clock, shipped_template)
+    config_maps = TemplateConfigMaps(store, caches.config_maps, clock, ports.shipped_template)
     _connect(caches, experiments, suggestions, trials, settings.summary_interval_seconds)
     _connect_early_stopping(caches, stopping, verdicts)
     caches.config_maps.add_handler(lambda event: _wake_users_of(event.key, caches, config_maps, experiments))
@@ -174,7 +184,7 @@ def assemble(
         events=events,
         clock=clock,
         settings=settings,
-        check=check,
+        check=ports.check,
         config_maps=config_maps,
     )
     suggestion = SuggestionReconciler(
@@ -183,7 +193,7 @@ def assemble(
         experiments=caches.experiments,
         trials=caches.trials,
         ledger=caches.ledger,
-        services=services,
+        services=ports.services,
         events=events,
         clock=clock,
         settings=settings,
@@ -193,16 +203,11 @@ def assemble(
         store=store,
         trials=caches.trials,
         jobs=caches.jobs,
-        observations=ObservationCalls(
-            observations,
-            observation_pool,
-            trials.add,
-            clock,
-        ),
+        observations=ObservationCalls(ports.logs, ports.log_pool, trials.add, clock),
         events=events,
         clock=clock,
         settings=settings,
-        pods=pods,
+        pods=ports.pods,
         verdict_of=verdicts.of,
     )
     early_stopping = EarlyStoppingReconciler(
@@ -210,8 +215,8 @@ def assemble(
         suggestions=caches.suggestions,
         trials=caches.trials,
         ledger=caches.ledger,
-        services=services,
-        given_rules=given_rules,
+        services=ports.services,
+        given_rules=ports.given_rules,
         verdicts=verdicts,
         events=events,
         clock=clock,

@@ -20,7 +20,7 @@ from typing import Self
 
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
-from katib.controllers.assembly import Caches, Queues, assemble
+from katib.controllers.assembly import Caches, Ports, Queues, assemble
 from katib.controllers.experiment.plan import is_completed
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.retention import COMPLAINT, PERIOD_SECONDS, Retention
@@ -255,18 +255,20 @@ class Engine:
         stack.callback(self._jobs.stop)
         logs = LocalTrialLogs(self._observations)
         self._manager = assemble(
-            store=self._store,
-            caches=self._caches,
-            queues=queues,
-            services=self._services,
-            observations=logs,
-            events=self._recorder,
-            clock=self._clock,
+            self._store,
+            self._caches,
+            queues,
+            Ports(
+                services=self._services,
+                logs=logs,
+                events=self._recorder,
+                given_rules=UncollectedTrials(lambda _trial: self._observations),
+                pods=TrialPods(self._jobs),
+                shipped_template=shipped_config_map,
+            ),
+            self._clock,
             settings=self._settings,
-            given_rules=UncollectedTrials(lambda _trial: self._observations),
-            pods=TrialPods(self._jobs),
             thread=self._thread,
-            shipped_template=shipped_config_map,
         )
         retention = Retention(
             self._caches.experiments.all,

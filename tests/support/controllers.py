@@ -25,7 +25,7 @@ from katib.api.types import (
     Suggestion,
     Trial,
 )
-from katib.controllers.assembly import Caches, Queues, assemble
+from katib.controllers.assembly import Caches, Ports, Queues, assemble
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.ports import (
     GivenRules,
@@ -204,18 +204,20 @@ class World:
         self.caches = caches_of(self.store, self.clock)
         self._queues = Queues.of(self.clock)
         self._manager = assemble(
-            store=seen,
-            caches=self.caches,
-            queues=self._queues,
-            services=self.services,
-            observations=trial_logs or LocalTrialLogs(self.observations),
-            observation_pool=observation_pool,
-            events=self.events,
-            clock=self.clock,
+            seen,
+            self.caches,
+            self._queues,
+            Ports(
+                services=self.services,
+                logs=trial_logs or LocalTrialLogs(self.observations),
+                log_pool=observation_pool,
+                events=self.events,
+                given_rules=given_rules,
+                pods=pods,
+            ),
+            self.clock,
             settings=settings,
             thread=thread,
-            given_rules=given_rules,
-            pods=pods,
         )
         self._jobs: Informer[Object] = Informer(self.store, JOB, identity, clock=self.clock)
         self._jobs.add_handler(self._job_changed)

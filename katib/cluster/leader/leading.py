@@ -30,7 +30,7 @@ from katib.cluster.pods.repair import PERIOD_SECONDS, PodRepair
 from katib.cluster.services.catalog import ClusterCatalog
 from katib.cluster.services.directory import ClusterServices
 from katib.controllers import retention
-from katib.controllers.assembly import Caches, Queues, assemble
+from katib.controllers.assembly import Caches, Ports, Queues, assemble
 from katib.controllers.experiment.ledger import creation_second
 from katib.controllers.ports import EventRecorder, PodUpdate, TrialLogs
 from katib.controllers.retention import Retention
@@ -173,18 +173,20 @@ class Leading:
             )
             queues = Queues.of(dependencies.clock)
             manager = assemble(
-                store=stores.main,
-                caches=caches,
-                queues=queues,
-                services=services,
-                observations=FencedLogs(logs, stores.leads),
-                given_rules=UncollectedTrials(logs.log_of),
-                observation_pool=_pool(stack),
-                events=dependencies.events,
-                clock=dependencies.clock,
+                stores.main,
+                caches,
+                queues,
+                Ports(
+                    services=services,
+                    logs=FencedLogs(logs, stores.leads),
+                    given_rules=UncollectedTrials(logs.log_of),
+                    log_pool=_pool(stack),
+                    events=dependencies.events,
+                    check=dependencies.check,
+                    pods=_ClusterPods(pods, repair, refusals),
+                ),
+                dependencies.clock,
                 settings=dependencies.settings,
-                check=dependencies.check,
-                pods=_ClusterPods(pods, repair, refusals),
             )
             services.on_change(queues.wake_suggestion)
             pods.on_change(queues.trials.add)

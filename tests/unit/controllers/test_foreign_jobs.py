@@ -12,7 +12,7 @@ import pytest
 from katib.api.defaults import with_defaults
 from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.api.types import Experiment, Trial
-from katib.controllers.assembly import Caches, Queues, assemble
+from katib.controllers.assembly import Caches, Ports, Queues, assemble
 from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.controllers.ports import PodUpdate
 from katib.controllers.settings import ControllerSettings
@@ -65,15 +65,12 @@ class Cluster:
         self.caches = Caches.of(self.faulty, [], SystemClock(), follows_new_jobs=True)
         self.queues = Queues.of(SystemClock())
         self.manager = assemble(
-            store=self.faulty,
-            caches=self.caches,
-            queues=self.queues,
-            services=FakeServices(),
-            observations=LocalTrialLogs(self.observations),
-            events=self.events,
-            clock=SystemClock(),
+            self.faulty,
+            self.caches,
+            self.queues,
+            Ports(services=FakeServices(), logs=LocalTrialLogs(self.observations), events=self.events, pods=self.pods),
+            SystemClock(),
             settings=ControllerSettings(**settings),
-            pods=self.pods,
         )
 
     def __enter__(self) -> Self:

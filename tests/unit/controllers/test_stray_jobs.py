@@ -14,7 +14,7 @@ from katib.api.names import JOB_LABEL
 from katib.api.types import Trial
 from katib.cluster.leader.leading import judged_part
 from katib.cluster.leader.stray_jobs import StrayJobs
-from katib.controllers.assembly import Caches, Queues, assemble
+from katib.controllers.assembly import Caches, Ports, Queues, assemble
 from katib.controllers.kinds import TRIAL
 from katib.controllers.trial import reconciler
 from katib.controllers.trial.observing import LocalTrialLogs
@@ -95,13 +95,11 @@ class Cluster:
         self.strays = StrayJobs(self._unlabelled, self.caches.jobs, clock)
         queues = Queues.of(clock)
         self.manager = assemble(
-            store=self.direct,
-            caches=self.caches,
-            queues=queues,
-            services=FakeServices(),
-            observations=LocalTrialLogs(self.observations),
-            events=RecordedEvents(),
-            clock=clock,
+            self.direct,
+            self.caches,
+            queues,
+            Ports(services=FakeServices(), logs=LocalTrialLogs(self.observations), events=RecordedEvents()),
+            clock,
         )
         self.strays.on_found(queues.trials.add)
 
