@@ -1,4 +1,4 @@
-"""What the runner remembers of one job: its pods, and the status it has written or is about to write."""
+"""What the controller remembers of one job: its pods, and the status it has written or is about to write."""
 
 from __future__ import annotations
 
