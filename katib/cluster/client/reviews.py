@@ -96,7 +96,7 @@ class AccessReviews:
         try:
             answer = self._connection.request("POST", _PATH, body=_review(subject, request))
         except ForbiddenError as error:
-            raise UnavailableError(f"nobody says what {subject.name} may do: {error}") from error
+            raise UnavailableError(f"access of {subject.name} cannot be checked: {error}") from error
         return (answer.get("status") or {}).get("allowed") is True
 
     def _remember(self, question: tuple[Subject, RequestInfo], allowed: bool, until: float) -> None:
