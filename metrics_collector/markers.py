@@ -41,7 +41,7 @@ _MAX_BYTES = 64
 
 
 class Markers:
-    """The markers of one directory, which may be full, gone, or written by somebody else."""
+    """The markers of one directory, which may be full, gone, or written by another program."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

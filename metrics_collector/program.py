@@ -134,7 +134,7 @@ class Program:
         return self.markers.word(shell.pid) not in ENDED_WORDS and read_process(shell.pid, self._proc) == shell
 
     def _is_started_again(self, code: int | None) -> bool:
-        """Return whether a program will run again that ended with an exit code; None: nobody said with which."""
+        """Return whether a program that ended with an exit code will run again; None: the code is not known."""
         if not self._runs_again(_KILLED if code is None else code):
             if code is None and any(map(self._runs_again, EXIT_CODES)):
                 self.doubt = "the program was killed, and it is not known whether its container is started again"

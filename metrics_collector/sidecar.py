@@ -1,7 +1,7 @@
 """The collector as a container of the trial's pod: follows the file, watches the program, reports while it runs.
 
 It ends when its own work is done, well if nothing is left to store, whatever became of the program. What it leaves for
-Kubernetes begins with whether all readings are stored, so that nobody takes a part of them for the whole:
+Kubernetes begins with whether all readings are stored, so that a part of them is not taken for the whole:
 
 - The program ended: read the rest, store it, say what was not found, end.
 - The rules are met: end the program, store everything, tell the early stopping service, end.
@@ -45,7 +45,7 @@ _MAX_BATCH = 1_000
 """Readings of a report: Katib's DB manager refuses messages beyond 4 MB."""
 
 _MAX_AGE_SECONDS = 1.0
-"""How old a curve may be that somebody looks at; hundreds of sidecars share one DB manager."""
+"""How old a curve on a page may be; hundreds of sidecars share one DB manager."""
 
 _RESERVE_SECONDS = 5.0
 """Of the pod's grace period, kept for storing what was read."""

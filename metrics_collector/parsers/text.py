@@ -10,7 +10,7 @@ has no groups but name and value, as that of a genotype; of a pattern with more 
 meant. What is not taken is noted with its line.
 
 A line may say at which step of the training its readings are, by `katib-step=4` among its words. `katib.report` writes
-that; `step=4` is left alone, because programs count all kinds of things that begin anew in each epoch.
+that; `step=4` is left alone, because programs count all kinds of things that restart in each epoch.
 """
 
 from __future__ import annotations

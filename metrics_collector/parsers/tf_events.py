@@ -27,7 +27,7 @@ from metrics_collector.parsers.tags import UNWANTED, Match, TagRules
 from metrics_collector.parsers.tensors import FLOAT, float_text
 
 MAX_TAGS = 10_000
-"""Different tags of one file that are remembered; any others are matched anew each time."""
+"""Different tags of one file that are remembered; any others are matched again each time."""
 
 MAX_HELD = 100
 """Loose matches of one metric that are held back."""

@@ -76,7 +76,7 @@ class FileSource(Output):
         tail: Follows the file.
         parser: Finds the readings.
         name: What to call the file in an explanation.
-        on_data: Told of every chunk before its readings are handed on.
+        on_data: Called with every chunk before its readings are handed on.
     """
 
     def __init__(
