@@ -1,4 +1,4 @@
-"""What a running trial reports, while somebody looks at its page: one look for all pages, some times a second.
+"""The readings of a running trial while its page is open: one look for all pages, some times a second.
 
 A reading is in the log a twentieth of a second after it was printed, and here at most a tenth later. A look that takes
 long makes the next one wait longer, so that looking takes no more than a quarter of a processor.
@@ -58,7 +58,7 @@ class TrialNews:
 
 
 class LiveTrial:
-    """Follows one trial on a thread of its own for as long as somebody watches. Thread-safe.
+    """Follows one trial on a thread of its own for as long as it is watched. Thread-safe.
 
     Args:
         service: Asked with the rights of the user.
@@ -204,7 +204,7 @@ class LiveTrial:
 
 @dataclass(slots=True)
 class LiveTrials:
-    """The trials that somebody looks at. Thread-safe.
+    """The trials whose pages are open. Thread-safe.
 
     Args:
         closing: Ends all of them with the server.
