@@ -35,7 +35,7 @@ _GATEWAY = (
         "--gateway",
         is_flag=True,
         help="With --cluster: believe the header in which a gateway names the user, and let that user do what the "
-        "cluster allows. Nobody but the gateway may reach the server.",
+        "cluster allows. Only the gateway may reach the server.",
     ),
     click.option(
         "--user-header",
@@ -181,7 +181,7 @@ class _Access:
 
 
 def _access(host: str, token: str | None, directory: Path | None, *, no_token: bool) -> _Access:
-    """Return who may ask. Beyond this machine the server itself wants a token that somebody chose."""
+    """Return who may ask. Beyond this machine the server itself needs a token that its operator chose."""
     from katib.rest.server import is_loopback
 
     kept = not token and not no_token and is_loopback(host)
@@ -254,7 +254,7 @@ def _answering(cluster: options.Cluster, headers: UserHeaders | None) -> Iterato
         return
     from katib.rest.users import Gateway
 
-    logging.getLogger("katib.audit").setLevel(logging.INFO)  # who wrote what is told however little else is
+    logging.getLogger("katib.audit").setLevel(logging.INFO)  # who wrote what is logged whatever the log level
     with open_users(cluster) as users:
         yield Gateway(headers, users.service_of), users.host
 
@@ -298,12 +298,12 @@ class _Stop:
         stop_on_signal(self._stop, _exit_code)
 
     def wait(self) -> None:
-        """Return when somebody asked to stop."""
+        """Return when a signal asks to stop."""
         while not self._event.wait(_LOOK_SECONDS):
             pass
 
     def pause(self, seconds: float) -> bool:
-        """Wait for so long; return whether somebody asked to stop."""
+        """Wait for so long; return whether a signal asked to stop."""
         return self._event.wait(seconds)
 
     def _stop(self, number: int) -> None:

@@ -36,8 +36,8 @@ def ui(name: str | None, print_only: bool, server: str | None, namespace: str | 
     Where no server of yours runs and there is a data directory, one is started on it, as by `katib serve`, until you
     stop it.
 
-    The link lets a browser in without a token, until the server stops; the browser stays signed in after that. Give
-    the link to nobody: anyone who has it can run commands as you.
+    The link lets a browser in without a token, until the server stops; the browser stays signed in after that. Do not
+    share the link: anyone who has it can run commands as you.
     """
     directory = data_dir or options.default_data_dir()
     page = f"experiments/{namespace or DEFAULT_NAMESPACE}/{name}" if name else ""

@@ -2,7 +2,7 @@
 
 What a call costs the program is one write to a pipe. It imports no gRPC, starts no thread and keeps no queue, so it may
 fork, be short of memory or hold Python's lock for minutes. A forked process writes to the same pipe; one that executes
-another program begins anew.
+another program opens a pipe of its own.
 
 The pipe carries lines of up to PIPE_BUF bytes, which the kernel never mixes:
 
@@ -105,7 +105,7 @@ class Sender:
             self._lock.release()
 
     def close(self) -> None:
-        """Have everything sent and wait for it, for a bounded time. Readings that come later begin anew."""
+        """Have everything sent and wait for it, for a bounded time. Later readings start another process."""
         if not self._is_mine():
             return
         with self._lock:
