@@ -233,7 +233,7 @@ class HttpTuningService:
             raise InvalidError(replace(e, path=source) if e.path == shared else e for e in error.errors) from error
 
     def _source(self, source: str) -> str:
-        """Return what the server is told of a file: to one on this machine its whole path, to others its name only."""
+        """Return how to name a file to the server: to one on this machine its whole path, to others its name only."""
         path = Path(source)
         return str(path.resolve()) if self._local and path.is_file() else path.name
 

@@ -7,7 +7,7 @@ close that door, also where no token is asked for:
 - a browser's Origin must be this server's own, and its Sec-Fetch-Site must not say otherwise. Only the way to a page
   may begin at a foreign one (`katib.rest.visits`): what is linked to is shown to the user alone;
 - with a token set, every request carries it, as a bearer token or as the password of the Basic scheme, or the cookie
-  that a browser gets for it (`katib.rest.sessions`). The cookie helps nobody past the check before.
+  that a browser gets for it (`katib.rest.sessions`). The cookie does not bypass the check before.
 
 Behind a gateway, every request names its user (`katib.rest.users`). Only the probes are answered to everybody.
 
@@ -70,7 +70,7 @@ class Guard:
         sessions: What every request must carry; None asks for nothing.
         allowed_hosts: Names that the Host header may have, without port; None allows any, which is safe only with a
             token, because a browser does not know it, or behind a gateway, which knows its own names.
-        user_headers: Where a gateway writes who asks; None: there is none, and no header says anything.
+        user_headers: Where a gateway names the user; None: there is none, and no header is believed.
         show_problem: Returns what a person is shown in place of a page; None: there are no pages.
     """
 

@@ -105,7 +105,7 @@ class ExperimentEdit(TypedDict):
 class TrialEdit(TypedDict):
     """What to change of a trial."""
 
-    suspended: Annotated[bool, Field(description="Whether its job is suspended: its pods end, and start anew later.")]
+    suspended: Annotated[bool, Field(description="Whether its job is suspended: its pods end, and restart later.")]
 
 
 class AddedTrial(TypedDict):
@@ -140,12 +140,12 @@ def answer_with(app: FastAPI, service: TuningService | Gateway) -> None:
 
 
 def let_in_by(app: FastAPI, sessions: Sessions | None) -> None:
-    """Have the entrances of an application let browsers in by these; None: nobody has to sign in."""
+    """Have the entrances of an application let browsers in by these; None: signing in is not required."""
     app.state.sessions = sessions
 
 
 def sessions_of(request: Request) -> Sessions | None:
-    """Return what lets browsers in; None where nobody has to sign in."""
+    """Return what lets browsers in; None where signing in is not required."""
     return cast("Sessions | None", request.app.state.sessions)
 
 

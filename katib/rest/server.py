@@ -106,9 +106,9 @@ class Server:
             listening.close()
 
     def _take_own_name(self, sessions: Sessions) -> str:
-        """Return the host name under which browsers find this server and nobody else's; empty where there is none.
+        """Return the host name under which browsers find this server and no other; empty where there is none.
 
-        They look for names below `localhost` at ::1 first, so nobody else may listen there.
+        They look for names below `localhost` at ::1 first, so no other process may listen there.
         """
         if self._sockets[0].getsockname()[0] != "127.0.0.1":
             return ""

@@ -93,7 +93,7 @@ class _Source(Generic[T]):
         return item
 
     def leave(self) -> None:
-        """Say that nobody reads any more."""
+        """Note that the reader is gone."""
         self._gone.set()
 
     def _stopped(self) -> bool:
@@ -117,7 +117,7 @@ class _Source(Generic[T]):
         return False
 
     def _put(self, item: T | _End) -> None:
-        # The loop may have closed while this thread waited for the item; then nobody misses it.
+        # The loop may have closed while this thread waited for the item; then it is not needed.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._queue.put_nowait, item)
 

@@ -5,7 +5,7 @@ stamp fails the whole report, an unknown trial has an empty log. Where it crashe
 without usable reading stores nothing, and errors carry the status code of their class instead of UNKNOWN.
 
 Beside it, on the same port, is what the controllers ask for beyond Katib's calls (`proto/observations.proto`). With a
-guard, callers are asked who they are (`katib.rpc.log_guard`); without one, nobody is.
+guard, callers are authenticated (`katib.rpc.log_guard`); without one, they are not.
 """
 
 from __future__ import annotations

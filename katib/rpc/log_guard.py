@@ -8,11 +8,11 @@
 | no token, from this very machine, where that is trusted | no | all | no |
 | no token | trials begun with `reports_without_token` | trials begun with `reads_without_token` | no |
 
-Nobody but the controller reports for a trial that has ended: its observation is made.
+Only the controller may report for a trial that has ended: its observation is made.
 
 Trials are known to the log by name alone. So the namespace of a trial is remembered when its log begins, and another
 namespace that has a trial of that name gets at nothing. A log that began before tokens, or under another controller,
-belongs to nobody: any token that names its trial, and any reader, may have it.
+has no owner: any token that names its trial, and any reader, may have it.
 
 In a pod, from this very machine (127.0.0.1 or ::1) means from inside the pod, and that is how a forwarded port arrives:
 who may forward ports in the namespace of the installation may read. A mesh's proxy comes from 127.0.0.6, which does not
@@ -41,19 +41,19 @@ class AccessList(Protocol):
     """Remembers whose logs are whose. Thread-safe; raises UnavailableError when it does not answer."""
 
     def find_all(self, trial_names: Collection[str]) -> Mapping[str, LogAccess]:
-        """Return to whom each of these logs belongs, without those that nobody has begun."""
+        """Return the owner of each of these logs, without those that have not begun."""
 
     def find(self, trial_name: str) -> LogAccess | None:
-        """Return to whom a log belongs; None when nobody has begun it."""
+        """Return the owner of a log; None when it has not begun."""
 
     def keep(self, trial_name: str, access: LogAccess) -> None:
         """Remember to whom a log belongs from now on."""
 
     def end(self, trial_name: str) -> None:
-        """Have a log take no more readings, as `LogAccess.has_ended` says; one that nobody has begun stays so."""
+        """Have a log take no more readings, as `LogAccess.has_ended` says; one that has not begun is left as it is."""
 
     def forget(self, trial_name: str) -> None:
-        """Let a log belong to nobody."""
+        """Remove the owner of a log."""
 
 
 class MemoryAccessList:
@@ -81,13 +81,13 @@ class MemoryAccessList:
             self._access[trial_name] = replace(access, has_ended=True)
 
     def forget(self, trial_name: str) -> None:
-        """Let a log belong to nobody."""
+        """Remove the owner of a log."""
         self._access.pop(trial_name, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls.
+    """The caller of the log.
 
     Attributes:
         token: As it was sent; None without one.
@@ -171,7 +171,7 @@ class LogGuard:
         self.access.end(trial_name)
 
     def forget(self, trial_name: str) -> None:
-        """Let a log belong to nobody."""
+        """Remove the owner of a log."""
         self.access.forget(trial_name)
         self._forget_refusal(trial_name)
 
