@@ -53,7 +53,7 @@ _LOCK_SPACE = 0x6B617469
 
 
 class SqlServer:
-    """An open database. Safe to call from any thread; close it when nobody uses it any more.
+    """An open database. Safe to call from any thread; close it after the last use.
 
     Use `open_sql_server`.
     """
