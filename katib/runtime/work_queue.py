@@ -39,7 +39,7 @@ class WorkQueue(Generic[K]):
     def __init__(self, clock: Clock | None = None, *, retry: Backoff = RETRY) -> None:
         self._clock = clock or SystemClock()
         self._retry = retry
-        self._lock = threading.Lock()  # taken by itself where nobody waits: twice as fast as through the condition
+        self._lock = threading.Lock()  # taken directly where no thread waits: twice as fast as through the condition
         self._condition = threading.Condition(self._lock)
         self._ready: deque[K] = deque()
         self._pending: set[K] = set()  # waits in _ready, or will when its worker is done
@@ -89,7 +89,7 @@ class WorkQueue(Generic[K]):
         return delay
 
     def forget(self, key: K) -> None:
-        """Say that a key succeeded: its next back-off starts anew."""
+        """Note that a key succeeded: its next back-off starts from the beginning."""
         with self._lock:
             self._failures.pop(key, None)
 
