@@ -1,7 +1,7 @@
 """Why an experiment is not finished.
 
-The checks stand in the order in which causes hide each other: nobody working on it, then the store, then the suggestion
-service, then the trials.
+The checks stand in the order in which causes hide each other: no engine or controller, then the store, then the
+suggestion service, then the trials.
 """
 
 from __future__ import annotations
@@ -265,4 +265,4 @@ def _restarts(evidence: Evidence) -> list[str]:
     restarts = [event for event in evidence.events if event.reason in ("EngineRestarted", "Resumed")]
     if not restarts:
         return []
-    return [f"The engine was restarted {since(restarts[-1].time, evidence.now)} ago; unfinished trials began anew."]
+    return [f"The engine was restarted {since(restarts[-1].time, evidence.now)} ago; unfinished trials were restarted."]
