@@ -44,9 +44,9 @@ _TTL = "ttlSecondsAfterFinished"
 def template_errors(source: Mapping[str, Any], path: str, spec: ExperimentSpec) -> list[FieldError]:
     """Return what keeps every pod of the object from being collected from.
 
-    A training job has pods of several roles, and some kinds may be given a command by somebody else. So it is an error
+    A training job has pods of several roles, and some kinds may get a command from their operator. So it is an error
     only if no container that may be the primary one has a command, and the kind takes its pods as they are written.
-    Where it cannot be told when the program has ended, one container is enough.
+    Where the end of the program could not be recognized, one container is enough.
 
     Args:
         source: The object, with placeholders in it.

@@ -74,7 +74,7 @@ def _is_held(obj: Object) -> bool:
 
 
 def _let_go(store: ObjectStore, obj: Object) -> Iterator[str]:
-    """Remove our finalizer, and nobody else's."""
+    """Remove our finalizer, and no other."""
     kind, key, uid = Kind.of(obj), Key.of(obj), obj["metadata"]["uid"]
     for attempt in range(_ATTEMPTS):
         try:

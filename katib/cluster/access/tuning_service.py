@@ -4,7 +4,7 @@
                      |           --> DB manager (metrics), directly or through the API server
                      +--> Gate, Diagnostician
 
-Everything is done with the rights of the user who asks.
+Every request is made with the rights of the user.
 """
 
 from __future__ import annotations
@@ -277,7 +277,7 @@ def _serves(cluster: Cluster, kind: Kind) -> bool:
     except KindNotInstalledError:
         return False
     except UnavailableError:
-        return True  # nobody says that it does not
+        return True  # not known: assume that it does
     return True
 
 

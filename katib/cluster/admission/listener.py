@@ -1,6 +1,6 @@
 """Connections of the HTTPS server: one thread for each, with the certificate of the moment it was opened.
 
-The handshake runs on the connection's own thread, so that a caller who does not go on with it holds up nobody.
+The handshake runs on the connection's own thread, so a caller that does not complete it delays no other.
 """
 
 from __future__ import annotations

@@ -33,11 +33,11 @@ class NotPermittedError(ForbiddenError):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Who asks, as RBAC sees it.
+    """A user, as RBAC sees it.
 
     Attributes:
         name: Of the user.
-        groups: That somebody trustworthy says the user is in, beside those that Kubernetes gives to every user.
+        groups: Of the user, from a trusted source, beside those that Kubernetes gives to every user.
     """
 
     name: str
@@ -52,7 +52,7 @@ class AccessReviews:
     """Asks what users may do. Thread-safe.
 
     Args:
-        connection: To the API server, of somebody who may create `subjectaccessreviews`.
+        connection: To the API server, of an account that may create `subjectaccessreviews`.
         kept_seconds: How long an answer is remembered.
         monotonic: Seconds that never run backwards.
     """

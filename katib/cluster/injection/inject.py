@@ -96,7 +96,7 @@ def _tell(container: Pod, variables: list[Pod]) -> None:
 
 
 def _entrust(container: Pod, settings: InjectionSettings) -> None:
-    """Hand a container what it has to bring to the DB manager; a template cannot make it somebody else."""
+    """Set the credentials of a container for the DB manager; a template cannot replace them."""
     others = [v for v in container.get("env") or () if v.get("name") not in settings.db_manager_variables]
     handed = [{"name": name, "value": value} for name, value in settings.db_manager_variables.items()]
     if handed:
