@@ -1,4 +1,4 @@
-"""Who may speak to the server, and how much they may send.
+"""Access to the server, and limits on requests.
 
 An Experiment runs commands, so a request must not come from a web page that the user happens to visit. Three checks
 close that door, also where no token is asked for:
@@ -9,7 +9,7 @@ close that door, also where no token is asked for:
 - with a token set, every request carries it, as a bearer token or as the password of the Basic scheme, or the cookie
   that a browser gets for it (`katib.rest.sessions`). The cookie does not bypass the check before.
 
-Behind a gateway, every request names its user (`katib.rest.users`). Only the probes are answered to everybody.
+Behind a gateway, every request names its user (`katib.rest.users`). Only the probes are answered without one.
 
 Programs send neither Origin nor Sec-Fetch-Site and are not affected.
 """
@@ -48,7 +48,7 @@ MAX_DISCARDED_BYTES = 4 * MAX_BODY_BYTES
 
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-"""What is answered to everybody: it says nothing about anybody."""
+"""Paths that are answered without authentication: they reveal nothing about users."""
 _CHALLENGES = 'Bearer realm="katib", Basic realm="katib", charset="UTF-8"'
 _CHALLENGE_OF_BROWSERS = 'Bearer realm="katib"'
 """At the word Basic a browser opens a window of its own."""

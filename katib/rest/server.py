@@ -45,7 +45,7 @@ class Server:
         port: Its port.
         page: Address of the page for people, as a link that lets a browser in where a token is asked for; empty where
             there is no page, or its address is not known here.
-        is_open: Whether everybody who reaches it may do everything.
+        is_open: Whether every client that reaches it may do everything.
 
     Raises:
         InvalidError: The port is in use or not ours to take, the host is unknown, or the token is missing.

@@ -126,7 +126,7 @@ async def pump(make: Callable[[Callable[[], bool]], Iterator[T]], closing: Closi
     """Yield what a blocking iterator yields, and None now and then while it is silent.
 
     Args:
-        make: Called on the stream's own thread with a function that tells whether the reader is gone.
+        make: Called on the stream's own thread with a function that returns whether the reader is gone.
         closing: Ends the stream.
     """
     source = _Source(make, closing)

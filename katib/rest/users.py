@@ -1,7 +1,7 @@
 """The user of a request where a gateway has found out who that is, and says so in a header.
 
-Anyone who can set the header can be anybody, so it is believed only where a `Gateway` was configured, and only in a
-form that a gateway writes: once, not empty, of printable characters, and with the prefix if there is one. A second
+A client that can set the header can act as any user, so it is believed only where a `Gateway` was configured, and only
+in a form that a gateway writes: once, not empty, of printable characters, and with the prefix if there is one. A second
 header beside the gateway's own, under whatever spelling, is a client's attempt to act as another user.
 """
 

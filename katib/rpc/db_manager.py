@@ -231,7 +231,7 @@ class LogServicer(ObservationsServicer):
 
 
 class DbManagerHealth(HealthServicer):
-    """Tells whether the log answers."""
+    """Reports whether the log answers."""
 
     def __init__(self, log: ObservationLog, told: Told | None = None) -> None:
         self._log = log
@@ -279,7 +279,7 @@ def serve_db_manager(
     Args:
         log: What to serve; stays open and is closed by its owner.
         address: `host:port`; port 0 takes a free one. Or `unix:/path`, which only this account can open then.
-        guard: Asks callers who they are; None: anybody may do anything.
+        guard: Authenticates callers; None: every caller may do everything.
         credentials: Certificates to serve with; None: plain text.
         plain_address: Where to serve plain text in addition to certificates, for callers who come through a forwarded
             port.

@@ -1,4 +1,4 @@
-"""Who may do what with the observation log.
+"""Access to the observation log.
 
 | caller | reports | reads | begins, ends, deletes |
 |---|---|---|---|
@@ -15,8 +15,8 @@ namespace that has a trial of that name gets at nothing. A log that began before
 has no owner: any token that names its trial, and any reader, may have it.
 
 In a pod, from this very machine (127.0.0.1 or ::1) means from inside the pod, and that is how a forwarded port arrives:
-who may forward ports in the namespace of the installation may read. A mesh's proxy comes from 127.0.0.6, which does not
-count. On a machine with accounts it could be any of them, and nothing is trusted for it.
+a user who may forward ports in the namespace of the installation may read. A mesh's proxy comes from 127.0.0.6, which
+does not count. On a machine with accounts it could be any of them, and nothing is trusted for it.
 """
 
 from __future__ import annotations
@@ -246,6 +246,6 @@ def _is_foreign(claims: Claims, access: LogAccess | None) -> bool:
 
 def _without_token(trial_name: str, verb: str, section: str) -> str:
     return (
-        f"trial {trial_name}: who may {verb} is asked for a token, and none was sent; send that of {TOKEN_VARIABLE} as "
+        f"trial {trial_name}: a token is required to {verb}, and none was sent; send that of {TOKEN_VARIABLE} as "
         f"{METADATA_KEY}, or where a program cannot, set sendsToken: false in its entry of {section} of the KatibConfig"
     )
