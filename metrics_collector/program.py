@@ -54,7 +54,7 @@ class Program:
 
     Args:
         directory: Holds the markers.
-        left_a_trace: Tells whether a program has left something to read, whoever it was.
+        left_a_trace: Returns whether any program has left something to read.
         restart_policy: Of the pod: what failed is started again unless it is `Never`.
         own_restart: What the program's container says of it, in place of the pod.
         wait_all: Where several programs of the pod are wrapped, whether all of them have to end, not just one.

@@ -354,5 +354,5 @@ class Reporter:
 def _call(done: Done) -> None:
     try:
         done()
-    except Exception:  # the caller's bug must not end the thread that stores everybody's readings
+    except Exception:  # the caller's bug must not end the thread that stores the readings of all trials
         _logger.exception("a flush could not be announced")

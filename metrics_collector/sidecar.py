@@ -214,7 +214,7 @@ class Sidecar:
         self._reporter.report(self._arguments.trial, self._once.unsettled(readings))
 
     def _note_output(self, chunk: bytes) -> None:
-        """Keep the last of the output, and copy it to the container's log; who cannot read it stops no collection."""
+        """Keep the last of the output, and copy it to the container's log; a failed copy does not stop collection."""
         self._last_output = (self._last_output + chunk[-LAST_OUTPUT_BYTES:])[-LAST_OUTPUT_BYTES:]
         rest = memoryview(chunk)
         while rest and self._output >= 0:

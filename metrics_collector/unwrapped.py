@@ -34,7 +34,7 @@ class UnwrappedProgram:
     Args:
         restart_policy: Of the pod.
         own_restart: What the program's container says of it, in place of the pod.
-        is_over: Tells whether Kubernetes says that no program runs any more.
+        is_over: Returns whether Kubernetes reports that no program runs any more.
         monotonic: Reads time.
         proc: Where processes are seen.
     """

@@ -134,7 +134,7 @@ class Database:
 
         Args:
             action: What to do. It does not write through this database in another way.
-            on_commit: Called after the commit, before anybody else may write: what it announces is in order.
+            on_commit: Called after the commit, before any other writer: what it announces is in order.
 
         Raises:
             UnavailableError: The lock could not be had in time, the disk is full or does not answer.

@@ -242,4 +242,4 @@ class TransactedStore(ABC):
 
     @abstractmethod
     def _transact(self, action: Callable[[Rows], R], on_commit: Callable[[], None]) -> R:
-        """Run an action in one transaction; `on_commit` follows the commit, before anybody else may write."""
+        """Run an action in one transaction; `on_commit` follows the commit, before any other writer."""

@@ -5,7 +5,7 @@ among the worst at its age goes on from the checkpoint of one of the best, with 
 little; all others go on as they are.
 
 Source: [Jaderberg2017] Population Based Training of Neural Networks, arXiv:1711.09846, algorithm 1 with truncation
-selection. As there, only who copies explores, while Katib's service changes everybody's values at every step; as there
+selection. As there, only members that copy explore; Katib's service changes all members' values at every step; as there
 and unlike in Katib's, a copy starts from the checkpoint of the one that it copies.
 
 Nothing waits for a generation: the idle member that lags behind most is next, compared with what the others had reached

@@ -156,7 +156,7 @@ def make_tuning_service(
         namespace: Where a document goes that names no namespace.
         core_namespace: Where Katib's own parts run.
         scoped: The store as seen through one namespace.
-        serves: Tells whether the cluster has a kind.
+        serves: Returns whether the cluster has a kind.
         try_create: Raises what the API server would say to a new object, and stores nothing.
         core_store: The store as Katib's own parts may see it: which algorithms it offers and whether its controller
             works are no secrets of a namespace. Left out: only what the user who asks may read.
@@ -255,7 +255,7 @@ def _metrics(cluster: Cluster, store: ObjectStore, given: str, clock: Clock) -> 
 def reader_credentials(tokens: Callable[[], Tokens], namespace: str) -> Credentials:
     """Return what we bring as a reader: what we were handed, else what the key of the installation signs for us.
 
-    Who may not see the key reads without a token; then the DB manager says what to do.
+    A user who may not read the key sends no token; then the DB manager says what to do.
     """
     handed = Credentials.of(os.environ)
     if handed.token:

@@ -2,7 +2,7 @@
 
 The question is the one that the API server would ask itself if the user sent the request: verb, group, version,
 resource, subresource, namespace and name. We may ask it with the right to create `subjectaccessreviews`, which gives
-no power to act for anybody, as the right to impersonate would.
+no power to act as another user, as the right to impersonate would.
 """
 
 from __future__ import annotations

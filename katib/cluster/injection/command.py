@@ -9,7 +9,7 @@ What the shell does beside running the program:
   Collectors find the process by the text `echo completed > <directory>` in its command line.
 - It ends as the program does. A program that the collector stopped early ends well.
 - It passes signals on: a container asks its first process to end, which is the shell.
-- Where asked to, it lets everybody read what the program left in a directory: the checkpoints that another user copies.
+- Where asked to, it lets all users read what the program left in a directory: the checkpoints that another user copies.
 - Where asked to (`Patience`), it stays after a program that ended well until `<its own process id>.collected` says that
   the collector is done. A native sidecar is ended as soon as no program runs any more, and it needs time to store.
 
@@ -144,7 +144,7 @@ def wrapped(
         to_file: Whether output is written to the path, for the collector to read and print.
         may_stop: Whether the collector may stop the program early.
         patience: How long to wait for the collector after the program; None where it keeps the pod by itself.
-        shared: Directory that everybody may read when the program has ended; empty: none.
+        shared: Directory that all users may read when the program has ended; empty: none.
     """
     files = f"{_for_shell(path.directory)}/$$$$"
     names = {"marker": f"{files}.pid", "collected": f"{files}.collected", "shared": _for_shell(shared)}

@@ -112,7 +112,7 @@ def _collect(pod: Pod, primary: Pod, where: str, trial: Trial, settings: Injecti
         where: Path of that container.
         trial: The trial.
         settings: How its pods are to be changed.
-        shared: Directory that everybody may read when the program has ended; empty: none.
+        shared: Directory that all users may read when the program has ended; empty: none.
     """
     path = metrics_path(trial)
     markers = marker_path(trial, primary)

@@ -108,7 +108,7 @@ class Leadership:
     # --- contending ---------------------------------------------------------------------------------------------------
 
     def _renew(self) -> None:
-        """Contend once; who has lost the Lease contends no more."""
+        """Contend once; a contender that has lost the Lease contends no more."""
         if self._lost:
             return
         try:

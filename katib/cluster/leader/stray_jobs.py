@@ -1,6 +1,6 @@
 """Jobs of trials without the label by which jobs are followed: created before there was one, or by Katib.
 
-Caches follow only what bears the label, so that the jobs of everybody else cost nothing. When a kind is followed first,
+Caches follow only what has the label, so all other jobs cost nothing. When a kind is followed first,
 those without it are listed once, a page at a time and nothing but their metadata. Which of them belong to trials is
 noted, and the Trial controller asks for those by name until they are gone. Nothing is written: to label them would take
 a right to change other people's objects.

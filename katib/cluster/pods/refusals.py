@@ -32,7 +32,7 @@ from katib.runtime.objects import Key, Object
 from katib.tuning.reading import time_of
 
 SETTLING_SECONDS = 2.0
-"""How long after its start a trial may be without a pod before anybody asks why."""
+"""How long after its start a trial may be without a pod before the reason is looked up."""
 
 BACKOFF = Backoff(5.0, 60.0)
 """Between two looks at the events of a trial without pods."""

@@ -47,7 +47,7 @@ class BlockedError(Exception):
 
     Args:
         words: Why.
-        may_pass: Whether that ends without anybody fixing something, as in `Trouble`.
+        may_pass: Whether that can end without a fix, as in `Trouble`.
     """
 
     def __init__(self, words: str, *, may_pass: bool = False) -> None:
