@@ -49,7 +49,7 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "budget": _Entry("katib.cli.editing", "Change how many trials there are, at once and in all."),
         "stop": _Entry("katib.cli.editing", "Start no further trials of an experiment."),
         "suspend": _Entry("katib.cli.editing", "Suspend a trial: its pods end until it is resumed."),
-        "resume": _Entry("katib.cli.editing", "Let a stopped experiment or a suspended trial go on."),
+        "resume": _Entry("katib.cli.editing", "Resume a stopped experiment or a suspended trial."),
         "delete": _Entry("katib.cli.submitting", "Delete experiments with everything that belongs to them."),
     },
     "On Kubernetes": {

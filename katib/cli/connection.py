@@ -81,7 +81,7 @@ def open_users(cluster: Cluster) -> AbstractContextManager[OpenUsers]:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Say how to install what an import misses."""
+    """Explain how to install a package that an import misses."""
     try:
         yield
     except ModuleNotFoundError as error:

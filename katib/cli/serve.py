@@ -144,7 +144,7 @@ def serve_page(directory: Path, tell: Callable[[str], None]) -> int:
 
 
 def _ignore(_server: Server, _access: _Access, _about: str) -> None:
-    """Say nothing."""
+    """Print nothing."""
 
 
 def _check_gateway(*, gateway: bool, on_cluster: bool) -> None:
@@ -212,7 +212,7 @@ def _listening(
 
 
 def _announce(server: Server, access: _Access, about: str) -> None:
-    """Say where the server listens, and how others than katib get in: the token is shown to anyone who started it."""
+    """Print where the server listens and how other clients than katib sign in; the token is shown to its operator."""
     click.echo(f"katib listens on {server.url} ({about}, API at {server.url}/docs); Ctrl-C stops it")
     if server.page:
         click.echo(f"in a browser: {server.page} (or: katib ui)")

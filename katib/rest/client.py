@@ -188,7 +188,7 @@ class HttpTuningService:
         return _read(Diagnosis, self._get(_path(namespace, "why", name)))
 
     def add_trial(self, namespace: str, experiment: str, assignments: Mapping[str, str]) -> int:
-        """Have a trial run next; return how many by hand come before it."""
+        """Run a trial next; return how many by hand come before it."""
         body = {"parameterAssignments": [{"name": name, "value": value} for name, value in assignments.items()]}
         answer = self._call("POST", f"{_path(namespace, 'experiments', experiment)}/trials", json=body)
         return int(answer["before"])

@@ -232,7 +232,7 @@ def _too_large() -> Problem:
 
 
 def _with_type_kept(message: Message) -> Message:
-    """Have browsers take an answer for what it says it is: output and names of others are never a page."""
+    """Make browsers keep to the content type of an answer: output and names of others are never a page."""
     if message["type"] != "http.response.start":
         return message
     headers = [*message.get("headers", ())]

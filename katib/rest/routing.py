@@ -135,12 +135,12 @@ def object_schemas() -> dict[str, Any]:
 
 
 def answer_with(app: FastAPI, service: TuningService | Gateway) -> None:
-    """Have the routes of an application answered by a service, or by the services of a gateway's users."""
+    """Set the service that answers the routes of an application, or the services of a gateway's users."""
     app.state.service = service
 
 
 def let_in_by(app: FastAPI, sessions: Sessions | None) -> None:
-    """Have the entrances of an application let browsers in by these; None: signing in is not required."""
+    """Set the sessions by which an application lets browsers in; None: signing in is not required."""
     app.state.sessions = sessions
 
 
