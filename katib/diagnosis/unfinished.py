@@ -56,7 +56,7 @@ def explain_unfinished(experiment: Json, evidence: Evidence) -> Answer:
 
 
 def _add_failures(answer: Answer, evidence: Evidence) -> None:
-    """Say why the newest trial that failed did, whatever the experiment does now."""
+    """Add why the newest failed trial failed, whatever the experiment does now."""
     failed = [trial for trial in evidence.trials if condition_of(trial, "Failed") is not None]
     if not failed:
         return

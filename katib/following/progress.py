@@ -245,7 +245,7 @@ class Progress:
             yield from self._tell_better()
 
     def _observe_failure(self, trial: Json) -> Iterator[Moment]:
-        """Tell once that the first trials fail alike; before that, a first trial that got anywhere settles it."""
+        """Yield once that the first trials fail alike; a first trial that ends otherwise rules that out."""
         failed = self._failed_alike
         if failed is None or state_of(trial) == "Killed":
             return

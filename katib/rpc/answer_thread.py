@@ -38,7 +38,7 @@ class AnswerThread:
         self._thread: threading.Thread | None = None
 
     def take(self, call: Call) -> bool:
-        """Have a call run soon; return False, and leave it alone, while another one is under way."""
+        """Schedule a call; return False, without the call, while another one is under way."""
         with self._lock:
             if self._is_busy or self._is_closed:
                 return False

@@ -301,7 +301,7 @@ def serve_db_manager(
 
 
 def _listen(server: grpc.Server, address: str, credentials: grpc.ServerCredentials | None) -> str:
-    """Have a server listen; return the address with the port it got."""
+    """Start to listen; return the address with the port it got."""
     try:
         port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
     except RuntimeError as error:

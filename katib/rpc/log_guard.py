@@ -50,7 +50,7 @@ class AccessList(Protocol):
         """Remember to whom a log belongs from now on."""
 
     def end(self, trial_name: str) -> None:
-        """Have a log take no more readings, as `LogAccess.has_ended` says; one that has not begun is left as it is."""
+        """Close a log to further readings, as `LogAccess.has_ended` says; one that has not begun is left as it is."""
 
     def forget(self, trial_name: str) -> None:
         """Remove the owner of a log."""
@@ -75,7 +75,7 @@ class MemoryAccessList:
         self._access[trial_name] = access
 
     def end(self, trial_name: str) -> None:
-        """Have a log take no more readings."""
+        """Close a log to further readings."""
         access = self._access.get(trial_name)
         if access is not None:
             self._access[trial_name] = replace(access, has_ended=True)
@@ -122,7 +122,7 @@ class LogGuard:
         self._refusals: OrderedDict[str, str] = OrderedDict()
 
     def check_report(self, caller: Caller, trial_name: str) -> None:
-        """Let a report pass; a refusal is remembered, for anyone who asks where the readings are."""
+        """Check that a caller may report; a refusal is remembered, to explain missing readings."""
         try:
             self._check_report(caller, trial_name)
         except ForbiddenError as error:
@@ -130,13 +130,13 @@ class LogGuard:
             raise
 
     def check_read(self, caller: Caller, trial_name: str) -> None:
-        """Let a read pass."""
+        """Check that a caller may read a log."""
         claims = self._claims(caller, trial_name)
         if not self._is_trusted(caller, claims):
             _check_read(claims, self.access.find(trial_name), trial_name)
 
     def check_reads(self, caller: Caller, trial_names: Collection[str]) -> None:
-        """Let a read of many logs pass."""
+        """Check that a caller may read all these logs."""
         for trial_name in trial_names:
             claims = self._claims(caller, trial_name)
             break
@@ -151,7 +151,7 @@ class LogGuard:
         return claims is None and caller.is_local and self._trusts_loopback
 
     def check_control(self, caller: Caller, trial_name: str) -> Claims:
-        """Let a call pass that only the controller may make, and return for whom it speaks."""
+        """Check that a caller is a controller, and return its claims."""
         claims = self._claims(caller, trial_name)
         if claims is None or claims.role is not Role.CONTROLLER:
             raise ForbiddenError(f"trial {trial_name}: only the controller may begin, end and delete logs")

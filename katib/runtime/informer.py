@@ -140,7 +140,7 @@ class Informer(Generic[T]):
         self._handlers.append(handler)
 
     def add_view(self, view: View[T]) -> None:
-        """Have an aggregate follow the cache, under its lock. Before `start`."""
+        """Register an aggregate that follows the cache, under its lock. Before `start`."""
         self._refuse_when_started("view")
         self._views.append(view)
 

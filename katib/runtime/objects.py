@@ -105,7 +105,7 @@ class TellingWatch(Protocol):
     """An ability of a watch: to say that `next` has something, for a reader that cannot wait there."""
 
     def tell(self, on_change: Callable[[], None]) -> None:
-        """Have a function called after every change, and now; it must return at once."""
+        """Register a callback for every change, and call it now; it must not block."""
 
 
 class ObjectStore(Protocol):

@@ -43,11 +43,11 @@ class Participant:
         self.due = 0.0  # when its pause ends, on the monotonic clock
 
     def wake(self) -> None:
-        """Have a turn soon."""
+        """Ask for a turn."""
         self._thread.wake(self)
 
     def leave(self) -> None:
-        """Have no more turns, and wait for the one that is under way. Leaving twice is fine."""
+        """Take no more turns, and wait for the one that is under way. Leaving twice is fine."""
         self._thread.leave(self)
 
 

@@ -52,9 +52,9 @@ class WorkQueue(Generic[K]):
         self._on_work: Callable[[], None] | None = None
 
     def tell(self, on_work: Callable[[], None]) -> None:
-        """Have a function called whenever there may be something new to get, or sooner: for who cannot wait in `get`.
+        """Register a callback for new keys, for a consumer that cannot wait in `get`.
 
-        It is called under the lock of the queue, so it must return at once.
+        It may also be called without a new key, and is called under the lock of the queue, so it must not block.
         """
         with self._lock:
             self._on_work = on_work
@@ -124,7 +124,7 @@ class WorkQueue(Generic[K]):
                     self._condition.notify()
 
     def done(self, key: K) -> None:
-        """Say that a key from `get` was processed; it comes again if it was added meanwhile."""
+        """Mark a key from `get` as processed; it comes again if it was added meanwhile."""
         with self._lock:
             self._processing.discard(key)
             if key in self._pending:

@@ -105,7 +105,7 @@ class Sender:
             self._lock.release()
 
     def close(self) -> None:
-        """Have everything sent and wait for it, for a bounded time. Later readings start another process."""
+        """Send everything and wait for it, for a bounded time. Later readings start another process."""
         if not self._is_mine():
             return
         with self._lock:
@@ -193,7 +193,7 @@ class Sender:
             return True
 
     def _prepare(self) -> None:
-        """Have the program wait for its readings when it ends."""
+        """Register what waits for the readings when the program ends."""
         if self._prepared != os.getpid():
             self._prepared = os.getpid()
             _call_at_exit(self.close)
@@ -266,7 +266,7 @@ def _call_at_exit(close: Callable[[], None]) -> None:
 
 
 def _flush_at_sigterm(sender: Sender) -> None:
-    """Have SIGTERM wait for the readings before it does what it did so far."""
+    """Make SIGTERM wait for the readings before its previous handler runs."""
     if threading.current_thread() is not threading.main_thread():
         return  # only that one may set handlers
     before = signal.getsignal(signal.SIGTERM)

@@ -94,7 +94,7 @@ class ExperimentWatch:
             return bool(self._watchers)
 
     def watch(self, notify: Callable[[], None]) -> Callable[[], None]:
-        """Have a function called when a look found something new; return a function that ends it. Does not block."""
+        """Register a callback for looks that found something new; return a function that removes it. Does not block."""
         with self._changed:
             self._watchers.append(notify)
             if not self._running:

@@ -105,7 +105,7 @@ class LiveTable:
             return self._snapshot
 
     def watch(self, notify: Callable[[], None]) -> Callable[[], None]:
-        """Have a function called after every change, on the table's thread; return a function that ends it."""
+        """Register a callback for every change, on the table's thread; return a function that removes it."""
         with self._changed:
             self._watchers.append(notify)
 

@@ -80,7 +80,7 @@ class LiveTrial:
         self._left = False
 
     def watch(self, notify: Callable[[], None]) -> bool:
-        """Have a function called after everything new; False: it is too late, another one has to be made."""
+        """Register a callback for everything new; False: this one has ended, make another."""
         with self._lock:
             if self._left:
                 return False
@@ -90,7 +90,7 @@ class LiveTrial:
             return True
 
     def leave(self, notify: Callable[[], None]) -> None:
-        """Have it called no more; without watchers the thread ends."""
+        """Remove a callback; without watchers the thread ends."""
         with self._lock:
             self._watchers.remove(notify)
             self._left = self._left or not self._watchers
