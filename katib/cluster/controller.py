@@ -132,7 +132,7 @@ class ClusterController:
         connection.observe(self._count)
 
     def stop(self) -> None:
-        """Have `run` come to its end. From any thread or signal handler."""
+        """End `run`. From any thread or signal handler."""
         self._stop.set()
 
     def run(self) -> int:

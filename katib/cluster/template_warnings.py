@@ -134,7 +134,7 @@ def _primary_pods(source: Mapping[str, Any], spec: ExperimentSpec) -> Iterator[s
 
 
 def _restarts(source: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Say which training replicas are restarted forever: nothing then ever ends a trial whose program crashes."""
+    """Yield warnings of training replicas that are restarted forever: a trial whose program crashes then never ends."""
     kind = Kind.of(source)
     if kind.api_version != _TRAINING or kind.kind not in _REPLICAS:
         return

@@ -44,7 +44,7 @@ def require_no_controller(store: ObjectStore) -> None:
 
 
 def release(store: ObjectStore) -> Iterator[str]:
-    """Let go of every Experiment and Trial that is being deleted; yield what went as `experiment NAMESPACE/NAME`.
+    """Release every Experiment and Trial that is being deleted; yield each as `experiment NAMESPACE/NAME`.
 
     Trials of such an experiment are deleted with it. What is not being deleted stays as it is.
     """

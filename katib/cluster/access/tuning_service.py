@@ -282,7 +282,7 @@ def _serves(cluster: Cluster, kind: Kind) -> bool:
 
 
 def _try_create(cluster: Cluster, obj: Object) -> None:
-    """Have the API server and its webhooks judge a new object."""
+    """Check a new object with the API server and its webhooks."""
     kind, key = Kind.of(obj), Key.of(obj)
     path = cluster.connection.discovery.resource(kind.api_version, kind.kind).path(key.namespace)
     with suppress(AlreadyExistsError):  # what is there is resumed or updated
@@ -292,7 +292,7 @@ def _try_create(cluster: Cluster, obj: Object) -> None:
 def _check_object(
     serves: Callable[[Kind], bool], source: Mapping[str, Any], _path: str, _workspace: Path | None, _find: FindObject
 ) -> tuple[list[FieldError], list[str]]:
-    """Tell when the cluster has no such kind of job yet; it may be installed later, so that is no error."""
+    """Warn when the cluster has no such kind of job yet; it may be installed later, so that is not an error."""
     kind = Kind.of(source)
     if serves(kind):
         return [], []

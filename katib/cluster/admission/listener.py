@@ -89,7 +89,7 @@ class Listener(ThreadingHTTPServer):
                 self._changed.notify_all()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the base class's
-        """Say what went wrong with a connection; it is closed, the others go on."""
+        """Log what went wrong with a connection; it is closed, the others continue."""
         _LOG.debug("admission connection broke", exc_info=True)
 
     def set_busy(self, connection: socket.socket, *, busy: bool) -> bool:

@@ -64,7 +64,7 @@ def _label(pod: Pod, trial: Trial) -> None:
 
 
 def _introduce(primary: Pod, trial: Trial, settings: InjectionSettings) -> None:
-    """Tell the program which trial it is, and where to push metrics or to offer them.
+    """Set the variables from which the program knows its trial, and where to push or to offer metrics.
 
     Where what it prints is read, `katib.report` prints.
     """
@@ -199,7 +199,7 @@ def _is_injected(pod: Pod, collector: Pod, trial: Trial) -> bool:
 
 
 def _share_directory(pod: Pod, primary: Pod, collector: Pod, path: MetricsPath) -> None:
-    """Let both containers see the metrics directory: on the volume that the template has there, else on a new one."""
+    """Share the metrics directory between both containers: on the template's volume there, else on a new one."""
     mounts = primary.get("volumeMounts") or ()
     mount = next((m for m in mounts if _same_place(m.get("mountPath"), path.directory)), None)
     if mount is None:

@@ -225,7 +225,7 @@ class Leading:
             stack.callback(keeper.stop)
 
     def _keep_logs(self, stack: ExitStack, caches: Caches, logs: TrialLogs) -> None:
-        """Have logs of trials that are over removed, as the configuration says."""
+        """Remove the logs of trials that are over, as the configuration says."""
         config, clock = self._dependencies.config, self._dependencies.clock
         look = Retention(
             caches.experiments.all,

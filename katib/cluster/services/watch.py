@@ -67,7 +67,7 @@ class ServiceWatch:
             self.forget(user)
 
     def wake(self) -> None:
-        """Have the thread look again: something changed."""
+        """Wake the thread: something changed."""
         with self._changed:
             self._woken = True
             self._changed.notify_all()
