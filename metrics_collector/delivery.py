@@ -51,7 +51,7 @@ class DbManagerLog(DbManagerClient):
 
 
 def set_trial_status(address: str, trial_name: str) -> None:
-    """Tell the early stopping service that a trial was stopped.
+    """Notify the early stopping service that a trial was stopped.
 
     Raises:
         UnavailableError: Not now.

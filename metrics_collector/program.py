@@ -127,7 +127,7 @@ class Program:
         return [process for shell in self._shells for process in descendants(processes, shell.pid)]
 
     def release(self, word: CollectedWord) -> None:
-        """Tell shells that wait for the collector that it is done."""
+        """Notify shells that wait for the collector that it is done."""
         self.markers.release(word)
 
     def _is_at_work(self, shell: Process) -> bool:

@@ -156,7 +156,7 @@ class Reporter:
                 self._changed.notify_all()
 
     def flush(self, trial_name: str, done: Done) -> None:
-        """Have `done` called, on the reporter's thread, once all that was reported for the trial is settled.
+        """Call `done`, on the reporter's thread, once all that was reported for the trial is settled.
 
         It is not called when the reporter is closed before that.
 

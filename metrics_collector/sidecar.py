@@ -284,7 +284,7 @@ class Sidecar:
             self._missing.append(f"readings that the DB manager refused: {refused}{reason}")
 
     def _explain(self, phase: Phase) -> None:
-        """Say why there is no objective; in the log too, where controllers look for it that read nothing else."""
+        """Report why there is no objective; in the log too, for controllers that read nothing else."""
         if phase is not Phase.ENDED:
             return
         self._news += filter(None, (self._last_words() or self._collector.explanation(), self._source.problem))
@@ -299,7 +299,7 @@ class Sidecar:
         return LAST_OUTPUT + line if line and not (self._program.completed or self._was_stopped) else ""
 
     def _tell_of_the_stop(self) -> None:
-        """Have the trial marked. Without success it merely counts as one that ran to its end."""
+        """Mark the trial as stopped. Without success it merely counts as one that ran to its end."""
         backoff, failures = Backoff(self._arguments.poll_seconds, _LONGEST_PAUSE_SECONDS), 0
         while True:
             try:

@@ -74,7 +74,7 @@ class EventParser:
         return self._read(self._reader.feed(data))
 
     def finish(self) -> list[MetricLog]:
-        """Say that no more comes; return what was held back, and what stands behind a record without end."""
+        """End the input; return what was held back, and what stands behind a record without end."""
         readings = self._read(self._reader.finish())
         for name, held in self._held.items():
             if name not in self._rules.exact:

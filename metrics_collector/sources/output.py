@@ -31,7 +31,7 @@ class Output:
         return self._parser.feed(data)
 
     def finish(self) -> list[MetricLog]:
-        """Say that no more output comes; return the readings of a last line without line end."""
+        """End the output; return the readings of a last line without line end."""
         return self._parser.finish()
 
     @property
