@@ -57,7 +57,7 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "db-manager": _Entry("katib.cli.db_manager", "Serve the metrics that trials report from a database."),
         "db-manager-key": _Entry("katib.cli.installation", "Fetch the key of the tokens that the log asks for."),
         "release-finalizers": _Entry(
-            "katib.cli.installation", "Let deleted experiments go when the controller is gone."
+            "katib.cli.installation", "Release deleted experiments when the controller is gone."
         ),
     },
     "Other": {
