@@ -1,6 +1,6 @@
 """A thread that waits for the answers to calls, one at a time, and is kept for the next one.
 
-gRPC starts a thread for each call that is not waited for, in the time of who makes the call: a third of a millisecond,
+gRPC starts a thread for each call that is not waited for, in the caller's time: a third of a millisecond,
 several times that while other threads are at work. To hand a call to a thread that is there takes a tenth of it.
 """
 

@@ -153,7 +153,7 @@ class ObjectStore(Protocol):
     def pages(
         self, kind: Kind, namespace: str | None = None, *, labels: Mapping[str, str] | None = None
     ) -> Iterator[ObjectList]:
-        """Yield what `list` returns a page at a time, at least one: for who keeps little of each object.
+        """Yield what `list` returns a page at a time, at least one: for callers that keep little of each object.
 
         All pages show the same revision. They come in any order, in which a stable sort by `creationTimestamp` yields
         the order of creation. The store keeps no page that it has handed out, so that a reader that lets go of each

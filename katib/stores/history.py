@@ -1,4 +1,4 @@
-"""Recent changes and who watches them. In memory: the process that writes is the process that watches.
+"""Recent changes and their watches. In memory: the process that writes is the process that watches.
 
 A ring keeps the newest changes, so that a watch can start a little in the past; a client that asks for more has to
 list again. Delivery is a hand-over between threads without polling, about 20 microseconds.
