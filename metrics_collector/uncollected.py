@@ -19,7 +19,7 @@ _ANSWERS = 10
 so that others need not wait."""
 
 _EXPERIMENTS = 100
-"""So many experiments are remembered; those that are over are not told apart from those that are quiet."""
+"""So many experiments are remembered; those that are over cannot be distinguished from those that are quiet."""
 
 
 class UncollectedTrials:

@@ -49,7 +49,7 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "budget": _Entry("katib.cli.editing", "Change how many trials there are, at once and in all."),
         "stop": _Entry("katib.cli.editing", "Start no further trials of an experiment."),
         "suspend": _Entry("katib.cli.editing", "Suspend a trial: its pods end until it is resumed."),
-        "resume": _Entry("katib.cli.editing", "Let a stopped experiment or a suspended trial go on."),
+        "resume": _Entry("katib.cli.editing", "Resume a stopped experiment or a suspended trial."),
         "delete": _Entry("katib.cli.submitting", "Delete experiments with everything that belongs to them."),
     },
     "On Kubernetes": {
@@ -57,7 +57,7 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "db-manager": _Entry("katib.cli.db_manager", "Serve the metrics that trials report from a database."),
         "db-manager-key": _Entry("katib.cli.installation", "Fetch the key of the tokens that the log asks for."),
         "release-finalizers": _Entry(
-            "katib.cli.installation", "Let deleted experiments go when the controller is gone."
+            "katib.cli.installation", "Release deleted experiments when the controller is gone."
         ),
     },
     "Other": {

@@ -1,4 +1,4 @@
-"""Parameter importances: how much worse a forest predicts trials when it is told another trial's value of a parameter.
+"""Parameter importances: how much worse a forest predicts trials when it is given another trial's value of a parameter.
 
 Notation: n trials, p parameters, X (n, c) their columns, y (n,) ranks of the objective, scaled to 0 to 1.
 Source: [Breiman2001] Random Forests, Machine Learning 45, section 10: permutation importance of each tree on the trials

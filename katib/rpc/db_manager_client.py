@@ -113,7 +113,7 @@ class DbManagerClient:
         return observation_with(metrics, (Metric(name=m.name, min=m.min, max=m.max, latest=m.latest) for m in found))
 
     def begin(self, trial_name: str, *, reports_without_token: bool = False, reads_without_token: bool = False) -> None:
-        """Have a trial begin with an empty log, which belongs to the namespace of the caller's token.
+        """Begin the log of a trial, empty; it belongs to the namespace of the caller's token.
 
         Raises:
             AlreadyExistsError: A trial of this name in another namespace has it.
@@ -129,7 +129,7 @@ class DbManagerClient:
             self.delete(trial_name)
 
     def end(self, trial_name: str) -> None:
-        """Have the log of a trial take no more readings. A DB manager of Katib's goes on taking them."""
+        """Close the log of a trial to further readings. A DB manager of Katib's still takes them."""
         with suppress(_NotImplementedThereError):
             self._call(self._ours.End, ours.EndRequest(trial_name=trial_name))
 

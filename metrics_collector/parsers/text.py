@@ -5,12 +5,12 @@ reads an empty value: a diverged run says `loss=nan`, and that is a reading. An 
 the default pattern cannot spell (`val/acc`, `mAP@0.5`), which Katib never finds, is looked for by its name.
 
 A number is taken whole or not at all, whatever the pattern says: of `1,234.5`, `1_000`, `0x10` and `1e-05` Katib takes
-a part, when the pattern ends there. A unit behind a number (`12s`, `93%`) is no part of it. Text is taken where a pattern
-has no groups but name and value, as that of a genotype; of a pattern with more the value group may be another than was
-meant. What is not taken is noted with its line.
+a part, when the pattern ends there. A unit after a number (`12s`, `93%`) is not part of it. Text is taken where a
+pattern has no groups but name and value, as that of a genotype; of a pattern with more the value group may be another
+than was meant. What is not taken is noted with its line.
 
 A line may say at which step of the training its readings are, by `katib-step=4` among its words. `katib.report` writes
-that; `step=4` is left alone, because programs count all kinds of things that begin anew in each epoch.
+that; `step=4` is left alone, because programs count all kinds of things that restart in each epoch.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class _Gathered:
         self._extend(known, 0, by_number=known[-1][0][0] == _NO_STEP)
 
     def _extend(self, entries: Sequence[_Entry], before: int, *, by_number: bool) -> None:
-        """Lengthen the curve by what follows so many readings; after none it is built anew.
+        """Append the entries after so many readings to the curve; after none it is rebuilt.
 
         Readings without step beside others with one come before them, at resource 0.
         """
@@ -116,11 +116,11 @@ class Curves:
         Args:
             trials: Whose curves.
             log: Where they come from.
-            is_awaited: Tells whether somebody still waits for the answer; looked at between two questions to the log.
+            is_awaited: Returns whether a client still waits for the answer; called between two questions to the log.
 
         Raises:
-            UnavailableError: The log cannot be reached, or nobody waits any more; what was read before is kept for the
-                next attempt.
+            UnavailableError: The log cannot be reached, or no client waits any more; what was read before is kept for
+                the next attempt.
         """
         self._keep(trials)
         due = [trial for trial in trials if not self._gathered[trial.name].settled]

@@ -59,7 +59,7 @@ class _Session:
     verdicts: list[Verdict] = field(default_factory=list)
 
     def judge(self, trials: Collection[JudgedTrial], log: NewReadings, context: grpc.ServicerContext) -> list[Verdict]:
-        """Return the verdicts by what the log has now; nothing is judged anew when nothing is new.
+        """Return the verdicts by the present content of the log; without new readings nothing is judged again.
 
         Raises:
             UnavailableError: The log cannot be reached, or reading takes longer than the caller waits.

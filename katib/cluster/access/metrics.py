@@ -77,7 +77,7 @@ class _Within:
 class MetricsAccess:
     """Reads the observation log of a cluster. Fits `katib.tuning.ports.Observations`. Thread-safe.
 
-    The way is found with the first call, and anew when it was lost. A context manager that closes it.
+    The connection is opened with the first call, and again when it was lost. A context manager that closes it.
 
     Args:
         address: Of the DB manager; empty to reach one of its pods through the API server.
@@ -131,7 +131,7 @@ class MetricsAccess:
             return ask(self._speaking_for(self._open(), namespace))
 
     def _speaking_for(self, log: DbManagerClient, namespace: str) -> DbManagerClient:
-        """Return a client with a token; through a forwarded port nobody needs one."""
+        """Return a client with a token; through a forwarded port none is needed."""
         token = self._credentials(namespace).token if self._address else ""
         return log.speaking_as(token) if token else log
 

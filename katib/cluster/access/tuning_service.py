@@ -4,7 +4,7 @@
                      |           --> DB manager (metrics), directly or through the API server
                      +--> Gate, Diagnostician
 
-Everything is done with the rights of the user who asks.
+Every request is made with the rights of the user.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def make_tuning_service(
         namespace: Where a document goes that names no namespace.
         core_namespace: Where Katib's own parts run.
         scoped: The store as seen through one namespace.
-        serves: Tells whether the cluster has a kind.
+        serves: Returns whether the cluster has a kind.
         try_create: Raises what the API server would say to a new object, and stores nothing.
         core_store: The store as Katib's own parts may see it: which algorithms it offers and whether its controller
             works are no secrets of a namespace. Left out: only what the user who asks may read.
@@ -255,7 +255,7 @@ def _metrics(cluster: Cluster, store: ObjectStore, given: str, clock: Clock) -> 
 def reader_credentials(tokens: Callable[[], Tokens], namespace: str) -> Credentials:
     """Return what we bring as a reader: what we were handed, else what the key of the installation signs for us.
 
-    Who may not see the key reads without a token; then the DB manager says what to do.
+    A user who may not read the key sends no token; then the DB manager says what to do.
     """
     handed = Credentials.of(os.environ)
     if handed.token:
@@ -277,12 +277,12 @@ def _serves(cluster: Cluster, kind: Kind) -> bool:
     except KindNotInstalledError:
         return False
     except UnavailableError:
-        return True  # nobody says that it does not
+        return True  # not known: assume that it does
     return True
 
 
 def _try_create(cluster: Cluster, obj: Object) -> None:
-    """Have the API server and its webhooks judge a new object."""
+    """Check a new object with the API server and its webhooks."""
     kind, key = Kind.of(obj), Key.of(obj)
     path = cluster.connection.discovery.resource(kind.api_version, kind.kind).path(key.namespace)
     with suppress(AlreadyExistsError):  # what is there is resumed or updated
@@ -292,7 +292,7 @@ def _try_create(cluster: Cluster, obj: Object) -> None:
 def _check_object(
     serves: Callable[[Kind], bool], source: Mapping[str, Any], _path: str, _workspace: Path | None, _find: FindObject
 ) -> tuple[list[FieldError], list[str]]:
-    """Tell when the cluster has no such kind of job yet; it may be installed later, so that is no error."""
+    """Warn when the cluster has no such kind of job yet; it may be installed later, so that is not an error."""
     kind = Kind.of(source)
     if serves(kind):
         return [], []

@@ -5,8 +5,8 @@
                                       +-- yes: the request, with our own credentials --> API server
 
 Every single request is asked about, also those that a route makes on its way, such as reading the pods of a trial that
-does not progress or the ConfigMap of a template; so nobody gets through us what `kubectl` would refuse. What we may not
-do ourselves, nobody can do through us.
+does not progress or the ConfigMap of a template; so a request that `kubectl` would refuse is refused here, too. What we
+may not do ourselves, no user can do through us.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _AT_ONCE = 8
 """Namespaces that are asked about together; one after the other takes seconds where there are hundreds."""
 
 audit = logging.getLogger("katib.audit")
-"""Told of every write on behalf of a user: the API server's own log names us."""
+"""Records every write on behalf of a user: the API server's own log names us."""
 
 
 @dataclass(frozen=True, slots=True)

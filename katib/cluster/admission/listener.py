@@ -1,6 +1,6 @@
 """Connections of the HTTPS server: one thread for each, with the certificate of the moment it was opened.
 
-The handshake runs on the connection's own thread, so that a caller who does not go on with it holds up nobody.
+The handshake runs on the connection's own thread, so a caller that does not complete it delays no other.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Listener(ThreadingHTTPServer):
                 self._changed.notify_all()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the base class's
-        """Say what went wrong with a connection; it is closed, the others go on."""
+        """Log what went wrong with a connection; it is closed, the others continue."""
         _LOG.debug("admission connection broke", exc_info=True)
 
     def set_busy(self, connection: socket.socket, *, busy: bool) -> bool:

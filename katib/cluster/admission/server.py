@@ -21,7 +21,7 @@ from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.periodic import Periodic
 
 CERTIFICATE_PERIOD_SECONDS = 10.0
-"""How long a certificate that was replaced elsewhere, or a bundle that somebody reset, may go unnoticed."""
+"""How long a certificate that was replaced elsewhere, or a bundle that was reset, may go unnoticed."""
 
 DRAIN_SECONDS = 5.0
 SELF_CHECK_SECONDS = 2.0
@@ -144,7 +144,7 @@ class AdmissionServer:
         _LOG.info("serving certificate of the webhooks is in use", extra={"serial": f"{leaf.serial_number:x}"})
 
     def _shows(self, certificate: bytes) -> bool:
-        """Return whether somebody who connects is shown a certificate; it is compared, so nobody has to be trusted."""
+        """Return whether a new connection is shown this certificate; it is compared, so no authority is needed."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         address = (self._address[0] or "127.0.0.1", self.port)

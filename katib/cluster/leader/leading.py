@@ -49,7 +49,7 @@ CLUSTER_SETTINGS = ControllerSettings(
     discards_before_start=True, explanation_seconds=3.0, summary_interval_seconds=0.5, workers=8
 )
 """A store across a network: more workers, for they mostly wait, and fewer writes of counts. Readings outlive a job that
-somebody deletes by hand."""
+a user deletes."""
 
 _SYNC_SECONDS = 10.0
 """How long to wait for the pods that missed their collector before trials are judged: one that may not list pods
@@ -82,7 +82,7 @@ class Dependencies:
         may_write: Whether we still lead.
         reader_variables: What early stopping services of a namespace bring to the DB manager.
         config: The KatibConfig in force.
-        events: Told of notable moments.
+        events: Records notable moments.
         check: What is wrong with an experiment that no webhook has seen.
         find_trial: Walks the owners of a pod.
         metrics: Counts.
@@ -209,7 +209,7 @@ class Leading:
         stack.callback(pods.informer.stop)
         missed.informer.start()
         stack.callback(missed.informer.stop)
-        missed.informer.wait_for_sync(_SYNC_SECONDS)  # while nobody led, a pod may have run and ended unseen
+        missed.informer.wait_for_sync(_SYNC_SECONDS)  # without a leader, a pod may have run and ended unseen
         assembly.manager.start()
         stack.callback(assembly.manager.stop)
 
@@ -225,7 +225,7 @@ class Leading:
             stack.callback(keeper.stop)
 
     def _keep_logs(self, stack: ExitStack, caches: Caches, logs: TrialLogs) -> None:
-        """Have logs of trials that are over removed, as the configuration says."""
+        """Remove the logs of trials that are over, as the configuration says."""
         config, clock = self._dependencies.config, self._dependencies.clock
         look = Retention(
             caches.experiments.all,

@@ -73,7 +73,7 @@ class DbManagerTrialLogs:
             raise _mismatch(error) from error
 
     def end(self, trial: Trial) -> None:
-        """Have the DB manager take no more readings of a trial."""
+        """Close the log of a trial: the DB manager takes no more readings of it."""
         try:
             self.log_of(trial).end(trial.name)
         except ForbiddenError as error:

@@ -104,6 +104,6 @@ def _handler(pages: Mapping[str, Page]) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's name
-            """Say nothing: probes come every few seconds."""
+            """Log nothing: probes come every few seconds."""
 
     return Handler
