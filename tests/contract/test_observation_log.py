@@ -224,6 +224,7 @@ def test_a_numbered_batch_that_is_repeated_changes_nothing(log: Log) -> None:
     for _ in range(2):
         log.report("a", batch, BatchId("me", 0))
 
+    assert log.knows_batches("a")
     assert values(log) == ["0", "1", "2"]
 
 

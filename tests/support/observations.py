@@ -48,6 +48,9 @@ class MemoryObservationLog:
             logs = logs[max(0, stored - batch.first) :]
         self.report_all({trial_name: logs})
 
+    def knows_batches(self, _trial_name: str) -> bool:
+        return True
+
     def report_all(self, batch: Mapping[str, Sequence[MetricLog]]) -> None:
         with self._lock:
             for trial_name, logs in batch.items():

@@ -204,6 +204,7 @@ def test_a_table_that_may_not_be_changed_is_served_without_steps(path: Path) -> 
 
         log.report("a", [reading("1", second=1, step=1), reading("2", step=2)])
 
+        assert not log.knows_batches("a")
         assert log.read("a") == log.newest("a", limit=2) == [reading("2"), reading("1", second=1)]
         assert [change.reading for change in log.changes({"a": 0}, "loss")] == [reading("1", second=1), reading("2")]
         summary = log.summarize("a", ["loss"])
