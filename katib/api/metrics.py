@@ -104,6 +104,12 @@ class ObservationReader(Protocol):
     Every call raises UnavailableError when the log cannot be reached.
     """
 
+    def within(self, namespace: str) -> ObservationReader:
+        """Return the logs of one namespace, for readers who may not see the others.
+
+        A log that knows trials by name alone returns itself.
+        """
+
     def read(
         self,
         trial_name: str,

@@ -67,6 +67,12 @@ def test_readings_come_back_as_they_were_reported(log: Log) -> None:
     assert read(log) == logs
 
 
+def test_a_log_that_knows_trials_by_name_alone_is_the_same_within_every_namespace(log: Log) -> None:
+    log.report("a", [reading("1")])
+
+    assert values(log.within("team")) == ["1"]
+
+
 def test_a_reading_without_time_keeps_the_zero_time(log: Log) -> None:
     log.report("a", [MetricLog(ZERO_TIME, "loss", "1")])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -20,7 +20,6 @@ from katib.local.trial_files import TrialFiles
 from katib.runtime.objects import Key
 from katib.runtime.testing import VirtualClock
 from katib.stores.events import EventLog
-from katib.tuning.ports import Observations
 from tests.support.controllers import JOB, new_store
 from tests.support.observations import MemoryObservationLog
 from tests.support.tuning import condition, make_experiment, make_trial
@@ -34,16 +33,16 @@ class Bench:
         database: Database,
         waiting: str = "",
         services: tuple[ServiceFacts, ...] = (),
-        log: Observations | None = None,
+        log: MemoryObservationLog | None = None,
     ) -> None:
         self.store = new_store()
-        self.log = MemoryObservationLog()
+        self.log = log or MemoryObservationLog()
         self.files = TrialFiles(Layout(database.path.parent))
         clock = VirtualClock()
         self.asked: list[str] = []
         self.diagnostician = Diagnostician(
             store=self.store,
-            observations=log or self.log,
+            observations=self.log,
             events=RecordedEvents(EventLog(database, clock)),
             clock=clock,
             jobs=LocalJobs(self.store, self.files, lambda job: self._asked(job, waiting)),
@@ -64,11 +63,8 @@ class Bench:
         return str(self.diagnostician.explain("default", name))
 
 
-class SilentLog:
+class SilentLog(MemoryObservationLog):
     """An observation log that cannot be reached."""
-
-    def within(self, _namespace: str) -> Self:
-        return self
 
     def newest(self, trial_name: str, **_options: Any) -> list[MetricLog]:
         raise UnavailableError(f"log of {trial_name}: no answer")
