@@ -170,6 +170,9 @@ class ObservationReader(Protocol):
 class ObservationLog(ObservationReader, Protocol):
     """A log that is written, too."""
 
+    def within(self, namespace: str) -> ObservationLog:
+        """Return the log of one namespace, for those who may write no other."""
+
     def report(self, trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
         """Append readings; all or none.
 

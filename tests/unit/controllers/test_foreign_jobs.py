@@ -17,7 +17,7 @@ from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.controllers.ports import PodUpdate
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.jobs import check_job_kind
-from katib.controllers.trial.observing import LocalTrialLogs
+from katib.controllers.trial.observing import TrialLogs
 from katib.errors import FieldError, ForbiddenError, InvalidError, KindNotInstalledError, UnavailableError
 from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key, Kind, Object
@@ -64,7 +64,7 @@ class Cluster:
             store=self.faulty,
             caches=self.caches,
             services=FakeServices(),
-            observations=LocalTrialLogs(self.observations),
+            observations=TrialLogs(self.observations),
             events=self.events,
             clock=SystemClock(),
             settings=ControllerSettings(**settings),

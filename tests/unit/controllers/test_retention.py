@@ -9,7 +9,7 @@ import pytest
 from katib.api.retention import RetentionConfig
 from katib.api.types import Experiment, Trial
 from katib.controllers.retention import Retention, expired
-from katib.controllers.trial.observing import LocalTrialLogs
+from katib.controllers.trial.observing import TrialLogs
 from katib.errors import UnavailableError
 from katib.runtime.objects import Key
 from katib.runtime.testing import VirtualClock
@@ -102,7 +102,7 @@ def test_what_may_go_is_removed_once_and_tried_again_while_the_log_is_away() -> 
     for one in TRIALS:
         log.report(one.name, [reading("1")])
     retention = Retention(
-        lambda: [experiment("old")], lambda: TRIALS, LocalTrialLogs(log), lambda: policy[0], VirtualClock(NOW)
+        lambda: [experiment("old")], lambda: TRIALS, TrialLogs(log), lambda: policy[0], VirtualClock(NOW)
     )
     retention.look()
     assert log.deleted == []
@@ -124,7 +124,7 @@ def test_the_logs_of_all_trials_of_a_pareto_set_stay() -> None:
     retention = Retention(
         lambda: [experiment("old", "old", "oldest")],
         lambda: TRIALS,
-        LocalTrialLogs(log),
+        TrialLogs(log),
         lambda: RetentionConfig(max_trials=1),
         VirtualClock(NOW),
     )
