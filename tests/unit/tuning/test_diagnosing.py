@@ -21,7 +21,7 @@ from katib.runtime.objects import Key
 from katib.runtime.testing import VirtualClock
 from katib.stores.events import EventLog
 from tests.support.controllers import JOB, new_store
-from tests.support.observations import MemoryObservationLog
+from tests.support.observations import Fault, FaultyLog, MemoryObservationLog
 from tests.support.tuning import condition, make_experiment, make_trial
 
 
@@ -61,13 +61,6 @@ class Bench:
 
     def told(self, name: str) -> str:
         return str(self.diagnostician.explain("default", name))
-
-
-class SilentLog(MemoryObservationLog):
-    """An observation log that cannot be reached."""
-
-    def newest(self, trial_name: str, **_options: Any) -> list[MetricLog]:
-        raise UnavailableError(f"log of {trial_name}: no answer")
 
 
 @pytest.fixture
@@ -136,7 +129,9 @@ def test_the_readings_of_a_running_trial_are_counted_over_all_pages(bench: Bench
 
 
 def test_metrics_that_cannot_be_read_do_not_fail_the_answer(database: Database) -> None:
-    bench = Bench(database, log=SilentLog())
+    log = FaultyLog()
+    log.fault = Fault(UnavailableError("log of demo-1: no answer"))
+    bench = Bench(database, log=log)
     bench.put(make_experiment("demo", condition("Created"), condition("Running")), running("demo-1"))
 
     assert "Its metrics cannot be read now: log of demo-1: no answer." in bench.told("demo-1")
