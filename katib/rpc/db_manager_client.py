@@ -162,35 +162,25 @@ class DbManagerClient:
             reporter, first = batch or ("", 0)
             readings = map(our_message_of, logs)
             request = ours.ReportRequest(trial_name=trial_name, readings=readings, reporter=reporter, first=first)
-            try:
-                self._call("Report", request)
-            except _NotImplementedThereError:
-                self._report_as_katib(trial_name, logs)
-        else:
-            self._report_as_katib(trial_name, logs)
+            if self._ours("Report", request) is not None:
+                return
+        if logs:
+            message = pb.ObservationLog(metric_logs=map(message_of, logs))
+            self._call(
+                "ReportObservationLog", pb.ReportObservationLogRequest(trial_name=trial_name, observation_log=message)
+            )
 
     def knows_batches(self, trial_name: str) -> bool:
         """Return whether a batch that is reported twice is stored once."""
-        try:
-            self._call("Report", ours.ReportRequest(trial_name=trial_name))
-        except _NotImplementedThereError:
-            return False
-        return True
-
-    def _report_as_katib(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
-        if logs:
-            message = pb.ObservationLog(metric_logs=map(message_of, logs))
-            request = pb.ReportObservationLogRequest(trial_name=trial_name, observation_log=message)
-            self._call("ReportObservationLog", request)
+        return self._ours("Report", ours.ReportRequest(trial_name=trial_name)) is not None
 
     def summarize(self, trial_name: str, metrics: Sequence[str]) -> Observation | None:
         """Return min, max and latest of these metrics; None when there is no reading of the first one."""
-        request = ours.SummarizeRequest(trial_name=trial_name, metric_names=metrics)
-        try:
-            found = self._call("Summarize", request).metrics
-        except _NotImplementedThereError:
+        reply = self._ours("Summarize", ours.SummarizeRequest(trial_name=trial_name, metric_names=metrics))
+        if reply is None:
             return self._folded(trial_name, metrics)
-        return observation_with(metrics, (Metric(name=m.name, min=m.min, max=m.max, latest=m.latest) for m in found))
+        found = (Metric(name=m.name, min=m.min, max=m.max, latest=m.latest) for m in reply.metrics)
+        return observation_with(metrics, found)
 
     def begin(self, trial_name: str, *, reports_without_token: bool = False, reads_without_token: bool = False) -> None:
         """Have a trial begin with an empty log, which belongs to the namespace of the caller's token.
@@ -203,22 +193,17 @@ class DbManagerClient:
             reports_without_token=reports_without_token,
             reads_without_token=reads_without_token,
         )
-        try:
-            self._call("Begin", request)
-        except _NotImplementedThereError:
+        if self._ours("Begin", request) is None:
             self.delete(trial_name)
 
     def end(self, trial_name: str) -> None:
         """Have the log of a trial take no more readings. A DB manager of Katib's goes on taking them."""
-        with suppress(_NotImplementedThereError):
-            self._call("End", ours.EndRequest(trial_name=trial_name))
+        self._ours("End", ours.EndRequest(trial_name=trial_name))
 
     def refusal_of(self, trial_name: str) -> str:
         """Return why reports of a trial were refused; empty when none was."""
-        try:
-            return str(self._call("GetRefusal", ours.GetRefusalRequest(trial_name=trial_name)).reason)
-        except _NotImplementedThereError:
-            return ""
+        reply = self._ours("GetRefusal", ours.GetRefusalRequest(trial_name=trial_name))
+        return "" if reply is None else str(reply.reason)
 
     def delete(self, trial_name: str) -> None:
         """Remove the log of a trial; an unknown trial is fine."""
@@ -239,48 +224,39 @@ class DbManagerClient:
             "start_time": format_timestamp(start) if start else "",
             "end_time": format_timestamp(end) if end else "",
         }
-        try:
-            reply = self._call("Read", ours.ReadRequest(**narrowed))
-        except _NotImplementedThereError:
+        reply = self._ours("Read", ours.ReadRequest(**narrowed))
+        if reply is None:
             reply = self._call("GetObservationLog", pb.GetObservationLogRequest(**narrowed))
             return [reading_of(m.time_stamp, m.metric) for m in reply.observation_log.metric_logs]
-        return [reading_of(reading.time_stamp, reading) for reading in reply.readings]
+        return _readings(reply)
 
     def newest(self, trial_name: str, *, limit: int, metric_name: str = "") -> list[MetricLog]:
         """Return the last so many readings of the curve, in its order."""
         request = ours.GetNewestRequest(trial_name=trial_name, metric_name=metric_name, limit=limit)
-        try:
-            found = self._call("GetNewest", request).readings
-        except _NotImplementedThereError:
-            return self.read(trial_name, metric_name=metric_name)[-limit:]
-        return [reading_of(reading.time_stamp, reading) for reading in found]
+        reply = self._ours("GetNewest", request)
+        return self.read(trial_name, metric_name=metric_name)[-limit:] if reply is None else _readings(reply)
 
     def curve(self, trial_name: str, metric_name: str, max_points: int) -> list[MetricLog]:
         """Return a curve of at most so many readings."""
         request = ours.GetCurveRequest(trial_name=trial_name, metric_name=metric_name, max_points=max_points)
-        try:
-            found = self._call("GetCurve", request).readings
-        except _NotImplementedThereError:
+        reply = self._ours("GetCurve", request)
+        if reply is None:
             return thinned(self.read(trial_name, metric_name=metric_name), max_points)
-        return [reading_of(reading.time_stamp, reading) for reading in found]
+        return _readings(reply)
 
     def best(self, trial_names: Sequence[str], metric_name: str, *, maximize: bool) -> BestTrial | None:
         """Return which of these trials has the best reading."""
         request = ours.GetBestRequest(trial_names=trial_names, metric_name=metric_name, maximize=maximize)
-        try:
-            reply = self._call("GetBest", request)
-        except _NotImplementedThereError:
+        reply = self._ours("GetBest", request)
+        if reply is None:
             summaries = {name: self._folded(name, [metric_name]) for name in trial_names}
             return best_of({name: found.metrics[0] for name, found in summaries.items() if found}, maximize=maximize)
         return BestTrial(reply.best.trial_name, reply.best.value) if reply.HasField("best") else None
 
     def count(self, trial_name: str, *, metric_name: str = "") -> int:
         """Return the number of readings."""
-        request = ours.CountRequest(trial_name=trial_name, metric_name=metric_name)
-        try:
-            return int(self._call("Count", request).count)
-        except _NotImplementedThereError:
-            return len(self.read(trial_name, metric_name=metric_name))
+        reply = self._ours("Count", ours.CountRequest(trial_name=trial_name, metric_name=metric_name))
+        return len(self.read(trial_name, metric_name=metric_name)) if reply is None else int(reply.count)
 
     def changes(self, cursors: Mapping[str, int], metric_name: str = "") -> list[Change]:
         """Return what arrived after these cursors.
@@ -288,17 +264,15 @@ class DbManagerClient:
         Of a DB manager of Katib's the whole log is read, and as many readings are skipped as are known.
         """
         asked = [ours.Cursor(trial_name=trial, cursor=cursor) for trial, cursor in cursors.items()]
-        request = ours.GetChangesRequest(cursors=asked, metric_name=metric_name)
-        try:
-            found = self._call("GetChanges", request).changes
-        except _NotImplementedThereError:
+        reply = self._ours("GetChanges", ours.GetChangesRequest(cursors=asked, metric_name=metric_name))
+        if reply is None:
             numbered = {trial: list(enumerate(self.read(trial, metric_name=metric_name), 1)) for trial in cursors}
             return [
                 Change(trial, number, log)
                 for trial, cursor in cursors.items()
                 for number, log in numbered[trial][cursor:]
             ]
-        return [Change(c.trial_name, c.cursor, reading_of(c.reading.time_stamp, c.reading)) for c in found]
+        return [Change(c.trial_name, c.cursor, reading_of(c.reading.time_stamp, c.reading)) for c in reply.changes]
 
     def close(self) -> None:
         """End the connection, which other clients may use, too."""
@@ -317,3 +291,13 @@ class DbManagerClient:
 
     def _call(self, method: str, request: Any, timeout_seconds: float | None = None) -> Any:
         return self._connection.call(method, request, timeout_seconds or self._timeout_seconds, self._metadata)
+
+    def _ours(self, method: str, request: Any) -> Any | None:
+        """Return the reply to a call that only our DB manager knows; None: it is Katib's."""
+        with suppress(_NotImplementedThereError):
+            return self._call(method, request)
+        return None
+
+
+def _readings(reply: Any) -> list[MetricLog]:
+    return [reading_of(reading.time_stamp, reading) for reading in reply.readings]
