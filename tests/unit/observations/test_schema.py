@@ -10,11 +10,13 @@ from sqlalchemy import Dialect
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateTable
 
-from katib.api.metrics import LogAccess
+from katib.api.metrics import BatchId, LogAccess
 from katib.databases.sqlite import open_database
 from katib.errors import TerminalError
 from katib.observations import SqlObservationLog, access_list
 from katib.observations.tables import SCHEMA_VERSION, observation_logs
+from katib.rpc.db_manager import serve_db_manager
+from katib.rpc.db_manager_client import DbManagerClient
 from tests.support.observations import reading
 
 KATIB_TABLE = (
@@ -204,12 +206,26 @@ def test_a_table_that_may_not_be_changed_is_served_without_steps(path: Path) -> 
 
         log.report("a", [reading("1", second=1, step=1), reading("2", step=2)])
 
-        assert not log.knows_batches("a")
         assert log.read("a") == log.newest("a", limit=2) == [reading("2"), reading("1", second=1)]
         assert [change.reading for change in log.changes({"a": 0}, "loss")] == [reading("1", second=1), reading("2")]
         summary = log.summarize("a", ["loss"])
         assert summary is not None
         assert summary.metrics[0].latest == "1"
+
+
+def test_a_table_that_may_not_be_changed_keeps_no_numbers_and_says_so_behind_a_db_manager_too(path: Path) -> None:
+    run(path, KATIB_TABLE)
+    with open_database(path) as database:
+        log = SqlObservationLog(database, initialize=False)
+        server = serve_db_manager(log, "127.0.0.1:0")
+        client = DbManagerClient(server.address)
+        client.report("a", [reading("1", step=1)], BatchId("me", 0))
+        told = log.knows_batches("a"), client.knows_batches("a")
+        client.close()
+        server.stop(0)
+
+        assert told == (False, False)
+        assert [entry.value for entry in log.read("a")] == ["1"]
 
 
 def test_katibs_statements_go_on_working(path: Path) -> None:
