@@ -180,6 +180,7 @@ class FaultyLog(MemoryObservationLog):
         super().__init__()
         self.fault: Callable[[Sequence[str]], None] = lambda _trials: None
         self.reports: list[dict[str, int]] = []
+        self.deleted: list[str] = []
 
     def report_all(self, batch: Mapping[str, Sequence[MetricLog]]) -> None:
         self.reports.append({name: len(logs) for name, logs in batch.items()})
@@ -188,6 +189,7 @@ class FaultyLog(MemoryObservationLog):
 
     def delete(self, trial_name: str) -> None:
         self.fault([trial_name])
+        self.deleted.append(trial_name)
         super().delete(trial_name)
 
     def newest(self, trial_name: str, *, limit: int, metric_name: str = "") -> list[MetricLog]:
