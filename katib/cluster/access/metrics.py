@@ -110,7 +110,7 @@ class MetricsAccess(DbManagerClient):
     """The observation log of a cluster. A context manager that closes the way to it, which the first call opens.
 
     Args:
-        address: Of the DB manager; empty to reach one of its pods through the API server, where nobody needs a token.
+        address: Of the DB manager; empty to reach one of its pods through the API server, where no token is needed.
         store: Has the Service and the pods of the DB manager.
         core_namespace: Where they are.
         forward: Opens a way to a port of a pod.

@@ -220,11 +220,11 @@ def test_a_table_that_may_not_be_changed_keeps_no_numbers_and_says_so_behind_a_d
         server = serve_db_manager(log, "127.0.0.1:0")
         client = DbManagerClient(server.address)
         client.report("a", [reading("1", step=1)], BatchId("me", 0))
-        told = log.knows_batches("a"), client.knows_batches("a")
+        known = log.knows_batches("a"), client.knows_batches("a")
         client.close()
         server.stop(0)
 
-        assert told == (False, False)
+        assert known == (False, False)
         assert [entry.value for entry in log.read("a")] == ["1"]
 
 
