@@ -35,11 +35,11 @@ class DbManagerLog(DbManagerClient):
         super().__init__(address, timeout_seconds=_CALL_SECONDS, credentials=credentials)
         self.problem = ""
 
-    def _call(self, method: Any, request: Any, timeout_seconds: float | None = None) -> Any:
+    def _call(self, method: str, request: Any, timeout_seconds: float | None = None) -> Any:
         try:
             answer = super()._call(method, request, timeout_seconds)
         except (UnavailableError, InternalError) as error:
-            self._reconnect()
+            self._connection.drop()
             if not self.problem:
                 _logger.warning("readings are kept and sent again: %s", error)
             self.problem = str(error)

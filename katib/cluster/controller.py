@@ -304,6 +304,7 @@ class ClusterController:
             options.own_db_manager_address or options.db_manager_address,
             timeout_seconds=DB_MANAGER_SECONDS,
             credentials=Credentials(authority=self._authority()),
+            token_of=lambda namespace: self._tokens().token_of(Claims(Role.CONTROLLER, namespace)),
         )
         stack.callback(db_manager.close)
 
@@ -323,7 +324,6 @@ class ClusterController:
             missed_pods=KubernetesStore(self._connection, selectors={POD: MISSED_SELECTOR}),
             list_events=server_events(self._connection),
             db_manager=db_manager,
-            tokens=self._tokens,
             may_write=leads,
             reader_variables=self._reader_variables,
             config=self._config,

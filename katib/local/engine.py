@@ -26,7 +26,7 @@ from katib.controllers.experiment.plan import is_completed
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL, key_of
 from katib.controllers.retention import COMPLAINT, PERIOD_SECONDS, Retention
 from katib.controllers.settings import ControllerSettings
-from katib.controllers.trial.observing import LocalTrialLogs
+from katib.controllers.trial.observing import TrialLogs
 from katib.controllers.trial.plan import is_stopping
 from katib.databases.sqlite import open_database
 from katib.diagnosis import ServiceFacts
@@ -239,7 +239,7 @@ class Engine:
             return self._runner.standing(job) if self._runner is not None else None
 
         trial_jobs = TrialJobs(caches.trials.get, events, pulling, standing, wake_trial)
-        logs = LocalTrialLogs(self._observations)
+        logs = TrialLogs(self._observations)
         assembly = assemble(
             store=self._store,
             caches=caches,
@@ -248,7 +248,7 @@ class Engine:
             events=events,
             clock=self._clock,
             settings=self._settings,
-            given_rules=UncollectedTrials(lambda _trial: self._observations),
+            given_rules=UncollectedTrials(self._observations),
             is_ending=is_ending,
             pods=trial_jobs,
             thread=thread,

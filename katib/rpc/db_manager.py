@@ -124,13 +124,16 @@ class LogServicer(ObservationsServicer):
         return reply
 
     def Report(self, request: ours.ReportRequest, context: grpc.ServicerContext) -> ours.ReportReply:  # noqa: N802 - as above
-        """Append readings with their steps."""
+        """Append readings with their steps; a report of none asks whether numbered ones are stored once."""
         with _answered(context, self._told):
             trial = _trial_name(request)
             if self._guard is not None:
                 self._guard.check_report(Caller.of(context), trial)
             if readings := _our_readings(request.readings):
                 self._log.report(trial, readings, _batch_id(request))
+            knows = bool(readings) or self._log.knows_batches(trial)
+        if not knows:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "the table of this log has no place for numbers of readings")
         return ours.ReportReply()
 
     def Read(self, request: ours.ReadRequest, context: grpc.ServicerContext) -> ours.ReadReply:  # noqa: N802 - as above

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
 
-from katib.api.metrics import Change, MetricLog, parse_value
+from katib.api.metrics import Change, MetricLog, ObservationReader, parse_value
 from katib.errors import UnavailableError
 from suggestion_services.early_stopping.curves import Curve, Point, Standing
 
 _TRIALS_AT_ONCE = 200
 """In one question to the log; a service that has just started asks about all trials."""
-
-
-class NewReadings(Protocol):
-    """The part of `katib.api.metrics.ObservationLog` that is needed here."""
-
-    def changes(self, cursors: Mapping[str, int], metric_name: str) -> Sequence[Change]:
-        """Return what arrived of a metric after these cursors, perhaps not all of it at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +98,7 @@ class Curves:
     def refresh(
         self,
         trials: Collection[JudgedTrial],
-        log: NewReadings,
+        log: ObservationReader,
         is_awaited: Callable[[], bool] = lambda: True,
     ) -> list[Curve]:
         """Return the curves of these trials with all that the log has of them.

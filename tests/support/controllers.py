@@ -33,11 +33,10 @@ from katib.controllers.ports import (
     SuggestedAssignment,
     SuggestionService,
     SuggestionsReply,
-    TrialLogs,
 )
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.job_caches import identity
-from katib.controllers.trial.observing import LocalTrialLogs
+from katib.controllers.trial.observing import TrialLogs
 from katib.errors import ConflictError, KatibError, NotFoundError
 from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.informer import Informer, InformerEvent
@@ -205,7 +204,7 @@ class World:
             store=seen,
             caches=self.caches,
             services=self.services,
-            observations=trial_logs or LocalTrialLogs(self.observations),
+            observations=trial_logs or TrialLogs(self.observations),
             observation_pool=observation_pool,
             events=self.events,
             clock=self.clock,

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from katib.api.metrics import ObservationReader
 from katib.api.names import EXPERIMENT_LABEL, TRIAL_LABEL
 from katib.cluster.access.catalog import UsersCatalog
 from katib.cluster.access.connect import Cluster, connect
@@ -46,7 +47,7 @@ from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.templates.source import OFFERED, OFFERED_LABEL
 from katib.tuning.offered_templates import OfferedTemplates
-from katib.tuning.ports import EventReader, Observations
+from katib.tuning.ports import EventReader
 from katib.tuning.service import TuningService
 from katib.tuning.stored_service import ObjectTuningService
 from katib.tuning.submission import ConfigMaps, FindObject, Gate
@@ -99,7 +100,7 @@ def open_metrics(cluster: Cluster, db_manager: str, clock: Clock) -> MetricsAcce
 
 def service_on(
     cluster: Cluster,
-    observations: Observations,
+    observations: ObservationReader,
     clock: Clock,
     *,
     scoped: Callable[[str | None], ObjectStore] | None = None,
@@ -134,7 +135,7 @@ def service_on(
 def make_tuning_service(
     *,
     store: ObjectStore,
-    observations: Observations,
+    observations: ObservationReader,
     events: EventReader,
     logs: PodLogs,
     clock: Clock,

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from katib.api.metrics import ObservationReader
 from katib.cluster.access.connect import Cluster, connect
 from katib.cluster.access.tuning_service import NAMESPACE, open_metrics, service_on
 from katib.cluster.client import (
@@ -36,7 +37,6 @@ from katib.cluster.store import KubernetesStore, objects
 from katib.rest.users import User
 from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.objects import Key, Kind, Object, ObjectList, ObjectStore
-from katib.tuning.ports import Observations
 from katib.tuning.service import TuningService
 
 _AT_ONCE = 8
@@ -97,7 +97,7 @@ class _Users:
     cluster: Cluster
     reviews: AccessReviews
     streams: OpenStreams
-    observations: Observations
+    observations: ObservationReader
     clock: Clock
 
     def service_of(self, user: User) -> TuningService:

@@ -19,7 +19,6 @@ from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Experiment, Trial
 from katib.cluster.configuration.source import ConfigSource
 from katib.cluster.leader import rules
-from katib.cluster.leader.fencing import FencedLogs
 from katib.cluster.leader.stray_jobs import ListUnlabelled, StrayJobs
 from katib.cluster.leader.trial_logs import DbManagerTrialLogs
 from katib.cluster.pods.missed import FindTrial, MissedPods
@@ -31,14 +30,14 @@ from katib.cluster.services.directory import ClusterServices
 from katib.controllers import retention
 from katib.controllers.assembly import Assembly, Caches, assemble
 from katib.controllers.experiment.ledger import creation_second
-from katib.controllers.ports import EventRecorder, PodUpdate, TrialLogs
+from katib.controllers.ports import EventRecorder, PodUpdate
 from katib.controllers.retention import Retention
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.jobs import Jobs
+from katib.controllers.trial.observing import TrialLogs
 from katib.errors import FieldError
 from katib.monitoring import ControllerMetrics
 from katib.rpc.db_manager_client import DbManagerClient
-from katib.rpc.tokens import Tokens
 from katib.runtime.clock import Clock
 from katib.runtime.informer import InformerEvent
 from katib.runtime.objects import Key, Object, ObjectStore
@@ -77,8 +76,7 @@ class Dependencies:
         all_pods: The same store, but with every pod; what is deleted there goes at once.
         missed_pods: The same store, but with the pods of jobs that do not bear the label of a trial.
         list_events: Lists events.
-        db_manager: The observation log.
-        tokens: What the installation signs with.
+        db_manager: The observation log, which answers the controllers of its namespaces.
         may_write: Whether we still lead.
         reader_variables: What early stopping services of a namespace bring to the DB manager.
         config: The KatibConfig in force.
@@ -101,7 +99,6 @@ class Dependencies:
     missed_pods: ObjectStore
     list_events: ListEvents
     db_manager: DbManagerClient
-    tokens: Callable[[], Tokens]
     may_write: Callable[[], bool]
     reader_variables: Callable[[str], Mapping[str, str]]
     config: ConfigSource
@@ -166,14 +163,14 @@ class Leading:
                 clock=dependencies.clock,
             )
             logs = DbManagerTrialLogs(
-                dependencies.db_manager, dependencies.tokens, dependencies.config, caches.suggestions.get
+                dependencies.db_manager, dependencies.config, caches.suggestions.get, dependencies.may_write
             )
             assembly = assemble(
                 store=dependencies.store,
                 caches=caches,
                 services=services,
-                observations=FencedLogs(logs, dependencies.may_write),
-                given_rules=UncollectedTrials(logs.log_of),
+                observations=logs,
+                given_rules=UncollectedTrials(dependencies.db_manager),
                 observation_pool=_pool(stack),
                 events=dependencies.events,
                 clock=dependencies.clock,
@@ -192,7 +189,7 @@ class Leading:
             stack.callback(services.close)
             services.start()
             self._keep_rules(stack)
-            self._keep_logs(stack, caches, FencedLogs(logs, dependencies.may_write))
+            self._keep_logs(stack, caches, logs)
             strays.start()
             stack.callback(strays.stop)
             self._start(stack, assembly, pods, missed)

@@ -14,7 +14,7 @@ from katib.controllers.kinds import TRIAL
 from katib.controllers.ports import TrialReport
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial import reconciler
-from katib.controllers.trial.observing import LocalTrialLogs
+from katib.controllers.trial.observing import TrialLogs
 from katib.errors import UnavailableError
 from katib.runtime.objects import Key
 from tests.support.controllers import JOB, NAMESPACE, JobEnd, World
@@ -23,7 +23,7 @@ from tests.support.observations import MemoryObservationLog
 from tests.support.waiting import eventually
 
 
-class FarLog(LocalTrialLogs):
+class FarLog(TrialLogs):
     """A log whose calls hang while its gate is closed."""
 
     def __init__(self, log: MemoryObservationLog) -> None:

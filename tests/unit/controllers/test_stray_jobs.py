@@ -17,7 +17,7 @@ from katib.cluster.leader.stray_jobs import StrayJobs
 from katib.controllers.assembly import Caches, assemble
 from katib.controllers.kinds import TRIAL
 from katib.controllers.trial import reconciler
-from katib.controllers.trial.observing import LocalTrialLogs
+from katib.controllers.trial.observing import TrialLogs
 from katib.controllers.trial.reconciler import stray_poll_seconds
 from katib.errors import ExpiredError, UnavailableError
 from katib.runtime.clock import SystemClock
@@ -97,7 +97,7 @@ class Cluster:
             store=self.direct,
             caches=self.caches,
             services=FakeServices(),
-            observations=LocalTrialLogs(self.observations),
+            observations=TrialLogs(self.observations),
             events=RecordedEvents(),
             clock=clock,
         )
