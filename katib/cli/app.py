@@ -114,10 +114,21 @@ class _Commands(click.Group):
                 formatter.write_dl([(name, entry.summary) for name, entry in section.items()], col_max=18)
 
 
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from katib.cli.about import version
+
+        ctx.invoke(version)
+        ctx.exit()
+
+
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=_EPILOG,
+)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
 )
 def cli() -> None:
     """Tune hyperparameters: run experiments on this machine, or talk to a server that runs them."""
