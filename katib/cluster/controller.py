@@ -31,7 +31,7 @@ from katib.cluster.installation_key import SECRET_NAME, InstallationTokens
 from katib.cluster.leader.fencing import FencedStore
 from katib.cluster.leader.leading import CLUSTER_SETTINGS, Dependencies, Leading
 from katib.cluster.leader.lease import Leadership, LeaseTimes
-from katib.cluster.monitoring.health import ClusterMetrics, Pages
+from katib.cluster.monitoring.health import ClusterMetrics, serve_pages
 from katib.cluster.nodes import NativeSidecars
 from katib.cluster.outage import await_answer
 from katib.cluster.pods.missed import MISSED_SELECTOR
@@ -254,8 +254,8 @@ class ClusterController:
 
         self._metrics.show_readiness(readiness)
         checks = {"/healthz": check_page(dict), "/readyz": check_page(readiness)}
-        stack.enter_context(Pages(addresses.healthz_addr, checks))
-        stack.enter_context(Pages(addresses.metrics_addr, {"/metrics": self._metrics.page}))
+        stack.enter_context(serve_pages(addresses.healthz_addr, checks))
+        stack.enter_context(serve_pages(addresses.metrics_addr, {"/metrics": self._metrics.page}))
 
     def _count(self, request: RequestInfo, status: int) -> None:
         resource = "/".join(filter(None, (request.resource, request.subresource)))
