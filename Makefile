@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 VERSIONS := $(shell cat pyproject.toml constraints.txt 2>/dev/null | cksum | cut -d' ' -f1)
 STAMP := $(VENV)/.stamp-$(VERSIONS)
+DEMO_STAMP := $(VENV)/.stamp-demo-$(VERSIONS)
 FRAMEWORKS := $(VENV)-frameworks
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests start our programs hundreds of times; without compiled files each start would compile them anew.
@@ -22,17 +23,25 @@ EXAMPLES := asha darts enas jobset pbt prometheus push tensorboard
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-19s %s\n", $$1, $$2}'
 
-$(STAMP): pyproject.toml constraints.txt
+define environment
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed; set PYTHON=/path/to/python3"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing into $(VENV) ..."
+	@echo "installing $(1) into $(VENV) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade "pip>=25.1"
-	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[all]' --group dev
-	@rm -f $(VENV)/.stamp-* && touch $@
+	@PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable $(2)
+endef
 
-setup: $(STAMP)
+$(STAMP): pyproject.toml constraints.txt
+	$(call environment,katib and the tools of its developers,'.[all]' --group dev)
+	@rm -f $(VENV)/.stamp-* && touch $(DEMO_STAMP) $@
 
-demo: $(STAMP) ## Tune the digits example on this machine, from nothing to the best trial
+$(DEMO_STAMP): pyproject.toml constraints.txt
+	$(call environment,katib and what its examples need,'.[examples]')
+	@touch $@
+
+setup: $(STAMP) ## Install everything that developers need, into .venv
+
+demo: $(DEMO_STAMP) ## Tune the digits example on this machine, from nothing to the best trial
 	@$(BIN)/katib run examples/digits/experiment.yaml
 	@echo "From here:    $(BIN)/katib ui digits   (opens the page on this result; Ctrl-C ends it)"
 
@@ -44,7 +53,7 @@ example-pbt: ## Tune networks that go on from each other's checkpoints
 example-prometheus: ## Tune a program that offers its loss to Prometheus
 example-push: ## Tune a training loop that pushes its metrics
 example-tensorboard: ## Tune a program that writes event files for TensorBoard
-$(EXAMPLES:%=example-%): example-%: $(STAMP)
+$(EXAMPLES:%=example-%): example-%: $(DEMO_STAMP)
 	@$(BIN)/katib run $(wildcard examples/$*/experiment.yaml examples/jobs/$*/experiment.yaml)
 
 test: $(STAMP) ## Run the tests, but those of test-slow and test-cluster

@@ -21,7 +21,7 @@ class DbManagerLog(DbManagerClient):
     """A client of the DB manager for a reporter that tries again as often as it takes.
 
     Katib's DB manager says of any trouble with its database that it is unknown, so such an answer counts as passing
-    too. After a failure the next call connects anew: a server that vanished without a word is not waited for again.
+    too. After a failure the next call reconnects: a server that vanished without a word is not waited for again.
 
     Args:
         address: Of the DB manager.
@@ -35,11 +35,11 @@ class DbManagerLog(DbManagerClient):
         super().__init__(address, timeout_seconds=_CALL_SECONDS, credentials=credentials)
         self.problem = ""
 
-    def _call(self, method: Any, request: Any, timeout_seconds: float | None = None) -> Any:
+    def _call(self, method: str, request: Any, timeout_seconds: float | None = None) -> Any:
         try:
             answer = super()._call(method, request, timeout_seconds)
         except (UnavailableError, InternalError) as error:
-            self._reconnect()
+            self._connection.drop()
             if not self.problem:
                 _logger.warning("readings are kept and sent again: %s", error)
             self.problem = str(error)
@@ -51,7 +51,7 @@ class DbManagerLog(DbManagerClient):
 
 
 def set_trial_status(address: str, trial_name: str) -> None:
-    """Tell the early stopping service that a trial was stopped.
+    """Notify the early stopping service that a trial was stopped.
 
     Raises:
         UnavailableError: Not now.

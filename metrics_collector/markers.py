@@ -41,7 +41,7 @@ _MAX_BYTES = 64
 
 
 class Markers:
-    """The markers of one directory, which may be full, gone, or written by somebody else."""
+    """The markers of one directory, which may be full, gone, or written by another program."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -93,7 +93,7 @@ class Markers:
             os.close(descriptor)
 
     def release(self, word: CollectedWord) -> None:
-        """Tell every shell whose program ended well, and that waits for it, that the collector is done."""
+        """Notify every waiting shell whose program ended well that the collector is done."""
         for pid in [pid for pid, said in self.read().items() if said == Word.COMPLETED]:
             with contextlib.suppress(OSError):
                 descriptor = os.open(self._directory / f"{pid}.collected", os.O_WRONLY | os.O_CLOEXEC)

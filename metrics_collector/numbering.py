@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 from uuid import uuid4
 
-from katib.api.metrics import BatchId, MetricLog
-
-
-class NumberedReports(Protocol):
-    """The part of `katib.api.metrics.ObservationLog` that stores."""
-
-    def report(self, trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
-        """Append readings."""
+from katib.api.metrics import BatchId, MetricLog, ObservationLog
 
 
 def new_reporter() -> str:
@@ -28,7 +20,7 @@ class NumberedLog:
         log: Where they go.
     """
 
-    def __init__(self, log: NumberedReports) -> None:
+    def __init__(self, log: ObservationLog) -> None:
         self._log = log
         self._reporter = new_reporter()
         self._stored: dict[str, int] = {}

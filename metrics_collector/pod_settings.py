@@ -1,4 +1,4 @@
-"""What the sidecar is told about its pod beyond its arguments, by environment variables."""
+"""Settings of the sidecar about its pod, beyond its arguments: environment variables."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PodSettings:
         restart_policy: Of the pod: `Never`, `OnFailure` or `Always`.
         program_restart: What the program's own container says of it, as in the pod's spec; empty: nothing.
         grace_seconds: Between SIGTERM and SIGKILL of the pod; a program stopped early has as long.
-        is_native: Whether Kubernetes keeps the sidecar running: it must not end before it is told to.
+        is_native: Whether Kubernetes keeps the sidecar running: it must not end before SIGTERM.
         give_up_seconds: How long after the end of the program readings are kept for a database that is away.
         termination_log: Where Kubernetes reads what a container has to say at its end.
         credentials: What the DB manager is brought.
@@ -65,7 +65,7 @@ class PodSettings:
 
     @property
     def seconds_to_end(self) -> float:
-        """How long the sidecar may go on after SIGTERM. A native one is told only after the program's container."""
+        """How long the sidecar may go on after SIGTERM. A native one gets it only after the program's container."""
         return self.grace_seconds * (_NATIVE_SHARE_OF_GRACE if self.is_native else 1)
 
     @classmethod

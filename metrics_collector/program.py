@@ -54,7 +54,7 @@ class Program:
 
     Args:
         directory: Holds the markers.
-        left_a_trace: Tells whether a program has left something to read, whoever it was.
+        left_a_trace: Returns whether any program has left something to read.
         restart_policy: Of the pod: what failed is started again unless it is `Never`.
         own_restart: What the program's container says of it, in place of the pod.
         wait_all: Where several programs of the pod are wrapped, whether all of them have to end, not just one.
@@ -127,14 +127,14 @@ class Program:
         return [process for shell in self._shells for process in descendants(processes, shell.pid)]
 
     def release(self, word: CollectedWord) -> None:
-        """Tell shells that wait for the collector that it is done."""
+        """Notify shells that wait for the collector that it is done."""
         self.markers.release(word)
 
     def _is_at_work(self, shell: Process) -> bool:
         return self.markers.word(shell.pid) not in ENDED_WORDS and read_process(shell.pid, self._proc) == shell
 
     def _is_started_again(self, code: int | None) -> bool:
-        """Return whether a program will run again that ended with an exit code; None: nobody said with which."""
+        """Return whether a program that ended with an exit code will run again; None: the code is not known."""
         if not self._runs_again(_KILLED if code is None else code):
             if code is None and any(map(self._runs_again, EXIT_CODES)):
                 self.doubt = "the program was killed, and it is not known whether its container is started again"

@@ -156,7 +156,7 @@ class Reporter:
                 self._changed.notify_all()
 
     def flush(self, trial_name: str, done: Done) -> None:
-        """Have `done` called, on the reporter's thread, once all that was reported for the trial is settled.
+        """Call `done`, on the reporter's thread, once all that was reported for the trial is settled.
 
         It is not called when the reporter is closed before that.
 
@@ -334,7 +334,7 @@ class Reporter:
             self._report(name, logs)
         except UnavailableError:
             raise
-        except Exception as error:  # noqa: BLE001 - counted and told by the caller; other trials go on
+        except Exception as error:  # noqa: BLE001 - counted and logged by the caller; other trials go on
             return error
         return None
 
@@ -354,5 +354,5 @@ class Reporter:
 def _call(done: Done) -> None:
     try:
         done()
-    except Exception:  # the caller's bug must not end the thread that stores everybody's readings
+    except Exception:  # the caller's bug must not end the thread that stores the readings of all trials
         _logger.exception("a flush could not be announced")

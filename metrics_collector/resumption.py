@@ -15,28 +15,12 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Protocol
 
-from katib.api.metrics import BatchId, MetricLog, format_timestamp, parse_time
+from katib.api.metrics import BatchId, MetricLog, ObservationLog, format_timestamp, parse_time
 from katib.errors import KatibError, UnavailableError
 from metrics_collector.checkpoint import Checkpoint, Doubt, Progress
 from metrics_collector.numbering import new_reporter
 from metrics_collector.sources import Source
-
-
-class ReportedLog(Protocol):
-    """The part of `katib.api.metrics.ObservationLog` that stores, and what tells whether that was done."""
-
-    def report(self, trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
-        """Append readings."""
-
-    def knows_batches(self, trial_name: str) -> bool:
-        """Return whether a batch that is reported twice is stored once."""
-
-    def read(
-        self, trial_name: str, *, metric_name: str = "", start: datetime | None = None, end: datetime | None = None
-    ) -> Sequence[MetricLog]:
-        """Return readings of some time."""
 
 
 class ResumableLog:
@@ -53,7 +37,7 @@ class ResumableLog:
         checkpoint: Where the progress is kept.
     """
 
-    def __init__(self, log: ReportedLog, checkpoint: Checkpoint) -> None:
+    def __init__(self, log: ObservationLog, checkpoint: Checkpoint) -> None:
         self._log = log
         self._checkpoint = checkpoint
         self._saving = threading.Lock()

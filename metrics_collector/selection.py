@@ -26,7 +26,7 @@ class Selection:
     Attributes:
         source: Where readings come from.
         directory: Where the shell around the program writes its markers; None: there is no such shell.
-        left_a_trace: Tells whether a program has left something to read.
+        left_a_trace: Returns whether a program has left something to read.
     """
 
     source: Source
@@ -54,7 +54,7 @@ def select(arguments: Arguments, pod: PodSettings, on_data: Callable[[bytes], No
     Args:
         arguments: What to collect.
         pod: Where.
-        on_data: Told of every chunk of a followed file.
+        on_data: Called with every chunk of a followed file.
 
     Raises:
         InvalidError: The format is unknown, or a filter is not an RE2 pattern with two groups.

@@ -1,7 +1,7 @@
 """The collector as a container of the trial's pod: follows the file, watches the program, reports while it runs.
 
 It ends when its own work is done, well if nothing is left to store, whatever became of the program. What it leaves for
-Kubernetes begins with whether all readings are stored, so that nobody takes a part of them for the whole:
+Kubernetes begins with whether all readings are stored, so that a part of them is not taken for the whole:
 
 - The program ended: read the rest, store it, say what was not found, end.
 - The rules are met: end the program, store everything, tell the early stopping service, end.
@@ -45,7 +45,7 @@ _MAX_BATCH = 1_000
 """Readings of a report: Katib's DB manager refuses messages beyond 4 MB."""
 
 _MAX_AGE_SECONDS = 1.0
-"""How old a curve may be that somebody looks at; hundreds of sidecars share one DB manager."""
+"""How old a curve on a page may be; hundreds of sidecars share one DB manager."""
 
 _RESERVE_SECONDS = 5.0
 """Of the pod's grace period, kept for storing what was read."""
@@ -214,7 +214,7 @@ class Sidecar:
         self._reporter.report(self._arguments.trial, self._once.unsettled(readings))
 
     def _note_output(self, chunk: bytes) -> None:
-        """Keep the last of the output, and copy it to the container's log; who cannot read it stops no collection."""
+        """Keep the last of the output, and copy it to the container's log; a failed copy does not stop collection."""
         self._last_output = (self._last_output + chunk[-LAST_OUTPUT_BYTES:])[-LAST_OUTPUT_BYTES:]
         rest = memoryview(chunk)
         while rest and self._output >= 0:
@@ -284,7 +284,7 @@ class Sidecar:
             self._missing.append(f"readings that the DB manager refused: {refused}{reason}")
 
     def _explain(self, phase: Phase) -> None:
-        """Say why there is no objective; in the log too, where controllers look for it that read nothing else."""
+        """Report why there is no objective; in the log too, for controllers that read nothing else."""
         if phase is not Phase.ENDED:
             return
         self._news += filter(None, (self._last_words() or self._collector.explanation(), self._source.problem))
@@ -299,7 +299,7 @@ class Sidecar:
         return LAST_OUTPUT + line if line and not (self._program.completed or self._was_stopped) else ""
 
     def _tell_of_the_stop(self) -> None:
-        """Have the trial marked. Without success it merely counts as one that ran to its end."""
+        """Mark the trial as stopped. Without success it merely counts as one that ran to its end."""
         backoff, failures = Backoff(self._arguments.poll_seconds, _LONGEST_PAUSE_SECONDS), 0
         while True:
             try:

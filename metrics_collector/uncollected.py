@@ -7,10 +7,10 @@ same rules give the same verdicts.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from katib.api.algorithms import StopVerdict
-from katib.api.metrics import ObservationLog
+from katib.api.metrics import ObservationReader
 from katib.api.types import Trial
 from metrics_collector.early_stopping import RuleBook
 
@@ -19,18 +19,18 @@ _ANSWERS = 10
 so that others need not wait."""
 
 _EXPERIMENTS = 100
-"""So many experiments are remembered; those that are over are not told apart from those that are quiet."""
+"""So many experiments are remembered; those that are over cannot be distinguished from those that are quiet."""
 
 
 class UncollectedTrials:
     """Evaluates the rules of trials by what their logs hold. Fits `katib.controllers.ports.GivenRules`. Thread-safe.
 
     Args:
-        log_of: Returns the log in which a trial's readings are.
+        log: Has the readings.
     """
 
-    def __init__(self, log_of: Callable[[Trial], ObservationLog]) -> None:
-        self._log_of = log_of
+    def __init__(self, log: ObservationReader) -> None:
+        self._log = log
         self._followed: OrderedDict[str, dict[str, _Followed]] = OrderedDict()
 
     def verdicts(self, trials: Sequence[Trial]) -> tuple[StopVerdict, ...]:
@@ -49,7 +49,7 @@ class UncollectedTrials:
 
     def _read(self, followed: Sequence[_Followed], metric: str) -> None:
         by_name = {one.trial.name: one for one in followed}
-        log = self._log_of(followed[0].trial)
+        log = self._log.within(followed[0].trial.namespace)
         for _ in range(_ANSWERS):
             changes = log.changes({name: one.cursors.get(metric, 0) for name, one in by_name.items()}, metric)
             for change in changes:

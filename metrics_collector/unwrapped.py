@@ -1,4 +1,4 @@
-"""The training program of a pod whose command nobody wrapped: seen as the other containers of the pod.
+"""The training program of a pod whose command is not wrapped: seen as the other containers of the pod.
 
 Katib's controller wraps no command for a Prometheus endpoint, and ours none of an image whose command it does not know.
 Then all that can be seen is which first processes of containers there are, apart from Kubernetes' own and ours. The
@@ -34,7 +34,7 @@ class UnwrappedProgram:
     Args:
         restart_policy: Of the pod.
         own_restart: What the program's container says of it, in place of the pod.
-        is_over: Tells whether Kubernetes says that no program runs any more.
+        is_over: Returns whether Kubernetes reports that no program runs any more.
         monotonic: Reads time.
         proc: Where processes are seen.
     """
@@ -87,4 +87,4 @@ class UnwrappedProgram:
         return bool(other_containers(self._proc))
 
     def release(self, word: CollectedWord) -> None:
-        """Nobody waits."""
+        """Do nothing: no shell waits."""

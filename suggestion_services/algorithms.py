@@ -1,4 +1,4 @@
-"""The list of algorithms: what each is called, what it can be told, and where its class is.
+"""The list of algorithms: the name of each, its settings, and where its class is.
 
 Importing the list is cheap; a class and the libraries behind it are imported when it is first asked for something.
 Settings are the union of what Katib's own services accept under a name, since users move between them. To add an
@@ -318,7 +318,7 @@ _LISTED: tuple[Entry, ...] = (
                     "resample_probability",
                     "float",
                     "0",
-                    "How probably a copied value is drawn anew, instead of multiplied by 0.8 or 1.2.",
+                    "Probability that a copied value is drawn again, instead of multiplied by 0.8 or 1.2.",
                     at_least=0,
                     at_most=1,
                 ),
@@ -345,7 +345,7 @@ _LISTED: tuple[Entry, ...] = (
                     "mutation_prob",
                     "float",
                     "",
-                    "Probability that a parameter is drawn anew; by default 1 over the number of parameters.",
+                    "Probability that a parameter is drawn again; by default 1 over the number of parameters.",
                     at_least=0,
                     at_most=1,
                 ),

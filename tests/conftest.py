@@ -36,10 +36,11 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
 
 
 # What engines lease of the machine is one table for all that a user runs there. Each test has one of its own, so none
-# waits for another, nor for what runs beside the suite.
+# waits for another, nor for what runs beside the suite. Nor does a test find a server that this account runs.
 _LEASES = Path(tempfile.mkdtemp(prefix="katib-tests-leases-"))
 _NUMBERS = itertools.count()
 os.environ["KATIB_LEASES"] = str(_LEASES / "suite")
+os.environ["XDG_STATE_HOME"] = str(_LEASES / "state")
 atexit.register(shutil.rmtree, _LEASES, ignore_errors=True)
 
 

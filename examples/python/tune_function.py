@@ -1,6 +1,6 @@
 """Tune a function that is defined in this very file.
 
-Run it with `python examples/python/tune_function.py`.
+Run it with `python examples/python/tune_function.py`, in an environment that has katib and scikit-learn.
 """
 
 from sklearn.datasets import load_digits

@@ -97,21 +97,17 @@ class LogAccess:
     has_ended: bool = False
 
 
-class ObservationLog(Protocol):
-    """The time series of metrics, by trial name; an unknown trial has an empty log. Thread-safe.
+class ObservationReader(Protocol):
+    """Reads the time series of metrics, by trial name; an unknown trial has an empty log. Thread-safe.
 
-    Declared here because controllers, the tuning service, collectors and the wire all use it. Every call raises
-    UnavailableError when the log cannot be reached.
+    Declared here because controllers, the tuning service, collectors, early stopping services and the wire all use it.
+    Every call raises UnavailableError when the log cannot be reached.
     """
 
-    def report(self, trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
-        """Append readings; all or none.
+    def within(self, namespace: str) -> ObservationReader:
+        """Return the logs of one namespace, for readers who may not see the others.
 
-        Args:
-            trial_name: Whose.
-            logs: The readings.
-            batch: Which of the reporter's they are. Those whose numbers are stored already are not stored again. None:
-                they are not numbered, and what is reported twice is stored twice.
+        A log that knows trials by name alone returns itself.
         """
 
     def read(
@@ -142,8 +138,8 @@ class ObservationLog(Protocol):
     def changes(self, cursors: Mapping[str, int], metric_name: str = "") -> Sequence[Change]:
         """Return what arrived of a metric after these cursors; of each trial in order of arrival.
 
-        A long log comes in several answers: there is more until one is empty. A log that was deleted begins anew, so
-        its cursor is to be forgotten.
+        A long log comes in several answers: there is more until one is empty. A cursor is not valid any more when its
+        log was deleted.
 
         Args:
             cursors: By trial name, that of the last change which is known; 0: none is. BEFORE_THE_LAST: only the last
@@ -169,6 +165,26 @@ class ObservationLog(Protocol):
 
         A metric without usable number has `unavailable` as min and max; latest is the last text of the curve.
         """
+
+
+class ObservationLog(ObservationReader, Protocol):
+    """A log that is written, too."""
+
+    def within(self, namespace: str) -> ObservationLog:
+        """Return the log of one namespace, for those who may write no other."""
+
+    def report(self, trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
+        """Append readings; all or none.
+
+        Args:
+            trial_name: Whose.
+            logs: The readings.
+            batch: Which of the reporter's they are. Those whose numbers are stored already are not stored again. None:
+                they are not numbered, and what is reported twice is stored twice.
+        """
+
+    def knows_batches(self, trial_name: str) -> bool:
+        """Return whether a numbered batch that is reported twice is stored once; no log in Katib's own table does."""
 
     def delete(self, trial_name: str) -> None:
         """Remove the log of a trial."""

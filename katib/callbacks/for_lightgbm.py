@@ -24,5 +24,5 @@ def lightgbm_callback(metrics: Collection[str] | None = None) -> Callable[[Any],
         values = {f"{data}-{metric}": value for data, metric, value, *_ in env.evaluation_result_list or ()}
         report_chosen(values, metrics, env.iteration)
 
-    callback.order = _ORDER  # type: ignore[attr-defined]  # how LightGBM is told
+    callback.order = _ORDER  # type: ignore[attr-defined]  # LightGBM reads this attribute
     return callback

@@ -49,7 +49,7 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "budget": _Entry("katib.cli.editing", "Change how many trials there are, at once and in all."),
         "stop": _Entry("katib.cli.editing", "Start no further trials of an experiment."),
         "suspend": _Entry("katib.cli.editing", "Suspend a trial: its pods end until it is resumed."),
-        "resume": _Entry("katib.cli.editing", "Let a stopped experiment or a suspended trial go on."),
+        "resume": _Entry("katib.cli.editing", "Resume a stopped experiment or a suspended trial."),
         "delete": _Entry("katib.cli.submitting", "Delete experiments with everything that belongs to them."),
     },
     "On Kubernetes": {
@@ -57,7 +57,7 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
         "db-manager": _Entry("katib.cli.db_manager", "Serve the metrics that trials report from a database."),
         "db-manager-key": _Entry("katib.cli.installation", "Fetch the key of the tokens that the log asks for."),
         "release-finalizers": _Entry(
-            "katib.cli.installation", "Let deleted experiments go when the controller is gone."
+            "katib.cli.installation", "Release deleted experiments when the controller is gone."
         ),
     },
     "Other": {
@@ -114,10 +114,21 @@ class _Commands(click.Group):
                 formatter.write_dl([(name, entry.summary) for name, entry in section.items()], col_max=18)
 
 
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from katib.cli.about import version
+
+        ctx.invoke(version)
+        ctx.exit()
+
+
 @click.group(
     cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=_EPILOG,
+)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
 )
 def cli() -> None:
     """Tune hyperparameters: run experiments on this machine, or talk to a server that runs them."""

@@ -36,11 +36,11 @@ def connect(target: Target, *, read_only: bool, nothing_to_run: bool = False) ->
 
     A cluster or a server that was named is asked and nothing else. Without one, a data directory that was named is
     opened; without any, the default server is asked, and when none of ours runs, a command that only reads opens the
-    default data directory. So does one that only stores what needs nobody to run it.
+    default data directory. So does one that only stores what no engine has to run.
 
     Raises:
         InvalidError: The URL is none, the cluster is unknown, or what is needed to speak to it is not installed.
-        UnavailableError: There is nobody to ask.
+        UnavailableError: No server answers, and there is no data directory.
     """
     if target.cluster:
         with open_cluster(target.cluster) as opened:
@@ -81,7 +81,7 @@ def open_users(cluster: Cluster) -> AbstractContextManager[OpenUsers]:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Say how to install what an import misses."""
+    """Explain how to install a package that an import misses."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -27,7 +27,7 @@ from katib.cli.signals import stop_on_signal
 @click.option(
     "--cert-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Certificate of the webhooks (tls.crt, tls.key) that somebody else renews.  [default: make one]",
+    help="Certificate of the webhooks (tls.crt, tls.key), renewed by another program.  [default: make one]",
 )
 @click.option("--webhook-name", "webhook_names", multiple=True, metavar="NAME", help="Further name of the webhooks.")
 @click.option(

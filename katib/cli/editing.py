@@ -100,7 +100,7 @@ def suspend(name: str, target: options.Target) -> None:
 @click.argument("name", type=_RESUMED)
 @options.connection
 def resume(name: str, target: options.Target) -> None:
-    """Let a stopped experiment or a suspended trial go on.
+    """Resume a stopped experiment or a suspended trial.
 
     A trial starts its program again, from the beginning or from the checkpoint that it kept.
     """

@@ -1,4 +1,4 @@
-"""Which experiment file somebody may have meant."""
+"""Which experiment file the user may have meant."""
 
 from __future__ import annotations
 

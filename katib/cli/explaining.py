@@ -1,4 +1,4 @@
-"""`katib why` and `katib describe`: an object, told for people."""
+"""`katib why` and `katib describe`: an object, explained to a user."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def db_manager_key(target: Path, secret: str) -> int:
 )
 @click.option("--force", is_flag=True, help="Also while a controller is at work.")
 def release_finalizers(context: str | None, kubeconfig: Path | None, *, force: bool) -> int:
-    """Let go of the deleted experiments and trials of a Kubernetes cluster whose controller is gone for good.
+    """Release the deleted experiments and trials of a Kubernetes cluster whose controller was removed.
 
     Until its controller has cleaned up, a deleted experiment or trial is held by a finalizer. When the controller was
     removed first, they stay in deletion forever, and so do the definitions of their kinds. This takes the finalizers of

@@ -35,7 +35,7 @@ _GATEWAY = (
         "--gateway",
         is_flag=True,
         help="With --cluster: believe the header in which a gateway names the user, and let that user do what the "
-        "cluster allows. Nobody but the gateway may reach the server.",
+        "cluster allows. Only the gateway may reach the server.",
     ),
     click.option(
         "--user-header",
@@ -144,7 +144,7 @@ def serve_page(directory: Path, tell: Callable[[str], None]) -> int:
 
 
 def _ignore(_server: Server, _access: _Access, _about: str) -> None:
-    """Say nothing."""
+    """Print nothing."""
 
 
 def _check_gateway(*, gateway: bool, on_cluster: bool) -> None:
@@ -181,7 +181,7 @@ class _Access:
 
 
 def _access(host: str, token: str | None, directory: Path | None, *, no_token: bool) -> _Access:
-    """Return who may ask. Beyond this machine the server itself wants a token that somebody chose."""
+    """Return who may ask. Beyond this machine the server itself needs a token that its operator chose."""
     from katib.rest.server import is_loopback
 
     kept = not token and not no_token and is_loopback(host)
@@ -212,7 +212,7 @@ def _listening(
 
 
 def _announce(server: Server, access: _Access, about: str) -> None:
-    """Say where the server listens, and how others than katib get in: the token is shown to anyone who started it."""
+    """Print where the server listens and how other clients than katib sign in; the token is shown to its operator."""
     click.echo(f"katib listens on {server.url} ({about}, API at {server.url}/docs); Ctrl-C stops it")
     if server.page:
         click.echo(f"in a browser: {server.page} (or: katib ui)")
@@ -254,7 +254,7 @@ def _answering(cluster: options.Cluster, headers: UserHeaders | None) -> Iterato
         return
     from katib.rest.users import Gateway
 
-    logging.getLogger("katib.audit").setLevel(logging.INFO)  # who wrote what is told however little else is
+    logging.getLogger("katib.audit").setLevel(logging.INFO)  # who wrote what is logged whatever the log level
     with open_users(cluster) as users:
         yield Gateway(headers, users.service_of), users.host
 
@@ -298,12 +298,12 @@ class _Stop:
         stop_on_signal(self._stop, _exit_code)
 
     def wait(self) -> None:
-        """Return when somebody asked to stop."""
+        """Return when a signal asks to stop."""
         while not self._event.wait(_LOOK_SECONDS):
             pass
 
     def pause(self, seconds: float) -> bool:
-        """Wait for so long; return whether somebody asked to stop."""
+        """Wait for so long; return whether a signal asked to stop."""
         return self._event.wait(seconds)
 
     def _stop(self, number: int) -> None:

@@ -9,7 +9,7 @@ from types import FrameType
 
 
 def stop_on_signal(stop: Callable[[int], None], exit_code: Callable[[int], int] = lambda _number: 1) -> None:
-    """Have the first signal call `stop`; a second one ends the process, for one who asks twice does not want to wait.
+    """Call `stop` at the first signal; a second one ends the process immediately.
 
     Args:
         stop: Asks for an orderly end and returns at once. Gets the number of the signal.

@@ -129,7 +129,7 @@ def apply(
 
 
 def _refuse(path: str, error: KatibError, code: int) -> int:
-    """Say what is wrong with a file; return the exit code, that of an earlier file if there was one."""
+    """Print what is wrong with a file; return the exit code, that of an earlier file if there was one."""
     for line in failures.error_lines(error, path):
         click.echo(f"error: {line}", err=True)
     return code or code_of(error).exit_code

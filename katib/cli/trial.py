@@ -22,7 +22,7 @@ def trial() -> None:
 @click.argument("assignments", nargs=-1, required=True, metavar="PARAMETER=VALUE...")
 @options.connection
 def add(name: str, assignments: tuple[str, ...], target: options.Target) -> None:
-    """Have a trial run next, before those that the algorithm proposes.
+    """Run a trial next, before those that the algorithm proposes.
 
     It counts against the budget of the experiment as any other trial. Trials that are to run first from the beginning
     stand in the file, as spec.initialTrials.

@@ -36,8 +36,8 @@ def ui(name: str | None, print_only: bool, server: str | None, namespace: str | 
     Where no server of yours runs and there is a data directory, one is started on it, as by `katib serve`, until you
     stop it.
 
-    The link lets a browser in without a token, until the server stops; the browser stays signed in after that. Give
-    the link to nobody: anyone who has it can run commands as you.
+    The link lets a browser in without a token, until the server stops; the browser stays signed in after that. Do not
+    share the link: anyone who has it can run commands as you.
     """
     directory = data_dir or options.default_data_dir()
     page = f"experiments/{namespace or DEFAULT_NAMESPACE}/{name}" if name else ""
@@ -55,7 +55,7 @@ def ui(name: str | None, print_only: bool, server: str | None, namespace: str | 
 
 
 def _show(note: Note, page: str) -> None:
-    """Have a browser open a page, and say so."""
+    """Open a page in a browser, and report it."""
     link = _link(note.page, page)
     if _open(note, link):
         click.echo(f"opening the page of {note.url}; if no browser appears, open this link yourself:", err=True)
@@ -97,7 +97,7 @@ def _chosen(notes: list[Note], server: str | None, data_dir: Path | None) -> Not
 
 
 def _open(note: Note, link: str) -> bool:
-    """Have a browser open the link; return whether there is one.
+    """Open the link in a browser; return whether there is one.
 
     Other accounts see the arguments of a browser, so it is given a file that only this account can read.
     """

@@ -1,7 +1,7 @@
 """One controller process: what every replica does, and when it begins to lead.
 
 Every replica answers webhooks, probes and Prometheus. One of them leads (`leading.py`). A leader that loses its Lease
-ends; what keeps processes alive starts it again, and it contends anew.
+exits; its container is restarted and contends for the Lease again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from katib.cluster.installation_key import SECRET_NAME, InstallationTokens
 from katib.cluster.leader.leading import CLUSTER_SETTINGS, DbManager, Dependencies, Leading
 from katib.cluster.leader.lease import Leadership, LeaseTimes
 from katib.cluster.leader.stores import LeaderStores
-from katib.cluster.monitoring.health import ClusterMetrics, Pages
+from katib.cluster.monitoring.health import ClusterMetrics, serve_pages
 from katib.cluster.nodes import NativeSidecars
 from katib.cluster.outage import await_answer
 from katib.cluster.services.catalog import ClusterCatalog
@@ -75,17 +75,17 @@ class ControllerOptions:
         db_manager_address: Where pods reach the DB manager, and so do we unless `own_db_manager_address` is set.
         own_db_manager_address: Where we reach the DB manager, when that is elsewhere.
         db_manager_authority: File with the certificates (PEM) of those who sign the DB manager's; None: plain text.
-        certificates: Directory of the webhooks' certificate when somebody else makes it; then we make none, whatever
+        certificates: Directory of the webhooks' certificate when another program makes it; then we make none, whatever
             the configuration says.
         webhook_names: Further names and addresses that the webhooks are reached by.
         identity: Who we are to other contenders for the Lease.
         lease_times: How long the Lease lasts.
-        shutdown_delay_seconds: How long webhooks are answered after the end was asked for: until then somebody may not
-            have learned that this replica goes. It is not ready meanwhile, and another one leads.
+        shutdown_delay_seconds: How long webhooks are answered after the end was asked for: until then clients may not
+            have learned that this replica stops. It is not ready meanwhile, and another one leads.
         settings: Knobs of the controllers.
 
     Raises:
-        InvalidError: The configuration says that somebody else makes the certificate, and nothing says where it is.
+        InvalidError: The configuration says that another program makes the certificate, and not where it is.
     """
 
     config: KatibConfig = field(default_factory=KatibConfig)
@@ -128,7 +128,7 @@ class ClusterController:
         connection.observe(self._count)
 
     def stop(self) -> None:
-        """Have `run` come to its end. From any thread or signal handler."""
+        """End `run`. From any thread or signal handler."""
         self._stop.set()
 
     def run(self) -> int:
@@ -163,7 +163,7 @@ class ClusterController:
                     _log.info("Controllers work", extra={"identity": self._options.identity})
                     self._await_end()
                     if self._lost.is_set():
-                        self._connection.close()  # what is under way may not finish, and nobody should wait for it
+                        self._connection.close()  # what is under way may not finish, and must not be waited for
         return 1 if self._lost.is_set() else 0
 
     # --- every replica ------------------------------------------------------------------------------------------------
@@ -250,8 +250,8 @@ class ClusterController:
 
         self._metrics.show_readiness(readiness)
         checks = {"/healthz": check_page(dict), "/readyz": check_page(readiness)}
-        stack.enter_context(Pages(addresses.healthz_addr, checks))
-        stack.enter_context(Pages(addresses.metrics_addr, {"/metrics": self._metrics.page}))
+        stack.enter_context(serve_pages(addresses.healthz_addr, checks))
+        stack.enter_context(serve_pages(addresses.metrics_addr, {"/metrics": self._metrics.page}))
 
     def _count(self, request: RequestInfo, status: int) -> None:
         resource = "/".join(filter(None, (request.resource, request.subresource)))
@@ -298,6 +298,7 @@ class ClusterController:
             options.own_db_manager_address or options.db_manager_address,
             timeout_seconds=DB_MANAGER_SECONDS,
             credentials=Credentials(authority=self._authority()),
+            token_of=lambda namespace: self._tokens().token_of(Claims(Role.CONTROLLER, namespace)),
         )
         stack.callback(db_manager.close)
 
@@ -306,7 +307,7 @@ class ClusterController:
 
         return Dependencies(
             stores=LeaderStores.of(self._connection, options.core_namespace, leads, _waits_for_pods),
-            db_manager=DbManager(db_manager, options.db_manager_address, self._tokens, self._reader_variables),
+            db_manager=DbManager(db_manager, options.db_manager_address, self._reader_variables),
             list_events=server_events(self._connection),
             config=self._config,
             events=self._events,

@@ -132,7 +132,7 @@ class DbManager:
             _log.info("stopping")
 
     def stop(self) -> None:
-        """Have `run` end. Stopping twice is fine."""
+        """End `run`. Stopping twice is fine."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()

@@ -1,7 +1,7 @@
 """The key of the installation, which signs the tokens of the observation log.
 
-It is in a Secret that nobody fills in by hand: who needs it first, the controller or a pod of the DB manager, writes a
-random key, and everybody else takes what is there. Writes compare and set, so two that are first agree.
+It is in a Secret that is not filled in by hand: the first to need it, the controller or a pod of the DB manager, writes
+a random key, and all others take what is there. Writes compare and set, so two that are first agree.
 
 To replace it, keep it as `previous-key` and remove `key`; see docs/kubernetes.md.
 """
@@ -26,7 +26,7 @@ KEY, PREVIOUS_KEY = "key", "previous-key"
 
 _KEY_BYTES = 32
 _ATTEMPTS = 5
-_REMOVE = "remove it and start the DB manager anew, which makes one"
+_REMOVE = "remove it and restart the DB manager, which makes one"
 _FETCH = "let `katib db-manager-key` write it"
 
 
@@ -62,7 +62,7 @@ def ensure_keys(store: Secrets, secret: Key) -> Sequence[bytes]:
         try:
             _write(store, secret, stored)
         except (AlreadyExistsError, ConflictError, NotFoundError):
-            continue  # somebody else was first: take theirs
+            continue  # another process was first: take its key
     raise UnavailableError(f"Secret {secret}: others change it all the time; look who does")
 
 

@@ -44,9 +44,9 @@ _TTL = "ttlSecondsAfterFinished"
 def template_errors(source: Mapping[str, Any], path: str, spec: ExperimentSpec) -> list[FieldError]:
     """Return what keeps every pod of the object from being collected from.
 
-    A training job has pods of several roles, and some kinds may be given a command by somebody else. So it is an error
+    A training job has pods of several roles, and some kinds may get a command from their operator. So it is an error
     only if no container that may be the primary one has a command, and the kind takes its pods as they are written.
-    Where it cannot be told when the program has ended, one container is enough.
+    Where the end of the program could not be recognized, one container is enough.
 
     Args:
         source: The object, with placeholders in it.
@@ -134,7 +134,7 @@ def _primary_pods(source: Mapping[str, Any], spec: ExperimentSpec) -> Iterator[s
 
 
 def _restarts(source: Mapping[str, Any], path: str) -> Iterator[str]:
-    """Say which training replicas are restarted forever: nothing then ever ends a trial whose program crashes."""
+    """Yield warnings of training replicas that are restarted forever: a trial whose program crashes then never ends."""
     kind = Kind.of(source)
     if kind.api_version != _TRAINING or kind.kind not in _REPLICAS:
         return

@@ -25,11 +25,11 @@ from katib.controllers.experiment.config_maps import TemplateConfigMaps
 from katib.controllers.experiment.ledger import OrderOf, TrialLedger, experiment_of
 from katib.controllers.experiment.reconciler import ExperimentCheck, ExperimentReconciler, accept_all
 from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, SUGGESTION, TRIAL, key_of
-from katib.controllers.ports import EventRecorder, GivenRules, PodWatcher, ServiceDirectory, TrialLogs
+from katib.controllers.ports import EventRecorder, GivenRules, PodWatcher, ServiceDirectory
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion.reconciler import TRIALS_BY_EXPERIMENT, SuggestionReconciler
 from katib.controllers.trial.job_caches import JobCaches, identity
-from katib.controllers.trial.observing import ObservationCalls
+from katib.controllers.trial.observing import ObservationCalls, TrialLogs
 from katib.controllers.trial.reconciler import TrialReconciler
 from katib.errors import KatibError
 from katib.runtime.clock import Clock

@@ -23,7 +23,6 @@ __all__ = [
     "SuggestedAssignment",
     "SuggestionService",
     "SuggestionsReply",
-    "TrialLogs",
     "TrialReport",
     "UncollectedPod",
 ]
@@ -40,29 +39,6 @@ class TrialReport:
 
     observation: Observation | None = None
     refusal: str = ""
-
-
-class TrialLogs(Protocol):
-    """The logs of trials, told apart by more than the name. Thread-safe.
-
-    Every call raises UnavailableError when the logs cannot be reached.
-    """
-
-    def begin(self, trial: Trial) -> None:
-        """Make the log of a trial empty, before its job is created.
-
-        Raises:
-            InvalidError: The trial cannot have a log under its name.
-        """
-
-    def summarize(self, trial: Trial) -> TrialReport:
-        """Return what was observed."""
-
-    def end(self, trial: Trial) -> None:
-        """Take no more readings of a trial: it has ended, and its observation is made. Repeating it is fine."""
-
-    def delete(self, trial: Trial) -> None:
-        """Remove the log of a trial."""
 
 
 class SuggestionService(Protocol):

@@ -16,7 +16,7 @@ from katib.api.names import EXPERIMENT_LABEL
 from katib.api.retention import RetentionConfig
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Experiment, ExperimentStatus, Trial
-from katib.controllers.ports import TrialLogs
+from katib.controllers.trial.observing import TrialLogs
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key
 

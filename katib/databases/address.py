@@ -20,7 +20,7 @@ POSTGRESQL = "postgresql"
 MYSQL = "mysql"
 
 DIALECTS = {"postgresql": POSTGRESQL, "postgres": POSTGRESQL, "mysql": MYSQL, "mariadb": MYSQL}
-"""The dialect of each scheme. MariaDB's server is told from MySQL's when it is connected to."""
+"""The dialect of each scheme. MariaDB's server is distinguished from MySQL's after connecting."""
 
 TLS_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 DEFAULT_TLS_MODE = "prefer"

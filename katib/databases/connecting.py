@@ -62,7 +62,7 @@ class Connector:
         """Return an open connection of the driver's, logged in and set up.
 
         Raises:
-            OSError: Nobody answers there. The driver's own errors are raised as they are.
+            OSError: No server answers there. The driver's own errors are raised as they are.
         """
         sock = _connected(self._address, patience)
         try:
@@ -84,7 +84,7 @@ class Connector:
             ssl_context=False if address.tls.mode == "disable" else self._tls,
             application_name="katib",
         )
-        # The driver says good-bye first, and fails when nobody is there to hear it.
+        # The driver sends a last message first, and fails when the server is gone.
         connection.close = partial(_close, connection, connection.close)
         try:
             connection.autocommit = True

@@ -53,7 +53,7 @@ _LOCK_SPACE = 0x6B617469
 
 
 class SqlServer:
-    """An open database. Safe to call from any thread; close it when nobody uses it any more.
+    """An open database. Safe to call from any thread; close it after the last use.
 
     Use `open_sql_server`.
     """
@@ -219,6 +219,6 @@ def open_sql_server(address: ServerAddress, *, answer_seconds: float = ANSWER_SE
 
 
 def _mark_broken(context: ExceptionContext) -> None:
-    """Have the pool throw away what SQLAlchemy itself does not know as broken: a server that shuts down, a replica."""
+    """Discard connections that SQLAlchemy does not recognize as broken: a server that shuts down, a replica."""
     if breaks_connection(context.original_exception):
         context.is_disconnect = True

@@ -62,8 +62,8 @@ _REMEDIES = {
     sqlite3.SQLITE_CANTOPEN: (UnavailableError, "check that its directory exists and may be written"),
     sqlite3.SQLITE_READONLY: (TerminalError, "check the permissions of the file and its directory"),
     sqlite3.SQLITE_PERM: (TerminalError, "check the permissions of the file and its directory"),
-    sqlite3.SQLITE_CORRUPT: (TerminalError, "restore a backup or move the file away to start anew"),
-    sqlite3.SQLITE_NOTADB: (TerminalError, "restore a backup or move the file away to start anew"),
+    sqlite3.SQLITE_CORRUPT: (TerminalError, "restore a backup or move the file away to start with a new one"),
+    sqlite3.SQLITE_NOTADB: (TerminalError, "restore a backup or move the file away to start with a new one"),
 }
 
 
@@ -72,7 +72,7 @@ class OutdatedError(TerminalError):
 
 
 class Database:
-    """An open SQLite file. Safe to call from any thread; close it when nobody uses it any more.
+    """An open SQLite file. Safe to call from any thread; close it after the last use.
 
     Use `open_database`.
     """
@@ -134,7 +134,7 @@ class Database:
 
         Args:
             action: What to do. It does not write through this database in another way.
-            on_commit: Called after the commit, before anybody else may write: what it announces is in order.
+            on_commit: Called after the commit, before any other writer: what it announces is in order.
 
         Raises:
             UnavailableError: The lock could not be had in time, the disk is full or does not answer.
@@ -363,8 +363,8 @@ def _connect(path: Path, timeout_seconds: float, mode: str) -> sqlite3.Connectio
 def _reading_mode(path: Path) -> str:
     """Return how to open a file so that nothing is written to it.
 
-    Where the directory may not be written either, SQLite cannot share the file with a writer; nobody else writes to a
-    file without a log beside it, so it is read as one that never changes.
+    Where the directory may not be written either, SQLite cannot share the file with a writer; a file without a log
+    beside it has no writer, so it is read as one that never changes.
     """
     has_log = path.with_name(f"{path.name}-wal").exists()
     return "mode=ro" if has_log or os.access(path.parent, os.W_OK) else "mode=ro&immutable=1"

@@ -59,7 +59,7 @@ class Engines:
                 yield self._writer
 
     def forget_writer(self) -> None:
-        """Let go of the writer's connection, which the caller closes."""
+        """Release the writer's connection, which the caller closes."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.invalidate()

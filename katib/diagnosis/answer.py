@@ -107,13 +107,13 @@ _PYTHON = re.compile(r"^python[\d.]*$")
 
 
 def known_remedy(cause: str, facts: JobFacts, place: Place, workspace: str = "") -> str:
-    """Return what to do about a failure, a sentence; empty when its cause is none of those that everybody meets.
+    """Return what to do about a failure, a sentence; empty when its cause is not a common one.
 
     Args:
-        cause: As it is told.
+        cause: As it is shown.
         facts: What is known of the job; its program matters here.
         place: What can be done where it ran.
-        workspace: Where relative paths of its commands start; empty where nobody knows.
+        workspace: Where relative paths of its commands start; empty where that is not known.
     """
     if _MODULE_MISSING.search(cause):
         python = facts.program if _PYTHON.match(PurePath(facts.program).name) else ""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
-from katib.api.metrics import MetricLog
+from katib.api.metrics import MetricLog, ObservationReader
 from katib.api.names import EXPERIMENT_LABEL
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.diagnosis import LOCAL, Evidence, JobFacts, Place, ServiceFacts, diagnose_experiment, diagnose_trial
@@ -16,7 +16,7 @@ from katib.diagnosis.savings import SAMPLE, savings_sentence
 from katib.errors import ForbiddenError, NotFoundError, UnavailableError
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
-from katib.tuning.ports import EventReader, Observations
+from katib.tuning.ports import EventReader
 from katib.tuning.reading import is_completed, objective_of, state_of
 from katib.tuning.service import Diagnosis, Json, RecordedEvent
 
@@ -51,7 +51,7 @@ class Diagnostician:
         self,
         *,
         store: ObjectStore,
-        observations: Observations,
+        observations: ObservationReader,
         events: EventReader,
         clock: Clock,
         jobs: JobFactsOf,
@@ -146,7 +146,7 @@ class Diagnostician:
 class _Readings:
     """The newest reading of the objective metric of every trial that still runs, and how many there are."""
 
-    def __init__(self, observations: Observations, trials: list[Json]) -> None:
+    def __init__(self, observations: ObservationReader, trials: list[Json]) -> None:
         self._observations = observations
         self.newest: dict[str, MetricLog] = {}
         self.counts: dict[str, int] = {}

@@ -8,13 +8,13 @@ from statistics import fmean, median
 from katib.tuning.reading import Json, status_of
 
 SAMPLE = 100
-"""So many trials of a kind are looked at, the newest ones; the share of ten thousand is not told more exactly."""
+"""So many trials of a kind are looked at, the newest ones; more would not make the share of ten thousand more exact."""
 
 
 def saved_share(
     stopped_readings: Sequence[int], complete_readings: Sequence[int], *, stopped: int, complete: int
 ) -> float | None:
-    """Return which share of all readings was saved; None when no trial ran to its end, so that nobody knows the whole.
+    """Return which share of all readings was saved; None when no trial ran to its end, so the whole is not known.
 
     Args:
         stopped_readings: How many readings of the objective some of the trials reported that were stopped.

@@ -1,7 +1,7 @@
 """Why an experiment is not finished.
 
-The checks stand in the order in which causes hide each other: nobody working on it, then the store, then the suggestion
-service, then the trials.
+The checks stand in the order in which causes hide each other: no engine or controller, then the store, then the
+suggestion service, then the trials.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def explain_unfinished(experiment: Json, evidence: Evidence) -> Answer:
 
 
 def _add_failures(answer: Answer, evidence: Evidence) -> None:
-    """Say why the newest trial that failed did, whatever the experiment does now."""
+    """Add why the newest failed trial failed, whatever the experiment does now."""
     failed = [trial for trial in evidence.trials if condition_of(trial, "Failed") is not None]
     if not failed:
         return
@@ -265,4 +265,4 @@ def _restarts(evidence: Evidence) -> list[str]:
     restarts = [event for event in evidence.events if event.reason in ("EngineRestarted", "Resumed")]
     if not restarts:
         return []
-    return [f"The engine was restarted {since(restarts[-1].time, evidence.now)} ago; unfinished trials began anew."]
+    return [f"The engine was restarted {since(restarts[-1].time, evidence.now)} ago; unfinished trials were restarted."]

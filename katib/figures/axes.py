@@ -34,7 +34,7 @@ _FEW_TICKS = 6
 _LONGEST_TICK = 24
 """Characters of a choice on an axis; architectures have hundreds."""
 _WIDE = 1_000.0
-"""Positive values whose largest is so many times the smallest are told apart on a logarithmic axis only."""
+"""Positive values whose largest is so many times the smallest can be distinguished on a logarithmic axis only."""
 _FEW_DECADES = 2.5
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _COLOURS = tuple(colour for colour in SEQUENCE if colour != YELLOW)
 """Without the one that a thin line on white does not show."""
 MOST_EXPERIMENTS = 2 * len(_COLOURS)
-"""Two rounds of the colours, told apart by dashes."""
+"""Two rounds of the colours, distinguished by dashes."""
 _CROWDED = 20.0
 _DASHES = ("solid", "dash")
 _MARKS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "star")

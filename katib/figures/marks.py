@@ -1,4 +1,4 @@
-"""Marks of measured trials in the plane: what they are told apart by, and the star of the best."""
+"""Marks of measured trials in the plane: the groups that they distinguish, and the star of the best."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class MarkGroup:
 
 
 def mark_groups(trials: TrialTable, rows: Rows) -> Iterator[MarkGroup]:
-    """Yield what trials are told apart by: their state, and whether the constraints hold."""
+    """Yield the groups that marks distinguish: by state, and by whether the constraints hold."""
     feasible = trials.feasible[rows]
     groups = [(state, STATE_MARKS[state], feasible & trials.in_states(state)[rows]) for state in _STATES]
     for name, symbol, chosen in [("infeasible", INFEASIBLE_MARK, ~feasible), *groups]:
@@ -80,11 +80,11 @@ _LONGEST = 40
 
 
 def add_legend(figure: go.Figure, groups: Iterable[MarkGroup]) -> None:
-    """Explain marks whose colour tells something else, in grey.
+    """Explain marks whose colour means something else, in grey.
 
     Args:
         figure: Gets it; its traces have `legendgroup` and no entry of their own.
-        groups: What is told apart.
+        groups: One entry each.
     """
     for group in groups:
         figure.add_scatter(

@@ -23,7 +23,7 @@ class Measure:
         values: Its column.
         drawn: Which trials have ended with a finite value of it.
         eligible: Those of them that may be the best: without the ones that violate constraints.
-        maximize: Whether larger is better; None where nobody said what is better.
+        maximize: Whether larger is better; None where no direction is given.
         goal: The value at which the search ends; None without one.
     """
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from katib.figures.trials import Floats
 
 _FEWEST = 8
-"""With fewer values nobody can say which is an outlier."""
+"""With fewer values outliers cannot be recognized."""
 _LOG_RATIO = 1_000.0
 """Positive values that differ by so much are drawn by their magnitude."""
 _COMMON = (5, 95)
@@ -42,14 +42,14 @@ class ValueAxis(NamedTuple):
 
 
 class TimeUnit(NamedTuple):
-    """In what durations are told: `minutes`, of 60 seconds."""
+    """The unit of a duration: `minutes`, of 60 seconds."""
 
     name: str
     seconds: float
 
 
 def value_axis(values: Floats, *, maximize: bool | None = None) -> ValueAxis:
-    """Return an axis on which values can be told apart.
+    """Return an axis on which values can be distinguished.
 
     A few values that are far from all others, as diverged trainings give them, would make a line of the rest: the axis
     ends before them, never on the better side, and the note counts them.
@@ -79,7 +79,7 @@ def value_axis(values: Floats, *, maximize: bool | None = None) -> ValueAxis:
 
 
 def time_unit(seconds: float) -> TimeUnit:
-    """Return the unit in which a time of this length is told: the largest of which it has three."""
+    """Return the unit in which to show a time of this length: the largest of which it has three."""
     for name, length in _UNITS:
         if seconds >= _FEWEST_OF_A_UNIT * length:
             return TimeUnit(name, length)
@@ -87,7 +87,7 @@ def time_unit(seconds: float) -> TimeUnit:
 
 
 def compact(values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.floating[Any]]:
-    """Return numbers in half the space where nobody sees the difference in a picture."""
+    """Return numbers in half the space where the difference cannot be seen in a picture."""
     finite = values[np.isfinite(values)]
     if not len(finite):
         return values.astype(np.float32)

@@ -59,7 +59,7 @@ def draw_stopping(data: ExperimentData, choice: Choice) -> go.Figure:
         _add_usual(figure, usual, len(trials))
         sentence += f" and about {saved_work(work.done, stopped, complete):.0%} of the {work.word} saved"
     else:
-        sentence += "; none has run to its end, so nobody knows what was saved"
+        sentence += "; none has run to its end, so the saving is not known"
     add_note(figure, sentence, work.note)
     return figure
 

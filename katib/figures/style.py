@@ -1,7 +1,7 @@
 """What all figures share: colours and marks of states, the form of axes, and how many points are drawn.
 
-States differ by colour and by mark, so that nobody has to tell colours apart. The colours are those of [Okabe2008]
-Color universal design, which people with any colour vision can tell apart, on white and on black.
+States differ by colour and by mark, so a reader need not distinguish colours. The colours are those of [Okabe2008]
+Color universal design, which people with any colour vision can distinguish, on white and on black.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ NOTE = "note"
 _LINE_LENGTH = 120
 
 MOST_POINTS = 2_000
-"""So many marks of one kind are drawn: more cannot be told apart, and a browser stays quick."""
+"""So many marks of one kind are drawn: more cannot be distinguished, and a browser stays quick."""
 
 
 def new_figure(*, title: str, x: str = "", y: str = "", **layout: Any) -> go.Figure:
@@ -98,7 +98,7 @@ def shown_words(shown: int, total: int, what: str = "trials") -> str:
 def add_note(figure: go.Figure, *texts: str) -> None:
     """Write sentences below a figure: what a reader has to know to read it. Empty ones are left out.
 
-    The text stands in lines that fit an image; pages that are narrower break it anew, which they know by its name.
+    The text stands in lines that fit an image; narrower pages wrap it again, and find it by its name.
     """
     if text := ". ".join(f"{text[0].upper()}{text[1:]}" for text in texts if text):
         lines = wrap(text, _LINE_LENGTH)

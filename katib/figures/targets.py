@@ -161,7 +161,7 @@ def sampled(target: Target, most: int, best: int, columns: Iterable[Floats] = ()
 
 
 _LOTS = 7_121
-"""A seed that nobody else takes: lots must not go with the values that a search drew."""
+"""A seed that is not used elsewhere: lots must not correlate with the values that a search drew."""
 
 
 def _ends(column: Floats) -> list[int]:

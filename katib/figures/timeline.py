@@ -22,13 +22,13 @@ _MOST_SLOTS = 60
 _PIECES = 200
 """Of the time, where there are more trials or slots than bars can show."""
 _THINNEST = 1 / 600
-"""Of the whole time: a bar that would be thinner is drawn so wide, or nobody would see it."""
+"""Of the whole time: a bar that would be thinner is drawn so wide, or it could not be seen."""
 _LOWEST_HEIGHT, _SLOT_HEIGHT = 320, 18
 _NUMBERED = 20
 """Up to so many slots each one's number is shown."""
 
 _PATTERNS = {"EarlyStopped": "\\", "Running": ".", "Failed": "x", "MetricsUnavailable": "/", "Killed": "+"}
-"""On the bars, so that nobody has to tell colours apart."""
+"""On the bars, so a reader need not distinguish colours."""
 
 
 def draw_timeline(data: ExperimentData, _choice: Choice) -> go.Figure:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 MOST_TRIALS = 14
-"""Curves in one axis: two rounds of the colours, told apart by dashes."""
+"""Curves in one axis: two rounds of the colours, distinguished by dashes."""
 MOST_READINGS = 2_000
 """Drawn of one curve; of a longer one the extremes are."""
 _MOST_ODD = 200

@@ -251,7 +251,7 @@ class TrialRows:
         fixed = self._fixed
         fixed["state"].data[row] = STATES.index(state_of(trial))
         fixed["created"].data[row] = _seconds(trial["metadata"].get("creationTimestamp"))
-        waits = state_of(trial) == TrialState.PENDING  # one that does has no start that could be told from its wait
+        waits = state_of(trial) == TrialState.PENDING  # a waiting trial's start time is not that of its program
         fixed["started"].data[row] = _NAN if waits else _seconds(status.get("startTime"))
         fixed["ended"].data[row] = _seconds(status.get("completionTime"))
         fixed["feasible"].data[row] = not objective.get("constraints") or is_feasible(objective, observation)

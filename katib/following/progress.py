@@ -101,7 +101,7 @@ class FailingAlike:
         trial: One of them.
         count: How many there were.
         cause: What they have in common.
-        remedy: What to do, a sentence; empty until somebody has looked, and when nothing is known.
+        remedy: What to do, a sentence; empty until it was looked up, and when none is known.
     """
 
     trial: Json
@@ -139,7 +139,7 @@ class Progress:
 
     Args:
         experiment: As submitted.
-        started_at: When this run began: trials that ended before belong to an earlier run and are not told.
+        started_at: When this run began: trials that ended before belong to an earlier run and are not shown.
     """
 
     def __init__(self, experiment: Json, started_at: datetime) -> None:
@@ -153,10 +153,10 @@ class Progress:
         self._ended = 0
         self._ended_before = 0
         self._best = ""
-        self._better: tuple[BestChanged, set[str]] | None = None  # not told yet, with the trials whose ends come first
+        self._better: tuple[BestChanged, set[str]] | None = None  # not shown yet, with the trials whose ends come first
         self._hypervolume = -1.0
         self._pareto: set[str] = set()
-        self._failed_alike: list[Json] | None = []  # None: not all failed alike, or it was told
+        self._failed_alike: list[Json] | None = []  # None: not all failed alike, or it was shown
         self._obstacle = ""
 
     def observe(self, change: Change) -> Iterator[Moment]:
@@ -168,7 +168,7 @@ class Progress:
 
     @property
     def limit(self) -> int | None:
-        """How many trials there will be; None when nobody set a limit."""
+        """How many trials there will be; None when no limit is set."""
         limit: int | None = self.experiment.get("spec", {}).get("maxTrialCount")
         return limit
 
@@ -245,7 +245,7 @@ class Progress:
             yield from self._tell_better()
 
     def _observe_failure(self, trial: Json) -> Iterator[Moment]:
-        """Tell once that the first trials fail alike; before that, a first trial that got anywhere settles it."""
+        """Yield once that the first trials fail alike; a first trial that ends otherwise rules that out."""
         failed = self._failed_alike
         if failed is None or state_of(trial) == "Killed":
             return
@@ -300,7 +300,7 @@ class Progress:
         yield from self._tell_better()
 
     def _tell_better(self) -> Iterator[Moment]:
-        """Tell that there is a better trial, once its own end was told: changes of the experiment may come first."""
+        """Yield the better trial once its own end was shown: changes of the experiment may come first."""
         if self._better is None:
             return
         moment, trials = self._better
@@ -326,7 +326,7 @@ def _failed_at_once(trial: Json) -> bool:
 
 
 def savings_of(service: TuningService, experiment: Json) -> str:
-    """Return what the early stopping of an experiment saved, a sentence; empty where it has none or nobody can say."""
+    """Return a sentence on what early stopping saved; empty where there is none, or that is not known."""
     if not experiment.get("spec", {}).get("earlyStopping"):
         return ""
     try:

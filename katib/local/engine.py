@@ -25,7 +25,7 @@ from katib.controllers.experiment.plan import is_completed
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.retention import COMPLAINT, PERIOD_SECONDS, Retention
 from katib.controllers.settings import ControllerSettings
-from katib.controllers.trial.observing import LocalTrialLogs
+from katib.controllers.trial.observing import TrialLogs
 from katib.databases.sqlite import open_database
 from katib.diagnosis import ServiceFacts
 from katib.diagnosis.diagnostician import Diagnostician
@@ -253,7 +253,7 @@ class Engine:
             self._thread,
         )
         stack.callback(self._jobs.stop)
-        logs = LocalTrialLogs(self._observations)
+        logs = TrialLogs(self._observations)
         self._manager = assemble(
             self._store,
             self._caches,
@@ -262,7 +262,7 @@ class Engine:
                 services=self._services,
                 logs=logs,
                 events=self._recorder,
-                given_rules=UncollectedTrials(lambda _trial: self._observations),
+                given_rules=UncollectedTrials(self._observations),
                 pods=TrialPods(self._jobs),
                 shipped_template=shipped_config_map,
             ),

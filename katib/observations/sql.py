@@ -66,6 +66,10 @@ class SqlObservationLog:
             if known < len(logs):
                 self._append(connection, {trial_name: logs[known:] if known else logs})
 
+    def knows_batches(self, _trial_name: str) -> bool:
+        """Return whether numbers of readings are kept beside them."""
+        return self._layout.has_companions
+
     def report_all(self, batch: Mapping[str, Sequence[MetricLog]]) -> None:
         """Append readings by trial name in one transaction; all or none.
 

@@ -39,7 +39,7 @@ def with_curves(
     """Return the data with the curves that a figure asks for; for a figure that asks for none, as it is.
 
     Args:
-        service: Read with the rights of who looks.
+        service: Read with the rights of the user.
         data: The experiment.
         kind: The figure.
         choice: Names the metric.

@@ -142,7 +142,7 @@ def _algorithm_routes() -> APIRouter:
 def _add_service_routes(app: FastAPI, pages: Mapping[str, Page]) -> None:
     @app.get("/healthz", tags=["service"])
     def check_health() -> Health:
-        """Tell that the server is up. Needs no token and no user."""
+        """Answer that the server is up. Needs no token and no user."""
         return {"status": "ok", "version": __version__}
 
     @app.get("/readyz", tags=["service"], response_model=dict[str, bool], responses={503: {"description": "Not yet."}})

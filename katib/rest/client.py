@@ -188,7 +188,7 @@ class HttpTuningService:
         return _read(Diagnosis, self._get(_path(namespace, "why", name)))
 
     def add_trial(self, namespace: str, experiment: str, assignments: Mapping[str, str]) -> int:
-        """Have a trial run next; return how many by hand come before it."""
+        """Run a trial next; return how many by hand come before it."""
         body = {"parameterAssignments": [{"name": name, "value": value} for name, value in assignments.items()]}
         answer = self._call("POST", f"{_path(namespace, 'experiments', experiment)}/trials", json=body)
         return int(answer["before"])
@@ -233,7 +233,7 @@ class HttpTuningService:
             raise InvalidError(replace(e, path=source) if e.path == shared else e for e in error.errors) from error
 
     def _source(self, source: str) -> str:
-        """Return what the server is told of a file: to one on this machine its whole path, to others its name only."""
+        """Return how to name a file to the server: to one on this machine its whole path, to others its name only."""
         path = Path(source)
         return str(path.resolve()) if self._local and path.is_file() else path.name
 

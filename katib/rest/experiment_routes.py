@@ -218,7 +218,7 @@ def _add_changes(router: APIRouter) -> None:
 
     @router.post("/namespaces/{namespace}/experiments/{name}/trials", status_code=HTTPStatus.ACCEPTED)
     def add_trial(service: Service, namespace: Namespace, name: Name, trial: ChosenTrial) -> AddedTrial:
-        """Have a trial run before those that the algorithm proposes next; it counts against the budget."""
+        """Run a trial before those that the algorithm proposes next; it counts against the budget."""
         chosen = {assignment["name"]: assignment["value"] for assignment in trial["parameterAssignments"]}
         return {"before": service.add_trial(namespace, name, chosen)}
 

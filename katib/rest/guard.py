@@ -1,4 +1,4 @@
-"""Who may speak to the server, and how much they may send.
+"""Access to the server, and limits on requests.
 
 An Experiment runs commands, so a request must not come from a web page that the user happens to visit. Three checks
 close that door, also where no token is asked for:
@@ -7,9 +7,9 @@ close that door, also where no token is asked for:
 - a browser's Origin must be this server's own, and its Sec-Fetch-Site must not say otherwise. Only the way to a page
   may begin at a foreign one (`katib.rest.visits`): what is linked to is shown to the user alone;
 - with a token set, every request carries it, as a bearer token or as the password of the Basic scheme, or the cookie
-  that a browser gets for it (`katib.rest.sessions`). The cookie helps nobody past the check before.
+  that a browser gets for it (`katib.rest.sessions`). The cookie does not bypass the check before.
 
-Behind a gateway, every request names its user (`katib.rest.users`). Only the probes are answered to everybody.
+Behind a gateway, every request names its user (`katib.rest.users`). Only the probes are answered without one.
 
 Programs send neither Origin nor Sec-Fetch-Site and are not affected.
 """
@@ -48,7 +48,7 @@ MAX_DISCARDED_BYTES = 4 * MAX_BODY_BYTES
 
 LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-"""What is answered to everybody: it says nothing about anybody."""
+"""Paths that are answered without authentication: they reveal nothing about users."""
 _CHALLENGES = 'Bearer realm="katib", Basic realm="katib", charset="UTF-8"'
 _CHALLENGE_OF_BROWSERS = 'Bearer realm="katib"'
 """At the word Basic a browser opens a window of its own."""
@@ -70,7 +70,7 @@ class Guard:
         sessions: What every request must carry; None asks for nothing.
         allowed_hosts: Names that the Host header may have, without port; None allows any, which is safe only with a
             token, because a browser does not know it, or behind a gateway, which knows its own names.
-        user_headers: Where a gateway writes who asks; None: there is none, and no header says anything.
+        user_headers: Where a gateway names the user; None: there is none, and no header is believed.
         show_problem: Returns what a person is shown in place of a page; None: there are no pages.
     """
 
@@ -232,7 +232,7 @@ def _too_large() -> Problem:
 
 
 def _with_type_kept(message: Message) -> Message:
-    """Have browsers take an answer for what it says it is: output and names of others are never a page."""
+    """Make browsers keep to the content type of an answer: output and names of others are never a page."""
     if message["type"] != "http.response.start":
         return message
     headers = [*message.get("headers", ())]

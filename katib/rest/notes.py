@@ -4,7 +4,7 @@ The token is made at the first start and kept in the server's data directory, fo
 it leaves a note there and in a directory of the account: its address, where its token is, and the link that lets a
 browser in. So a command finds the server of its account from any directory.
 
-A client hands the token to nobody but the server that wrote the note: a server holds a lock on its note, and without
+A client sends the token only to the server that wrote the note: a server holds a lock on its note, and without
 one the note is not believed. Whatever listens at that address then may be another account's, in wait for the token.
 """
 
@@ -180,7 +180,7 @@ def _leave_note(stack: ExitStack, path: Path, text: str) -> None:
 
 
 def _lock(descriptor: int) -> None:
-    """Take the lock of a note. Who reads one holds it for a moment."""
+    """Take the lock of a note. A reader holds it for a moment."""
     for attempt in range(_LOCK_ATTEMPTS):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

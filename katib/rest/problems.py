@@ -34,7 +34,7 @@ _TITLES = {
     "Conflict": "The object changed since it was read",
     "Expired": "The place in the stream is no longer kept",
     "Unavailable": "Something the service depends on does not answer",
-    "Terminal": "Somebody has to act before this can succeed",
+    "Terminal": "An action is required before this can succeed",
     "Internal": "A bug in the server",
 }
 

@@ -105,7 +105,7 @@ class ExperimentEdit(TypedDict):
 class TrialEdit(TypedDict):
     """What to change of a trial."""
 
-    suspended: Annotated[bool, Field(description="Whether its job is suspended: its pods end, and start anew later.")]
+    suspended: Annotated[bool, Field(description="Whether its job is suspended: its pods end, and restart later.")]
 
 
 class AddedTrial(TypedDict):
@@ -135,17 +135,17 @@ def object_schemas() -> dict[str, Any]:
 
 
 def answer_with(app: FastAPI, service: TuningService | Gateway) -> None:
-    """Have the routes of an application answered by a service, or by the services of a gateway's users."""
+    """Set the service that answers the routes of an application, or the services of a gateway's users."""
     app.state.service = service
 
 
 def let_in_by(app: FastAPI, sessions: Sessions | None) -> None:
-    """Have the entrances of an application let browsers in by these; None: nobody has to sign in."""
+    """Set the sessions by which an application lets browsers in; None: signing in is not required."""
     app.state.sessions = sessions
 
 
 def sessions_of(request: Request) -> Sessions | None:
-    """Return what lets browsers in; None where nobody has to sign in."""
+    """Return what lets browsers in; None where signing in is not required."""
     return cast("Sessions | None", request.app.state.sessions)
 
 

@@ -1,13 +1,13 @@
 """How a browser gets in where a token is asked for, and stays in without carrying the token.
 
-A link with the server's ticket, or the token typed into a form, is exchanged for a cookie. The ticket is made anew at
-each start, so that a link that was left behind in a terminal or a browser's history opens nothing later. The cookie is
+A link with the server's ticket, or the token typed into a form, is exchanged for a cookie. A new ticket is made at
+each start, so a link that was left behind in a terminal or a browser's history opens nothing later. The cookie is
 signed with the token and says when it ends: it survives a restart of the server, ends with the token, and does not
 reveal it.
 
 Browsers send the cookies of a host to all its ports, so also to a server that another account runs on this machine.
-Therefore the link names the server by a host name of its own below `localhost`, which nobody can guess who does not
-know the token. Pure: time is handed in.
+Therefore the link names the server by a host name of its own below `localhost`, which cannot be guessed without the
+token. Pure: time is handed in.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class _Source(Generic[T]):
         return item
 
     def leave(self) -> None:
-        """Say that nobody reads any more."""
+        """Note that the reader is gone."""
         self._gone.set()
 
     def _stopped(self) -> bool:
@@ -117,7 +117,7 @@ class _Source(Generic[T]):
         return False
 
     def _put(self, item: T | _End) -> None:
-        # The loop may have closed while this thread waited for the item; then nobody misses it.
+        # The loop may have closed while this thread waited for the item; then it is not needed.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._queue.put_nowait, item)
 
@@ -126,7 +126,7 @@ async def pump(make: Callable[[Callable[[], bool]], Iterator[T]], closing: Closi
     """Yield what a blocking iterator yields, and None now and then while it is silent.
 
     Args:
-        make: Called on the stream's own thread with a function that tells whether the reader is gone.
+        make: Called on the stream's own thread with a function that returns whether the reader is gone.
         closing: Ends the stream.
     """
     source = _Source(make, closing)

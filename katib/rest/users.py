@@ -1,8 +1,8 @@
 """The user of a request where a gateway has found out who that is, and says so in a header.
 
-Anyone who can set the header can be anybody, so it is believed only where a `Gateway` was configured, and only in a
-form that a gateway writes: once, not empty, of printable characters, and with the prefix if there is one. A second
-header beside the gateway's own, under whatever spelling, is a client's attempt to be somebody else.
+A client that can set the header can act as any user, so it is believed only where a `Gateway` was configured, and only
+in a form that a gateway writes: once, not empty, of printable characters, and with the prefix if there is one. A second
+header beside the gateway's own, under whatever spelling, is a client's attempt to act as another user.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ RawHeaders = Iterable[tuple[bytes, bytes]]
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _RESERVED = "system:"
-"""Kubernetes keeps these names for itself: nobody may claim to be one of its own components."""
+"""Kubernetes keeps these names for itself: no user may claim to be one of its components."""
 _SERVICE_ACCOUNT = re.compile(r"system:serviceaccount:[a-z0-9-]+:[a-z0-9.-]+")
 """But for programs, whose tokens a gateway can check as it checks the cookies of people."""
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who asks.
+    """The user who sends a request.
 
     Attributes:
         name: As roles name the user.
@@ -68,7 +68,7 @@ class UserHeaders:
         """Return who the headers of a request name.
 
         Raises:
-            UnknownUserError: They name nobody, or not in a way that can be trusted.
+            UnknownUserError: They name no user, or not in a way that can be trusted.
         """
         raw = list(headers)
         return User(self._name_in(_values(raw, self.user)), self._groups_in(_values(raw, self.groups)))
@@ -88,7 +88,7 @@ class UserHeaders:
     def _check(self, name: str) -> None:
         """Refuse what is not a name. A comma is what proxies join two headers with."""
         if not name:
-            raise UnknownUserError(f"the header {self.user} names nobody; log in at the gateway")
+            raise UnknownUserError(f"the header {self.user} names no user; log in at the gateway")
         if len(name) > LONGEST_NAME or not name.isprintable() or "," in name or name != name.strip():
             rule = f"give at most {LONGEST_NAME} printable characters without commas"
             raise UnknownUserError(f"the header {self.user} holds no name of a user; {rule}")

@@ -1,4 +1,4 @@
-"""What a browser asks for when a person goes to a page, told apart from what scripts and programs ask.
+"""Requests of a browser that opens a page, as opposed to those of scripts and programs.
 
 A page may be reached by a link of another site, such as a mail or a dashboard: that site cannot read the answer, and a
 page changes nothing. Data, and whatever changes something, may not.

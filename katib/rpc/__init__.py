@@ -14,7 +14,7 @@ OUR_VERBOSITY_VARIABLE = "GRPC_VERBOSITY_OF_KATIB"
 
 
 def keep_connections_quiet(environ: MutableMapping[str, str]) -> None:
-    """Have gRPC print errors only, before it is imported: that a service ends its connections is no news.
+    """Make gRPC print errors only, before it is imported: a service that closes its connections is not news.
 
     Args:
         environ: Of a process that is ours. What its user says stays.

@@ -1,6 +1,6 @@
 """A thread that waits for the answers to calls, one at a time, and is kept for the next one.
 
-gRPC starts a thread for each call that is not waited for, in the time of who makes the call: a third of a millisecond,
+gRPC starts a thread for each call that is not waited for, in the caller's time: a third of a millisecond,
 several times that while other threads are at work. To hand a call to a thread that is there takes a tenth of it.
 """
 
@@ -38,7 +38,7 @@ class AnswerThread:
         self._thread: threading.Thread | None = None
 
     def take(self, call: Call) -> bool:
-        """Have a call run soon; return False, and leave it alone, while another one is under way."""
+        """Schedule a call; return False, without the call, while another one is under way."""
         with self._lock:
             if self._is_busy or self._is_closed:
                 return False

@@ -5,7 +5,7 @@ stamp fails the whole report, an unknown trial has an empty log. Where it crashe
 without usable reading stores nothing, and errors carry the status code of their class instead of UNKNOWN.
 
 Beside it, on the same port, is what the controllers ask for beyond Katib's calls (`proto/observations.proto`). With a
-guard, callers are asked who they are (`katib.rpc.log_guard`); without one, nobody is.
+guard, callers are authenticated (`katib.rpc.log_guard`); without one, they are not.
 """
 
 from __future__ import annotations
@@ -124,13 +124,16 @@ class LogServicer(ObservationsServicer):
         return reply
 
     def Report(self, request: ours.ReportRequest, context: grpc.ServicerContext) -> ours.ReportReply:  # noqa: N802 - as above
-        """Append readings with their steps."""
+        """Append readings with their steps; a report of none asks whether numbered ones are stored once."""
         with _answered(context, self._told):
             trial = _trial_name(request)
             if self._guard is not None:
                 self._guard.check_report(Caller.of(context), trial)
             if readings := _our_readings(request.readings):
                 self._log.report(trial, readings, _batch_id(request))
+            knows = bool(readings) or self._log.knows_batches(trial)
+        if not knows:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "the table of this log has no place for numbers of readings")
         return ours.ReportReply()
 
     def Read(self, request: ours.ReadRequest, context: grpc.ServicerContext) -> ours.ReadReply:  # noqa: N802 - as above
@@ -231,7 +234,7 @@ class LogServicer(ObservationsServicer):
 
 
 class DbManagerHealth(HealthServicer):
-    """Tells whether the log answers."""
+    """Reports whether the log answers."""
 
     def __init__(self, log: ObservationLog, told: Told | None = None) -> None:
         self._log = log
@@ -279,7 +282,7 @@ def serve_db_manager(
     Args:
         log: What to serve; stays open and is closed by its owner.
         address: `host:port`; port 0 takes a free one. Or `unix:/path`, which only this account can open then.
-        guard: Asks callers who they are; None: anybody may do anything.
+        guard: Authenticates callers; None: every caller may do everything.
         credentials: Certificates to serve with; None: plain text.
         plain_address: Where to serve plain text in addition to certificates, for callers who come through a forwarded
             port.
@@ -301,7 +304,7 @@ def serve_db_manager(
 
 
 def _listen(server: grpc.Server, address: str, credentials: grpc.ServerCredentials | None) -> str:
-    """Have a server listen; return the address with the port it got."""
+    """Start to listen; return the address with the port it got."""
     try:
         port = server.add_secure_port(address, credentials) if credentials else server.add_insecure_port(address)
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""Who may do what with the observation log.
+"""Access to the observation log.
 
 | caller | reports | reads | begins, ends, deletes |
 |---|---|---|---|
@@ -8,15 +8,15 @@
 | no token, from this very machine, where that is trusted | no | all | no |
 | no token | trials begun with `reports_without_token` | trials begun with `reads_without_token` | no |
 
-Nobody but the controller reports for a trial that has ended: its observation is made.
+Only the controller may report for a trial that has ended: its observation is made.
 
 Trials are known to the log by name alone. So the namespace of a trial is remembered when its log begins, and another
 namespace that has a trial of that name gets at nothing. A log that began before tokens, or under another controller,
-belongs to nobody: any token that names its trial, and any reader, may have it.
+has no owner: any token that names its trial, and any reader, may have it.
 
 In a pod, from this very machine (127.0.0.1 or ::1) means from inside the pod, and that is how a forwarded port arrives:
-who may forward ports in the namespace of the installation may read. A mesh's proxy comes from 127.0.0.6, which does not
-count. On a machine with accounts it could be any of them, and nothing is trusted for it.
+a user who may forward ports in the namespace of the installation may read. A mesh's proxy comes from 127.0.0.6, which
+does not count. On a machine with accounts it could be any of them, and nothing is trusted for it.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ class AccessList(Protocol):
     """Remembers whose logs are whose. Thread-safe; raises UnavailableError when it does not answer."""
 
     def find_all(self, trial_names: Collection[str]) -> Mapping[str, LogAccess]:
-        """Return to whom each of these logs belongs, without those that nobody has begun."""
+        """Return the owner of each of these logs, without those that have not begun."""
 
     def find(self, trial_name: str) -> LogAccess | None:
-        """Return to whom a log belongs; None when nobody has begun it."""
+        """Return the owner of a log; None when it has not begun."""
 
     def keep(self, trial_name: str, access: LogAccess) -> None:
         """Remember to whom a log belongs from now on."""
 
     def end(self, trial_name: str) -> None:
-        """Have a log take no more readings, as `LogAccess.has_ended` says; one that nobody has begun stays so."""
+        """Close a log to further readings, as `LogAccess.has_ended` says; one that has not begun is left as it is."""
 
     def forget(self, trial_name: str) -> None:
-        """Let a log belong to nobody."""
+        """Remove the owner of a log."""
 
 
 class MemoryAccessList:
@@ -75,19 +75,19 @@ class MemoryAccessList:
         self._access[trial_name] = access
 
     def end(self, trial_name: str) -> None:
-        """Have a log take no more readings."""
+        """Close a log to further readings."""
         access = self._access.get(trial_name)
         if access is not None:
             self._access[trial_name] = replace(access, has_ended=True)
 
     def forget(self, trial_name: str) -> None:
-        """Let a log belong to nobody."""
+        """Remove the owner of a log."""
         self._access.pop(trial_name, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls.
+    """The caller of the log.
 
     Attributes:
         token: As it was sent; None without one.
@@ -122,7 +122,7 @@ class LogGuard:
         self._refusals: OrderedDict[str, str] = OrderedDict()
 
     def check_report(self, caller: Caller, trial_name: str) -> None:
-        """Let a report pass; a refusal is remembered, for anyone who asks where the readings are."""
+        """Check that a caller may report; a refusal is remembered, to explain missing readings."""
         try:
             self._check_report(caller, trial_name)
         except ForbiddenError as error:
@@ -130,13 +130,13 @@ class LogGuard:
             raise
 
     def check_read(self, caller: Caller, trial_name: str) -> None:
-        """Let a read pass."""
+        """Check that a caller may read a log."""
         claims = self._claims(caller, trial_name)
         if not self._is_trusted(caller, claims):
             _check_read(claims, self.access.find(trial_name), trial_name)
 
     def check_reads(self, caller: Caller, trial_names: Collection[str]) -> None:
-        """Let a read of many logs pass."""
+        """Check that a caller may read all these logs."""
         for trial_name in trial_names:
             claims = self._claims(caller, trial_name)
             break
@@ -151,7 +151,7 @@ class LogGuard:
         return claims is None and caller.is_local and self._trusts_loopback
 
     def check_control(self, caller: Caller, trial_name: str) -> Claims:
-        """Let a call pass that only the controller may make, and return for whom it speaks."""
+        """Check that a caller is a controller, and return its claims."""
         claims = self._claims(caller, trial_name)
         if claims is None or claims.role is not Role.CONTROLLER:
             raise ForbiddenError(f"trial {trial_name}: only the controller may begin, end and delete logs")
@@ -171,7 +171,7 @@ class LogGuard:
         self.access.end(trial_name)
 
     def forget(self, trial_name: str) -> None:
-        """Let a log belong to nobody."""
+        """Remove the owner of a log."""
         self.access.forget(trial_name)
         self._forget_refusal(trial_name)
 
@@ -246,6 +246,6 @@ def _is_foreign(claims: Claims, access: LogAccess | None) -> bool:
 
 def _without_token(trial_name: str, verb: str, section: str) -> str:
     return (
-        f"trial {trial_name}: who may {verb} is asked for a token, and none was sent; send that of {TOKEN_VARIABLE} as "
+        f"trial {trial_name}: a token is required to {verb}, and none was sent; send that of {TOKEN_VARIABLE} as "
         f"{METADATA_KEY}, or where a program cannot, set sendsToken: false in its entry of {section} of the KatibConfig"
     )

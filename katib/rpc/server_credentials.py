@@ -1,4 +1,4 @@
-"""The certificate that a gRPC server serves with, from files that somebody else renews."""
+"""The certificate that a gRPC server serves with, from files that another program renews."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ A token is readable text, `katib1:ROLE:NAMESPACE:TRIAL:SIGNATURE`, whose signatu
 before it. No part can hold a colon, so no two claims share a text. Nothing is remembered of a token: it is good while
 its key is, and for just the trial or the namespace that it names.
 
-Anyone who holds the key can speak for anybody; it stays with the controller and the DB manager.
+Anyone who holds the key can sign a token for any role; it stays with the controller and the DB manager.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MIN_KEY_BYTES = 16
 
 _VERSION = "katib1"
 _PURPOSE = b"katib observation log\n"
-"""Signed too, so that a signature means nothing to anybody else who is ever given this key."""
+"""Signed too, so that a signature has no meaning to any other program that uses this key."""
 
 
 class Role(StrEnum):
@@ -41,7 +41,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Who a token speaks for."""
+    """The identity that a token proves."""
 
     role: Role
     namespace: str = ""

@@ -1,7 +1,7 @@
 """What an informer remembers: decoded objects by key, found by index at a cost proportional to the answer.
 
-Of what can be packed, the newest are kept as they are and all others packed: a cache of 30,000 that nobody reads any
-more has to fit into memory, and unpacking one costs less than a call of the store.
+Of what can be packed, the newest are kept as they are and all others packed: a cache of 30,000 that are no longer
+read has to fit into memory, and unpacking one costs less than a call of the store.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ IndexFunction = Callable[[T], Iterable[str]]
 """Returns the index values under which an object is found. Must be pure."""
 
 Pack = Callable[[Object, T], Callable[[], T] | None]
-"""Returns what makes the decoded object anew, from little memory and on any thread; None: it is kept as it is."""
+"""Returns a function that restores the decoded object, from little memory and on any thread; None: kept as it is."""
 
 KEPT_UNPACKED = 2_000
 """How many of what can be packed are kept as they are, the newest: what is read again and again is mostly young."""
@@ -95,7 +95,7 @@ class Values(Sequence[T]):
 
 
 class _Bucket(Generic[T]):
-    """The entries that share an index value; sorted by creation only when somebody looks after disorder."""
+    """The entries that share an index value; sorted by creation when they are read, if they came in another order."""
 
     __slots__ = ("_in_order", "_last", "entries")
 

@@ -71,7 +71,7 @@ class Controller:
         workers: How many keys are reconciled at once.
         thread: Where keys are reconciled one at a time, between the turns of others; the reconciler must not wait then.
             None: on threads of its own, as many as there are workers.
-        on_error: Told of every failure but conflicts, on the worker's thread.
+        on_error: Called with every failure but conflicts, on the worker's thread.
     """
 
     def __init__(

@@ -6,7 +6,7 @@ Laws:
 2. Views change together with the cache: under `reading()` both tell the same story.
 3. Handlers see every object appear, change and go, in this order, each with what the cache held before and after.
    Changes that happen while the store cannot be reached may be seen as one.
-4. An object that cannot be decoded is reported and stops nobody. If it could be decoded before, the cache keeps the
+4. An object that cannot be decoded is reported and blocks no other. If it could be decoded before, the cache keeps the
    last good value; a write based on it is a conflict, so nothing is decided on stale grounds.
 5. A list is read a page at a time: what is held of it is one page, and of all others what the cache remembers.
 """
@@ -91,7 +91,7 @@ class Informer(Generic[T]):
         indexes: Functions by index name; each returns the values under which an object is found.
         namespace: Only objects of this namespace; None: of any.
         pack: Makes what is seldom read small; it is unpacked whenever it is read. Without it nothing is.
-        on_decode_error: Told of each object that `decode` or an index function refuses; logs by default.
+        on_decode_error: Called with each object that `decode` or an index function refuses; logs by default.
         clock: Where waiting for a lost store is measured.
         thread: Where to follow the store, between the turns of others. The store's watches have to be `TellingWatch`es,
             and its other calls be answered without a network. None: on a thread of its own.
@@ -135,12 +135,12 @@ class Informer(Generic[T]):
     # --- set-up -------------------------------------------------------------------------------------------------------
 
     def add_handler(self, handler: Handler[T]) -> None:
-        """Have every change told to a function, on the informer's thread and without its lock. Before `start`."""
+        """Register a handler of all changes, called on the informer's thread without its lock. Before `start`."""
         self._refuse_when_started("handler")
         self._handlers.append(handler)
 
     def add_view(self, view: View[T]) -> None:
-        """Have an aggregate follow the cache, under its lock. Before `start`."""
+        """Register an aggregate that follows the cache, under its lock. Before `start`."""
         self._refuse_when_started("view")
         self._views.append(view)
 
@@ -165,7 +165,7 @@ class Informer(Generic[T]):
             self._thread.join()
 
     def has_synced(self) -> bool:
-        """Return whether the first list is in the cache and told to all handlers."""
+        """Return whether the first list is in the cache and delivered to all handlers."""
         return self._synced.is_set()
 
     @property

@@ -1,4 +1,4 @@
-"""Starts and stops informers and controllers in an order in which nobody works on an empty cache."""
+"""Starts and stops informers and controllers in an order in which no controller works on an empty cache."""
 
 from __future__ import annotations
 

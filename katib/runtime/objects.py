@@ -105,7 +105,7 @@ class TellingWatch(Protocol):
     """An ability of a watch: to say that `next` has something, for a reader that cannot wait there."""
 
     def tell(self, on_change: Callable[[], None]) -> None:
-        """Have a function called after every change, and now; it must return at once."""
+        """Register a callback for every change, and call it now; it must not block."""
 
 
 class ObjectStore(Protocol):
@@ -153,7 +153,7 @@ class ObjectStore(Protocol):
     def pages(
         self, kind: Kind, namespace: str | None = None, *, labels: Mapping[str, str] | None = None
     ) -> Iterator[ObjectList]:
-        """Yield what `list` returns a page at a time, at least one: for who keeps little of each object.
+        """Yield what `list` returns a page at a time, at least one: for callers that keep little of each object.
 
         All pages show the same revision. They come in any order, in which a stable sort by `creationTimestamp` yields
         the order of creation. The store keeps no page that it has handed out, so that a reader that lets go of each

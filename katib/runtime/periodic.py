@@ -51,7 +51,7 @@ class Periodic:
             self._thread.join()
 
     def wake(self) -> None:
-        """Have the thread look at once."""
+        """Wake the thread to look immediately."""
         with self._changed:
             self._woken = True
             self._changed.notify_all()

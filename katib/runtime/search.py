@@ -41,7 +41,7 @@ class FactsOf:
     """How a store derives facts.
 
     Attributes:
-        version: To be raised whenever a function changes: the facts of all objects are derived anew.
+        version: Raise it whenever a function changes: the facts of all objects are then derived again.
         kinds: A function for each kind that can be searched. It is pure, fast, and fails for no object.
     """
 

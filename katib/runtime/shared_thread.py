@@ -1,17 +1,17 @@
 """One thread on which informers and controllers take turns.
 
-Threads of one interpreter run one at a time anyway. Where nobody waits for a network, a thread for each informer and
-each worker only means that every change is handed through a dozen of them, and each of these steps costs a wake-up and
-a change of thread. Here the next one simply goes on.
+Threads of one interpreter run one at a time anyway. Where none of them waits for a network, a thread for each informer
+and each worker only means that every change is handed through a dozen of them, and each of these steps costs a wake-up
+and a change of thread. Here the next one simply goes on.
 
 Laws:
 
 1. One turn at a time, so what takes turns needs no locks against the others.
 2. No wake-up is lost: one that comes during a turn brings another turn.
-3. Who reads (`first`) goes before who decides, so that decisions rest on all that is known; the others go in the order
+3. Readers (`first`) go before those that decide, so decisions rest on all that is known; the others go in the order
    in which they were woken.
 
-A turn is short and waits for nobody: what may take long has a thread of its own and wakes somebody when it is done.
+A turn is short and never waits: what may take long has a thread of its own and wakes a participant when it is done.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Participant:
         self.due = 0.0  # when its pause ends, on the monotonic clock
 
     def wake(self) -> None:
-        """Have a turn soon."""
+        """Ask for a turn."""
         self._thread.wake(self)
 
     def leave(self) -> None:
-        """Have no more turns, and wait for the one that is under way. Leaving twice is fine."""
+        """Take no more turns, and wait for the one that is under way. Leaving twice is fine."""
         self._thread.leave(self)
 
 
@@ -61,7 +61,7 @@ class SharedThread:
 
     def __init__(self, name: str, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._lock = threading.Lock()  # taken by itself where nobody waits: twice as fast as through the condition
+        self._lock = threading.Lock()  # taken directly where no thread waits: twice as fast as through the condition
         self._condition = threading.Condition(self._lock)
         self._reading: dict[Participant, None] = {}  # woken, in order
         self._deciding: dict[Participant, None] = {}

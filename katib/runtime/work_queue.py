@@ -39,7 +39,7 @@ class WorkQueue(Generic[K]):
     def __init__(self, clock: Clock | None = None, *, retry: Backoff = RETRY) -> None:
         self._clock = clock or SystemClock()
         self._retry = retry
-        self._lock = threading.Lock()  # taken by itself where nobody waits: twice as fast as through the condition
+        self._lock = threading.Lock()  # taken directly where no thread waits: twice as fast as through the condition
         self._condition = threading.Condition(self._lock)
         self._ready: deque[K] = deque()
         self._pending: set[K] = set()  # waits in _ready, or will when its worker is done
@@ -52,9 +52,9 @@ class WorkQueue(Generic[K]):
         self._on_work: Callable[[], None] | None = None
 
     def tell(self, on_work: Callable[[], None]) -> None:
-        """Have a function called whenever there may be something new to get, or sooner: for who cannot wait in `get`.
+        """Register a callback for new keys, for a consumer that cannot wait in `get`.
 
-        It is called under the lock of the queue, so it must return at once.
+        It may also be called without a new key, and is called under the lock of the queue, so it must not block.
         """
         with self._lock:
             self._on_work = on_work
@@ -89,7 +89,7 @@ class WorkQueue(Generic[K]):
         return delay
 
     def forget(self, key: K) -> None:
-        """Say that a key succeeded: its next back-off starts anew."""
+        """Note that a key succeeded: its next back-off starts from the beginning."""
         with self._lock:
             self._failures.pop(key, None)
 
@@ -124,7 +124,7 @@ class WorkQueue(Generic[K]):
                     self._condition.notify()
 
     def done(self, key: K) -> None:
-        """Say that a key from `get` was processed; it comes again if it was added meanwhile."""
+        """Mark a key from `get` as processed; it comes again if it was added meanwhile."""
         with self._lock:
             self._processing.discard(key)
             if key in self._pending:

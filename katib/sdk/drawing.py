@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from katib.sdk.tuning import TuneResult
 
 DEFAULT_SERVER = "http://127.0.0.1:8765"
-"""Where `katib serve` listens unless it is told otherwise."""
+"""Where `katib serve` listens by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def draw_figure(name: str, experiment: str | TuneResult, choice: Choice, place: 
     Raises:
         InvalidError: It cannot be drawn, or the experiment does not have what was chosen.
         NotFoundError: There is no such experiment.
-        UnavailableError: There is nobody to ask.
+        UnavailableError: No server answers, and there is no data directory.
     """
     kind = figure_named(name)
     title, place = _name_and_place(experiment, place)
@@ -75,7 +75,7 @@ def open_service(place: Place) -> Iterator[TuningService]:
     Raises:
         InvalidError: Both were named.
         NotFoundError: The data directory holds no experiments.
-        UnavailableError: There is nobody to ask.
+        UnavailableError: No server answers, and there is no data directory.
     """
     from katib.rest.notes import account_directory, note_of
 

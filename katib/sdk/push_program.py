@@ -1,7 +1,7 @@
 """The process beside a training program that sends its readings to the DB manager (`katib.sdk.pushing`).
 
 It reads as fast as the program writes, keeps what the DB manager does not take now, and sends it again. It ends with
-the program: when that says so, or when nobody is left who could write.
+the program: when that says so, or when no process is left that could write.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class PushedReadings:
         return True
 
     def finish(self, seconds: float) -> int:
-        """Store what waits, for at most so long; return how many readings were not, which has been told then."""
+        """Store what waits, for at most so long; report and return how many readings were not stored."""
         stored = threading.Event()
         self._reporter.flush(self._trial_name, stored.set)
         stored.wait(seconds)
@@ -174,13 +174,13 @@ def _tell(sentence: str) -> None:
 
 
 def _answer(data: bytes) -> None:
-    with contextlib.suppress(OSError):  # nobody waits any more
+    with contextlib.suppress(OSError):  # the program waits no longer
         os.write(_ANSWERS, data)
 
 
 def main() -> None:
     """Send until the program ends, then say what was not delivered, and leave at once."""
-    logging.disable()  # whatever happens is told in sentences
+    logging.disable()  # whatever happens is reported in sentences
     pushed = PushedReadings(os.environ[TRIAL_VARIABLE], log_report(os.environ), _answer, _tell)
     for data in _chunks(0):
         if not pushed.take(data):

@@ -2,7 +2,7 @@
 
 What a call costs the program is one write to a pipe. It imports no gRPC, starts no thread and keeps no queue, so it may
 fork, be short of memory or hold Python's lock for minutes. A forked process writes to the same pipe; one that executes
-another program begins anew.
+another program opens a pipe of its own.
 
 The pipe carries lines of up to PIPE_BUF bytes, which the kernel never mixes:
 
@@ -105,7 +105,7 @@ class Sender:
             self._lock.release()
 
     def close(self) -> None:
-        """Have everything sent and wait for it, for a bounded time. Readings that come later begin anew."""
+        """Send everything and wait for it, for a bounded time. Later readings start another process."""
         if not self._is_mine():
             return
         with self._lock:
@@ -193,7 +193,7 @@ class Sender:
             return True
 
     def _prepare(self) -> None:
-        """Have the program wait for its readings when it ends."""
+        """Register what waits for the readings when the program ends."""
         if self._prepared != os.getpid():
             self._prepared = os.getpid()
             _call_at_exit(self.close)
@@ -266,7 +266,7 @@ def _call_at_exit(close: Callable[[], None]) -> None:
 
 
 def _flush_at_sigterm(sender: Sender) -> None:
-    """Have SIGTERM wait for the readings before it does what it did so far."""
+    """Make SIGTERM wait for the readings before its previous handler runs."""
     if threading.current_thread() is not threading.main_thread():
         return  # only that one may set handlers
     before = signal.getsignal(signal.SIGTERM)

@@ -121,7 +121,7 @@ class AlgorithmEntry(ConfigModel):
             cause = "both command and address are set" if self.command else "neither command nor address is set"
             raise broken(cause, "set one of them", "config-command-or-address")
         if self.command and not any("{port}" in word or "{address}" in word for word in self.command):
-            cause, remedy = "the command is not told where to listen", 'pass "{port}" or "{address}" to it'
+            cause, remedy = "the command has no argument for its address", 'pass "{port}" or "{address}" to it'
             raise broken(cause, remedy, "config-command-listen", at="command")
         return self
 

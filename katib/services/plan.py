@@ -1,4 +1,4 @@
-"""How a service comes to life: a command that listens where it is told, or an address where one listens already."""
+"""Service start-up: a command that listens at a given address, or an address where a service listens already."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def own_plan(service: ServiceId) -> ServicePlan:
 
 
 def resolve_command(plan: ServicePlan, socket_path: Path) -> tuple[list[str], str]:
-    """Return the command with its placeholders filled, and the address it is told to listen on."""
+    """Return the command with its placeholders filled, and the address that it listens on."""
     address = f"unix:{socket_path}"
     values = {"{address}": address, "{python}": sys.executable}
     if any("{port}" in word for word in plan.command):

@@ -24,9 +24,9 @@ _ANSWERS = frozenset({grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.NOT_FOUND})
 
 
 def accepts_connections(address: str) -> bool:
-    """Return whether somebody listens at `unix:/path` or `127.0.0.1:port`.
+    """Return whether a process listens at `unix:/path` or `127.0.0.1:port`.
 
-    gRPC could tell too, but after an attempt that failed it waits too long for the next.
+    gRPC could check this too, but after a failed attempt it waits too long for the next.
     """
     is_path = address.startswith("unix:")
     host, _, port = address.rpartition(":")

@@ -37,7 +37,7 @@ class Timing:
         restart: Before a restart, by the processes in a row that answered nothing.
         settled: A process that lived longer than this does not count as dying again and again.
         max_failures: After how many processes in a row that answered nothing a service is given up, or, where the
-            cause may pass, its users are told.
+            cause may pass, its users are notified.
     """
 
     call: float = 60.0
@@ -59,14 +59,14 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class ServiceState:
-    """One service as `katib why` tells of it.
+    """One service as `katib why` shows it.
 
     Attributes:
         service: Which.
         state: `starting`, `ready`, or `failing` while it dies again and again and after it was given up.
         attempts: Processes in a row without an answer, the present one included.
         last_error: How the last of them ended; empty when there was none.
-        address: Where it listens when somebody else runs it, otherwise the command that starts it.
+        address: Where it listens when Katib does not start it, otherwise the command that starts it.
     """
 
     service: ServiceId

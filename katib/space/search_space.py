@@ -27,7 +27,7 @@ class SearchSpace:
     Some may have a value only next to certain values of another parameter, and be absent from a trial. An algorithm
     need not know: the points it gets are whole, with the value in the middle of the unit interval where a parameter is
     absent, and of the whole points that it returns `format` leaves out what is absent. So two trials that do not differ
-    have equal points. Who wants to know finds `conditions`, and `active` for points without their absent parameters.
+    have equal points. `conditions` has the rules, and `active` returns points without their absent parameters.
 
     Attributes:
         parameters: All of them, absent or not.

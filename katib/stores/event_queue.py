@@ -49,7 +49,7 @@ class EventQueue(Generic[S]):
         return list(self._events.values())
 
     def add(self, event: Event[S]) -> None:
-        """Let an event wait, as one with those like it."""
+        """Add an event, merged with those like it."""
         known = self._events.pop(event.identity, None)
         if known is not None:
             times = known.first_time, known.last_time, event.first_time, event.last_time
@@ -60,7 +60,7 @@ class EventQueue(Generic[S]):
             self.dropped += 1
 
     def put_back(self, events: Iterable[Event[S]]) -> None:
-        """Let events wait that could not be written, before those that came meanwhile."""
+        """Put events back that could not be written, before those that came meanwhile."""
         newer, self._events = self._events, {}
         for event in (*events, *newer.values()):
             self.add(event)

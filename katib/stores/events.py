@@ -81,7 +81,7 @@ class EventLog:
         self._clock = clock
         self._waiting: EventQueue[EventSubject] = EventQueue()
         self._changed = threading.Condition()
-        self._writing = threading.Lock()  # who reads or forgets waits for a batch that is on its way
+        self._writing = threading.Lock()  # readers and `forget` wait for a batch that is on its way
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
         database.upgrade("events", SCHEMA_VERSION, _migrate)

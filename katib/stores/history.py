@@ -1,6 +1,6 @@
-"""Recent changes and who watches them. In memory: the process that writes is the process that watches.
+"""Recent changes and their watches. In memory: the process that writes is the process that watches.
 
-A ring keeps the newest changes, so that a watch can start a little in the past; anyone who asks for more is told to
+A ring keeps the newest changes, so that a watch can start a little in the past; a client that asks for more has to
 list again. Delivery is a hand-over between threads without polling, about 20 microseconds.
 """
 
@@ -43,7 +43,7 @@ class History:
         self._watches: dict[Kind, list[StoreWatch]] = {}
 
     def publish(self, events: Sequence[WatchEvent]) -> None:
-        """Tell committed changes to anyone who watches. The caller publishes in order of revision."""
+        """Deliver committed changes to the watches of their kinds. The caller publishes in order of revision."""
         with self._lock:
             for event in events:
                 kind = Kind.of(event.object)
@@ -101,7 +101,7 @@ class StoreWatch:
         self._on_change: Callable[[], None] | None = None
 
     def tell(self, on_change: Callable[[], None]) -> None:
-        """Have a function called after every change."""
+        """Register a callback for every change."""
         self._on_change = on_change
         on_change()
 

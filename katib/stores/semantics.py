@@ -195,12 +195,12 @@ def generated_name(obj: Object) -> str:
 
 
 def is_finished(obj: Object) -> bool:
-    """Return whether an object was marked for deletion and waits for nobody any more."""
+    """Return whether an object was marked for deletion and has no finalizer left."""
     return "deletionTimestamp" in obj["metadata"] and not has_finalizers(obj)
 
 
 def has_finalizers(obj: Object) -> bool:
-    """Return whether somebody has to do something before the object may go."""
+    """Return whether owners of finalizers have to act before the object may go."""
     return bool(obj["metadata"].get("finalizers"))
 
 

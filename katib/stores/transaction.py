@@ -155,7 +155,7 @@ class Transaction:
             self._replace(obj, marked)
 
     def _remove(self, stored: Object, last: Object | None = None) -> Object:
-        """Take an object away, then what nobody else owned, and so on; return its last state."""
+        """Remove an object, then the objects that had no other owner, and so on; return its last state."""
         rows = self._rows
         final = self._discard(stored, last or stored)
         orphans = deque(rows.owned_by(stored["metadata"]["uid"]))
@@ -193,7 +193,7 @@ class TransactedStore(ABC):
         uid_kinds: Kinds whose objects keep the uid that they bring, because they exist before they are stored. All
             others are given one.
         clock: Stamps creations and deletions.
-        history: Is told of every write, in order.
+        history: Receives every write, in order.
     """
 
     def __init__(
@@ -242,4 +242,4 @@ class TransactedStore(ABC):
 
     @abstractmethod
     def _transact(self, action: Callable[[Rows], R], on_commit: Callable[[], None]) -> R:
-        """Run an action in one transaction; `on_commit` follows the commit, before anybody else may write."""
+        """Run an action in one transaction; `on_commit` follows the commit, before any other writer."""

@@ -76,7 +76,7 @@ def template_text(template: TrialTemplate, read_config_map: ConfigMapReader) -> 
 
 
 def missing_config_map(template: TrialTemplate) -> FieldError:
-    """Return the error for a ConfigMap that does not exist, or is not offered: nobody should learn which."""
+    """Return the error for a ConfigMap that does not exist, or is not offered: a user must not learn which."""
     source = template.config_map
     name = f"{source.config_map_namespace}/{source.config_map_name}" if source else ""
     return FieldError(

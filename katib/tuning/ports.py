@@ -2,36 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
-from katib.api.metrics import Change as MetricChange
-from katib.api.metrics import MetricLog
 from katib.runtime.objects import Key, Object
 from katib.tuning.service import Diagnosis, RecordedEvent
-
-
-class ObservationReader(Protocol):
-    """Reads the logs of trials: the part of `katib.api.metrics.ObservationLog` that answers users."""
-
-    def newest(self, trial_name: str, *, limit: int, metric_name: str = "") -> Sequence[MetricLog]:
-        """Return the newest readings in the order of their curve."""
-
-    def curve(self, trial_name: str, metric_name: str, max_points: int) -> Sequence[MetricLog]:
-        """Return the curve of a metric with at most so many points; see `katib.api.metrics.ObservationLog.curve`."""
-
-    def count(self, trial_name: str, *, metric_name: str = "") -> int:
-        """Return the number of readings."""
-
-    def changes(self, cursors: Mapping[str, int], metric_name: str = "") -> Sequence[MetricChange]:
-        """Return what arrived after these cursors; see `katib.api.metrics.ObservationLog.changes`."""
-
-
-class Observations(Protocol):
-    """The logs of all namespaces. Thread-safe."""
-
-    def within(self, namespace: str) -> ObservationReader:
-        """Return a reader of the logs of trials of one namespace, told from those of equal names in others."""
 
 
 class EventReader(Protocol):

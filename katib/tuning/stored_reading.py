@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from katib.api.metrics import BEFORE_THE_LAST, MetricLog
+from katib.api.metrics import BEFORE_THE_LAST, MetricLog, ObservationReader
 from katib.api.names import EXPERIMENT_LABEL, TRIAL_LABEL
 from katib.api.types import API_VERSION
 from katib.controllers.kinds import EXPERIMENT, TRIAL
@@ -17,7 +17,7 @@ from katib.errors import NotFoundError, invalid
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.changes import stream_changes
-from katib.tuning.ports import EventReader, Explain, Observations, TrialOutput
+from katib.tuning.ports import EventReader, Explain, TrialOutput
 from katib.tuning.reading import objective_of, state_of
 from katib.tuning.replicas import POD, POD_HEADER, trial_of
 from katib.tuning.service import NOW, Change, Diagnosis, Json, NewReadings, Page, RecordedEvent, TrialOrder
@@ -45,7 +45,7 @@ class ObjectReadingService:
         self,
         *,
         store: ObjectStore,
-        observations: Observations,
+        observations: ObservationReader,
         events: EventReader,
         output: TrialOutput,
         explain: Explain,

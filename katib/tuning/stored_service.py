@@ -10,6 +10,7 @@ from katib.api.conditions import COMPLETED_EXPERIMENT, true_types
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
 from katib.api.loading import Submission as Loaded
+from katib.api.metrics import ObservationReader
 from katib.api.validation.update import changed_counts
 from katib.controllers.experiment.plan import is_stopped
 from katib.controllers.kinds import EXPERIMENT
@@ -30,7 +31,6 @@ from katib.tuning.ports import (
     EventReader,
     Explain,
     NoAftermath,
-    Observations,
     TrialOutput,
 )
 from katib.tuning.reading import namespace_of
@@ -65,7 +65,7 @@ class ObjectTuningService(ObjectReadingService):
         self,
         *,
         store: ObjectStore,
-        observations: Observations,
+        observations: ObservationReader,
         events: EventReader,
         gate: Gate,
         output: TrialOutput,

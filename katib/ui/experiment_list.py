@@ -42,7 +42,7 @@ SORTS: dict[str, tuple[str, Order]] = {
 
 @dataclass(frozen=True, slots=True)
 class ListQuery:
-    """What somebody wants to see.
+    """The experiments that a user asks to see.
 
     Attributes:
         text: Part of the name, the algorithm or the metric, in any case.

@@ -23,7 +23,7 @@ from katib.ui.views import Summary
 _CHECK_SECONDS = 0.5
 _LONGEST = 4_096
 _MOST_TOLD = 100
-"""So many changed rows are sent; when there are more, the page is told to ask for what it shows."""
+"""So many changed rows are sent; when there are more, the page is asked to reload what it shows."""
 
 Text = Annotated[str, Query(max_length=_LONGEST)]
 Texts = Annotated[list[Annotated[str, Query(max_length=_LONGEST)]], Query(max_length=200)]

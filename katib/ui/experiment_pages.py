@@ -105,8 +105,8 @@ class _FirstTable:
 
     Attributes:
         query: What is asked, with what a tab asks by itself.
-        table: The rows; None while they are being read, and when they cannot be told.
-        problem: Why they cannot be told.
+        table: The rows; None while they are being read, and when they cannot be shown.
+        problem: Why they cannot be shown.
         columns: All there are, by key.
         shown: Keys of those that are shown when none is chosen.
         complete: Whether all trials have been read.

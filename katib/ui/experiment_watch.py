@@ -1,4 +1,4 @@
-"""The experiments of a user while somebody looks at the list: one look for all pages, and what is new in it.
+"""The experiments of a user while a page shows the list: one look for all pages, and what is new in it.
 
 A thread asks for all experiments now and then while a page is open. Each look makes a row only of what has changed, and
 the time that it took bounds how often there is another one.
@@ -22,7 +22,7 @@ from katib.ui.views import Summary, experiment_summary
 ALONE_SECONDS, SHARED_SECONDS = 0.5, 2.0
 """Between two looks on one machine, and where every user of a gateway has looks of their own."""
 _LINGER_SECONDS = 5.0
-"""So long the last look stays good for a page that is opened anew."""
+"""So long the last look stays good for a page that is opened again."""
 _SHARE = 10
 """A look that takes long is followed by a pause so many times as long."""
 
@@ -75,7 +75,7 @@ class ExperimentWatch:
         self._running = False
 
     def now(self) -> Look:
-        """Return the last look, or a new one where nobody keeps it fresh."""
+        """Return the last look, or a new one where no watcher keeps it fresh."""
         with self._changed:
             if self._running and time.monotonic() - self._looked_at < _LINGER_SECONDS:
                 return self._look
@@ -94,7 +94,7 @@ class ExperimentWatch:
             return bool(self._watchers)
 
     def watch(self, notify: Callable[[], None]) -> Callable[[], None]:
-        """Have a function called when a look found something new; return a function that ends it. Does not block."""
+        """Register a callback for looks that found something new; return a function that removes it. Does not block."""
         with self._changed:
             self._watchers.append(notify)
             if not self._running:
@@ -127,14 +127,14 @@ class ExperimentWatch:
                     self._changed.wait(max(self._pause, _SHARE * took))
 
     def _refresh(self) -> Look:
-        """Look anew. What takes long is done without the lock that `watch` needs."""
+        """Take a new look. What takes long is done without the lock that `watch` needs."""
         with self._looking:
             known, error = self._versions, None
             try:
                 known = look(self._service, known)
             except KatibError as found:
                 error = found
-            except Exception:  # noqa: BLE001 - logged, and told to the page
+            except Exception:  # noqa: BLE001 - logged, and shown on the page
                 _log.exception("The experiments could not be listed")
                 error = UnavailableError("they could not be read; the server's log says why")
             self._versions = known

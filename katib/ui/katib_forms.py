@@ -1,7 +1,7 @@
-"""What Katib's own page is answered, for dashboards and scripts that ask its paths. Pure: objects in, answers out.
+"""Answers to the requests of Katib's own page, for dashboards and scripts. Pure: objects in, answers out.
 
 The forms are Katib's, without what breaks them there: an experiment without a condition does not spoil a list, values
-with commas are quoted, a metric that nobody declared is left out, and what is not a number ends no answer.
+with commas are quoted, an undeclared metric is left out, and a value that is not a number does not end an answer.
 """
 
 from __future__ import annotations

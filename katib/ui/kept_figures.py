@@ -44,9 +44,9 @@ class KeptFigures:
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, version: int, keep_seconds: float, draw: Callable[[], str]) -> KeptFigure:
-        """Return a figure, drawn anew when the trials have changed and the last one is old.
+        """Return a figure, redrawn when the trials have changed and the last one is old.
 
-        Who asks while it is drawn waits for that drawing. What `draw` raises is passed on and not kept.
+        Callers that ask while it is drawn wait for that drawing. What `draw` raises is passed on and not kept.
 
         Args:
             key: Of the user, the experiment, the figure and what was chosen of it.

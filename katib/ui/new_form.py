@@ -1,7 +1,7 @@
 """The form of the page New: the common parts of an Experiment as fields, and back. Pure.
 
 The text of the editor is what counts. The form shows what it says, and a change in the form changes only the fields
-that the form has; everything else of the text stays, except comments, which a text that is written anew does not have.
+that the form has; everything else of the text stays, except comments, which are lost when the text is rewritten.
 """
 
 from __future__ import annotations

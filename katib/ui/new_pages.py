@@ -86,7 +86,7 @@ def new_pages() -> APIRouter:
     def read(lines: Lines) -> Json:
         try:
             parser = parser_for(lines.format, lines.names, lines.filters)
-        except InvalidError as error:  # the answer to who writes a pattern, not a refusal
+        except InvalidError as error:  # the answer to the author of a pattern, not a refusal
             return {"readings": [], "error": "; ".join(f"{one.cause}; {one.remedy}" for one in error.errors)}
         found = []
         for number, line in enumerate(lines.text.splitlines()[:_MOST_LINES], 1):
@@ -101,7 +101,7 @@ def check_draft(service: TuningService, text: str) -> Json:
     """Return what is wrong with a text, with lines; its form; and the first trial where nothing is wrong.
 
     Args:
-        service: Checks it with the rights of who asks.
+        service: Checks it with the rights of the user.
         text: YAML.
     """
     form: Json | None = None

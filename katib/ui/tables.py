@@ -1,8 +1,8 @@
-"""The trials of experiments that somebody looks at, kept as columns and up to date.
+"""The trials of experiments that are shown on pages, kept as columns and up to date.
 
 A table is filled when it is first asked for, by a thread that then follows the experiment's changes. All pages that
-show an experiment to a user share it. A table that nobody asks for is given up after a while; so is the one that has
-been left alone longest when there are too many.
+show an experiment to a user share it. A table that is not read is given up after a while; so is the least recently
+used one when there are too many.
 
 Behind a gateway every user has tables of their own, filled with the user's rights.
 """
@@ -22,13 +22,13 @@ from katib.tuning.reading import Json
 from katib.tuning.service import TuningService
 
 IDLE_SECONDS = 60.0
-"""A table that nobody asked for so long is given up."""
+"""A table that is not read for so long is given up."""
 MOST_TABLES = 32
 _SLICE_SECONDS = 5.0
 """One wait for changes: so long at most does a thread live on that is no longer needed."""
 _AGAIN_SECONDS = 1.0
 _TELLING_SECONDS = 0.25
-"""While trials are read, who waits or watches is told so often: to be told of each takes longer than to read it."""
+"""While trials are read, waiting callers and watchers are notified so often: one notice per trial takes too long."""
 
 _log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class LiveTable:
             return self._snapshot
 
     def watch(self, notify: Callable[[], None]) -> Callable[[], None]:
-        """Have a function called after every change, on the table's thread; return a function that ends it."""
+        """Register a callback for every change, on the table's thread; return a function that removes it."""
         with self._changed:
             self._watchers.append(notify)
 
@@ -118,13 +118,13 @@ class LiveTable:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody watches it, or has asked for it for a while."""
+        """Whether it has no watchers and was not read for a while."""
         with self._changed:
             return not self._watchers and time.monotonic() - self._used_at > IDLE_SECONDS
 
     @property
     def used_at(self) -> float:
-        """When it was last asked for, on the monotonic clock; now while somebody watches it."""
+        """When it was last read, on the monotonic clock; now while it has watchers."""
         with self._changed:
             return time.monotonic() if self._watchers else self._used_at
 
@@ -234,7 +234,7 @@ class Tables:
 
         Args:
             service: Asked with the rights of the user.
-            user: Who asks: tables of different users are never shared. None where there is one user.
+            user: The user: tables of different users are never shared. None where there is one user.
             namespace: Of the experiment.
             name: Of the experiment.
         """

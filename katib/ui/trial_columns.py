@@ -123,7 +123,7 @@ def columns_of(table: TrialTable) -> dict[str, Column]:
 
 
 def first_columns(columns: Mapping[str, Column]) -> tuple[str, ...]:
-    """Return the keys of the columns that are shown when nobody has chosen: what compares trials at a glance."""
+    """Return the keys of the columns that are shown by default: what compares trials at a glance."""
     room = {Group.METRIC: _SHOWN_METRICS, Group.PARAMETER: _SHOWN_PARAMETERS}
     chosen = []
     for column in columns.values():

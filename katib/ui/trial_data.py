@@ -102,7 +102,7 @@ async def trial_events(
 ) -> AsyncIterator[bytes]:
     """Yield `readings` as they arrive, `trial` with the head of the page when it changes, and `end` behind the last.
 
-    An event of readings bears the cursors before and behind it: a page that missed one sees it, and draws anew.
+    An event of readings carries the cursors before and after it: a page that missed one notices, and redraws.
     """
     loop, changed = asyncio.get_running_loop(), asyncio.Event()
 

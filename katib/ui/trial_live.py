@@ -1,4 +1,4 @@
-"""What a running trial reports, while somebody looks at its page: one look for all pages, some times a second.
+"""The readings of a running trial while its page is open: one look for all pages, some times a second.
 
 A reading is in the log a twentieth of a second after it was printed, and here at most a tenth later. A look that takes
 long makes the next one wait longer, so that looking takes no more than a quarter of a processor.
@@ -58,7 +58,7 @@ class TrialNews:
 
 
 class LiveTrial:
-    """Follows one trial on a thread of its own for as long as somebody watches. Thread-safe.
+    """Follows one trial on a thread of its own for as long as it is watched. Thread-safe.
 
     Args:
         service: Asked with the rights of the user.
@@ -80,7 +80,7 @@ class LiveTrial:
         self._left = False
 
     def watch(self, notify: Callable[[], None]) -> bool:
-        """Have a function called after everything new; False: it is too late, another one has to be made."""
+        """Register a callback for everything new; False: this one has ended, make another."""
         with self._lock:
             if self._left:
                 return False
@@ -90,7 +90,7 @@ class LiveTrial:
             return True
 
     def leave(self, notify: Callable[[], None]) -> None:
-        """Have it called no more; without watchers the thread ends."""
+        """Remove a callback; without watchers the thread ends."""
         with self._lock:
             self._watchers.remove(notify)
             self._left = self._left or not self._watchers
@@ -204,7 +204,7 @@ class LiveTrial:
 
 @dataclass(slots=True)
 class LiveTrials:
-    """The trials that somebody looks at. Thread-safe.
+    """The trials whose pages are open. Thread-safe.
 
     Args:
         closing: Ends all of them with the server.

@@ -110,7 +110,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class TableQuery:
-    """What somebody wants to see.
+    """The trials that a user asks to see.
 
     Attributes:
         states: Only trials in one of these; empty: in any.

@@ -94,7 +94,7 @@ def trial_summary(trial: Json, experiment: Json | None) -> dict[str, Any]:
 
 
 def reason_of(trial: Json) -> str:
-    """Return in a sentence why a trial is in its state; empty while nobody said."""
+    """Return in a sentence why a trial is in its state; empty while that is not known."""
     if failure := failure_of(trial):
         return f"{failure}."
     message = message_of(trial)

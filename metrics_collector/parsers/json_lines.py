@@ -4,7 +4,7 @@ Where this reads more than Katib does:
 
 - A metric may be a number as well as a string; the text of the number is kept as it was written. A string that is not
   a number (`"1,234.5"`) is noted with its line and no reading; Katib keeps it.
-- A step is kept: a whole number under `global_step`, which cannot begin anew in each epoch, or else under `step` or
+- A step is kept: a whole number under `global_step`, which cannot restart in each epoch, or else under `step` or
   `epoch`. A part of an epoch (`"epoch": 0.5`) is not a step.
 - A line that cannot be decoded is counted and skipped; Katib drops the whole collection.
 - A numeric `timestamp` is seconds with a fraction. Katib reads the digits after the point as a count of nanoseconds

@@ -2,7 +2,7 @@
 
 A metric is the name of a sample, with labels where one name has several samples: `loss{split="val"}` is the sample
 `loss` whose label `split` is `val`, whatever other labels it has. A metric that several samples match has no reading:
-nobody could tell which one is meant. The name of a counter is good without its `_total`.
+it is ambiguous. The name of a counter is good without its `_total`.
 
 A sample with a timestamp is a reading when its timestamp is new. One without is a reading when its value is not the one
 of the scrape before: it shows the same until the program sets it again. So a program that sets the same value twice

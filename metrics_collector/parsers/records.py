@@ -78,7 +78,7 @@ class RecordReader:
         return records
 
     def finish(self) -> list[bytes]:
-        """Say that no more comes; return the records behind one that was begun and never completed."""
+        """End the input; return the records behind one that was begun and never completed."""
         records: list[bytes] = []
         missing = self._to_skip
         while self._pending_size and not self._is_lost:

@@ -5,11 +5,12 @@ reads an empty value: a diverged run says `loss=nan`, and that is a reading. An 
 the default pattern cannot spell (`val/acc`, `mAP@0.5`), which Katib never finds, is looked for by its name.
 
 A number is taken whole or not at all, whatever the pattern says: of `1,234.5`, `1_000`, `0x10` and `1e-05` Katib takes
-a part, when the pattern ends there. A unit behind a number (`12s`, `93%`) is no part of it. What is not taken, text
-included, is noted with its line.
+a part, when the pattern ends there. A unit after a number (`12s`, `93%`) is not part of it. Text is taken where a
+pattern has no groups but name and value, as that of a genotype; of a pattern with more the value group may be another
+than was meant. What is not taken is noted with its line.
 
 A line may say at which step of the training its readings are, by `katib-step=4` among its words. `katib.report` writes
-that; `step=4` is left alone, because programs count all kinds of things that begin anew in each epoch.
+that; `step=4` is left alone, because programs count all kinds of things that restart in each epoch.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ _OTHER_BASE = re.compile(rb"[xXbBoO][0-9A-Fa-f]")
 _MAY_HAVE_GROUPS = re.compile(rb"[+-]?(?:[0-9]+|[1-9][0-9]{0,2}(?:\.[0-9]{3})+)")
 """A comma and a digit behind such a number go on with it: 1,234 or, in half of the world, 1.234,5 and 3,14."""
 
+_NAME_AND_VALUE = 2
 MAX_VALUE_LENGTH = 1024
 """Longer text is no value: the filter swallowed a line."""
 
@@ -82,6 +84,7 @@ class TextParser:
         self._names = {name.encode(): name for name in names}
         patterns = tuple(filters) or _default_filters(self._names.values())
         self._is_default = patterns == (DEFAULT_FILTER,)
+        self._takes_text = bool(filters)
         self._filters = _compile(patterns)
         self._lines = CandidateLines(self._names, limit)
 
@@ -108,7 +111,11 @@ class TextParser:
                 continue
             value = clean_value(raw)
             start, end = match.span(2)
-            if parse_value(value) is None or _is_part(text, start + len(raw) - len(raw.lstrip()), end):
+            if parse_value(value) is None:
+                is_taken = self._takes_text and value[:1].isalpha() and match.re.groups == _NAME_AND_VALUE
+            else:
+                is_taken = not _is_part(text, start + len(raw) - len(raw.lstrip()), end)
+            if not is_taken:
                 self.notes.refuse(name, text, match.start())
                 continue
             time = time or _time_of(line.text)

@@ -27,7 +27,7 @@ from metrics_collector.parsers.tags import UNWANTED, Match, TagRules
 from metrics_collector.parsers.tensors import FLOAT, float_text
 
 MAX_TAGS = 10_000
-"""Different tags of one file that are remembered; any others are matched anew each time."""
+"""Different tags of one file that are remembered; any others are matched again each time."""
 
 MAX_HELD = 100
 """Loose matches of one metric that are held back."""
@@ -74,7 +74,7 @@ class EventParser:
         return self._read(self._reader.feed(data))
 
     def finish(self) -> list[MetricLog]:
-        """Say that no more comes; return what was held back, and what stands behind a record without end."""
+        """End the input; return what was held back, and what stands behind a record without end."""
         readings = self._read(self._reader.finish())
         for name, held in self._held.items():
             if name not in self._rules.exact:

@@ -74,7 +74,7 @@ class EventDirectory:
         """Do nothing: a file can be read later as well."""
 
     def end(self) -> None:
-        """Say that the program has ended: the next poll misses nothing."""
+        """Note that the program has ended: the next poll misses nothing."""
         self._has_ended = True
 
     @property

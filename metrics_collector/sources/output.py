@@ -31,7 +31,7 @@ class Output:
         return self._parser.feed(data)
 
     def finish(self) -> list[MetricLog]:
-        """Say that no more output comes; return the readings of a last line without line end."""
+        """End the output; return the readings of a last line without line end."""
         return self._parser.finish()
 
     @property
@@ -76,7 +76,7 @@ class FileSource(Output):
         tail: Follows the file.
         parser: Finds the readings.
         name: What to call the file in an explanation.
-        on_data: Told of every chunk before its readings are handed on.
+        on_data: Called with every chunk before its readings are handed on.
     """
 
     def __init__(

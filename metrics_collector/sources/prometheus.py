@@ -2,7 +2,7 @@
 
 Scrapes happen on a thread of their own, one after the other, so that an endpoint that hangs holds up nothing else. A
 program can be scraped only while it is there: what it sets in its last second may be lost, unless it keeps serving for
-a moment. One that is told to end is scraped at once, while it still may.
+a moment. When its end is requested, it is scraped immediately, while it still serves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class PrometheusEndpoint:
     """The source of kind PrometheusMetric. Its thread starts with the first poll.
 
     Args:
-        endpoints: Where to ask; those behind the first one only while nobody is there.
+        endpoints: Where to ask; those behind the first one only while that one is unreachable.
         names: The metrics.
         scrape: Asks one.
         interval_seconds: Pause between two scrapes.
@@ -59,7 +59,7 @@ class PrometheusEndpoint:
 
     @property
     def problem(self) -> str:
-        """Why it gives no answer. That nobody is there any more is none: programs end."""
+        """Why it gives no answer; empty when it is unreachable after earlier answers: programs end."""
         error = self._error
         if error is None or (error.is_unreachable and self._scrapes):
             return ""

@@ -26,7 +26,7 @@ class ScrapeError(Exception):
     """Why there is no answer, as an unfinished sentence about the endpoint.
 
     Attributes:
-        is_unreachable: Whether nobody is there, as before and after the program.
+        is_unreachable: Whether no program listens there, as before and after the program.
     """
 
     def __init__(self, text: str, *, is_unreachable: bool = False) -> None:

@@ -63,10 +63,10 @@ class Source(Evidence, Protocol):
         """Yield what is new, in parts of bounded size; a caller that stops early finds the rest next time."""
 
     def hasten(self) -> None:
-        """Say that the program is about to be ended: what goes with it is to be read now."""
+        """Note that the program is about to be ended: read now what disappears with it."""
 
     def end(self) -> None:
-        """Say that the program has ended; what is new then is found by the next polls."""
+        """Note that the program has ended; the next polls find what is new then."""
 
     @property
     def is_over(self) -> bool:

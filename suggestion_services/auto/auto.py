@@ -1,8 +1,8 @@
-"""The algorithm `auto`: chooses one of the others by what is searched, and passes on what that one suggests.
+"""The algorithm `auto`: chooses one of the others by the search space, and passes on the suggestions of that one.
 
-The choice is a function of the problem and the past trials, as a suggestion is: it is made anew in each request, and
+The choice is a function of the problem and the past trials, as a suggestion is: it is made in each request, and
 depends on how many trials have ended and how long they took, never on when they did. The algorithms see all trials,
-whoever suggested them. Those that are not chosen are not imported.
+also those that another one suggested. Those that are not chosen are not imported.
 """
 
 from __future__ import annotations

@@ -239,7 +239,7 @@ class Algorithm(ABC):
         return ""
 
     def reply_settings(self) -> Mapping[str, str]:
-        """Return what is told as settings along with suggestions, as Katib's service does. Asked after `suggest`.
+        """Return the settings to send along with suggestions, as Katib's service does. Called after `suggest`.
 
         They come back with the next request. Those that are not the user's have to be among `AlgorithmInfo.echoed`, and
         nothing may depend on them.

@@ -1,4 +1,4 @@
-"""The process: bind, serve until told to stop, leave at once.
+"""The process: bind, serve until a signal, exit immediately.
 
 `python -m suggestion_services --algorithm tpe --address 127.0.0.1:6789` prints nothing as long as all is well. It
 serves several algorithms, as Katib's images do, when `--algorithm` is repeated, and all of one kind with `--suggestion`
@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     while not stop.wait(_LOOK_SECONDS):
         pass
     server.stop(None).wait(_STOP_SECONDS)
-    os._exit(0)  # a library deep in a computation would hold up a normal exit, and nobody waits for its answer
+    os._exit(0)  # a library deep in a computation would hold up a normal exit, and no client waits for its answer
 
 
 def _wait_for_stdin(stop: threading.Event) -> None:

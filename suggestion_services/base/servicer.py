@@ -68,7 +68,7 @@ class Suggestion(Protocol):
 
 
 def add_to_server(servicer: Suggestion, server: grpc.Server) -> None:
-    """Have a server answer Katib's service `Suggestion`."""
+    """Register Katib's service `Suggestion` with a server."""
     handler = grpc.unary_unary_rpc_method_handler
     handlers = {
         "GetSuggestions": handler(

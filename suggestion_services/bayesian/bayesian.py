@@ -4,7 +4,7 @@ Notation: a row is a point as scikit-optimize sees it; y its value, lower is bet
 Source: [Shahriari2016] Taking the Human Out of the Loop, Proceedings of the IEEE 104(1); constant liar from
 [Ginsbourger2010] Kriging Is Well-Suited to Parallelize Optimization, section 5. The model is scikit-optimize's.
 
-Each suggestion fits the model anew to all that is known, so that it depends on the history and its number alone:
+Each suggestion fits a new model to all known trials, so it depends on the history and its number alone:
 
 * measured trials have their value; failed and diverged ones the worst value, as evidence against their region;
 * pending ones, and the points suggested just before in the same request, a lie: the mean of the measured values;
@@ -105,7 +105,7 @@ class BayesianOptimization(Algorithm):
             return self.problem.space.complete(self._dimensions.decode(optimizer.ask()))
 
     def _answers(self, values: Sequence[float], seconds: Sequence[float]) -> list[Any]:
-        """Return what the library is told per row: the value, or the pair of value and duration.
+        """Return what to pass to the library's `tell` per row: the value, or the pair of value and duration.
 
         With pairs it takes the least number of all, durations included, for the best value so far. Moving the values
         below every logarithm of a duration makes the best value that least number; the model centers them anyway.

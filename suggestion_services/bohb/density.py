@@ -91,7 +91,7 @@ class DensityModel(Algorithm):
         return best
 
     def _other_categories(self, around: Rows, widths: Rows, random: np.random.Generator) -> Rows:
-        """Return the rows with some categories drawn anew."""
+        """Return the rows with some categories drawn again."""
         sizes = np.maximum(self._categories, 1)
         anew = (random.integers(0, sizes, size=around.shape) + 0.5) / sizes
         return np.where(random.random(around.shape) < np.minimum(widths * _WIDER, 1.0), anew, around)

@@ -23,7 +23,7 @@ from suggestion_services.cmaes.coordinates import Place, Vector
 _RATE = 0.3  # of the categories' probabilities; chosen on functions that no figure of ours is about
 _RENEWAL = 0.73  # probability that a converged search draws its best categories only, as in CatCMA
 _DRAWS_PER_NUMBER = 10  # for a point between the bounds; then the last one is clipped
-_CONVERGED = 1e-6  # of the range of every parameter: nobody cares about less
+_CONVERGED = 1e-6  # of the range of every parameter: smaller differences do not matter
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Distribution:
     has_converged: bool = field(default=False, init=False)
     """Whether more trials would not find anything that matters."""
     is_exhausted: bool = field(default=False, init=False)
-    """Whether its numbers would break down if it was told more."""
+    """Whether more trials would break its numbers down."""
 
     def __post_init__(self) -> None:
         self._shares = [np.full(size, 1.0 / size) for size in self.sizes]

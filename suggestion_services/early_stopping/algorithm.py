@@ -47,7 +47,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class StaticRule:
-    """What Katib's controller can be told: stop a trial whose best reading is worse than a value at one reading.
+    """A rule that Katib's controller understands: stop a trial whose best reading is worse than a value at one reading.
 
     Attributes:
         cost: The value, to minimise.

@@ -11,7 +11,7 @@ running, ended and stopped ones.
 Differs from the paper: a trial that passed a rung is looked at again when others reach it, since it was perhaps among
 the first there. It is stopped when its best cost so far, with all it has spent since, is still worse than what the best
 share had at the rung. So the best trial of a rung is never stopped, and the order in which trials come does not matter.
-A cost at a rung is the best one up to it, as in Katib's rules, so one noisy reading stops nobody.
+A cost at a rung is the best one up to it, as in Katib's rules, so one noisy reading stops no trial.
 
 NaN policy: such readings never help; a trial without any usable reading at a rung ranks last there.
 """

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
 
-from katib.api.metrics import Change, MetricLog, parse_value
+from katib.api.metrics import Change, MetricLog, ObservationReader, parse_value
 from katib.errors import UnavailableError
 from suggestion_services.early_stopping.curves import Curve, Point, Standing
 
 _TRIALS_AT_ONCE = 200
 """In one question to the log; a service that has just started asks about all trials."""
-
-
-class NewReadings(Protocol):
-    """The part of `katib.api.metrics.ObservationLog` that is needed here."""
-
-    def changes(self, cursors: Mapping[str, int], metric_name: str) -> Sequence[Change]:
-        """Return what arrived of a metric after these cursors, perhaps not all of it at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +71,7 @@ class _Gathered:
         self._extend(known, 0, by_number=known[-1][0][0] == _NO_STEP)
 
     def _extend(self, entries: Sequence[_Entry], before: int, *, by_number: bool) -> None:
-        """Lengthen the curve by what follows so many readings; after none it is built anew.
+        """Append the entries after so many readings to the curve; after none it is rebuilt.
 
         Readings without step beside others with one come before them, at resource 0.
         """
@@ -106,7 +98,7 @@ class Curves:
     def refresh(
         self,
         trials: Collection[JudgedTrial],
-        log: NewReadings,
+        log: ObservationReader,
         is_awaited: Callable[[], bool] = lambda: True,
     ) -> list[Curve]:
         """Return the curves of these trials with all that the log has of them.
@@ -116,11 +108,11 @@ class Curves:
         Args:
             trials: Whose curves.
             log: Where they come from.
-            is_awaited: Tells whether somebody still waits for the answer; looked at between two questions to the log.
+            is_awaited: Returns whether a client still waits for the answer; called between two questions to the log.
 
         Raises:
-            UnavailableError: The log cannot be reached, or nobody waits any more; what was read before is kept for the
-                next attempt.
+            UnavailableError: The log cannot be reached, or no client waits any more; what was read before is kept for
+                the next attempt.
         """
         self._keep(trials)
         due = [trial for trial in trials if not self._gathered[trial.name].settled]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import grpc
 
 from katib.api.algorithms import AlgorithmInfo
+from katib.api.metrics import ObservationReader
 from katib.api.types import AlgorithmSetting
 from katib.errors import InvalidError, UnavailableError, invalid
 from katib.rpc._generated import api_pb2 as pb
@@ -32,7 +33,7 @@ from suggestion_services.early_stopping.algorithm import (
     settings_of,
 )
 from suggestion_services.early_stopping.curves import Point, Standing
-from suggestion_services.early_stopping.readings import Curves, JudgedTrial, NewReadings
+from suggestion_services.early_stopping.readings import Curves, JudgedTrial
 from suggestion_services.early_stopping.replay import Recording, replay
 from suggestion_services.early_stopping.trial_status import TrialStatuses, in_cluster
 
@@ -58,8 +59,10 @@ class _Session:
     judged_version: int = -1
     verdicts: list[Verdict] = field(default_factory=list)
 
-    def judge(self, trials: Collection[JudgedTrial], log: NewReadings, context: grpc.ServicerContext) -> list[Verdict]:
-        """Return the verdicts by what the log has now; nothing is judged anew when nothing is new.
+    def judge(
+        self, trials: Collection[JudgedTrial], log: ObservationReader, context: grpc.ServicerContext
+    ) -> list[Verdict]:
+        """Return the verdicts by what the log has now; without new readings nothing is judged again.
 
         Raises:
             UnavailableError: The log cannot be reached, or reading takes longer than the caller waits.

@@ -2,12 +2,12 @@
 
 Theory of operation: the controller's weights are a function of the seed and of the trials that have ended, taken in the
 order of their suggestions, which a label tells. The k-th architecture is drawn with these weights and the k-th random
-source. So a restarted service, which learns from all trials anew, answers as the undisturbed one. That one keeps the
+source. So a restarted service, which learns from all trials again, answers as the undisturbed one. That one keeps the
 weights after each of the latest trials, so that a request costs no more than what is new; one that ended out of order
 costs those that were suggested after it.
 
 Katib's service rewards a fresh sample with the mean of all trials; here each architecture is rewarded with what its own
-trial measured. What the trials are told is in the form that Katib's training image reads.
+trial measured. The trials receive architectures in the form that Katib's training image reads.
 
 Source: [Pham2018] Efficient Neural Architecture Search via Parameter Sharing, ICML.
 """

@@ -1,6 +1,6 @@
 """Bayesian optimization with a Gaussian process: for few and expensive trials.
 
-Each suggestion is made anew from what is known, so that it depends on the history and its number alone:
+Each suggestion is computed from scratch from all known trials, so it depends on the history and its number alone:
 
 1. the first points fill the space (`design`);
 2. values become scores that are nearly normal, bad trials get the worst score (`history`, `warping`); while no trial

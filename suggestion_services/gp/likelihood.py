@@ -12,7 +12,7 @@ weights that are integrated out. The priors:
 * length scales grow with the square root of the number of dimensions, so that what one dimension more may do does not
   grow: [Hvarfner2024] Vanilla Bayesian Optimization Performs Great in High Dimensions, ICML;
 * exponents of warps are 1 unless the trials say otherwise: a prior with heavy tails, whose slope is steep near 1, keeps
-  noise from bending a dozen axes a little, and lets a logarithm that nobody declared bend one a lot. [Snoek2014] has
+  noise from bending a dozen axes a little, and lets an undeclared logarithmic scale bend one a lot. [Snoek2014] has
   normal priors;
 * the trend, main effects that are linear and quadratic, and one effect per category, is small until it is seen. It
   learns from few trials what a local kernel needs many for.

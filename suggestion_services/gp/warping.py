@@ -1,7 +1,7 @@
-"""Warping of inputs and outcomes, so that a stationary model fits what it was not told.
+"""Warping of inputs and outcomes, so that a stationary model fits scales that were not declared.
 
-Inputs: w(x) = 1 - (1 - x^a)^b maps [0, 1] onto itself; a < 1 stretches the lower end, as a logarithm would that nobody
-declared. Source: [Snoek2014] Input Warping for Bayesian Optimization of Non-Stationary Functions, ICML, with the
+Inputs: w(x) = 1 - (1 - x^a)^b maps [0, 1] onto itself; a < 1 stretches the lower end, as an undeclared logarithm
+would. Source: [Snoek2014] Input Warping for Bayesian Optimization of Non-Stationary Functions, ICML, with the
 distribution of Kumaraswamy in place of the beta distribution's, since it has a closed form.
 
 Outcomes: a power transform makes skewed values nearly normal. Source: [Yeo2000] A New Family of Power Transformations,

@@ -1,7 +1,7 @@
 """The algorithm `hyperband`: many trials with little of a resource, few of them with more, in several brackets.
 
 Source: [Li2018] Hyperband: A Novel Bandit-Based Approach to Hyperparameter Optimization, JMLR 18(185). Settings and
-what is told of the state are those of Katib's service.
+the reported state are those of Katib's service.
 Differs from Katib's service: all brackets run to their end with any number of trials at a time. While a rung waits for
 its last trials, the next bracket begins, unless `maxTrialCount` leaves no room for the promotions to come. What has
 been done is read off the trials, never off the state that travels with the settings.
@@ -219,7 +219,7 @@ class Hyperband(Algorithm):
     def _empty(self) -> Brackets:
         return Brackets(self._plans, self._parameter, self.labels)
 
-    # --- what is told -------------------------------------------------------------------------------------------------
+    # --- the reported state -------------------------------------------------------------------------------------------
 
     def _current(self) -> tuple[Bracket, int] | None:
         """Return the bracket and rung at work; None when all are over."""

@@ -1,9 +1,9 @@
 """How far the brackets are, read off the past trials.
 
 Theory of operation: each trial carries in its labels which bracket and rung it is in and which trial it continues. So
-the history is all there is to know; where labels do not come back (Katib's own controllers drop them), trials are told
-by their values: a trial is in the bracket that begins with its resource, or continues the one that has the same other
-values and the resource of the rung below.
+the history is all there is to know; where labels do not come back (Katib's own controllers drop them), trials are
+recognized by their values: a trial is in the bracket that begins with its resource, or continues the one that has the
+same other values and the resource of the rung below.
 
 A rung is complete when all its trials are there and have ended; then the best of it are continued in the next one. Only
 trials with a value are: failed and diverged ones are worse than all others, and a trial that ended without a word is

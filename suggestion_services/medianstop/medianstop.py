@@ -24,7 +24,7 @@ _MAX_SESSIONS = 64  # far more than one machine tunes at once; bounds the memory
 _READERS = 4  # logs read at once after a restart, when all are due
 
 _Ended = tuple[str, str, str]
-"""Name, start and end of a trial: an experiment that is deleted and run anew has trials of the same names."""
+"""Name, start and end of a trial: an experiment that is deleted and run again has trials of the same names."""
 
 
 class _Averages:

@@ -11,7 +11,7 @@ parent nevertheless: what counts is the history, not when it was learned.
 
 Differs from Optuna's sampler: a point that a trial has already is drawn again, which a crossover without a mutation
 makes often; and mutations draw from a random source of their own (Optuna seeds both alike, which is harmless only as
-long as neither is seeded anew for every suggestion). The population grows with the budget: with Optuna's 50, half of a
+long as neither is reseeded for every suggestion). The population grows with the budget: with Optuna's 50, half of a
 hundred trials are drawn at random, and no generation has the time to become better than the one before.
 """
 
@@ -168,7 +168,7 @@ class _Selection(NSGAIISampler):
 
 
 class _Sampler(NSGAIISampler):
-    """Optuna's sampler for one suggestion, told the search space and the parents instead of looking for them."""
+    """Optuna's sampler for one suggestion, which is given the search space and the parents instead of finding them."""
 
     def __init__(
         self,
@@ -214,7 +214,7 @@ def sampler_options(problem: Problem) -> dict[str, Any]:
 
 
 def _population(budget: int | None) -> int:
-    """Return how many trials a generation has where nobody said: about as many as there are generations."""
+    """Return the default number of trials in a generation: about as many as there are generations."""
     return _LARGEST if budget is None else min(max(round(math.sqrt(budget)), _SMALLEST), _LARGEST)
 
 

@@ -24,7 +24,7 @@ def explored(space: SearchSpace, point: Point, random: Random, resample_probabil
         space: The parameters.
         point: Values of all of them.
         random: Decides.
-        resample_probability: For each parameter, how probable it is that its value is drawn anew instead.
+        resample_probability: For each parameter, the probability that its value is drawn again instead.
     """
     return {
         parameter.name: parameter.sample(random)

@@ -5,7 +5,7 @@ among the worst at its age goes on from the checkpoint of one of the best, with 
 little; all others go on as they are.
 
 Source: [Jaderberg2017] Population Based Training of Neural Networks, arXiv:1711.09846, algorithm 1 with truncation
-selection. As there, only who copies explores, while Katib's service changes everybody's values at every step; as there
+selection. As there, only members that copy explore; Katib's service changes all members' values at every step; as there
 and unlike in Katib's, a copy starts from the checkpoint of the one that it copies.
 
 Nothing waits for a generation: the idle member that lags behind most is next, compared with what the others had reached
@@ -56,7 +56,7 @@ class PopulationBasedTraining(Algorithm):
     @classmethod
     @override
     def check(cls, problem: Problem) -> Sequence[FieldError]:
-        """Refuse a place of checkpoints that no program could be told."""
+        """Refuse a place of checkpoints that could not be passed to a program."""
         place = problem.settings.text("suggestion_trial_dir", "")
         if is_url(place) or is_shared_directory(place):
             return ()
@@ -98,7 +98,7 @@ class PopulationBasedTraining(Algorithm):
         return self._step(population, k, latest.member, latest.number + 1, latest.parent, latest.generation, point)
 
     def _trained_on(self, population: Population, member: Member, k: int, random: Random) -> Step:
-        """Return the step of a member that copies another one, goes on with its own values, or begins anew."""
+        """Return the step of a member that copies another one, goes on with its own values, or starts again."""
         latest = member.latest
         own = None if member.is_lost or self._point(latest) is None else latest
         models = lost_to(population.ranking(latest.generation), own, self._threshold)

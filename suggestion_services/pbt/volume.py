@@ -51,7 +51,7 @@ class CheckpointVolume:
         return trial_name(self.namespace, experiment[:_MAX_PREFIX].rstrip("-."), k, taken)
 
     def provide(self, experiment: str, trial: str, parent: str) -> None:
-        """Have a complete folder for a trial: a copy of its parent's, or an empty one.
+        """Provide a complete folder for a trial: a copy of its parent's, or an empty one.
 
         Raises:
             UnavailableError: It cannot be written.

@@ -130,7 +130,7 @@ class MultivariateTpe(Tpe):
 
 
 class _Sampler(TPESampler):
-    """Optuna's sampler for one suggestion, told the search space instead of inferring it from all trials each time."""
+    """Optuna's sampler for one suggestion, given the search space instead of inferring it from all trials each time."""
 
     def __init__(self, branches: Branches, history: History, options: dict[str, Any], seed: int) -> None:
         with quiet:  # gamma and prior_weight leave Optuna in version 6
@@ -158,8 +158,8 @@ class _Sampler(TPESampler):
     def _sample(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> dict[str, Any]:
         """Return what the models of good trials and of the others suggest.
 
-        Optuna sorts all trials anew for each parameter; here that is done once. Not a public hook of Optuna: were it
-        renamed, this would not be called any more, and only time be lost.
+        Optuna sorts all trials again for each parameter; here that is done once. Not a public hook of Optuna: if it
+        were renamed, this would no longer be called, and only time would be lost.
         """
         good, others = self._history.split(self._good_count)
         live = [other for other in self._history.live_trials() if other.number != trial.number]
@@ -182,7 +182,7 @@ class _Sampler(TPESampler):
 
 
 def usual_good_count(n: int) -> int:
-    """Return how many of n ended trials count as good where nobody said: as in Optuna."""
+    """Return how many of n ended trials count as good by default, as in Optuna."""
     return min(math.ceil(_GOOD_SHARE * n), _MOST_GOOD)
 
 

@@ -67,6 +67,12 @@ def test_readings_come_back_as_they_were_reported(log: Log) -> None:
     assert read(log) == logs
 
 
+def test_a_log_that_knows_trials_by_name_alone_is_the_same_within_every_namespace(log: Log) -> None:
+    log.report("a", [reading("1")])
+
+    assert values(log.within("team")) == ["1"]
+
+
 def test_a_reading_without_time_keeps_the_zero_time(log: Log) -> None:
     log.report("a", [MetricLog(ZERO_TIME, "loss", "1")])
 
@@ -224,6 +230,7 @@ def test_a_numbered_batch_that_is_repeated_changes_nothing(log: Log) -> None:
     for _ in range(2):
         log.report("a", batch, BatchId("me", 0))
 
+    assert log.knows_batches("a")
     assert values(log) == ["0", "1", "2"]
 
 

@@ -170,7 +170,7 @@ def test_a_trial_whose_pods_are_refused_for_what_they_are_says_so_and_fails_afte
         plane.wait_for_end("demo", namespace, 100)  # far less than the patience with what may pass
         failed = told(plane, namespace, "Failed")
 
-        assert waiting == f"Trial is running: {words}"
+        assert waiting == f"Trial waits: {words}"
         assert (failed["reason"], failed["message"]) == ("TrialPodsRefused", f"Trial has failed: {words}")
         assert {"JobWaiting", "JobFailed"} <= reasons(plane, namespace)
     finally:

@@ -194,7 +194,7 @@ def test_the_sidecar_reports_with_the_token_of_its_trial_and_without_it_says_why
 
     assert pod.sidecar().wait(60) == 0
     assert pod.readings() == []
-    assert "who may report is asked for a token, and none was sent" in pod.news()
+    assert "a token is required to report, and none was sent" in pod.news()
     token = tokens.token_of(Claims(Role.TRIAL, "team", TRIAL))
     assert pod.sidecar(KATIB_DB_MANAGER_TOKEN=token).wait(60) == 0
     assert pod.readings() == ["0.5"]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from katib.local.pods.leases import DIRECTORY_VARIABLE as LEASES
 from katib.rest.notes import account_directory, note_of
 from tests.support.ports import free_port
 from tests.support.waiting import end_of, eventually
@@ -25,8 +26,11 @@ KATIB = [str(Path(sys.executable).parent / "katib")]
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return an environment in which `python` is the one that runs the tests and no katib option is set."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("KATIB_")}
+    """Return an environment in which `python` is the one that runs the tests and no katib option is set.
+
+    What a test leases is kept apart from what else runs on the machine.
+    """
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("KATIB_") or name == LEASES}
     return kept | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", **more}
 
 

@@ -34,11 +34,10 @@ from katib.controllers.ports import (
     SuggestedAssignment,
     SuggestionService,
     SuggestionsReply,
-    TrialLogs,
 )
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.job_caches import identity
-from katib.controllers.trial.observing import LocalTrialLogs
+from katib.controllers.trial.observing import TrialLogs
 from katib.errors import ConflictError, KatibError, NotFoundError
 from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.informer import Informer, InformerEvent
@@ -209,7 +208,7 @@ class World:
             self._queues,
             Ports(
                 services=self.services,
-                logs=trial_logs or LocalTrialLogs(self.observations),
+                logs=trial_logs or TrialLogs(self.observations),
                 log_pool=observation_pool,
                 events=self.events,
                 given_rules=given_rules,

@@ -48,6 +48,9 @@ class MemoryObservationLog:
             logs = logs[max(0, stored - batch.first) :]
         self.report_all({trial_name: logs})
 
+    def knows_batches(self, _trial_name: str) -> bool:
+        return True
+
     def report_all(self, batch: Mapping[str, Sequence[MetricLog]]) -> None:
         with self._lock:
             for trial_name, logs in batch.items():
@@ -167,21 +170,41 @@ def served_log(directory: Path, opened: OpenLog = sql_log) -> Iterator[DbManager
             server.stop(0)
 
 
-class FaultyLog:
-    """Wraps a log: each call first runs `fault`, which may raise, block or do nothing.
+class FaultyLog(MemoryObservationLog):
+    """A log in memory whose reports, deletions and newest readings first run `fault`, which may raise, block or return.
 
     Differs from a real log in that a refused call leaves no trace in the file.
     """
 
-    def __init__(self, log: MemoryObservationLog | SqlObservationLog) -> None:
-        self._log = log
+    def __init__(self) -> None:
+        super().__init__()
         self.fault: Callable[[Sequence[str]], None] = lambda _trials: None
-        self.calls: list[dict[str, int]] = []
-
-    def report(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
-        self.report_all({trial_name: logs})
+        self.reports: list[dict[str, int]] = []
+        self.deleted: list[str] = []
 
     def report_all(self, batch: Mapping[str, Sequence[MetricLog]]) -> None:
-        self.calls.append({name: len(logs) for name, logs in batch.items()})
+        self.reports.append({name: len(logs) for name, logs in batch.items()})
         self.fault(list(batch))
-        self._log.report_all(batch)
+        super().report_all(batch)
+
+    def delete(self, trial_name: str) -> None:
+        self.fault([trial_name])
+        self.deleted.append(trial_name)
+        super().delete(trial_name)
+
+    def newest(self, trial_name: str, *, limit: int, metric_name: str = "") -> list[MetricLog]:
+        self.fault([trial_name])
+        return super().newest(trial_name, limit=limit, metric_name=metric_name)
+
+
+class Fault:
+    """Refuses calls while it is on: all, or those that name a trial."""
+
+    def __init__(self, error: Exception, *, trial: str = "") -> None:
+        self.on = True
+        self._error = error
+        self._trial = trial
+
+    def __call__(self, trials: Sequence[str]) -> None:
+        if self.on and (not self._trial or self._trial in trials):
+            raise self._error

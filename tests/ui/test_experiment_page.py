@@ -162,7 +162,7 @@ def test_a_brush_filters_the_table_and_goes_with_its_filter(root: str, page: Pag
 
     page.locator("#trials .chips a").click()
     tally(page, "30 trials")
-    assert page.locator('[data-figure="parallel"] .brushes rect').count() == 0
+    page.locator('[data-figure="parallel"] .brushes rect').wait_for(state="detached")
 
 
 @pytest.mark.slow

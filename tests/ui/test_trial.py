@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from katib.api.metrics import MetricLog
+from katib.api.types import API_VERSION
+from katib.controllers.kinds import TRIAL
 from katib.runtime.objects import Key, Kind
 from tests.support.tuning import (
     START,
@@ -257,7 +259,13 @@ def test_a_trial_is_suspended_says_so_and_is_resumed(root: str, running: MemoryT
     name, kind = "demo-train", Kind("kubeflow.org/v1", "PyTorchJob")
     trial = make_trial(name, RUNS, index=11, x="0.7")
     running.put({**trial, "spec": {**trial["spec"], "runSpec": job}})
-    running.store.create({**job, "metadata": {"name": name, "namespace": NS}})
+    owner = {
+        "apiVersion": API_VERSION,
+        "kind": "Trial",
+        "name": name,
+        "uid": running.store.get(TRIAL, Key(NS, name))["metadata"]["uid"],
+    }
+    running.store.create({**job, "metadata": {"name": name, "namespace": NS, "ownerReferences": [owner]}})
     page.goto(f"{root}trials/{NS}/{name}")
     page.get_by_role("button", name="Suspend…").click()
     page.get_by_text("The same in a terminal").first.click()

@@ -79,7 +79,7 @@ class Run:
         self.was_over = self.progress.completed
 
     def follow(self) -> None:
-        """Show every change until the experiment has ended or somebody interrupts."""
+        """Show every change until the experiment has ended or the user interrupts."""
         changes: queue.SimpleQueue[Change | Exception] = queue.SimpleQueue()
         threading.Thread(target=self._read_changes, args=(changes,), name="katib-changes", daemon=True).start()
         with self._display() as display:
@@ -114,7 +114,7 @@ class Run:
                 for change in self._service.changes(self._namespace, self._name):
                     changes.put(change)
                 changes.put(UnavailableError(f"{self._name} was deleted while it was running"))
-            except ExpiredError:  # too far behind: begin again; what is known already is not told twice
+            except ExpiredError:  # too far behind: begin again; what is known already is not shown twice
                 continue
             except Exception as error:  # noqa: BLE001 - raised where it is read
                 changes.put(error)

@@ -54,7 +54,7 @@ _LOST = frozenset({"Failed", "MetricsUnavailable"})
 
 
 class LiveTable:
-    """Shows a run while it lasts and leaves its last state on the screen; lost and failing trials are told above it.
+    """Shows a run while it lasts and leaves its last state on the screen; lost and failing trials are listed above it.
 
     Args:
         progress: What is shown.

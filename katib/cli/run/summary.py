@@ -70,7 +70,7 @@ def run_again_line(experiment: Json, file: str, *, here: bool) -> str:
 
 
 def left_line(experiment: Json, file: str, done: int, place: str) -> str:
-    """Return what goes on without anybody watching it, and how to watch it again or end it."""
+    """Return what continues to run unwatched, and how to watch it again or end it."""
     name = name_of(experiment)
     return (
         f"{name} goes on in the cluster, {_so_far(experiment, done)} are done; "

@@ -43,7 +43,7 @@ class ClusterEventReader:
     """Reads events. Fits `katib.tuning.ports.EventReader`.
 
     Those of an Experiment include those of its Suggestion and of the trials that are still there. An object that was
-    deleted leaves its events behind for an hour; they are not told of a new one of the same name.
+    deleted leaves its events behind for an hour; they are not listed for a new one of the same name.
 
     Args:
         events: Lists them.

@@ -172,7 +172,7 @@ class ClusterServices:
 
 
 class Controllers:
-    """Tells whether a controller is at work, as far as the caller may know."""
+    """Returns whether a controller is at work, as far as the caller may know."""
 
     def __init__(self, store: ObjectStore, core_namespace: str) -> None:
         self._store = store

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self
 
-from katib.api.metrics import Change, MetricLog
+import grpc
+
 from katib.cluster.environment import db_manager_address
 from katib.cluster.pods.reading import POD
 from katib.cluster.services.kinds import SERVICE
 from katib.errors import KatibError, NotFoundError, UnavailableError
 from katib.rpc.credentials import NO_CREDENTIALS, Credentials
-from katib.rpc.db_manager_client import DbManagerClient
+from katib.rpc.db_manager_client import DbManagerClient, DbManagerConnection, Metadata
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Object, ObjectStore
-from katib.tuning.ports import ObservationReader
 
 DB_MANAGER = "katib-db-manager"
 DB_MANAGER_PORT = 6789
@@ -28,9 +26,6 @@ PLAIN_PORT_NAME = "plain"
 TIMEOUT_SECONDS = 20.0
 _ASK_AGAIN_SECONDS = 10.0
 """How long a way that could not be found is not looked for again: a live table asks every second."""
-
-
-Answer = TypeVar("Answer")
 
 
 class Forward(Protocol):
@@ -50,117 +45,45 @@ def direct_address(environment: Mapping[str, str]) -> str:
     return given or (db_manager_address(environment) if "KUBERNETES_SERVICE_HOST" in environment else "")
 
 
-@dataclass(frozen=True, slots=True)
-class _Within:
-    """The logs of one namespace."""
-
-    access: MetricsAccess
-    namespace: str
-
-    def newest(self, trial_name: str, *, limit: int, metric_name: str = "") -> Sequence[MetricLog]:
-        """Return the newest readings in the order of their curve."""
-        return self.access.ask(self.namespace, lambda log: log.newest(trial_name, limit=limit, metric_name=metric_name))
-
-    def curve(self, trial_name: str, metric_name: str, max_points: int) -> Sequence[MetricLog]:
-        """Return a curve of at most so many readings."""
-        return self.access.ask(self.namespace, lambda log: log.curve(trial_name, metric_name, max_points))
-
-    def count(self, trial_name: str, *, metric_name: str = "") -> int:
-        """Return the number of readings."""
-        return self.access.ask(self.namespace, lambda log: log.count(trial_name, metric_name=metric_name))
-
-    def changes(self, cursors: Mapping[str, int], metric_name: str = "") -> Sequence[Change]:
-        """Return what arrived after these cursors."""
-        return self.access.ask(self.namespace, lambda log: log.changes(cursors, metric_name))
-
-
-class MetricsAccess:
-    """Reads the observation log of a cluster. Fits `katib.tuning.ports.Observations`. Thread-safe.
-
-    The way is found with the first call, and anew when it was lost. A context manager that closes it.
+class _FoundConnection(DbManagerConnection):
+    """A connection to a pod of the DB manager through the API server, which is found again when it was lost.
 
     Args:
-        address: Of the DB manager; empty to reach one of its pods through the API server.
         store: Has the Service and the pods of the DB manager.
-        core_namespace: Where they are.
+        namespace: Where they are.
         forward: Opens a way to a port of a pod.
         clock: Measures how long a failure is remembered.
-        credentials: Returns what the DB manager is brought where it is asked directly, for a namespace; all without.
     """
 
-    def __init__(
-        self,
-        address: str,
-        store: ObjectStore,
-        core_namespace: str,
-        forward: OpenForward,
-        clock: Clock,
-        credentials: Callable[[str], Credentials] = lambda _namespace: NO_CREDENTIALS,
-    ) -> None:
-        self._credentials = credentials
-        self._address = address
+    def __init__(self, store: ObjectStore, namespace: str, forward: OpenForward, clock: Clock) -> None:
+        super().__init__(self._find)
         self._store = store
-        self._namespace = core_namespace
+        self._namespace = namespace
         self._forward = forward
         self._clock = clock
-        self._lock = threading.Lock()
-        self._client: DbManagerClient | None = None
-        self._way = ExitStack()
         self._failure: KatibError | None = None
         self._failed_at = 0.0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self._close()
-
-    def within(self, namespace: str) -> ObservationReader:
-        """Return a reader of the logs of one namespace, for those who may not see the others."""
-        return _Within(self, namespace)
-
-    def ask(self, namespace: str, ask: Callable[[DbManagerClient], Answer]) -> Answer:
-        """Return what the DB manager answers, asked in the name of a namespace."""
-        log = self._open()
+    def call(self, method: str, request: Any, timeout_seconds: float, metadata: Metadata) -> Any:
+        """Return the reply, perhaps that of another pod."""
+        stub = self.opened()
         try:
-            return ask(self._speaking_for(log, namespace))
+            return self.call_on(stub, method, request, timeout_seconds, metadata)
         except UnavailableError:
-            if self._address:
-                raise
-            self._close(log)  # the pod may have been replaced meanwhile
-            return ask(self._speaking_for(self._open(), namespace))
+            self.drop(stub)  # the pod may have been replaced meanwhile
+            return super().call(method, request, timeout_seconds, metadata)
 
-    def _speaking_for(self, log: DbManagerClient, namespace: str) -> DbManagerClient:
-        """Return a client with a token; through a forwarded port nobody needs one."""
-        token = self._credentials(namespace).token if self._address else ""
-        return log.speaking_as(token) if token else log
-
-    def _open(self) -> DbManagerClient:
-        with self._lock:
-            if self._client is not None:
-                return self._client
-            if self._failure is not None and self._clock.monotonic() - self._failed_at < _ASK_AGAIN_SECONDS:
-                raise self._failure
-            try:
-                self._client = self._connect()
-            except KatibError as error:
-                self._failure, self._failed_at = error, self._clock.monotonic()
-                raise
-            self._failure = None
-            return self._client
-
-    def _connect(self) -> DbManagerClient:
-        with ExitStack() as way:
-            address, credentials = self._address, NO_CREDENTIALS
-            if address:
-                credentials = self._credentials("")
-            else:
-                pod, port = self._find_pod()
-                address = way.enter_context(self._forward(pod, port)).address
-            log = DbManagerClient(address, timeout_seconds=TIMEOUT_SECONDS, credentials=credentials)
-            way.callback(log.close)
-            self._way = way.pop_all()
-            return log
+    def _find(self, way: ExitStack) -> grpc.Channel:
+        if self._failure is not None and self._clock.monotonic() - self._failed_at < _ASK_AGAIN_SECONDS:
+            raise self._failure
+        try:
+            pod, port = self._find_pod()
+            address = way.enter_context(self._forward(pod, port)).address
+        except KatibError as error:
+            self._failure, self._failed_at = error, self._clock.monotonic()
+            raise
+        self._failure = None
+        return way.enter_context(NO_CREDENTIALS.channel(address))
 
     def _find_pod(self) -> tuple[Key, int]:
         """Return a ready pod of the DB manager, and the port it listens on."""
@@ -182,13 +105,43 @@ class MetricsAccess:
             )
         return Key.of(ready), _target_port(service, ready)
 
-    def _close(self, only: DbManagerClient | None = None) -> None:
-        with self._lock:
-            if only is not None and self._client is not only:
-                return  # another thread has opened a new way already
-            self._client = None
-            way, self._way = self._way, ExitStack()
-        way.close()
+
+class MetricsAccess(DbManagerClient):
+    """The observation log of a cluster. A context manager that closes the way to it, which the first call opens.
+
+    Args:
+        address: Of the DB manager; empty to reach one of its pods through the API server, where no token is needed.
+        store: Has the Service and the pods of the DB manager.
+        core_namespace: Where they are.
+        forward: Opens a way to a port of a pod.
+        clock: Measures how long a failure is remembered.
+        credentials: Returns what the DB manager is brought where it is asked directly, for a namespace; all without.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        store: ObjectStore,
+        core_namespace: str,
+        forward: OpenForward,
+        clock: Clock,
+        credentials: Callable[[str], Credentials] = lambda _namespace: NO_CREDENTIALS,
+    ) -> None:
+        if address:
+            peer = f"DB manager at {address}"
+            direct = DbManagerConnection(lambda way: way.enter_context(credentials("").channel(address)), peer)
+            super().__init__(
+                direct, timeout_seconds=TIMEOUT_SECONDS, token_of=lambda namespace: credentials(namespace).token
+            )
+        else:
+            found = _FoundConnection(store, core_namespace, forward, clock)
+            super().__init__(found, timeout_seconds=TIMEOUT_SECONDS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
 
 
 def _is_ready(pod: Object) -> bool:

@@ -44,7 +44,7 @@ def require_no_controller(store: ObjectStore) -> None:
 
 
 def release(store: ObjectStore) -> Iterator[str]:
-    """Let go of every Experiment and Trial that is being deleted; yield what went as `experiment NAMESPACE/NAME`.
+    """Release every Experiment and Trial that is being deleted; yield each as `experiment NAMESPACE/NAME`.
 
     Trials of such an experiment are deleted with it. What is not being deleted stays as it is.
     """
@@ -74,7 +74,7 @@ def _is_held(obj: Object) -> bool:
 
 
 def _let_go(store: ObjectStore, obj: Object) -> Iterator[str]:
-    """Remove our finalizer, and nobody else's."""
+    """Remove our finalizer, and no other."""
     kind, key, uid = Kind.of(obj), Key.of(obj), obj["metadata"]["uid"]
     for attempt in range(_ATTEMPTS):
         try:

@@ -4,7 +4,7 @@
                      |           --> DB manager (metrics), directly or through the API server
                      +--> Gate, Diagnostician
 
-Everything is done with the rights of the user who asks.
+Every request is made with the rights of the user.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from katib.api.metrics import ObservationReader
 from katib.api.names import EXPERIMENT_LABEL, TRIAL_LABEL
 from katib.api.types import Experiment
 from katib.cluster.access.catalog import UsersCatalog
@@ -47,7 +48,7 @@ from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.templates.source import OFFERED, OFFERED_LABEL
 from katib.tuning.offered_templates import OfferedTemplates
-from katib.tuning.ports import EventReader, Observations
+from katib.tuning.ports import EventReader
 from katib.tuning.service import TuningService
 from katib.tuning.stored_service import ObjectTuningService
 from katib.tuning.submission import FindObject, Gate, Home, StoredObjects
@@ -100,7 +101,7 @@ def open_metrics(cluster: Cluster, db_manager: str, clock: Clock) -> MetricsAcce
 
 def service_on(
     cluster: Cluster,
-    observations: Observations,
+    observations: ObservationReader,
     clock: Clock,
     *,
     scoped: Callable[[str | None], ObjectStore] | None = None,
@@ -135,7 +136,7 @@ def service_on(
 def make_tuning_service(
     *,
     store: ObjectStore,
-    observations: Observations,
+    observations: ObservationReader,
     events: EventReader,
     logs: PodLogs,
     clock: Clock,
@@ -157,7 +158,7 @@ def make_tuning_service(
         namespace: Where a document goes that names no namespace.
         core_namespace: Where Katib's own parts run.
         scoped: The store as seen through one namespace.
-        serves: Tells whether the cluster has a kind.
+        serves: Returns whether the cluster has a kind.
         try_create: Raises what the API server would say to a new object, and stores nothing.
         core_store: The store as Katib's own parts may see it: which algorithms it offers and whether its controller
             works are no secrets of a namespace. Left out: only what the user who asks may read.
@@ -249,7 +250,7 @@ def _metrics(cluster: Cluster, store: ObjectStore, given: str, clock: Clock) -> 
 def reader_credentials(tokens: Callable[[], Tokens], namespace: str) -> Credentials:
     """Return what we bring as a reader: what we were handed, else what the key of the installation signs for us.
 
-    Who may not see the key reads without a token; then the DB manager says what to do.
+    A user who may not read the key sends no token; then the DB manager says what to do.
     """
     handed = Credentials.of(os.environ)
     if handed.token:
@@ -271,12 +272,12 @@ def _serves(cluster: Cluster, kind: Kind) -> bool:
     except KindNotInstalledError:
         return False
     except UnavailableError:
-        return True  # nobody says that it does not
+        return True  # not known: assume that it does
     return True
 
 
 def _try_create(cluster: Cluster, obj: Object) -> None:
-    """Have the API server and its webhooks judge a new object."""
+    """Check a new object with the API server and its webhooks."""
     kind, key = Kind.of(obj), Key.of(obj)
     path = cluster.connection.discovery.resource(kind.api_version, kind.kind).path(key.namespace)
     with suppress(AlreadyExistsError):  # what is there is resumed or updated

@@ -5,8 +5,8 @@
                                       +-- yes: the request, with our own credentials --> API server
 
 Every single request is asked about, also those that a route makes on its way, such as reading the pods of a trial that
-does not progress or the ConfigMap of a template; so nobody gets through us what `kubectl` would refuse. What we may not
-do ourselves, nobody can do through us.
+does not progress or the ConfigMap of a template; so a request that `kubectl` would refuse is refused here, too. What we
+may not do ourselves, no user can do through us.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from katib.api.metrics import ObservationReader
 from katib.cluster.access.connect import Cluster, connect
 from katib.cluster.access.tuning_service import NAMESPACE, open_metrics, service_on
 from katib.cluster.client import (
@@ -36,14 +37,13 @@ from katib.cluster.store import KubernetesStore, objects
 from katib.rest.users import User
 from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.objects import Key, Kind, Object, ObjectList, ObjectStore
-from katib.tuning.ports import Observations
 from katib.tuning.service import TuningService
 
 _AT_ONCE = 8
 """Namespaces that are asked about together; one after the other takes seconds where there are hundreds."""
 
 audit = logging.getLogger("katib.audit")
-"""Told of every write on behalf of a user: the API server's own log names us."""
+"""Records every write on behalf of a user: the API server's own log names us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class _Users:
     cluster: Cluster
     reviews: AccessReviews
     streams: OpenStreams
-    observations: Observations
+    observations: ObservationReader
     clock: Clock
 
     def service_of(self, user: User) -> TuningService:

@@ -35,7 +35,7 @@ class CaBundle:
     def publish(self, bundle: bytes) -> None:
         """Make every webhook trust the bundle. Costs a read of each configuration when they do already.
 
-        A configuration that does not exist is passed over: nobody is called through it.
+        A configuration that does not exist is passed over: no webhook is called through it.
 
         Raises:
             UnavailableError: A configuration cannot be read or written now, or changes faster than it can be written.

@@ -1,4 +1,4 @@
-"""Certificates from a directory that somebody else keeps up to date, such as cert-manager through a mounted Secret."""
+"""Certificates from a directory that another program updates, such as cert-manager through a mounted Secret."""
 
 from __future__ import annotations
 

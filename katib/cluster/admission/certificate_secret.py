@@ -137,7 +137,7 @@ class CertificateSecret:
 
     @property
     def is_published(self) -> bool:
-        """Whether callers have been told to trust what is served."""
+        """Whether the webhook configurations trust the served certificate."""
         return self._published
 
     def refresh(self) -> Certificate:
@@ -148,7 +148,7 @@ class CertificateSecret:
             ForbiddenError: The right to do so is missing.
         """
         kept = self._settled()
-        # An API server that is away for a moment has not forgotten what it was told.
+        # An API server that does not answer for a moment still has the published bundle.
         was_published = self._published and kept.current == self._last.current
         self._last = kept
         self._published = self._publish(kept) or was_published
@@ -160,7 +160,7 @@ class CertificateSecret:
             stored = self._find()
             kept = self._last if stored is None else read(stored)
             step = Step.REPLACE if stored is None else next_step(kept, self._terms, self._clock.now())
-            # Nobody may serve what callers were not told to trust.
+            # A certificate must not be served before its authority is published.
             if step is Step.KEEP or (step is Step.PROMOTE and not self._publish(kept)):
                 return kept
             following = after(step, kept, self._terms, self._clock.now())
@@ -179,7 +179,7 @@ class CertificateSecret:
         except KatibError as error:
             if (complaint := str(error)) != self._complaint:
                 self._complaint = complaint
-                _LOG.warning("webhooks could not be told whom to trust", extra={"cause": complaint})
+                _LOG.warning("the webhooks' authorities could not be published", extra={"cause": complaint})
             return False
         self._complaint = ""
         return True

@@ -1,7 +1,7 @@
 """Serving certificates: what one is, how one is made, and the protocol of the places they come from. No I/O.
 
-Every certificate is signed by an authority of its own, whose key is thrown away at once: nobody can sign anything with
-it later, and what callers trust is exactly one certificate.
+Every certificate is signed by an authority of its own, whose key is discarded immediately: it cannot sign anything
+later, and what callers trust is exactly one certificate.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class CertificateSource(Protocol):
 
     @property
     def is_published(self) -> bool:
-        """Whether callers have been told to trust it, as far as that is this source's business."""
+        """Whether its authority is published to callers, as far as this source does that."""
 
     def refresh(self) -> Certificate:
         """Bring the certificate up to date and return it. Called at start and every few seconds, from one thread.

@@ -5,25 +5,22 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-import threading
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Self
-from urllib.parse import urlsplit
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from katib.cluster.admission.certificates import Certificate, CertificateSource
-from katib.cluster.admission.listener import Listener
 from katib.cluster.admission.reviews import Handler, Review, Verdict, decode_review, encode_answer, refused
-from katib.errors import KatibError, TerminalError
+from katib.cluster.listener import TEXT, Answer, Listener
+from katib.errors import InvalidError, KatibError, TerminalError
 from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.periodic import Periodic
 
 CERTIFICATE_PERIOD_SECONDS = 10.0
-"""How long a certificate that was replaced elsewhere, or a bundle that somebody reset, may go unnoticed."""
+"""How long a certificate that was replaced elsewhere, or a bundle that was reset, may go unnoticed."""
 
-DRAIN_SECONDS = 5.0
 SELF_CHECK_SECONDS = 2.0
 
 _BROKEN = Verdict(
@@ -68,7 +65,6 @@ class AdmissionServer:
             complaint="the certificate of the webhooks cannot be renewed",
         )
         self._listener: Listener | None = None
-        self._thread: threading.Thread | None = None
         self._context: ssl.SSLContext | None = None
         self._served = b""
         self._seen_served = b""
@@ -76,7 +72,7 @@ class AdmissionServer:
     @property
     def port(self) -> int:
         """The port that is listened on; 0 while nothing is."""
-        return 0 if self._listener is None else self._listener.server_address[1]
+        return 0 if self._listener is None else self._listener.server_port
 
     @property
     def is_ready(self) -> bool:
@@ -97,40 +93,45 @@ class AdmissionServer:
         Raises:
             TerminalError: The port cannot be listened on.
         """
+        host, port = self._address
         try:
-            self._listener = Listener(self._address, answer=self._answer, context=lambda: self._context)
+            self._listener = Listener(
+                host,
+                port,
+                method="POST",
+                answer=self._answer,
+                context=lambda: self._context,
+                name="katib-admission",
+            )
         except OSError as error:
-            host, port = self._address
             place = f"port {port} of {host}" if host else f"port {port}"
             cause = f"webhooks cannot listen on {place}: {error.strerror}"
             raise TerminalError(f"{cause}; free it, or choose another one") from error
         self._certificates.look()
         self._certificates.start()
-        self._thread = threading.Thread(
-            target=self._listener.serve_forever, kwargs={"poll_interval": 0.1}, name="katib-admission", daemon=True
-        )
-        self._thread.start()
+        self._listener.start()
 
     def stop(self) -> None:
         """Stop listening, let requests under way finish for a few seconds, and close all connections."""
         self._certificates.stop()
-        if self._listener is None or self._thread is None:
-            return
-        self._listener.shutdown()
-        self._thread.join()
-        self._listener.drain(DRAIN_SECONDS)
-        self._listener = self._thread = None
+        if self._listener is not None:
+            self._listener.close()
+        self._listener = None
 
-    def _answer(self, path: str, body: bytes) -> bytes | None:
-        handler = self._handlers.get(urlsplit(path).path)
+    def _answer(self, path: str, body: bytes) -> Answer:
+        handler = self._handlers.get(path)
         if handler is None:
-            return None
-        review = decode_review(body)
+            return HTTPStatus.NOT_FOUND, TEXT, b"no webhook has this path"
         try:
-            return encode_answer(review, _decided(handler, review))
+            review = decode_review(body)
+        except InvalidError as error:
+            return HTTPStatus.BAD_REQUEST, TEXT, str(error).encode()
+        try:
+            answer = encode_answer(review, _decided(handler, review))
         except Exception:  # noqa: BLE001 - whatever a handler does, the others go on
             _LOG.exception("admission handler failed", extra={"review": review.uid, "resource": review.resource})
-            return encode_answer(review, _BROKEN)
+            answer = encode_answer(review, _BROKEN)
+        return HTTPStatus.OK, "application/json", answer
 
     def _refresh_certificate(self) -> None:
         """Serve the certificate that the source has now."""
@@ -144,7 +145,7 @@ class AdmissionServer:
         _LOG.info("serving certificate of the webhooks is in use", extra={"serial": f"{leaf.serial_number:x}"})
 
     def _shows(self, certificate: bytes) -> bool:
-        """Return whether somebody who connects is shown a certificate; it is compared, so nobody has to be trusted."""
+        """Return whether a new connection is shown this certificate; it is compared, so no authority is needed."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         address = (self._address[0] or "127.0.0.1", self.port)

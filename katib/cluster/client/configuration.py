@@ -28,7 +28,7 @@ class Access:
     """How to reach an API server.
 
     Attributes:
-        load: Reads the configuration anew, with fresh credentials.
+        load: Reads the configuration again, with fresh credentials.
         namespace: The namespace of the context, or of the pod.
     """
 

@@ -25,7 +25,7 @@ CONNECT_SECONDS = 5.0
 READ_SECONDS = 40.0
 """Longer than a webhook may take to admit an object (30 s)."""
 RELOAD_SECONDS = 5.0
-"""How often a refused login may have the credentials read anew."""
+"""How often a refused login may have the credentials read again."""
 
 Hook = Callable[[RequestInfo, int], None]
 
@@ -64,7 +64,7 @@ class Connection:
         return self._session.host
 
     def observe(self, hook: Hook) -> None:
-        """Have a function told of every request sent and its answer's status, 0 when none came. It must be fast."""
+        """Register a callback for each request and its answer's status, 0 when none came. It must be fast."""
         self._hooks.append(hook)
 
     def request(
@@ -178,7 +178,7 @@ class Connection:
                 on_doubt()
 
     def _log_in_again(self, session: Session) -> bool:
-        """Read the credentials anew, for all threads once; return whether there are others to try."""
+        """Read the credentials again, for all threads once; return whether there are others to try."""
         with self._lock:
             if self._session is not session:
                 return True

@@ -1,8 +1,8 @@
 """Which path serves a kind: the API server's own answer, remembered.
 
 What is known is kept until the server contradicts it. What is not known is asked for again, but at most every few
-seconds per API version, so that a kind installed later is found without a restart and a missing one costs little. Of
-versions that nobody asked for in these seconds nothing is kept.
+seconds per API version, so that a kind installed later is found without a restart and a missing one costs little.
+Versions that are not asked for in these seconds are not kept.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A connection that somebody else uses through us: every request is permitted first, every stream again and again."""
+"""A connection for a user: every request is checked for permission first, every stream repeatedly."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class GuardedConnection(Connection):
         return self._shared.host
 
     def observe(self, hook: Hook) -> None:
-        """Have a function told of every request of the shared connection."""
+        """Register a callback for each request of the shared connection."""
         self._shared.observe(hook)
 
     def stream(

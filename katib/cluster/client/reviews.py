@@ -2,7 +2,7 @@
 
 The question is the one that the API server would ask itself if the user sent the request: verb, group, version,
 resource, subresource, namespace and name. We may ask it with the right to create `subjectaccessreviews`, which gives
-no power to act for anybody, as the right to impersonate would.
+no power to act as another user, as the right to impersonate would.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class NotPermittedError(ForbiddenError):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Who asks, as RBAC sees it.
+    """A user, as RBAC sees it.
 
     Attributes:
         name: Of the user.
-        groups: That somebody trustworthy says the user is in, beside those that Kubernetes gives to every user.
+        groups: Of the user, from a trusted source, beside those that Kubernetes gives to every user.
     """
 
     name: str
@@ -52,7 +52,7 @@ class AccessReviews:
     """Asks what users may do. Thread-safe.
 
     Args:
-        connection: To the API server, of somebody who may create `subjectaccessreviews`.
+        connection: To the API server, of an account that may create `subjectaccessreviews`.
         kept_seconds: How long an answer is remembered.
         monotonic: Seconds that never run backwards.
     """
@@ -96,7 +96,7 @@ class AccessReviews:
         try:
             answer = self._connection.request("POST", _PATH, body=_review(subject, request))
         except ForbiddenError as error:
-            raise UnavailableError(f"nobody says what {subject.name} may do: {error}") from error
+            raise UnavailableError(f"access of {subject.name} cannot be checked: {error}") from error
         return (answer.get("status") or {}).get("allowed") is True
 
     def _remember(self, question: tuple[Subject, RequestInfo], allowed: bool, until: float) -> None:

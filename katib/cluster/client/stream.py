@@ -85,7 +85,7 @@ class Stream:
         """End the stream and wake its reader. Closing twice is fine."""
         with self._lock:
             self._closed = True
-            if not self._is_read:  # and never will be: nobody else gives the connection up
+            if not self._is_read:  # and never will be: no reader closes the connection
                 self._response.close()
                 return
             connection = socket_of(self._response)

@@ -200,7 +200,7 @@ class SuggestionConfig(_Service):
         image: What its container runs.
         image_pull_policy: As in a container.
         resources: As in a container, with defaults.
-        address: *Ours*: `host:port` of a service that somebody else runs; then nothing is created for it.
+        address: *Ours*: `host:port` of a service that is not managed here; then nothing is created for it.
         call_seconds: *Ours*: until it must have answered a question; by default as long as in Katib.
         service_account_name: Of its pod.
         volume_mount_path: Where the volume of the policy FromVolume is.

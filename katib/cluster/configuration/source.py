@@ -17,13 +17,13 @@ FRESH_SECONDS = 5.0
 
 
 class ConfigSource:
-    """Gives the KatibConfig to anyone who needs it now. Thread-safe.
+    """Returns the KatibConfig in force. Thread-safe.
 
     Args:
         read: Returns the present text. May raise NotFoundError, UnavailableError or ForbiddenError.
         source: What the text is called in errors.
         monotonic: Seconds that never run backwards.
-        on_trouble: Told, once for each new trouble, why the last good configuration stays in force.
+        on_trouble: Called once for each new trouble, with the reason why the last good configuration stays in force.
         fresh_seconds: For how long a reading is used without looking again.
     """
 
@@ -51,12 +51,12 @@ class ConfigSource:
         """Return the configuration in force.
 
         Raises:
-            UnavailableError: No text was good yet. Nobody should conclude from that what is offered and what is not.
+            UnavailableError: No text was good yet. That does not mean that anything is not offered.
         """
         known = self._config
         if not self._lock.acquire(blocking=known is None):
             assert known is not None
-            return known  # somebody looks right now, maybe for long; what was good a moment ago is good enough
+            return known  # another thread is reading, maybe for long; what was good a moment ago is good enough
         try:
             told = self._trouble
             if self._monotonic() >= self._next_look:

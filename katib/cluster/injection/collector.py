@@ -34,7 +34,7 @@ def collector_arguments(trial: Trial, path: MetricsPath | None, settings: Inject
     """Return the arguments that every Katib collector understands.
 
     Raises:
-        InvalidError: The trial has no objective, or rules and nobody to tell of an early stop.
+        InvalidError: The trial has no objective, or rules without a service to report an early stop to.
     """
     objective = _objective(trial)
     kind, source = collector_kind(trial), trial.spec.metrics_collector.source

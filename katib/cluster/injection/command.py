@@ -9,7 +9,7 @@ What the shell does beside running the program:
   Collectors find the process by the text `echo completed > <directory>` in its command line.
 - It ends as the program does. A program that the collector stopped early ends well.
 - It passes signals on: a container asks its first process to end, which is the shell.
-- Where asked to, it lets everybody read what the program left in a directory: the checkpoints that another user copies.
+- Where asked to, it lets all users read what the program left in a directory: the checkpoints that another user copies.
 - Where asked to (`Patience`), it stays after a program that ended well until `<its own process id>.collected` says that
   the collector is done. A native sidecar is ended as soon as no program runs any more, and it needs time to store.
 
@@ -33,7 +33,7 @@ _SPARE_SECONDS = 60.0
 """The shell waits longer than the collector tries, so that it is the collector who says why it gave up."""
 
 _SHARE_OF_GRACE = 0.25
-"""Of the pod's grace period, for which the shell still waits once it is told to end; the collector has the rest."""
+"""Of the pod's grace period, for which the shell still waits after SIGTERM; the collector has the rest."""
 
 _TENTHS_AT_ONCE = 50
 """For so many tenths of a second the shell looks ten times a second, then once."""
@@ -45,7 +45,7 @@ class Patience:
 
     Attributes:
         seconds: How long the collector tries to store the readings.
-        grace_seconds: Of the pod; within it everything has to end once the pod is told to.
+        grace_seconds: Of the pod; everything has to end within it once the pod is being deleted.
     """
 
     seconds: float
@@ -69,7 +69,7 @@ while [ -n "$katib_signalled" ]; do
 done
 """
 
-# Many libraries store a file under another name first, for nobody but its owner, and keep it so.
+# Many libraries store a file under another name first, readable by its owner only, and keep it so.
 _SHARE = """\
 chmod -R a+rX {shared} 2>/dev/null
 """
@@ -96,7 +96,7 @@ fi
 exit "$katib_status"
 """
 
-# A program whose pod is told to end before its readings are stored counts as ended by the signal, so that its job runs
+# A program whose pod is ended before its readings are stored counts as ended by the signal, so that its job runs
 # it again. Whatever cannot be written or read ends the wait: it must never be for nothing. The marker is written again
 # and again because a collector that stops the program in the moment of its end writes its own word over it.
 _END_COLLECTED = """\
@@ -144,7 +144,7 @@ def wrapped(
         to_file: Whether output is written to the path, for the collector to read and print.
         may_stop: Whether the collector may stop the program early.
         patience: How long to wait for the collector after the program; None where it keeps the pod by itself.
-        shared: Directory that everybody may read when the program has ended; empty: none.
+        shared: Directory that all users may read when the program has ended; empty: none.
     """
     files = f"{_for_shell(path.directory)}/$$$$"
     names = {"marker": f"{files}.pid", "collected": f"{files}.collected", "shared": _for_shell(shared)}

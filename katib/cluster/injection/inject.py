@@ -64,7 +64,7 @@ def _label(pod: Pod, trial: Trial) -> None:
 
 
 def _introduce(primary: Pod, trial: Trial, settings: InjectionSettings) -> None:
-    """Tell the program which trial it is, and where to push metrics or to offer them.
+    """Set the variables from which the program knows its trial, and where to push or to offer metrics.
 
     Where what it prints is read, `katib.report` prints.
     """
@@ -96,7 +96,7 @@ def _tell(container: Pod, variables: list[Pod]) -> None:
 
 
 def _entrust(container: Pod, settings: InjectionSettings) -> None:
-    """Hand a container what it has to bring to the DB manager; a template cannot make it somebody else."""
+    """Set the credentials of a container for the DB manager; a template cannot replace them."""
     others = [v for v in container.get("env") or () if v.get("name") not in settings.db_manager_variables]
     handed = [{"name": name, "value": value} for name, value in settings.db_manager_variables.items()]
     if handed:
@@ -112,7 +112,7 @@ def _collect(pod: Pod, primary: Pod, where: str, trial: Trial, settings: Injecti
         where: Path of that container.
         trial: The trial.
         settings: How its pods are to be changed.
-        shared: Directory that everybody may read when the program has ended; empty: none.
+        shared: Directory that all users may read when the program has ended; empty: none.
     """
     path = metrics_path(trial)
     markers = marker_path(trial, primary)
@@ -199,7 +199,7 @@ def _is_injected(pod: Pod, collector: Pod, trial: Trial) -> bool:
 
 
 def _share_directory(pod: Pod, primary: Pod, collector: Pod, path: MetricsPath) -> None:
-    """Let both containers see the metrics directory: on the volume that the template has there, else on a new one."""
+    """Share the metrics directory between both containers: on the template's volume there, else on a new one."""
     mounts = primary.get("volumeMounts") or ()
     mount = next((m for m in mounts if _same_place(m.get("mountPath"), path.directory)), None)
     if mount is None:

@@ -30,7 +30,7 @@ def missing_primary_container(pod: Object, trial: Trial) -> str:
     """Return one sentence on a primary pod without the primary container; empty when nothing is wrong.
 
     Such a pod runs without collector. That is right for the side steps of a pipeline and wrong for a misspelt name,
-    which nobody but the user can tell apart.
+    and only the user can distinguish them.
     """
     if not is_primary(pod, trial) or primary_index(pod, trial) is not None:
         return ""

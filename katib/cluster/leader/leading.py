@@ -19,7 +19,6 @@ from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Experiment, Trial
 from katib.cluster.configuration.source import ConfigSource
 from katib.cluster.leader import rules
-from katib.cluster.leader.fencing import FencedLogs
 from katib.cluster.leader.stores import LeaderStores
 from katib.cluster.leader.stray_jobs import StrayJobs
 from katib.cluster.leader.trial_logs import DbManagerTrialLogs
@@ -32,14 +31,14 @@ from katib.cluster.services.directory import ClusterServices
 from katib.controllers import retention
 from katib.controllers.assembly import Caches, Ports, Queues, assemble
 from katib.controllers.experiment.ledger import creation_second
-from katib.controllers.ports import EventRecorder, PodUpdate, TrialLogs
+from katib.controllers.ports import EventRecorder, PodUpdate
 from katib.controllers.retention import Retention
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.jobs import Jobs
+from katib.controllers.trial.observing import TrialLogs
 from katib.errors import FieldError
 from katib.monitoring import ControllerMetrics
 from katib.rpc.db_manager_client import DbManagerClient
-from katib.rpc.tokens import Tokens
 from katib.runtime.clock import Clock
 from katib.runtime.informer import InformerEvent
 from katib.runtime.manager import Manager
@@ -51,7 +50,7 @@ CLUSTER_SETTINGS = ControllerSettings(
     discards_before_start=True, explanation_seconds=3.0, summary_interval_seconds=0.5, workers=8
 )
 """A store across a network: more workers, for they mostly wait, and fewer writes of counts. Readings outlive a job that
-somebody deletes by hand."""
+a user deletes."""
 
 _SYNC_SECONDS = 10.0
 """How long to wait for the pods that missed their collector before trials are judged: one that may not list pods
@@ -71,15 +70,13 @@ class DbManager:
     """The observation log.
 
     Attributes:
-        client: How we reach it.
+        client: How we reach it; it answers the controllers of its namespaces.
         address: Where pods reach it.
-        tokens: What the installation signs with.
         reader_variables: What early stopping services of a namespace bring to it.
     """
 
     client: DbManagerClient
     address: str
-    tokens: Callable[[], Tokens]
     reader_variables: Callable[[str], Mapping[str, str]]
 
 
@@ -92,7 +89,7 @@ class Dependencies:
         db_manager: The observation log.
         list_events: Lists events.
         config: The KatibConfig in force.
-        events: Told of notable moments.
+        events: Records notable moments.
         check: What is wrong with an experiment that no webhook has seen.
         find_trial: Walks the owners of a pod.
         metrics: Counts.
@@ -166,10 +163,7 @@ class Leading:
                 clock=dependencies.clock,
             )
             logs = DbManagerTrialLogs(
-                dependencies.db_manager.client,
-                dependencies.db_manager.tokens,
-                dependencies.config,
-                caches.suggestions.get,
+                dependencies.db_manager.client, dependencies.config, caches.suggestions.get, stores.leads
             )
             queues = Queues.of(dependencies.clock)
             manager = assemble(
@@ -178,8 +172,8 @@ class Leading:
                 queues,
                 Ports(
                     services=services,
-                    logs=FencedLogs(logs, stores.leads),
-                    given_rules=UncollectedTrials(logs.log_of),
+                    logs=logs,
+                    given_rules=UncollectedTrials(dependencies.db_manager.client),
                     log_pool=_pool(stack),
                     events=dependencies.events,
                     check=dependencies.check,
@@ -199,7 +193,7 @@ class Leading:
             stack.callback(services.close)
             services.start()
             self._keep_rules(stack)
-            self._keep_logs(stack, caches, FencedLogs(logs, stores.leads))
+            self._keep_logs(stack, caches, logs)
             strays.start()
             stack.callback(strays.stop)
             self._start(stack, manager, pods, missed)
@@ -216,7 +210,7 @@ class Leading:
         stack.callback(pods.informer.stop)
         missed.informer.start()
         stack.callback(missed.informer.stop)
-        missed.informer.wait_for_sync(_SYNC_SECONDS)  # while nobody led, a pod may have run and ended unseen
+        missed.informer.wait_for_sync(_SYNC_SECONDS)  # without a leader, a pod may have run and ended unseen
         manager.start()
         stack.callback(manager.stop)
 
@@ -232,7 +226,7 @@ class Leading:
             stack.callback(keeper.stop)
 
     def _keep_logs(self, stack: ExitStack, caches: Caches, logs: TrialLogs) -> None:
-        """Have logs of trials that are over removed, as the configuration says."""
+        """Remove the logs of trials that are over, as the configuration says."""
         config, clock = self._dependencies.config, self._dependencies.clock
         look = Retention(
             caches.experiments.all,

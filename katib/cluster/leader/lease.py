@@ -50,7 +50,7 @@ class Leadership:
         identity: Who we are; no two contenders may share it, not even two runs of one.
         clock: Where time is measured.
         times: How long things last.
-        on_lost: Told once when a held Lease can be trusted no more.
+        on_lost: Called once when a held Lease can be trusted no more.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Leadership:
     # --- contending ---------------------------------------------------------------------------------------------------
 
     def _renew(self) -> None:
-        """Contend once; who has lost the Lease contends no more."""
+        """Contend once; a contender that has lost the Lease contends no more."""
         if self._lost:
             return
         try:
@@ -130,7 +130,7 @@ class Leadership:
         spec = lease.get("spec") or {}
         if spec.get("holderIdentity") != self._identity and not self._is_free(lease, asked_at):
             if self._led:
-                self._trusted_until = float("-inf")  # somebody else has it: no need to wait for the trust to end
+                self._trusted_until = float("-inf")  # another contender has it: no need to wait for the trust to end
             return
         self._take(lease, asked_at)
 

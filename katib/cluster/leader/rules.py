@@ -18,7 +18,7 @@ DEFINITION = Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 EXPERIMENTS = Key("", f"experiments.{GROUP}")
 
 PERIOD_SECONDS = 30.0
-"""How long a definition that was applied anew, which drops the rules, may go without them."""
+"""How long a definition that was applied again, which drops the rules, may go without them."""
 
 _RULES = "x-kubernetes-validations"
 
@@ -63,5 +63,5 @@ def keep_rules(store: ObjectStore) -> None:
             return
         store.patch(definition, {"spec": {"versions": versions}})
     except (NotFoundError, ConflictError):
-        return  # there is nothing to keep, or the next look sees what somebody else wrote
+        return  # there is nothing to keep, or the next look sees another writer's change
     _log.info("The definition of Experiments holds the rules about changes", extra={"object": EXPERIMENTS.name})

@@ -1,6 +1,6 @@
 """Jobs of trials without the label by which jobs are followed: created before there was one, or by Katib.
 
-Caches follow only what bears the label, so that the jobs of everybody else cost nothing. When a kind is followed first,
+Caches follow only what has the label, so all other jobs cost nothing. When a kind is followed first,
 those without it are listed once, a page at a time and nothing but their metadata. Which of them belong to trials is
 noted, and the Trial controller asks for those by name until they are gone. Nothing is written: to label them would take
 a right to change other people's objects.
@@ -27,7 +27,7 @@ class StrayJobs:
 
     Args:
         unlabelled: Lists jobs without the label.
-        caches: Say which kinds are followed; told of strays.
+        caches: Say which kinds are followed; receive the strays.
         clock: Where time is measured.
     """
 
@@ -40,7 +40,7 @@ class StrayJobs:
         caches.on_follow(lambda kind: queue.add(Key(*kind)))
 
     def on_found(self, wake: Callable[[Key], None]) -> None:
-        """Have somebody told of the trial of each stray. Before the start."""
+        """Register a callback for each stray job, to wake its trial. Before the start."""
         self._wake = wake
 
     def start(self) -> None:
@@ -58,7 +58,7 @@ class StrayJobs:
                 for job in filter(_is_of_trial, page.items):
                     self._caches.note(kind, Key.of(job), stray=True)
                     self._wake(Key.of(job))
-        except ExpiredError as error:  # some are found already; the next look begins anew
+        except ExpiredError as error:  # some are found already; the next look begins again
             raise UnavailableError(str(error)) from error
         return DONE
 

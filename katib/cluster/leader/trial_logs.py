@@ -2,90 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from katib.api.at_best import POINTS, with_at_best
 from katib.api.names import EXPERIMENT_LABEL
 from katib.api.trials import is_available
 from katib.api.types import Suggestion, Trial
 from katib.cluster.configuration.models import KatibConfig
 from katib.cluster.injection.paths import collector_kind
+from katib.cluster.leader.fencing import check_leading
 from katib.controllers.ports import TrialReport
+from katib.controllers.trial.observing import TrialLogs
 from katib.errors import AlreadyExistsError, ForbiddenError, UnavailableError, invalid
 from katib.rpc.db_manager_client import DbManagerClient
-from katib.rpc.tokens import Claims, Role, Tokens
 from katib.runtime.objects import Key
 
 
-class DbManagerTrialLogs:
-    """Fits `katib.controllers.ports.TrialLogs`. Thread-safe.
+class DbManagerTrialLogs(TrialLogs):
+    """Raises UnavailableError for all that writes while we do not lead.
+
+    No store compares and sets here: a controller that woke up late would remove readings of a job that another one
+    started.
 
     Args:
-        client: To the DB manager.
-        tokens: Returns what the installation signs with.
+        client: To the DB manager; asks in the name of the controller of a namespace.
         config: Says who cannot send a token.
         suggestion_of: Finds the Suggestion of an experiment, which names its early stopping algorithm.
+        may_write: Whether we lead.
     """
 
     def __init__(
         self,
         client: DbManagerClient,
-        tokens: Callable[[], Tokens],
         config: Callable[[], KatibConfig],
         suggestion_of: Callable[[Key], Suggestion | None],
+        may_write: Callable[[], bool],
     ) -> None:
+        super().__init__(client)
         self._client = client
-        self._tokens = tokens
         self._config = config
         self._suggestion_of = suggestion_of
+        self._may_write = may_write
 
     def begin(self, trial: Trial) -> None:
         """Empty the log of a trial, and have the DB manager know whose it is and who may do without a token."""
+        check_leading(self._may_write)
         config = self._config()
         try:
-            self.log_of(trial).begin(
-                trial.name,
-                reports_without_token=not config.collector_sends_token(collector_kind(trial)),
-                reads_without_token=not config.early_stopping_sends_token(self._early_stopping_of(trial)),
-            )
+            with _one_key():
+                self._client.within(trial.namespace).begin(
+                    trial.name,
+                    reports_without_token=not config.collector_sends_token(collector_kind(trial)),
+                    reads_without_token=not config.early_stopping_sends_token(self._early_stopping_of(trial)),
+                )
         except AlreadyExistsError as error:
             remedy = "give the experiment another name"
             cause = "a trial of this name in another namespace has readings"
             raise invalid("metadata.name", cause, remedy, "trial-name-taken") from error
-        except ForbiddenError as error:
-            raise _mismatch(error) from error
 
     def summarize(self, trial: Trial) -> TrialReport:
         """Return what was observed, and if that is nothing why the DB manager refused it."""
         objective = trial.spec.objective
-        if objective is None:
-            return TrialReport()
-        log = self.log_of(trial)
-        try:
-            observation = with_at_best(
-                objective,
-                log.summarize(trial.name, objective.metric_names),
-                lambda metric: log.curve(trial.name, metric, POINTS),
-            )
-            known = is_available(objective, observation)
-            return TrialReport(observation, "" if known else log.refusal_of(trial.name))
-        except ForbiddenError as error:
-            raise _mismatch(error) from error
+        with _one_key():
+            report = super().summarize(trial)
+            if objective is None or is_available(objective, report.observation):
+                return report
+            return TrialReport(report.observation, self._client.within(trial.namespace).refusal_of(trial.name))
 
     def end(self, trial: Trial) -> None:
-        """Have the DB manager take no more readings of a trial."""
-        try:
-            self.log_of(trial).end(trial.name)
-        except ForbiddenError as error:
-            raise _mismatch(error) from error
+        """Close the log of a trial: the DB manager takes no more readings of it."""
+        check_leading(self._may_write)
+        with _one_key():
+            self._client.within(trial.namespace).end(trial.name)
 
     def delete(self, trial: Trial) -> None:
         """Remove the log of a trial."""
-        self.log_of(trial).delete(trial.name)
-
-    def log_of(self, trial: Trial) -> DbManagerClient:
-        """Return the DB manager as it answers the controller of a trial's namespace."""
-        return self._client.speaking_as(self._tokens().token_of(Claims(Role.CONTROLLER, trial.namespace)))
+        check_leading(self._may_write)
+        super().delete(trial)
 
     def _early_stopping_of(self, trial: Trial) -> str:
         suggestion = self._suggestion_of(Key(trial.namespace, trial.metadata.labels.get(EXPERIMENT_LABEL, "")))
@@ -93,7 +86,12 @@ class DbManagerTrialLogs:
         return "" if spec is None else spec.algorithm_name
 
 
-def _mismatch(error: ForbiddenError) -> UnavailableError:
-    return UnavailableError(
-        f"the DB manager does not take the controller for its own ({error}); restart both, so that they use one key"
-    )
+@contextmanager
+def _one_key() -> Iterator[None]:
+    """Explain a refusal: the DB manager checks tokens with the key that signed ours."""
+    try:
+        yield
+    except ForbiddenError as error:
+        raise UnavailableError(
+            f"the DB manager does not take the controller for its own ({error}); restart both, so that they use one key"
+        ) from error

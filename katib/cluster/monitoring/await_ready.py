@@ -2,7 +2,7 @@
 
 A probe that fails is a warning in the events of its pod. This one waits instead, as long as a start may take, and fails
 only then: `python -m katib.cluster.monitoring.await_ready http://127.0.0.1:18080/readyz 60`. An address `tcp://HOST:PORT`
-is ready when somebody listens there.
+is ready when a process listens there.
 """
 
 from __future__ import annotations

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from katib.cluster.listener import TEXT, Answer, Listener
 from katib.monitoring import ControllerMetrics, Page
 
 
@@ -51,59 +50,27 @@ class ClusterMetrics(ControllerMetrics):
             ready.labels(name).set_function(value_of(name))
 
 
-class Pages:
-    """Serves a few pages over HTTP, from threads. A context manager.
+@contextmanager
+def serve_pages(address: str, pages: Mapping[str, Page]) -> Iterator[int]:
+    """Serve a few pages over HTTP, from threads, and return the port.
 
     Args:
-        address: `host:port`, or `:port` for every address; port 0 takes a free one, `0` or nothing serves no pages.
+        address: `host:port`, or `:port` for every address; port 0 takes a free one, `0` or nothing serves no pages and
+            returns 0.
         pages: By path.
 
-    Raises (on entering):
+    Raises:
         OSError: The port cannot be listened on.
     """
 
-    def __init__(self, address: str, pages: Mapping[str, Page]) -> None:
-        self._address = address
-        self._pages = pages
-        self._server: ThreadingHTTPServer | None = None
+    def answer(path: str, _body: bytes) -> Answer:
+        page = pages.get(path)
+        return page() if page else (HTTPStatus.NOT_FOUND, TEXT, b"no such page\n")
 
-    @property
-    def port(self) -> int:
-        """The port that is listened on; 0 while none is."""
-        return 0 if self._server is None else self._server.server_port
-
-    def __enter__(self) -> Self:
-        if self._address not in ("", "0"):
-            host, _, port = self._address.rpartition(":")
-            self._server = ThreadingHTTPServer((host.strip("[]"), int(port)), _handler(self._pages))
-            self._server.daemon_threads = True
-            threading.Thread(target=self._server.serve_forever, args=(0.2,), name="pages", daemon=True).start()
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        if self._server is not None:
-            self._server.shutdown()
-            self._server.server_close()
-
-
-def _handler(pages: Mapping[str, Page]) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        """Answers GET for the pages there are."""
-
-        protocol_version = "HTTP/1.1"
-        timeout = 30
-
-        def do_GET(self) -> None:  # the name that http.server looks for
-            """Answer one request."""
-            page = pages.get(self.path.partition("?")[0])
-            status, content_type, body = page() if page else (HTTPStatus.NOT_FOUND, "text/plain", b"no such page\n")
-            self.send_response(status)
-            self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's name
-            """Say nothing: probes come every few seconds."""
-
-    return Handler
+    if address in ("", "0"):
+        yield 0
+        return
+    host, _, port = address.rpartition(":")
+    with closing(Listener(host.strip("[]"), int(port), method="GET", answer=answer, name="pages")) as listener:
+        listener.start()
+        yield listener.server_port

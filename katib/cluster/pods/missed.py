@@ -104,7 +104,7 @@ class MissedPods:
         self._owners: dict[str, str] = {}
 
     def on_new(self, wake: Callable[[], None]) -> None:
-        """Have somebody told when there is a pod to look at. Before the informer starts."""
+        """Register a callback for pods to look at. Before the informer starts."""
 
         def changed(event: InformerEvent[MissedPod]) -> None:
             if event.old is None and event.new is not None and event.new.owners:

@@ -60,7 +60,7 @@ class _Finding(NamedTuple):
 
 
 class _Refusal(NamedTuple):
-    """Why a kind of a namespace may not be read, how often that was said, and until when nobody patient asks again."""
+    """Why a kind of a namespace may not be read, how often that was said, and until when patient callers wait."""
 
     error: ForbiddenError
     failures: int
@@ -157,7 +157,7 @@ class TrialFinder:
         with self._lock:
             last = self._refusals.get(place)
             if last is not None and now < last.until:
-                return  # somebody who is not patient asked meanwhile
+                return  # a caller that is not patient asked meanwhile
             failures = 1 if last is None else last.failures + 1
             self._refusals[place] = _Refusal(error, failures, now + REFUSAL.pause_seconds(failures))
             if len(self._refusals) > _MAX_REMEMBERED:

@@ -108,7 +108,7 @@ class TrialPods:
         self.informer.add_handler(self._remember_incomplete)
 
     def on_change(self, wake: Callable[[Key], None]) -> None:
-        """Have somebody told which trial's pod changed in a way worth knowing. Before the informer starts."""
+        """Register a callback for trials whose pods changed in a way worth knowing. Before the informer starts."""
 
         def changed(event: InformerEvent[PodFacts]) -> None:
             if event.old != event.new:
@@ -299,7 +299,7 @@ def _incomplete(pod: Object) -> Iterator[str]:
 
 
 def _started_after(pod: Object, moment: str) -> Iterator[str]:
-    """Yield the programs of a pod that were started later than at a moment; of those nobody wrapped, any container."""
+    """Yield the programs of a pod that were started after a moment; without a wrapped one, any container."""
     others = [c for c in (pod.get("spec") or {}).get("containers") or () if c["name"] not in COLLECTORS]
     wrapped = [container["name"] for container in others if COMPLETING in str(container.get("command"))]
     names = wrapped or [container["name"] for container in others]

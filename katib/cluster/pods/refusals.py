@@ -1,11 +1,11 @@
-"""Jobs that get no pod because somebody refuses it: our webhook, Pod Security, a quota, another webhook, validation.
+"""Jobs whose pods are refused: by our webhook, Pod Security, a quota, another webhook, or validation.
 
-A job does not fail of that. Its controller tries again and again and says in events what it was told; where it says
-nothing, our own webhook still tells its part to the trial. Events are asked for only while a trial runs without an
+A job does not fail because of that. Its controller retries and reports the refusal in events; where it reports
+nothing, our own webhook still reports its refusal on the trial. Events are asked for only while a trial runs without an
 active pod, with growing pauses, and of a whole namespace at once.
 
 Nothing is concluded from the mere absence of pods: a suspended job, or one that waits in a queue, has none on purpose,
-and nobody refuses it anything.
+and none is refused.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from katib.runtime.objects import Key, Object
 from katib.tuning.reading import time_of
 
 SETTLING_SECONDS = 2.0
-"""How long after its start a trial may be without a pod before anybody asks why."""
+"""How long after its start a trial may be without a pod before the reason is looked up."""
 
 BACKOFF = Backoff(5.0, 60.0)
 """Between two looks at the events of a trial without pods."""
@@ -161,11 +161,11 @@ class Refusals:
         self._watched: dict[str, _Watched] = {}
 
     def on_change(self, wake: Callable[[Key], None]) -> None:
-        """Have somebody told of a trial whose refusal is new, another one, or over."""
+        """Register a callback for trials whose refusal is new, another one, or over."""
         self._wake = wake
 
     def of(self, trial: Trial) -> PodRefusal | None:
-        """Return why a trial has no pod; None when it has one, or nobody refuses it."""
+        """Return why a trial has no pod; None when it has one, or none is refused."""
         watched = self._watched.get(trial.metadata.uid)
         return None if watched is None or self._pods.has_active_pod(trial) else watched.refusal
 

@@ -5,7 +5,7 @@ it may miss one: a job creates its pod just when the controller is replaced. Wha
 nothing is wrong with it, whether the trial's other pods have collectors or not.
 
 What is done about a pod is decided by `remedy_for`. Only a Job with several pods makes a new one of the pod alone: it
-counts as a failed try there, so a try has to be left. Everything else is run anew as a whole; other operators may take
+counts as a failed try there, so a try has to be left. Everything else is restarted as a whole; other operators may take
 the end of one pod for the end of their job.
 """
 
@@ -54,7 +54,7 @@ class Remedy(Enum):
     """What is done about a pod without collector; the value is how an event says it."""
 
     REPLACE_POD = "it is deleted, so that its job makes another one"
-    RUN_ANEW = "the job runs anew"
+    RUN_ANEW = "the job is restarted"
 
 
 def remedy_for(pod: MissedPod, maker: Object | None, trial_uid: str) -> Remedy:
@@ -86,7 +86,7 @@ class PodRepair:
             would be judged by how that pod was ended.
         trials: The trials.
         missed: The pods that the webhook did not see.
-        events: Told of what was found.
+        events: Records what was found.
         clock: Measures pauses.
     """
 
@@ -118,7 +118,7 @@ class PodRepair:
         """Return a pod of a running trial whose metrics are lost, None when there is none."""
         if not _is_active(trial):
             return None
-        with suppress(KatibError):  # somebody who cannot be asked now may be later; the trial waits for its metrics
+        with suppress(KatibError):  # an API server that is away now may answer later; the trial waits for its metrics
             pods = self._missed.by_trial(trial.namespace).get(trial.metadata.uid, ())
             for pod in self._untreated(pods, trial):
                 return UncollectedPod(_CAUSE.format(pod.key.name), is_final=self._has_given_up(trial))
@@ -154,7 +154,7 @@ class PodRepair:
         self._repairs[uid] += 1
 
     def _replace(self, trial: Trial, pods: Sequence[MissedPod]) -> None:
-        """Replace pods one by one, or all of them by running the job anew."""
+        """Replace pods one by one, or all of them by restarting the job."""
         remedies = [remedy_for(pod, self._maker(pod), trial.metadata.uid) for pod in pods]
         if Remedy.RUN_ANEW in remedies:
             self._run_anew(trial)

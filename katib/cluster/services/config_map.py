@@ -28,7 +28,7 @@ def config_source(
         store: Has the ConfigMap.
         namespace: The core namespace.
         clock: Measures how old a reading is.
-        on_trouble: Told, once for each new trouble, why an edit is not in force.
+        on_trouble: Called once for each new trouble, with the reason why an edit is not in force.
         fresh_seconds: How long a reading is used without asking the store again.
     """
     key = Key(namespace, CONFIG_MAP_NAME)

@@ -94,7 +94,7 @@ class ClusterServices:
             informer.stop()
 
     def on_change(self, listener: Listener) -> None:
-        """Have a listener told of every experiment whose service became ready, stopped being so, or has failed."""
+        """Register a listener for experiments whose service became ready, stopped being so, or has failed."""
         self._listeners.append(listener)
 
     def service_for(self, experiment: Experiment) -> ServiceClient | None:
@@ -215,7 +215,7 @@ class ClusterServices:
         user = (event.key.namespace, suggestion)
         served = self._watch.find(user)
         if served is not None and event.new is None:
-            self._watch.change(served, lambda current: replace(current, created_at=None))  # it may be made anew at once
+            self._watch.change(served, lambda current: replace(current, created_at=None))  # it may be recreated at once
         self._watch.wake()
         if served is None or event.new is None:
             self._tell(user)  # an experiment that is not served here may have something to remove or to make

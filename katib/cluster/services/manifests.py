@@ -150,7 +150,7 @@ def _suggestion_container(config: SuggestionConfig, *, has_volume: bool, grpc_pr
 
 
 def _tell_of_checkpoints(container: Json, suggestion: Suggestion, config: SuggestionConfig) -> None:
-    """Tell a service where the volume is, and what tells its trials apart from those of other namespaces."""
+    """Set the variables of a service: where the volume is, and the namespace that distinguishes its trials."""
     own = {CHECKPOINT_ROOT_VARIABLE: config.volume_mount_path, NAMESPACE_VARIABLE: suggestion.namespace}
     given = container.get("env") or []
     names = {variable.get("name") for variable in given}
@@ -158,7 +158,7 @@ def _tell_of_checkpoints(container: Json, suggestion: Suggestion, config: Sugges
 
 
 def _talkative(container: Json) -> Json:
-    """Have the last lines of a container that fails kept in the pod's status, where we find them."""
+    """Keep the last lines of a failed container in the pod's status, where they can be read."""
     return {"terminationMessagePolicy": "FallbackToLogsOnError", **container}
 
 

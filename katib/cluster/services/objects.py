@@ -1,4 +1,4 @@
-"""The objects of a suggestion in the cluster: creating what is missing, removing what nobody needs.
+"""The objects of a suggestion in the cluster: creating what is missing, removing what is not needed.
 
 What exists is read from caches. A create of something that exists is a conflict and not a twin, so a stale cache costs
 a request and does no harm. Objects of the same name that belong to something else are never touched.
@@ -47,7 +47,7 @@ class BlockedError(Exception):
 
     Args:
         words: Why.
-        may_pass: Whether that ends without anybody fixing something, as in `Trouble`.
+        may_pass: Whether that can end without a fix, as in `Trouble`.
     """
 
     def __init__(self, words: str, *, may_pass: bool = False) -> None:
@@ -206,7 +206,7 @@ def _removable(obj: Object | None, owner_uid: str) -> Object | None:
 
 
 def _is_usable(obj: Object, owner_uid: str) -> bool:
-    """Return whether an object is the suggestion's, or nobody's: made by hand for it."""
+    """Return whether an object is the suggestion's, or has no owner: made by hand for it."""
     owners = _owners(obj)
     return not owners or owner_uid in owners
 

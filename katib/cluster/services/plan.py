@@ -1,4 +1,4 @@
-"""What has to be there for an experiment: containers, or the addresses of services that somebody else runs. Pure."""
+"""The services of an experiment: containers to run, or addresses of services that are not managed here. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Endpoint:
         id: Which service.
         health_service: What to ask `grpc.health.v1.Health` about.
         port: On the Service of the suggestion.
-        address: Where somebody else runs it; empty when it runs on the Service.
+        address: Where it listens when it is not managed here; empty when it runs on the Service.
         call_seconds: Deadline of each call.
     """
 
@@ -66,7 +66,7 @@ def plan_for(suggestion: Suggestion, config: KatibConfig) -> ClusterPlan:
     """Return how a suggestion is served.
 
     Raises:
-        UnavailableError: An algorithm is not in the KatibConfig, or no longer; somebody may put it back.
+        UnavailableError: An algorithm is not in the KatibConfig, or no longer; it may be put back.
     """
     algorithm = _name(suggestion.spec.algorithm)
     service = ServiceId(algorithm)

@@ -7,8 +7,8 @@
 
 Trouble is what keeps a service from the next state: words of its pods, of the API server, or of gRPC. A service that is
 merely slow has none, as long as its Deployment's own deadline allows. Trouble of the service that lasts longer than the
-patience is a failure, and final. Trouble of the cluster that may pass, such as no room on any node, is told and waited
-out: an experiment of days is worth more than an hour without a node.
+patience is a failure, and final. Trouble of the cluster that may pass, such as no room on any node, is reported and
+waited out: an experiment of days is worth more than an hour without a node.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class ClusterTiming:
         probe: Until a service that does not answer is asked again.
         retry: Until an object that could not be created is tried again.
         settle: How long after its creation an object may be missing in the cache.
-        grace: For how long trouble is told without calling the service failing: a container starts before it listens.
+        grace: For how long trouble is reported before the service counts as failing: a container starts before it
+            listens.
     """
 
     patience: float = 120.0
@@ -59,7 +60,7 @@ class Served:
         retry_at: When to try that again.
         trouble: What keeps it from being ready.
         trouble_since: Since when something of its own does.
-        crash: The last trouble of its own that its pods told of, since it was ready: while a program starts again and
+        crash: The last trouble of its own that its pods reported, since it was ready: while a program starts again and
             again, that says more than the connections it refuses.
         next_look: When to look at its pods.
         next_probe: When to ask for its health.
@@ -94,7 +95,7 @@ class Served:
         return Key(self.user[0], self.plan.name)
 
     def is_failing(self, timing: ClusterTiming, now: float) -> bool:
-        """Return whether somebody should look at it."""
+        """Return whether a person should look at it."""
         lasting = self.trouble_since is not None and now - self.trouble_since >= timing.grace
         return bool(self.failure) or self.trouble.may_pass or lasting
 
@@ -105,7 +106,7 @@ class Step:
 
     Attributes:
         served: Its state from now on.
-        creates: Whether its experiment is to be told, so that its objects are created.
+        creates: Whether to notify its experiment, so that its objects are created.
         looks_at_pods: Whether its pods are to be asked what is wrong.
         asks: The endpoints to ask for their health.
         due: When to look again without being woken; None for never.
@@ -149,7 +150,7 @@ def after_block(served: Served, trouble: Trouble, timing: ClusterTiming, now: fl
 
 
 def after_look(served: Served, trouble: Trouble, timing: ClusterTiming, now: float) -> Served:
-    """Return the state after its pods told what is wrong."""
+    """Return the state after its pods reported what is wrong."""
     crash = trouble if trouble and not trouble.may_pass else served.crash
     return _held_against(replace(served, crash=crash), trouble, timing, now)
 

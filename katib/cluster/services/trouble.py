@@ -20,7 +20,7 @@ class Trouble:
 
     Attributes:
         words: What it is, as part of a sentence.
-        may_pass: Whether it is the cluster's and can end without anybody fixing the service: no room on any node, a
+        may_pass: Whether it is the cluster's and can end without a fix of the service: no room on any node, a
             quota that is used up, a registry that gives no image, a container that the kernel killed.
     """
 

@@ -67,7 +67,7 @@ class ServiceWatch:
             self.forget(user)
 
     def wake(self) -> None:
-        """Have the thread look again: something changed."""
+        """Wake the thread: something changed."""
         with self._changed:
             self._woken = True
             self._changed.notify_all()
@@ -78,7 +78,7 @@ class ServiceWatch:
             return self._served.get(user)
 
     def add(self, served: Served) -> Served:
-        """Serve an experiment from now on; return how it is served, which somebody else may have begun."""
+        """Serve an experiment from now on; return how it is served, which another thread may have begun."""
         with self._changed:
             served = self._served.setdefault(served.user, served)
         self.wake()
@@ -146,7 +146,7 @@ class ServiceWatch:
                     self._clock.wait(self._changed, left)
 
     def _move_on(self, served: Served) -> float | None:
-        """Move one service on; return when to look at it again without being told, None for never."""
+        """Move one service on; return when to look at it again without being woken, None for never."""
         try:
             return self._step(served)
         except Exception:  # noqa: BLE001 - one service must not take the watch over all others down

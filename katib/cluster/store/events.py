@@ -69,7 +69,7 @@ class KubernetesEvents:
 
     Args:
         connection: To the API server.
-        component: Who tells, as `kubectl describe` shows it.
+        component: Source of the events, as `kubectl describe` shows it.
         clock: Stamps and waits.
     """
 

@@ -35,7 +35,7 @@ _MERGE_PATCH = "application/merge-patch+json"
 
 
 def never(_kind: Kind) -> bool:
-    """Say no."""
+    """Return False for every kind."""
     return False
 
 

@@ -26,7 +26,7 @@ LONGEST_QUEUE = 1_000
 LARGEST_QUEUE_BYTES = 2_000_000
 """Of text; decoded, it is about five times as much."""
 LIFE_SECONDS = (120, 180)
-"""How long one answer is asked to go on; drawn anew each time, so that many watches do not end together."""
+"""How long one answer is asked to go on; drawn again each time, so that many watches do not end together."""
 SHORTEST_LIFE_SECONDS = 1.0
 SILENCE_SECONDS = 15.0
 """How much longer than that nothing may come before the connection counts as dead."""

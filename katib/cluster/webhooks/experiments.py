@@ -66,7 +66,7 @@ class ExperimentAdmission:
         store: Holds namespaces, ConfigMaps and volumes.
         catalog: Returns the algorithms that are configured now.
         collectors: Returns the kinds of collectors that have an image now.
-        has_volume: Tells whether a PersistentVolume of its own is configured for an algorithm.
+        has_volume: Returns whether a PersistentVolume of its own is configured for an algorithm.
     """
 
     def __init__(

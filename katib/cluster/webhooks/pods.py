@@ -36,7 +36,7 @@ class PodAdmission:
     Args:
         store: Holds trials, jobs, and what is between a job and its pods.
         settings_for: Returns the settings of a trial.
-        events: Told what a trial's user has to know.
+        events: Records what a trial's user has to know.
         clock: Says how long what was read about owners counts.
     """
 

@@ -99,6 +99,6 @@ def _volume(trial: Trial, suggestion: Suggestion | None, config: KatibConfig) ->
         return None
     entry = config.suggestion(algorithm.algorithm_name)
     if entry is not None and entry.address:
-        return None  # a service that somebody else runs shares nothing with trials here
+        return None  # a service that is not managed here shares nothing with trials
     claim = object_name(suggestion.name, algorithm.algorithm_name)
     return VolumeClaim(directory, claim, f"{suggestion.name}/{trial.name}")

@@ -17,39 +17,51 @@ from katib.api.metrics import ObservationLog
 from katib.api.types import Trial
 from katib.controllers.calls import PendingCalls
 from katib.controllers.kinds import key_of
-from katib.controllers.ports import TrialLogs, TrialReport
+from katib.controllers.ports import TrialReport
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key
 
 _BEGIN, _SUMMARIZE, _END, _DELETE = "begin", "summarize", "end", "delete"
 
 
-class LocalTrialLogs:
-    """The logs of trials in a log at hand, which knows them by name. Fits `TrialLogs`."""
+class TrialLogs:
+    """The logs of trials. Thread-safe.
+
+    Every call raises UnavailableError when the log cannot be reached.
+
+    Args:
+        log: Where they are.
+    """
 
     def __init__(self, log: ObservationLog) -> None:
         self._log = log
 
     def begin(self, trial: Trial) -> None:
-        """Make the log of a trial empty."""
-        self._log.delete(trial.name)
+        """Make the log of a trial empty, before its job is created.
+
+        Raises:
+            InvalidError: The trial cannot have a log under its name.
+        """
+        self._log.within(trial.namespace).delete(trial.name)
 
     def summarize(self, trial: Trial) -> TrialReport:
         """Return what was observed."""
         objective = trial.spec.objective
         if objective is None:
             return TrialReport()
-        observation = self._log.summarize(trial.name, objective.metric_names)
-        return TrialReport(
-            with_at_best(objective, observation, lambda metric: self._log.curve(trial.name, metric, POINTS))
-        )
+        log = self._log.within(trial.namespace)
+        observation = log.summarize(trial.name, objective.metric_names)
+        return TrialReport(with_at_best(objective, observation, lambda metric: log.curve(trial.name, metric, POINTS)))
 
     def end(self, trial: Trial) -> None:
-        """Do nothing: who may report is decided where reports come in."""
+        """Take no more readings of a trial: it has ended, and its observation is made. Repeating it is fine.
+
+        Where the log is at hand there is nothing to do: who may report is decided where reports come in.
+        """
 
     def delete(self, trial: Trial) -> None:
         """Remove the log of a trial."""
-        self._log.delete(trial.name)
+        self._log.within(trial.namespace).delete(trial.name)
 
 
 class ObservationCalls:

@@ -62,6 +62,7 @@ WAITING_REASON = "TrialWaiting"
 SUSPENDED_REASON = "TrialSuspended"
 """Reason of Running, which is False then, while the job is suspended."""
 
+_IS_RUNNING = "Trial is running"
 _CANNOT_RUN = "Trial cannot run: "
 """What the message of Running begins with where the job cannot be created or read; why follows."""
 
@@ -471,7 +472,7 @@ def _with_start(status: TrialStatus, now: datetime) -> TrialStatus:
 
 
 def _running(status: TrialStatus, now: datetime) -> TrialStatus:
-    return _with_running(status, RUNNING_REASON, "Trial is running", now)
+    return _with_running(status, RUNNING_REASON, _IS_RUNNING, now)
 
 
 def _with_running(status: TrialStatus, reason: str, message: str, now: datetime, *, runs: bool = True) -> TrialStatus:
@@ -530,8 +531,11 @@ def _not_running(status: TrialStatus, now: datetime) -> TrialStatus:
     old = find_condition(status.conditions, TrialCondition.RUNNING)
     if old is None:
         return status
+    reason, message = old.reason, old.message
+    if old.status == ConditionStatus.FALSE and not message.startswith(_CANNOT_RUN):
+        reason, message = RUNNING_REASON, _IS_RUNNING  # it waits no more
     conditions = set_condition(
-        status.conditions, old.type, ConditionStatus.FALSE, reason=old.reason, message=old.message, now=now
+        status.conditions, old.type, ConditionStatus.FALSE, reason=reason, message=message, now=now
     )
     return structs.replace(status, conditions=conditions, start_time=_start_moved(status, whole_second(now)))
 

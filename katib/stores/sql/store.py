@@ -31,7 +31,7 @@ class SqlStore(TransactedStore):
         database: The file; the tables are created or brought up to date. The caller closes it after the last use.
         status_kinds: Kinds with a status subresource. For all others `status` is a field like any other.
         uid_kinds: Kinds whose objects keep the uid that they bring; all others are given one.
-        facts: What is kept beside objects so that they can be searched; derived anew when it is of a newer version.
+        facts: What is kept beside objects so that they can be searched; derived again when it is of a newer version.
         clock: Stamps creations and deletions.
         kept_changes: How many changes a watch may start in the past.
         longest_backlog: How many changes a watch may leave unread before it expires.

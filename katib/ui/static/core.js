@@ -53,9 +53,9 @@ const HIDDEN_MILLISECONDS = 10_000;
 
 /**
  * Follow a live stream until it says that there is no more. Returns what closes it.
- * `handlers` has a function for each event name; they get its data and what closes the stream. The browser connects
- * again by itself, and the first event after that tells everything anew, so nothing is missed while a server restarts.
- * With `whileSeen`, a page that nobody sees lets go of its stream: a browser keeps few connections to a server.
+ * `handlers` has a function for each event name; they get its data and what closes the stream. The browser
+ * reconnects, and the first event after that has the whole state, so nothing is missed while a server restarts.
+ * With `whileSeen`, a hidden page closes its stream: a browser keeps few connections to a server.
  */
 export function follow(address, handlers, { whileSeen = false } = {}) {
   const shown = document.getElementById("connection");

@@ -6,7 +6,7 @@ let loading = null;
 
 /** Have Plotly read in while a figure is asked for: that takes as long as the server's answer. */
 export function expectPlotly() {
-  plotly().catch(() => {}); // told where a figure is drawn
+  plotly().catch(() => {}); // shown where a figure is drawn
 }
 
 /** Plotly, fetched when a figure is drawn first: a page is there before it. */

@@ -59,7 +59,7 @@ export class LogView {
     this.section.querySelector("[data-containers]").hidden = names.length < 2;
   }
 
-  /** Stop reading; `start` begins anew. */
+  /** Stop reading; `start` begins again. */
   pause() {
     this.stop?.abort();
     this.reading = false;
@@ -68,7 +68,7 @@ export class LogView {
   /** Whether output is being read. */
   get isReading() { return this.reading === true; }
 
-  /** Begin anew with what is chosen, and go on until the log ends. */
+  /** Begin again with what is chosen, and go on until the log ends. */
   async start() {
     this.stop?.abort();
     const stop = (this.stop = new AbortController());
@@ -175,7 +175,7 @@ export class LogView {
   #scrolled() {
     const { scrollTop, scrollHeight, clientHeight } = this.lines;
     const isAtEnd = scrollTop + clientHeight >= scrollHeight - 4;
-    if (!isAtEnd && scrollTop < (this.lastTop ?? 0)) this.follow.checked = false; // somebody scrolled up
+    if (!isAtEnd && scrollTop < (this.lastTop ?? 0)) this.follow.checked = false; // the user scrolled up
     this.lastTop = scrollTop;
   }
 

@@ -215,7 +215,7 @@ create.addEventListener("click", async () => {
 // --- the tester of patterns ------------------------------------------------------------------------------------------------
 
 let metricNames = [];
-let touched = false; // whether somebody pasted lines
+let touched = false; // whether the user pasted lines
 const lines = document.getElementById("lines");
 const filters = document.getElementById("filters");
 

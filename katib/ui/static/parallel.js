@@ -28,7 +28,7 @@ export function highlight(element, trial) {
   return shown.get(element)?.highlight(trial) ?? false;
 }
 
-/** Show brushes for conditions, which are as the event `brush` has them, and for no others. Tells nobody. */
+/** Show brushes for conditions, which are as the event `brush` has them, and for no others. Sends no event. */
 export function setBrushes(element, conditions) {
   shown.get(element)?.setBrushes(conditions);
 }

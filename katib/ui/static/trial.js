@@ -7,7 +7,7 @@ import { LogView } from "./log.js";
 
 const DRAW_MILLISECONDS = 200;
 const HIDDEN_MILLISECONDS = 10_000;
-const MOST_READINGS = 4000; // of one curve here; beyond that the server draws it anew, thinned
+const MOST_READINGS = 4000; // of one curve here; beyond that the server redraws it, thinned
 
 const root = document.getElementById("trial");
 const { namespace, name } = root.dataset;
@@ -232,7 +232,7 @@ async function showNeighbours() {
   onKey("]", "next trial", () => { if (found.next) next.click(); });
 }
 
-// A browser keeps few connections to a server: pages that nobody sees let go of theirs.
+// A browser keeps few connections to a server: hidden pages close theirs.
 let leaving = null;
 let left = false;
 document.addEventListener("visibilitychange", () => {

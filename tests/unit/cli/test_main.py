@@ -97,3 +97,4 @@ def test_every_shell_gets_a_completion_script(katib: Katib, shell: str) -> None:
 
 def test_the_version_is_printed(katib: Katib) -> None:
     assert katib("version").out.startswith("katib 0.")
+    assert katib("--version") == katib("version")

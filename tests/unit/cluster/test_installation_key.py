@@ -83,7 +83,7 @@ def test_a_key_that_is_none_is_refused_and_not_shown(store: MemoryStore) -> None
         ensure_keys(store, PLACE)
     assert str(caught.value) == (
         "Secret kubeflow/katib-db-manager-key: data.key: no key of at least 16 bytes; "
-        "remove it and start the DB manager anew, which makes one"
+        "remove it and restart the DB manager, which makes one"
     )
 
 

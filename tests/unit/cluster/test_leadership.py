@@ -6,17 +6,13 @@ import threading
 
 import pytest
 
-from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.cluster.leader.fencing import FencedLogs, FencedStore
+from katib.cluster.leader.fencing import FencedStore
 from katib.cluster.leader.lease import LEASE, Leadership, LeaseTimes
-from katib.controllers.trial.observing import LocalTrialLogs
 from katib.errors import UnavailableError
 from katib.runtime.objects import Key, ObjectStore
 from katib.runtime.testing import VirtualClock
 from katib.stores.memory import MemoryStore
 from tests.support.faulty_store import FaultyStore
-from tests.support.observations import MemoryObservationLog
-from tests.support.planning import trial
 from tests.support.stores import CONFIG_MAP, widget
 from tests.support.waiting import eventually
 
@@ -122,23 +118,6 @@ def test_a_holder_that_cannot_renew_notices_the_loss_whatever_the_cause(bench: B
 
     assert bench.lost.wait(60)
     bench.first.stop()
-
-
-def test_who_does_not_lead_any_more_removes_no_readings() -> None:
-    leads = [True]
-    log = MemoryObservationLog()
-    fenced = FencedLogs(LocalTrialLogs(log), lambda: leads[0])
-    demo = trial("demo")
-    log.report(demo.name, [MetricLog(ZERO_TIME, "loss", "0.5")])
-    leads[0] = False
-
-    with pytest.raises(UnavailableError, match="does not lead"):
-        fenced.delete(demo)
-    with pytest.raises(UnavailableError, match="does not lead"):
-        fenced.begin(demo)
-    observation = fenced.summarize(demo).observation
-    assert observation is not None
-    assert observation.metrics[0].latest == observation.metrics[0].min == "0.5"
 
 
 def test_what_a_holder_does_after_its_trust_ended_is_refused(store: MemoryStore) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client.exposition import generate_latest
 
-from katib.cluster.monitoring.health import ClusterMetrics, Pages
+from katib.cluster.monitoring.health import ClusterMetrics, serve_pages
 from katib.cluster.monitoring.log_records import JsonFormatter, ReconcileFields
 from katib.monitoring import ControllerMetrics, check_page
 from katib.runtime.controller import DONE, Controller, Result
@@ -76,9 +76,10 @@ def test_pages_answer_and_checks_say_which_one_fails() -> None:
         "/healthz": check_page(dict),
         "/readyz": check_page(lambda: {"webhooks": False, "caches": True}),
         "/metrics": metrics.page,
+        "/broken": lambda: next(iter(())),
     }
-    with Pages("127.0.0.1:0", pages) as served:
-        answers = {path: read(served.port, path) for path in [*pages, "/nothing"]}
+    with serve_pages("127.0.0.1:0", pages) as port:
+        answers = {path: read(port, path) for path in [*pages, "/nothing"]}
 
     assert answers["/healthz"] == (200, "{}")
     assert answers["/readyz"][0] == 503
@@ -88,11 +89,12 @@ def test_pages_answer_and_checks_say_which_one_fails() -> None:
         in answers["/metrics"][1]
     )
     assert answers["/nothing"][0] == 404
+    assert answers["/broken"][0] == 500
 
 
 def test_pages_may_be_turned_off() -> None:
-    with Pages("0", {}) as served:
-        assert served.port == 0
+    with serve_pages("0", {}) as port:
+        assert port == 0
 
 
 @pytest.mark.parametrize("broken", [False, True])

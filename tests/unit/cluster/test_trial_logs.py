@@ -13,10 +13,11 @@ from katib.cluster.configuration.models import KatibConfig
 from katib.cluster.leader.trial_logs import DbManagerTrialLogs
 from katib.controllers.ports import TrialReport
 from katib.errors import ForbiddenError, InvalidError, UnavailableError
+from katib.rpc.credentials import NO_CREDENTIALS
 from katib.rpc.db_manager import serve_db_manager
-from katib.rpc.db_manager_client import DbManagerClient
+from katib.rpc.db_manager_client import DbManagerClient, DbManagerConnection
 from katib.rpc.log_guard import LogGuard, MemoryAccessList
-from katib.rpc.tokens import Tokens, trial_token
+from katib.rpc.tokens import Claims, Role, Tokens, trial_token
 from tests.support.observations import MemoryObservationLog, reading
 from tests.support.planning import observed, trial
 
@@ -40,12 +41,17 @@ class World:
         self.log = MemoryObservationLog()
         self.guard = LogGuard(Tokens([KEY]), MemoryAccessList())
         self.server = serve_db_manager(self.log, "127.0.0.1:0", guard=self.guard)
-        self.client = DbManagerClient(self.server.address)
+        self.connection = DbManagerConnection.to(self.server.address, NO_CREDENTIALS)
+        self.client = DbManagerClient(self.connection)
+        self.leads = True
         self.stopping = "medianstop"
 
     def logs(self, key: bytes = KEY, config: str = CONFIG) -> DbManagerTrialLogs:
         read: KatibConfig = read_configuration(KatibConfig, config, "katib-config")
-        return DbManagerTrialLogs(self.client, lambda: Tokens([key]), lambda: read, lambda _key: self._suggestion())
+        client = DbManagerClient(
+            self.connection, token_of=lambda namespace: Tokens([key]).token_of(Claims(Role.CONTROLLER, namespace))
+        )
+        return DbManagerTrialLogs(client, lambda: read, lambda _key: self._suggestion(), lambda: self.leads)
 
     def _suggestion(self) -> Suggestion:
         spec = SuggestionSpec(early_stopping=AlgorithmSpec(algorithm_name=self.stopping))
@@ -101,6 +107,18 @@ def test_a_trial_whose_log_has_ended_reports_no_more(world: World) -> None:
 def test_a_db_manager_that_takes_another_key_is_named_when_a_log_ends(world: World) -> None:
     with pytest.raises(UnavailableError, match="restart both"):
         world.logs(key=b"o" * 32).end(trial("a"))
+
+
+@pytest.mark.parametrize("write", ["begin", "end", "delete"])
+def test_who_does_not_lead_any_more_writes_no_log(world: World, write: str) -> None:
+    demo, logs = trial("a"), world.logs()
+    logs.begin(demo)
+    world.log.report("a", [reading("0.5")])
+    world.leads = False
+
+    with pytest.raises(UnavailableError, match="does not lead"):
+        getattr(logs, write)(demo)
+    assert logs.summarize(demo) == TrialReport(observed("0.5"))
 
 
 def trial_client(world: World) -> DbManagerClient:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.api.metrics import ZERO_TIME, LogAccess, MetricLog
 from katib.cluster.access.facts import CONTROLLER
 from katib.cluster.access.metrics import DB_MANAGER, MetricsAccess, direct_address
 from katib.cluster.environment import DEFAULT_CORE_NAMESPACE
@@ -24,7 +24,10 @@ from katib.errors import (
     NotFoundError,
     UnavailableError,
 )
+from katib.rpc.credentials import Credentials
 from katib.rpc.db_manager import serve_db_manager
+from katib.rpc.log_guard import LogGuard, MemoryAccessList
+from katib.rpc.tokens import Claims, Role, Tokens
 from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key, Kind, Object, ObjectList
 from katib.runtime.testing import VirtualClock
@@ -483,13 +486,30 @@ def test_a_way_that_is_not_there_is_looked_for_again_only_after_a_while() -> Non
         newest(access)
 
 
+def test_where_the_db_manager_answers_directly_it_is_asked_in_the_name_of_a_namespace() -> None:
+    tokens, access_list = Tokens([b"k" * 32]), MemoryAccessList()
+    access_list.keep("t", LogAccess("team"))
+    server = serve_db_manager(MemoryObservationLog(), "127.0.0.1:0", guard=LogGuard(tokens, access_list))
+
+    def credentials(namespace: str) -> Credentials:
+        return Credentials(tokens.token_of(Claims(Role.READER, namespace)))
+
+    with MetricsAccess(server.address, memory_cluster(), CORE, Way().open, SystemClock(), credentials) as access:
+        assert access.within("team").newest("t", limit=1) == []
+        with pytest.raises(ForbiddenError, match="another namespace"):
+            access.within("others").newest("t", limit=1)
+    with pytest.raises(UnavailableError, match="closed"):
+        newest(access)
+    server.stop(0)
+
+
 def test_metrics_that_cannot_be_read_do_not_keep_why_from_answering(
     world: ClusterWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_arguments: Any, **_options: Any) -> None:
         raise UnavailableError("metrics: no pod of Service kubeflow/katib-db-manager is ready")
 
-    monkeypatch.setattr(MetricsAccess, "ask", refuse)
+    monkeypatch.setattr(MetricsAccess, "newest", refuse)
 
     assert any("Its metrics cannot be read now" in finding for finding in why(world).findings)
 

@@ -17,14 +17,14 @@ from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.controllers.ports import PodUpdate
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.jobs import check_job_kind
-from katib.controllers.trial.observing import LocalTrialLogs
+from katib.controllers.trial.observing import TrialLogs
 from katib.errors import FieldError, ForbiddenError, InvalidError, KindNotInstalledError, UnavailableError
 from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key, Kind, Object
 from tests.support.controllers import NAMESPACE, FakeServices, RecordedEvents, World, new_store
 from tests.support.experiments import an_experiment
 from tests.support.faulty_store import Call, FaultyStore
-from tests.support.observations import MemoryObservationLog
+from tests.support.observations import Fault, FaultyLog, MemoryObservationLog
 from tests.support.waiting import eventually
 
 GADGET = Kind("example.org/v1", "Gadget")
@@ -68,7 +68,7 @@ class Cluster:
             self.faulty,
             self.caches,
             self.queues,
-            Ports(services=FakeServices(), logs=LocalTrialLogs(self.observations), events=self.events, pods=self.pods),
+            Ports(services=FakeServices(), logs=TrialLogs(self.observations), events=self.events, pods=self.pods),
             SystemClock(),
             settings=ControllerSettings(**settings),
         )
@@ -315,17 +315,6 @@ def test_kinds_that_do_not_exist_cost_no_thread_each() -> None:
         assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("informer-Nothing")]
 
 
-class LeavingLog(MemoryObservationLog):
-    """A log that cannot be reached once it is `away`."""
-
-    away = False
-
-    def delete(self, trial_name: str) -> None:
-        if self.away:
-            raise UnavailableError("the log is away")
-        super().delete(trial_name)
-
-
 def a_finished_trial(world: World) -> Key:
     world.submit(an_experiment(maxTrialCount=1, parallelTrialCount=1))
     world.ended()
@@ -333,10 +322,10 @@ def a_finished_trial(world: World) -> Key:
 
 
 def test_a_deleted_trial_does_not_wait_for_an_absent_log_for_ever() -> None:
-    log = LeavingLog()
+    log = FaultyLog()
     with World(observations=log, settings=ControllerSettings(deletion_patience_seconds=0.0)) as world:
         key = a_finished_trial(world)
-        log.away = True
+        log.fault = Fault(UnavailableError("the log is away"))
         world.store.delete(TRIAL, key)
 
         eventually(lambda: not world.trials())
@@ -344,13 +333,13 @@ def test_a_deleted_trial_does_not_wait_for_an_absent_log_for_ever() -> None:
 
 
 def test_a_deleted_trial_waits_a_while_for_an_absent_log() -> None:
-    log = LeavingLog()
+    log = FaultyLog()
     with World(observations=log, settings=ControllerSettings(deletion_patience_seconds=600.0)) as world:
         key = a_finished_trial(world)
-        log.away = True
+        log.fault = away = Fault(UnavailableError("the log is away"))
         world.store.delete(TRIAL, key)
         eventually(lambda: world.trials()[0].metadata.deletion_timestamp is not None)
-        log.away = False
+        away.on = False
 
         eventually(lambda: not world.trials())
         assert "MetricsNotDeleted" not in world.events.reasons()

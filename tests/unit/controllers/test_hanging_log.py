@@ -14,7 +14,7 @@ from katib.controllers.kinds import TRIAL
 from katib.controllers.ports import TrialReport
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial import reconciler
-from katib.controllers.trial.observing import LocalTrialLogs
+from katib.controllers.trial.observing import TrialLogs
 from katib.errors import UnavailableError
 from katib.runtime.objects import Key
 from tests.support.controllers import JOB, NAMESPACE, JobEnd, World
@@ -23,7 +23,7 @@ from tests.support.observations import MemoryObservationLog
 from tests.support.waiting import eventually
 
 
-class FarLog(LocalTrialLogs):
+class FarLog(TrialLogs):
     """A log whose calls hang while its gate is closed."""
 
     def __init__(self, log: MemoryObservationLog) -> None:
@@ -164,7 +164,7 @@ def test_a_deleted_trial_does_not_wait_forever_for_a_log_that_hangs(
 def test_a_log_that_refused_reports_is_the_reason_of_a_trial_without_metrics(
     log: MemoryObservationLog, far: FarLog, pool: Executor
 ) -> None:
-    far.refusal = "who may report is asked for a token"
+    far.refusal = "a token is required to report"
     with World(
         script=lambda _trial: JobEnd(readings=()), observations=log, trial_logs=far, observation_pool=pool
     ) as world:
@@ -174,5 +174,5 @@ def test_a_log_that_refused_reports_is_the_reason_of_a_trial_without_metrics(
 
         assert (condition.type, condition.message) == (
             "MetricsUnavailable",
-            "Metrics are not available: the DB manager refused readings: who may report is asked for a token",
+            "Metrics are not available: the DB manager refused readings: a token is required to report",
         )

@@ -9,11 +9,11 @@ import pytest
 from katib.api.retention import RetentionConfig
 from katib.api.types import Experiment, Trial
 from katib.controllers.retention import Retention, expired
-from katib.controllers.trial.observing import LocalTrialLogs
+from katib.controllers.trial.observing import TrialLogs
 from katib.errors import UnavailableError
 from katib.runtime.objects import Key
 from katib.runtime.testing import VirtualClock
-from tests.support.observations import MemoryObservationLog, reading
+from tests.support.observations import Fault, FaultyLog, reading
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -82,36 +82,21 @@ def test_logs_go_by_age_or_number(policy: dict[str, int], best: str, expected: l
     assert sorted(found_trial.name for found_trial in found) == expected
 
 
-class Log(MemoryObservationLog):
-    """Counts deletions; may be away."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.deleted: list[str] = []
-        self.is_away = False
-
-    def delete(self, trial_name: str) -> None:
-        if self.is_away:
-            raise UnavailableError("away")
-        self.deleted.append(trial_name)
-        super().delete(trial_name)
-
-
 def test_what_may_go_is_removed_once_and_tried_again_while_the_log_is_away() -> None:
-    log, policy = Log(), [RetentionConfig()]
+    log, policy = FaultyLog(), [RetentionConfig()]
     for one in TRIALS:
         log.report(one.name, [reading("1")])
     retention = Retention(
-        lambda: [experiment("old")], lambda: TRIALS, LocalTrialLogs(log), lambda: policy[0], VirtualClock(NOW)
+        lambda: [experiment("old")], lambda: TRIALS, TrialLogs(log), lambda: policy[0], VirtualClock(NOW)
     )
     retention.look()
     assert log.deleted == []
 
     policy[0] = RetentionConfig(max_trials=1)
-    log.is_away = True
+    log.fault = away = Fault(UnavailableError("away"))
     with pytest.raises(UnavailableError):
         retention.look()
-    log.is_away = False
+    away.on = False
     retention.look()
     retention.look()
 
@@ -120,11 +105,11 @@ def test_what_may_go_is_removed_once_and_tried_again_while_the_log_is_away() -> 
 
 
 def test_the_logs_of_all_trials_of_a_pareto_set_stay() -> None:
-    log = Log()
+    log = FaultyLog()
     retention = Retention(
         lambda: [experiment("old", "old", "oldest")],
         lambda: TRIALS,
-        LocalTrialLogs(log),
+        TrialLogs(log),
         lambda: RetentionConfig(max_trials=1),
         VirtualClock(NOW),
     )

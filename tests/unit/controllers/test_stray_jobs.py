@@ -17,7 +17,7 @@ from katib.cluster.leader.stray_jobs import StrayJobs
 from katib.controllers.assembly import Caches, Ports, Queues, assemble
 from katib.controllers.kinds import TRIAL
 from katib.controllers.trial import reconciler
-from katib.controllers.trial.observing import LocalTrialLogs
+from katib.controllers.trial.observing import TrialLogs
 from katib.controllers.trial.reconciler import stray_poll_seconds
 from katib.errors import ExpiredError, UnavailableError
 from katib.runtime.clock import SystemClock
@@ -98,7 +98,7 @@ class Cluster:
             self.direct,
             self.caches,
             queues,
-            Ports(services=FakeServices(), logs=LocalTrialLogs(self.observations), events=RecordedEvents()),
+            Ports(services=FakeServices(), logs=TrialLogs(self.observations), events=RecordedEvents()),
             clock,
         )
         self.strays.on_found(queues.trials.add)

@@ -270,7 +270,7 @@ def test_findings_tell_progress_best_restarts_and_warnings() -> None:
         "3 of 12 trials are done, 1 running, 1 waiting.",
         "u has been running for 2m. It has not reported loss yet.",
         "Best trial so far: t with loss=0.2 (lr=0.1).",
-        "The engine was restarted 30s ago; unfinished trials began anew.",
+        "The engine was restarted 30s ago; unfinished trials were restarted.",
         "Warning ReconcileError: it hurt (4 times).",
     )
 

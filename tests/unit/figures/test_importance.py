@@ -86,6 +86,13 @@ def test_a_few_diverged_trials_do_not_decide() -> None:
     assert importances_of(table).names[0] == "lr"
 
 
+def test_the_scale_of_a_parameter_does_not_decide() -> None:
+    table, other = many_trials(300), many_trials(300)
+    other.values["lr"][:] **= 3
+
+    assert importances_of(table) == importances_of(other)
+
+
 @pytest.mark.parametrize(
     ("values", "cause"),
     [

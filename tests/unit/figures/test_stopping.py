@@ -83,7 +83,7 @@ def test_without_curves_the_time_stands_for_steps() -> None:
 def test_when_none_ran_to_its_end_nobody_knows_what_was_saved() -> None:
     figure = draw_stopping(make_data(make_table([1.0], ["EarlyStopped"])), Choice(by="time"))
 
-    assert "none has run to its end, so nobody knows what was saved" in note(figure)
+    assert "none has run to its end, so the saving is not known" in note(figure)
 
 
 def test_it_says_why_there_is_nothing_to_show() -> None:

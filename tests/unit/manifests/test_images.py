@@ -176,7 +176,6 @@ def test_every_package_has_a_version_and_brings_what_it_needs(name: str) -> None
     assert missing - here - EVERYWHERE <= LEFT_OUT.get(name, set())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_process_of_an_image_imports_nothing_that_is_not_in_it(name: str) -> None:
     done = subprocess.run(

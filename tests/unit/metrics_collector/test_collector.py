@@ -89,9 +89,7 @@ def test_a_metric_that_never_was_a_number_is_explained() -> None:
     collector = Collector("acc", [], output)
     feed(collector, output, b"acc is good\n")
 
-    expected = (
-        '1 line, 1 value of "acc" not taken, the first in "acc is good"; print plain numbers such as 1234.5 or 1e-05'
-    )
+    expected = '1 line, "acc" read 1 time, never as a finite number; last value: "good"'
     assert collector.explanation() == expected
 
 

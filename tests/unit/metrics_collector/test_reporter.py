@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
@@ -10,18 +10,13 @@ from katib.api.metrics import MetricLog
 from katib.errors import FieldError, InternalError, InvalidError, UnavailableError
 from katib.runtime.testing import VirtualClock
 from metrics_collector.reporter import Reporter
-from tests.support.observations import FaultyLog, MemoryObservationLog, reading
+from tests.support.observations import Fault, FaultyLog, MemoryObservationLog, reading
 from tests.support.waiting import eventually
 
 
 @pytest.fixture
-def memory() -> MemoryObservationLog:
-    return MemoryObservationLog()
-
-
-@pytest.fixture
-def log(memory: MemoryObservationLog) -> FaultyLog:
-    return FaultyLog(memory)
+def log() -> FaultyLog:
+    return FaultyLog()
 
 
 @pytest.fixture
@@ -38,8 +33,8 @@ def reporter(log: FaultyLog) -> Iterator[Reporter]:
     reporter.close(5)
 
 
-def values(memory: MemoryObservationLog, trial: str = "a") -> list[str]:
-    return [log.value for log in memory.read(trial)]
+def values(log: MemoryObservationLog, trial: str = "a") -> list[str]:
+    return [entry.value for entry in log.read(trial)]
 
 
 def flushed(reporter: Reporter, trial: str = "a") -> None:
@@ -47,19 +42,6 @@ def flushed(reporter: Reporter, trial: str = "a") -> None:
     reporter.flush(trial, done.set)
 
     assert done.wait(60)
-
-
-class Fault:
-    """Refuses calls while it is on."""
-
-    def __init__(self, error: Exception, *, trial: str = "") -> None:
-        self.on = True
-        self._error = error
-        self._trial = trial
-
-    def __call__(self, trials: Sequence[str]) -> None:
-        if self.on and (not self._trial or self._trial in trials):
-            raise self._error
 
 
 class Gate:
@@ -74,25 +56,23 @@ class Gate:
         assert self.opened.wait(60)
 
 
-def test_what_was_reported_before_a_flush_is_stored_when_it_is_done(
-    reporter: Reporter, memory: MemoryObservationLog
-) -> None:
+def test_what_was_reported_before_a_flush_is_stored_when_it_is_done(reporter: Reporter, log: FaultyLog) -> None:
     reporter.report("a", [reading("1"), reading("2")])
     reporter.report("a", [reading("3")])
 
     flushed(reporter)
 
-    assert values(memory) == ["1", "2", "3"]
+    assert values(log) == ["1", "2", "3"]
 
 
 def test_a_flush_of_nothing_is_done_at_once(reporter: Reporter) -> None:
     flushed(reporter, "nobody")
 
 
-def test_readings_are_stored_without_a_flush(reporter: Reporter, memory: MemoryObservationLog) -> None:
+def test_readings_are_stored_without_a_flush(reporter: Reporter, log: FaultyLog) -> None:
     reporter.report("a", [reading("1")])
 
-    eventually(lambda: values(memory) == ["1"])
+    eventually(lambda: values(log) == ["1"])
 
 
 def test_readings_wait_for_company(log: FaultyLog) -> None:
@@ -102,28 +82,26 @@ def test_readings_wait_for_company(log: FaultyLog) -> None:
         reporter.report("b", [reading(str(number))])
     reporter.close(5)
 
-    assert log.calls == [{"a": 10, "b": 10}]
+    assert log.reports == [{"a": 10, "b": 10}]
 
 
-def test_a_full_batch_does_not_wait(log: FaultyLog, memory: MemoryObservationLog) -> None:
+def test_a_full_batch_does_not_wait(log: FaultyLog) -> None:
     reporter = Reporter(log.report, report_all=log.report_all, max_batch=10, max_age_seconds=30)
     reporter.report("a", [reading(str(number)) for number in range(10)])
 
-    eventually(lambda: len(values(memory)) == 10)
+    eventually(lambda: len(values(log)) == 10)
     reporter.close(5)
 
 
-def test_batches_are_bounded_and_keep_the_order(
-    reporter: Reporter, log: FaultyLog, memory: MemoryObservationLog
-) -> None:
+def test_batches_are_bounded_and_keep_the_order(reporter: Reporter, log: FaultyLog) -> None:
     expected = [str(number) for number in range(1050)]
     for start in range(0, 1050, 50):
         reporter.report("a", [reading(value) for value in expected[start : start + 50]])
 
     flushed(reporter)
 
-    assert values(memory) == expected
-    assert max(sum(call.values()) for call in log.calls) <= 100
+    assert values(log) == expected
+    assert max(sum(call.values()) for call in log.reports) <= 100
 
 
 def test_a_flushed_trial_does_not_wait_behind_a_noisy_one(reporter: Reporter, log: FaultyLog) -> None:
@@ -138,29 +116,27 @@ def test_a_flushed_trial_does_not_wait_behind_a_noisy_one(reporter: Reporter, lo
     gate.opened.set()
 
     assert done.wait(60)
-    eventually(lambda: sum(call.get("noisy", 0) for call in log.calls) == 1000)
-    assert [index for index, call in enumerate(log.calls) if "a" in call] == [1]
+    eventually(lambda: sum(call.get("noisy", 0) for call in log.reports) == 1000)
+    assert [index for index, call in enumerate(log.reports) if "a" in call] == [1]
 
 
-def test_a_batch_is_kept_while_the_log_is_unavailable(
-    reporter: Reporter, log: FaultyLog, memory: MemoryObservationLog
-) -> None:
+def test_a_batch_is_kept_while_the_log_is_unavailable(reporter: Reporter, log: FaultyLog) -> None:
     log.fault = fault = Fault(UnavailableError("katib.db: database is locked"))
     for number in range(250):
         reporter.report("a", [reading(str(number))])
     reporter.report("b", [reading("0")])
-    eventually(lambda: len(log.calls) > 3)
-    assert values(memory) == []
+    eventually(lambda: len(log.reports) > 3)
+    assert values(log) == []
 
     fault.on = False
     flushed(reporter)
     flushed(reporter, "b")
 
-    assert values(memory) == [str(number) for number in range(250)]
-    assert values(memory, "b") == ["0"]
+    assert values(log) == [str(number) for number in range(250)]
+    assert values(log, "b") == ["0"]
 
 
-def test_a_log_without_batches_is_asked_trial_by_trial_and_nothing_is_doubled(memory: MemoryObservationLog) -> None:
+def test_a_log_without_batches_is_asked_trial_by_trial_and_nothing_is_doubled(log: FaultyLog) -> None:
     class PlainLog:
         def __init__(self) -> None:
             self.refuse_b = 3
@@ -169,18 +145,18 @@ def test_a_log_without_batches_is_asked_trial_by_trial_and_nothing_is_doubled(me
             if trial_name == "b" and self.refuse_b:
                 self.refuse_b -= 1
                 raise UnavailableError("down")
-            memory.report(trial_name, logs)  # type: ignore[arg-type]  # readings
+            log.report(trial_name, logs)  # type: ignore[arg-type]  # readings
 
     reporter = Reporter(PlainLog().report, first_pause_seconds=0.001, max_age_seconds=30)
     for trial in "abc":
         reporter.report(trial, [reading(trial)])
 
     assert reporter.close(5) == 0
-    assert [values(memory, trial) for trial in "abc"] == [["a"], ["b"], ["c"]]
+    assert [values(log, trial) for trial in "abc"] == [["a"], ["b"], ["c"]]
 
 
 def test_readings_refused_for_good_are_counted_and_the_others_stored(
-    reporter: Reporter, log: FaultyLog, memory: MemoryObservationLog, caplog: pytest.LogCaptureFixture
+    reporter: Reporter, log: FaultyLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     log.fault = Fault(InternalError("no such column"), trial="bad")
     with caplog.at_level(logging.ERROR):
@@ -189,7 +165,7 @@ def test_readings_refused_for_good_are_counted_and_the_others_stored(
         for trial in ("bad", "a", "b"):
             flushed(reporter, trial)
 
-    assert (values(memory, "a"), values(memory, "bad"), values(memory, "b")) == (["a"], [], ["b"])
+    assert (values(log, "a"), values(log, "bad"), values(log, "b")) == (["a"], [], ["b"])
     assert reporter.lost == 1
     assert [record.message for record in caplog.records] == ["observation log refused readings"]
 
@@ -207,33 +183,29 @@ def test_backlogged_tells_when_too_much_waits(reporter: Reporter, log: FaultyLog
     assert not reporter.backlogged
 
 
-def test_discarded_readings_are_not_stored_and_their_flush_is_done(
-    reporter: Reporter, log: FaultyLog, memory: MemoryObservationLog
-) -> None:
+def test_discarded_readings_are_not_stored_and_their_flush_is_done(reporter: Reporter, log: FaultyLog) -> None:
     log.fault = fault = Fault(UnavailableError("down"))
     done = threading.Event()
     reporter.report("a", [reading("1")] * 150)  # some of them under way, some waiting
     reporter.report("b", [reading("2")])
     reporter.flush("a", done.set)
-    eventually(lambda: len(log.calls) > 1)
+    eventually(lambda: len(log.reports) > 1)
 
     reporter.discard("a")
     fault.on = False
     flushed(reporter, "b")
 
     assert done.wait(60)
-    assert (values(memory, "a"), values(memory, "b")) == ([], ["2"])
+    assert (values(log, "a"), values(log, "b")) == ([], ["2"])
     assert reporter.close(5) == 0
 
 
-def test_discard_waits_for_the_call_that_is_storing(
-    reporter: Reporter, log: FaultyLog, memory: MemoryObservationLog
-) -> None:
+def test_discard_waits_for_the_call_that_is_storing(reporter: Reporter, log: FaultyLog) -> None:
     log.fault = gate = Gate()
     reporter.report("a", [reading("1")])
     assert gate.entered.wait(60)
     seen: list[list[str]] = []
-    thread = threading.Thread(target=lambda: (reporter.discard("a"), seen.append(values(memory))))
+    thread = threading.Thread(target=lambda: (reporter.discard("a"), seen.append(values(log))))
     thread.start()
 
     gate.opened.set()
@@ -242,12 +214,12 @@ def test_discard_waits_for_the_call_that_is_storing(
     assert seen == [["1"]]
 
 
-def test_closing_stores_what_waits(log: FaultyLog, memory: MemoryObservationLog) -> None:
+def test_closing_stores_what_waits(log: FaultyLog) -> None:
     reporter = Reporter(log.report, report_all=log.report_all, max_age_seconds=30, max_batch=10)
     reporter.report("a", [reading(str(number)) for number in range(35)])
 
     assert reporter.close(5) == 0
-    assert len(values(memory)) == 35
+    assert len(values(log)) == 35
 
 
 def test_closing_gives_up_in_time_and_says_how_much_is_left(log: FaultyLog) -> None:
@@ -273,7 +245,7 @@ def test_whose_readings_have_to_wait_is_told_with_the_cause(log: FaultyLog) -> N
     eventually(lambda: told[:1] == [(["a", "b"], "the disk is full")])
 
 
-def test_ages_and_growing_pauses_count_by_the_clock(log: FaultyLog, memory: MemoryObservationLog) -> None:
+def test_ages_and_growing_pauses_count_by_the_clock(log: FaultyLog) -> None:
     fault = log.fault = Fault(UnavailableError("down"))
     clock = VirtualClock()
     reporter = Reporter(log.report, max_age_seconds=30, first_pause_seconds=60, last_pause_seconds=90, clock=clock)
@@ -281,12 +253,12 @@ def test_ages_and_growing_pauses_count_by_the_clock(log: FaultyLog, memory: Memo
     for calls, seconds in enumerate((30, 60, 90)):
         eventually(lambda: clock.waiting_count == 1)
         clock.advance(seconds - 1)
-        assert len(log.calls) == calls
+        assert len(log.reports) == calls
         fault.on = calls < 2
         clock.advance(1)
-        eventually(lambda calls=calls: len(log.calls) == calls + 1)  # type: ignore[misc]
+        eventually(lambda calls=calls: len(log.reports) == calls + 1)  # type: ignore[misc]
 
-    eventually(lambda: values(memory) == ["1"])
+    eventually(lambda: values(log) == ["1"])
     assert reporter.close(5) == 0
 
 
@@ -301,7 +273,7 @@ def test_a_closed_reporter_takes_no_more(log: FaultyLog) -> None:
 
 
 def test_a_callback_that_fails_does_not_end_the_reporter(
-    reporter: Reporter, memory: MemoryObservationLog, caplog: pytest.LogCaptureFixture
+    reporter: Reporter, log: FaultyLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail() -> None:
         raise ValueError
@@ -310,15 +282,13 @@ def test_a_callback_that_fails_does_not_end_the_reporter(
     reporter.report("b", [reading("1")])
     flushed(reporter, "b")
 
-    assert values(memory, "b") == ["1"]
+    assert values(log, "b") == ["1"]
     assert [record.message for record in caplog.records] == ["a flush could not be announced"]
 
 
-def test_many_threads_may_report_while_the_log_comes_and_goes(
-    reporter: Reporter, log: FaultyLog, memory: MemoryObservationLog
-) -> None:
+def test_many_threads_may_report_while_the_log_comes_and_goes(reporter: Reporter, log: FaultyLog) -> None:
     def sometimes(_trials: Sequence[str]) -> None:
-        if len(log.calls) % 3:
+        if len(log.reports) % 3:
             raise UnavailableError("down")
 
     def run(trial: str) -> None:
@@ -334,25 +304,25 @@ def test_many_threads_may_report_while_the_log_comes_and_goes(
         thread.join()
 
     for number in range(6):
-        assert values(memory, f"t{number}") == [str(index) for index in range(200)]
+        assert values(log, f"t{number}") == [str(index) for index in range(200)]
 
 
-class PickyLog:
+class PickyLog(MemoryObservationLog):
     """Refuses calls that hold certain values, and is away at certain calls."""
 
     def __init__(self, refused: set[str], away_at: frozenset[int] = frozenset()) -> None:
-        self.memory = MemoryObservationLog()
+        super().__init__()
         self.calls = 0
         self._refused = refused
         self._away_at = away_at
 
-    def report(self, trial_name: str, logs: Sequence[MetricLog]) -> None:
+    def report_all(self, batch: Mapping[str, Sequence[MetricLog]]) -> None:
         self.calls += 1
         if self.calls in self._away_at:
             raise UnavailableError("away")
-        if any(log.value in self._refused for log in logs):
+        if any(log.value in self._refused for logs in batch.values() for log in logs):
             raise InvalidError([FieldError("value", "cannot be kept", "send another", "value")])
-        self.memory.report(trial_name, logs)
+        super().report_all(batch)
 
 
 @pytest.mark.parametrize("away_at", [frozenset(), frozenset({3, 5, 8})], ids=["at hand", "away now and then"])
@@ -362,7 +332,7 @@ def test_one_reading_that_is_refused_takes_no_others_with_it(away_at: frozenset[
     reporter.report("a", [reading(value=str(number)) for number in range(100)])
     flushed(reporter)
 
-    assert values(log.memory) == [str(number) for number in range(100) if number not in (17, 64)]
+    assert values(log) == [str(number) for number in range(100) if number not in (17, 64)]
     assert (reporter.lost, reporter.close(5)) == (2, 0)
 
 

@@ -5,52 +5,47 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from katib.api.metrics import ZERO_TIME, BatchId, MetricLog
+from katib.api.metrics import BatchId, MetricLog
 from katib.errors import FieldError, InternalError, InvalidError, UnavailableError
 from metrics_collector.checkpoint import Checkpoint, Doubt, Progress
 from metrics_collector.parsers import Notes
 from metrics_collector.resumption import ResumableLog
 from metrics_collector.sources import FileSource, FileTail, Position
+from tests.support.observations import MemoryObservationLog
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-class Log:
-    """Keeps readings; `fault` is called around each report and may raise."""
+class Log(MemoryObservationLog):
+    """A log that may take no numbers, forget to answer, or not be read; `before` and `after` each report may raise."""
 
     def __init__(self) -> None:
-        self.stored: list[MetricLog] = []
+        super().__init__()
         self.before: Callable[[Sequence[MetricLog]], None] = lambda _logs: None
         self.after: Callable[[], None] = lambda: None
-        self.tells = True
-        self.numbers: dict[str, int] | None = None  # how many of each reporter are stored; None: nobody counts
+        self.is_readable = True
+        self.takes_numbers = False
 
-    def report(self, _trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
+    @property
+    def stored(self) -> list[MetricLog]:
+        return [change.reading for change in self.changes({"t": 0})]
+
+    def report(self, trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
         self.before(logs)
-        if self.numbers is not None and batch is not None:
-            known = self.numbers.get(batch.reporter, 0)
-            self.numbers[batch.reporter] = max(known, batch.first + len(logs))
-            logs = logs[max(0, known - batch.first) :]
-        self.stored += logs
+        super().report(trial_name, logs, batch if self.takes_numbers else None)
         self.after()
 
     def knows_batches(self, _trial_name: str) -> bool:
-        return self.numbers is not None
+        return self.takes_numbers
 
-    def read(
-        self,
-        _trial_name: str,
-        *,
-        metric_name: str = "",
-        start: datetime = ZERO_TIME,
-        end: datetime = NOON + timedelta(days=1),
-    ) -> list[MetricLog]:
-        if not self.tells:
+    def read(self, trial_name: str, **narrowed: Any) -> list[MetricLog]:
+        if not self.is_readable:
             raise InternalError("no such call")
-        return [log for log in self.stored if metric_name in {"", log.name} and start <= log.time <= end]
+        return super().read(trial_name, **narrowed)
 
 
 class Seconds:
@@ -96,7 +91,7 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture(params=["a log that takes no numbers", "a log that takes numbers"])
 def log(request: pytest.FixtureRequest) -> Log:
     log = Log()
-    log.numbers = {} if request.param == "a log that takes numbers" else None
+    log.takes_numbers = request.param == "a log that takes numbers"
     return log
 
 
@@ -184,14 +179,14 @@ def test_a_report_without_an_answer_is_asked_for_before_it_is_sent_again(start: 
 
 
 def test_a_log_that_does_not_tell_gets_the_readings_rather_twice_than_never(start: Start, file: Path, log: Log) -> None:
-    log.numbers = None
+    log.takes_numbers = False
     file.write_text(lines(1))
     life = start()
     readings = life.read()
     log.after = lambda: (_ for _ in ()).throw(UnavailableError("no answer"))
     with pytest.raises(UnavailableError):
         life.store(readings)
-    log.after, log.tells = (lambda: None), False
+    log.after, log.is_readable = (lambda: None), False
 
     life.store(readings)
 
@@ -255,7 +250,7 @@ def test_a_file_that_replaced_another_while_we_read_counts_by_itself(start: Star
 
 def test_numbers_go_on_over_files_and_collectors(start: Start, file: Path, log: Log) -> None:
     """The third collector sends again what the second one has stored, for its last words did not reach the disk."""
-    log.numbers = {}
+    log.takes_numbers = True
     file.write_text(lines(1, 2, 3))
     first = start()
     first.store(first.read())

@@ -10,11 +10,13 @@ from sqlalchemy import Dialect
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateTable
 
-from katib.api.metrics import LogAccess
+from katib.api.metrics import BatchId, LogAccess
 from katib.databases.sqlite import open_database
 from katib.errors import TerminalError
 from katib.observations import SqlObservationLog, access_list
 from katib.observations.tables import SCHEMA_VERSION, observation_logs
+from katib.rpc.db_manager import serve_db_manager
+from katib.rpc.db_manager_client import DbManagerClient
 from tests.support.observations import reading
 
 KATIB_TABLE = (
@@ -209,6 +211,21 @@ def test_a_table_that_may_not_be_changed_is_served_without_steps(path: Path) -> 
         summary = log.summarize("a", ["loss"])
         assert summary is not None
         assert summary.metrics[0].latest == "1"
+
+
+def test_a_table_that_may_not_be_changed_keeps_no_numbers_and_says_so_behind_a_db_manager_too(path: Path) -> None:
+    run(path, KATIB_TABLE)
+    with open_database(path) as database:
+        log = SqlObservationLog(database, initialize=False)
+        server = serve_db_manager(log, "127.0.0.1:0")
+        client = DbManagerClient(server.address)
+        client.report("a", [reading("1", step=1)], BatchId("me", 0))
+        known = log.knows_batches("a"), client.knows_batches("a")
+        client.close()
+        server.stop(0)
+
+        assert known == (False, False)
+        assert [entry.value for entry in log.read("a")] == ["1"]
 
 
 def test_katibs_statements_go_on_working(path: Path) -> None:

@@ -49,8 +49,8 @@ def test_the_header_names_the_user(value: bytes, expected: str) -> None:
     ("headers", "message"),
     [
         pytest.param([], "is missing", id="absent"),
-        pytest.param([(NAME, b"")], "names nobody", id="empty"),
-        pytest.param([(NAME, b" \t ")], "names nobody", id="blank"),
+        pytest.param([(NAME, b"")], "names no user", id="empty"),
+        pytest.param([(NAME, b" \t ")], "names no user", id="blank"),
         pytest.param([(NAME, b"alice"), (NAME, b"bob")], "more than once", id="doubled"),
         pytest.param([(NAME, b"alice"), (NAME, b"alice")], "more than once", id="doubled-and-equal"),
         pytest.param([(NAME, b"alice"), (b"KubeFlow-UserID", b"bob")], "more than once", id="other-case"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -20,9 +20,8 @@ from katib.local.trial_files import TrialFiles
 from katib.runtime.objects import Key
 from katib.runtime.testing import VirtualClock
 from katib.stores.events import EventLog
-from katib.tuning.ports import Observations
 from tests.support.controllers import JOB, new_store
-from tests.support.observations import MemoryObservationLog
+from tests.support.observations import Fault, FaultyLog, MemoryObservationLog
 from tests.support.tuning import condition, make_experiment, make_trial
 
 
@@ -34,16 +33,16 @@ class Bench:
         database: Database,
         waiting: str = "",
         services: tuple[ServiceFacts, ...] = (),
-        log: Observations | None = None,
+        log: MemoryObservationLog | None = None,
     ) -> None:
         self.store = new_store()
-        self.log = MemoryObservationLog()
+        self.log = log or MemoryObservationLog()
         self.files = TrialFiles(Layout(database.path.parent))
         clock = VirtualClock()
         self.asked: list[str] = []
         self.diagnostician = Diagnostician(
             store=self.store,
-            observations=log or self.log,
+            observations=self.log,
             events=RecordedEvents(EventLog(database, clock)),
             clock=clock,
             jobs=LocalJobs(self.store, self.files, lambda _namespace, name: self._asked(name, waiting)),
@@ -62,16 +61,6 @@ class Bench:
 
     def told(self, name: str) -> str:
         return str(self.diagnostician.explain("default", name))
-
-
-class SilentLog:
-    """An observation log that cannot be reached."""
-
-    def within(self, _namespace: str) -> Self:
-        return self
-
-    def newest(self, trial_name: str, **_options: Any) -> list[MetricLog]:
-        raise UnavailableError(f"log of {trial_name}: no answer")
 
 
 @pytest.fixture
@@ -140,7 +129,9 @@ def test_the_readings_of_a_running_trial_are_counted_over_all_pages(bench: Bench
 
 
 def test_metrics_that_cannot_be_read_do_not_fail_the_answer(database: Database) -> None:
-    bench = Bench(database, log=SilentLog())
+    log = FaultyLog()
+    log.fault = Fault(UnavailableError("log of demo-1: no answer"))
+    bench = Bench(database, log=log)
     bench.put(make_experiment("demo", condition("Created"), condition("Running")), running("demo-1"))
 
     assert "Its metrics cannot be read now: log of demo-1: no answer." in bench.told("demo-1")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from katib.cluster.admission import listener
+from katib.cluster import listener
 from katib.cluster.admission import server as server_module
 from katib.cluster.admission.certificate_files import CertificateFiles
 from katib.cluster.admission.certificates import Certificate, Issued, issue
@@ -249,7 +249,7 @@ def test_a_server_is_ready_only_while_it_shows_the_certificate_in_use(monkeypatc
     world = World()
     monkeypatch.setattr(server_module, "SELF_CHECK_SECONDS", 0.05)
     monkeypatch.setattr(listener.Listener, "serve_forever", lambda *_args, **_kwargs: world.hold.wait(TIMEOUT))
-    monkeypatch.setattr(listener.Listener, "shutdown", lambda _self: None)
+    monkeypatch.setattr(listener.Listener, "shutdown", lambda _self: world.hold.set())
     with world.server:
         assert not world.server.is_ready
         world.hold.set()
