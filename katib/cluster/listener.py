@@ -114,13 +114,8 @@ class Listener(ThreadingHTTPServer):
             return None
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002 - the base class's
-<<<<<<< HEAD:katib/cluster/admission/listener.py
         """Log what went wrong with a connection; it is closed, the others continue."""
-        _LOG.debug("admission connection broke", exc_info=True)
-=======
-        """Log what went wrong with a connection; it is closed, the others go on."""
         _LOG.debug("connection broke", exc_info=True)
->>>>>>> h/http:katib/cluster/listener.py
 
     def set_busy(self, connection: socket.socket, *, busy: bool) -> bool:
         """Note whether a connection has a request under way; return whether it may go on after it."""
