@@ -18,10 +18,9 @@ from typing import Any
 from benchmarks.local_jobs import NoMonitors, by_job
 from katib.local.containers import Choice, choose
 from katib.local.jobs.batch.job import JOB
-from katib.local.jobs.runner import LocalJobRunner
-from katib.local.processes.client import Processes
 from katib.stores.memory import MemoryStore
 from tests.support import podman
+from tests.support.local_jobs import home
 
 ROUNDS = 15
 COMMAND = ["/bin/echo", "loss=1"]
@@ -37,22 +36,17 @@ def main() -> int:
     bare_times, job_times = [], []
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
-        processes = Processes()
-        processes.start()
         images = choose(Choice.PODMAN, environment, root)
         store = MemoryStore({JOB})
-        runner = LocalJobRunner(store, processes, NoMonitors(), root, workspace=lambda _job: root, images=images)
-        runner.start()
-        run = by_job(store, container)
-        for number in range(ROUNDS):
-            begin = time.perf_counter()
-            subprocess.run(BARE, env=environment, stdout=subprocess.PIPE, check=True)
-            middle = time.perf_counter()
-            run(number)
-            bare_times.append(1000 * (middle - begin))
-            job_times.append(1000 * (time.perf_counter() - middle))
-        runner.stop()
-        processes.stop()
+        with home(root, store=store, monitors=NoMonitors(), machine={"images": images}):
+            run = by_job(store, container)
+            for number in range(ROUNDS):
+                begin = time.perf_counter()
+                subprocess.run(BARE, env=environment, stdout=subprocess.PIPE, check=True)
+                middle = time.perf_counter()
+                run(number)
+                bare_times.append(1000 * (middle - begin))
+                job_times.append(1000 * (time.perf_counter() - middle))
     bare, whole = statistics.median(bare_times), statistics.median(job_times)
     more = statistics.median(job - alone for job, alone in zip(job_times, bare_times, strict=True))
     print(f"podman run {bare:.0f} ms, a Job in its image {whole:.0f} ms, {more:.0f} ms more (medians of {ROUNDS})")

@@ -9,45 +9,27 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from katib.databases.sqlite import open_database
 from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.conditions import end_of
-from katib.local.jobs.runner import LocalJobRunner
-from katib.local.pods.monitor import Monitor
-from katib.local.processes.client import Processes
 from katib.runtime.objects import Object, ObjectStore
 from katib.stores.memory import MemoryStore
 from katib.stores.sql import SqlStore
+from tests.support.local_jobs import Monitors, home
 
 ROUNDS = 300
 COMMAND = ["sh", "-c", "echo loss=1"]
 
 
-class NoMonitors:
+class NoMonitors(Monitors):
     """Nobody reads the output."""
 
-    def open(self, _job: Object, _labels: dict[str, str], _container: str, _directory: Path) -> Monitor | None:
+    def open(self, _job: Object, _labels: dict[str, str], _container: str, _directory: Path) -> None:
         """Return nothing."""
-        return None
-
-    def discard(self, _job: Object) -> None:
-        """Do nothing."""
-
-
-@contextmanager
-def running(store: ObjectStore, root: Path) -> Iterator[None]:
-    processes = Processes()
-    processes.start()
-    runner = LocalJobRunner(store, processes, NoMonitors(), root, workspace=lambda _job: root)
-    runner.start()
-    yield
-    runner.stop()
-    processes.stop()
 
 
 def process() -> dict[str, Any]:
@@ -93,11 +75,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         memory = MemoryStore({JOB})
-        with running(memory, root / "memory"):
+        with home(root / "memory", store=memory, monitors=NoMonitors()):
             measure("in memory", by_job(memory))
         with open_database(root / "objects.db") as database:
             sql = SqlStore(database, {JOB})
-            with running(sql, root / "sql"):
+            with home(root / "sql", store=sql, monitors=NoMonitors()):
                 measure("in SQLite", by_job(sql))
 
 

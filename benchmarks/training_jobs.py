@@ -13,16 +13,17 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from benchmarks.local_jobs import NoMonitors
 from katib.databases.sqlite import open_database
+from katib.local.jobs.controller import JobController
 from katib.local.jobs.kinds import job_kinds
-from katib.local.jobs.runner import LocalJobRunner
-from katib.local.processes.client import Processes
 from katib.runtime.objects import Key, Kind, ObjectStore
 from katib.stores.sql import SqlStore
+from tests.support.local_jobs import home
 
 ROUNDS = 20
 PATIENCE_SECONDS = 300.0
@@ -56,7 +57,7 @@ def wait_for_files(directory: Path, count: int) -> None:
 
 
 def ours(
-    store: ObjectStore, runner: LocalJobRunner, jobs: Sequence[dict[str, Any]], directory: Path, count: int
+    store: ObjectStore, runner: JobController, jobs: Sequence[dict[str, Any]], directory: Path, count: int
 ) -> float:
     begin = time.perf_counter()
     for obj in jobs:
@@ -86,12 +87,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         root, numbers = Path(folder), iter(range(10_000))
         kinds = job_kinds()
-        processes = Processes(root / "engine")
-        processes.start()
-        with open_database(root / "objects.db") as database:
+        with ExitStack() as stack:
+            database = stack.enter_context(open_database(root / "objects.db"))
             store = SqlStore(database, {kind.kind for kind in kinds})
-            runner = LocalJobRunner(store, processes, NoMonitors(), root / "trials", workspace=lambda _job: root)
-            runner.start()
+            runner = stack.enter_context(home(root, store=store, monitors=NoMonitors())).runner
 
             def measured(jobs: int, workers: int) -> tuple[float, float]:
                 number, count = next(numbers), jobs * (workers + 1)
@@ -113,8 +112,6 @@ def main() -> None:
                     f"{jobs} jobs of {workers + 1} replicas: {mine:.2f} s, bare {theirs:.2f} s, "
                     f"{mine - theirs:.2f} s more; memory grew by {grown:.0f} MB"
                 )
-            runner.stop()
-        processes.stop()
 
 
 if __name__ == "__main__":

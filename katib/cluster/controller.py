@@ -15,7 +15,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from katib.api.names import JOB_LABEL, TRIAL_LABEL
 from katib.api.types import Experiment, Trial
 from katib.cluster.access.events import server_events
 from katib.cluster.admission.ca_bundle import CaBundle
@@ -28,23 +27,21 @@ from katib.cluster.client import Connection, RequestInfo
 from katib.cluster.configuration.models import KatibConfig
 from katib.cluster.environment import DEFAULT_CORE_NAMESPACE
 from katib.cluster.installation_key import SECRET_NAME, InstallationTokens
-from katib.cluster.leader.fencing import FencedStore
-from katib.cluster.leader.leading import CLUSTER_SETTINGS, Dependencies, Leading
+from katib.cluster.leader.leading import CLUSTER_SETTINGS, DbManager, Dependencies, Leading
 from katib.cluster.leader.lease import Leadership, LeaseTimes
+from katib.cluster.leader.stores import LeaderStores
 from katib.cluster.monitoring.health import ClusterMetrics, serve_pages
 from katib.cluster.nodes import NativeSidecars
 from katib.cluster.outage import await_answer
-from katib.cluster.pods.missed import MISSED_SELECTOR
-from katib.cluster.pods.reading import POD
 from katib.cluster.services.catalog import ClusterCatalog
 from katib.cluster.services.config_map import config_source
-from katib.cluster.services.kinds import DEPLOYMENT, SERVICE, SERVICE_SELECTORS
+from katib.cluster.services.kinds import DEPLOYMENT, SERVICE
 from katib.cluster.store import KubernetesEvents, KubernetesStore
 from katib.cluster.version import ClusterVersion
 from katib.cluster.webhooks.experiments import ExperimentAdmission
 from katib.cluster.webhooks.pods import PodAdmission
 from katib.cluster.webhooks.trial_settings import TrialSettings
-from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT, SUGGESTION, TRIAL
+from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.settings import ControllerSettings
 from katib.errors import FieldError, ForbiddenError, InvalidError, UnavailableError, invalid
 from katib.monitoring import check_page
@@ -54,7 +51,6 @@ from katib.rpc.tokens import Claims, Role
 from katib.runtime.clock import SystemClock
 from katib.runtime.interpreter import tune_interpreter
 from katib.runtime.objects import Key, Kind
-from katib.templates.source import OFFERED, OFFERED_LABEL
 
 COMPONENT = "katib-controller"
 WEBHOOK_CONFIGURATION = "katib.kubeflow.org"
@@ -298,8 +294,6 @@ class ClusterController:
 
     def _dependencies(self, stack: ExitStack, leadership: Leadership | None, version: ClusterVersion) -> Dependencies:
         options = self._options
-        selectors = {POD: TRIAL_LABEL, **SERVICE_SELECTORS}
-        selecting = KubernetesStore(self._connection, selectors=selectors, foreground=_waits_for_pods)
         db_manager = DbManagerClient(
             options.own_db_manager_address or options.db_manager_address,
             timeout_seconds=DB_MANAGER_SECONDS,
@@ -312,27 +306,15 @@ class ClusterController:
             return leadership is None or leadership.is_leading
 
         return Dependencies(
-            store=FencedStore(selecting, leads),
-            offered=KubernetesStore(
-                self._connection,
-                selectors={CONFIG_MAP: f"{OFFERED_LABEL}={OFFERED}"},
-                namespace=options.core_namespace,
-            ),
-            jobs=FencedStore(KubernetesStore(self._connection, selector=JOB_LABEL), leads),
-            unlabelled_jobs=KubernetesStore(self._connection, selector=f"!{JOB_LABEL}").metadata_pages,
-            all_pods=FencedStore(KubernetesStore(self._connection), leads),
-            missed_pods=KubernetesStore(self._connection, selectors={POD: MISSED_SELECTOR}),
+            stores=LeaderStores.of(self._connection, options.core_namespace, leads, _waits_for_pods),
+            db_manager=DbManager(db_manager, options.db_manager_address, self._reader_variables),
             list_events=server_events(self._connection),
-            db_manager=db_manager,
-            may_write=leads,
-            reader_variables=self._reader_variables,
             config=self._config,
             events=self._events,
             check=lambda experiment: _errors_of(self._experiments, experiment),
             find_trial=self._pods.trial_of,
             metrics=self._metrics,
             clock=self._clock,
-            db_manager_address=options.db_manager_address,
             grpc_probes=version.has_grpc_probes and options.config.init.controller.enable_grpc_probe_in_suggestion,
             validation_rules=version.has_validation_rules,
             settings=self._settings(),

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from msgspec import structs
 
@@ -30,7 +30,7 @@ from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion.reconciler import TRIALS_BY_EXPERIMENT, SuggestionReconciler
 from katib.controllers.trial.job_caches import JobCaches, identity
 from katib.controllers.trial.observing import ObservationCalls, TrialLogs
-from katib.controllers.trial.reconciler import TrialReconciler, nothing_ends
+from katib.controllers.trial.reconciler import TrialReconciler
 from katib.errors import KatibError
 from katib.runtime.clock import Clock
 from katib.runtime.controller import Controller, Reconcile
@@ -112,49 +112,66 @@ class Caches:
         return (self.experiments, self.suggestions, self.trials, *self.jobs.known)
 
 
-@dataclass(frozen=True, slots=True)
-class Assembly:
-    """Controllers ready to start."""
+class Queues(NamedTuple):
+    """What the controllers are to look at; others add to it what they know to have changed."""
 
-    manager: Manager
-    suggestion_queue: WorkQueue[Key]
-    trial_queue: WorkQueue[Key]
+    experiments: WorkQueue[Key]
+    suggestions: WorkQueue[Key]
+    trials: WorkQueue[Key]
+    early_stopping: WorkQueue[Key]
 
-    def wake_suggestion(self, key: Key) -> None:
+    @classmethod
+    def of(cls, clock: Clock) -> Queues:
+        """Return empty queues."""
+        return cls(*(WorkQueue(clock=clock) for _ in range(4)))
+
+    def wake_suggestion(self, namespace: str, name: str) -> None:
         """Have the Suggestion controller look again, because a service came up or went down."""
-        self.suggestion_queue.add(key)
+        self.suggestions.add(Key(namespace, name))
 
-    def wake_trial(self, key: Key) -> None:
-        """Have the Trial controller look again, because a pod of it changed."""
-        self.trial_queue.add(key)
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the controllers need from outside; `katib.controllers.ports` says what each must do.
+
+    Attributes:
+        services: The services that experiments ask for.
+        logs: The logs of trials.
+        events: Told of notable moments.
+        log_pool: Where logs are asked that are not at hand: a worker never waits for them. None: they are at hand.
+        check: What is wrong with an experiment that nothing has checked before it was stored.
+        pods: What the pods of jobs say; None where jobs say it all.
+        given_rules: Evaluates the rules that trials were given, where no collector of ours does it.
+        shipped_template: Finds ConfigMaps that come with the installation.
+    """
+
+    services: ServiceDirectory
+    logs: TrialLogs
+    events: EventRecorder
+    log_pool: Executor | None = None
+    check: ExperimentCheck = accept_all
+    pods: PodWatcher | None = None
+    given_rules: GivenRules | None = None
+    shipped_template: Callable[[Key], Object | None] = lambda _key: None
 
 
 def assemble(
-    *,
     store: ObjectStore,
     caches: Caches,
-    services: ServiceDirectory,
-    observations: TrialLogs,
-    observation_pool: Executor | None = None,
-    events: EventRecorder,
+    queues: Queues,
+    ports: Ports,
     clock: Clock,
     settings: ControllerSettings | None = None,
-    check: ExperimentCheck = accept_all,
-    pods: PodWatcher | None = None,
-    given_rules: GivenRules | None = None,
-    is_ending: Callable[[Trial], bool] = nothing_ends,
     thread: SharedThread | None = None,
-    shipped_template: Callable[[Key], Object | None] = lambda _key: None,
-) -> Assembly:
+) -> Manager:
     """Return the controllers of a store, wired and not started.
 
-    Logs that are not at hand are given with a pool in which they are asked: a worker never waits for them.
     Where the store and the logs are at hand, all controllers can share a thread.
     """
-    settings = settings or ControllerSettings()
-    experiments, suggestions, trials, stopping = (WorkQueue[Key](clock=clock) for _ in range(4))
+    settings, events = settings or ControllerSettings(), ports.events
+    experiments, suggestions, trials, stopping = queues
     verdicts = Verdicts()
-    config_maps = TemplateConfigMaps(store, caches.config_maps, clock, shipped_template)
+    config_maps = TemplateConfigMaps(store, caches.config_maps, clock, ports.shipped_template)
     _connect(caches, experiments, suggestions, trials, settings.summary_interval_seconds)
     _connect_early_stopping(caches, stopping, verdicts)
     caches.config_maps.add_handler(lambda event: _wake_users_of(event.key, caches, config_maps, experiments))
@@ -167,7 +184,7 @@ def assemble(
         events=events,
         clock=clock,
         settings=settings,
-        check=check,
+        check=ports.check,
         config_maps=config_maps,
     )
     suggestion = SuggestionReconciler(
@@ -176,7 +193,7 @@ def assemble(
         experiments=caches.experiments,
         trials=caches.trials,
         ledger=caches.ledger,
-        services=services,
+        services=ports.services,
         events=events,
         clock=clock,
         settings=settings,
@@ -186,26 +203,20 @@ def assemble(
         store=store,
         trials=caches.trials,
         jobs=caches.jobs,
-        observations=ObservationCalls(
-            observations,
-            observation_pool,
-            trials.add,
-            clock,
-        ),
+        observations=ObservationCalls(ports.logs, ports.log_pool, trials.add, clock),
         events=events,
         clock=clock,
         settings=settings,
-        pods=pods,
+        pods=ports.pods,
         verdict_of=verdicts.of,
-        is_ending=is_ending,
     )
     early_stopping = EarlyStoppingReconciler(
         experiments=caches.experiments,
         suggestions=caches.suggestions,
         trials=caches.trials,
         ledger=caches.ledger,
-        services=services,
-        given_rules=given_rules,
+        services=ports.services,
+        given_rules=ports.given_rules,
         verdicts=verdicts,
         events=events,
         clock=clock,
@@ -224,7 +235,7 @@ def assemble(
         _controller("early-stopping", early_stopping.reconcile, stopping, caches.experiments, events, 1, thread),
         caches.jobs,
     )
-    return Assembly(Manager(caches.all, controllers), suggestions, trials)
+    return Manager(caches.all, controllers)
 
 
 def _connect(

@@ -191,3 +191,6 @@ class PodWatcher(Protocol):
 
     def update_of(self, trial: Trial) -> PodUpdate:
         """Return what the pods of a trial say."""
+
+    def is_ending(self, trial: Trial) -> bool:
+        """Return whether programs of a deleted job may still run; no where a job is there as long as its pods."""

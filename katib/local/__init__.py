@@ -87,14 +87,15 @@ def validate_document(
 
     from katib.local.admission import HostCapacity
     from katib.local.containers import chosen, runs_images
-    from katib.local.submission import local_gate
+    from katib.local.submission import LocalHome
     from katib.services.catalog import Catalog
     from katib.services.config import ServicesConfig, read_config
     from katib.tuning.service import DEFAULT_NAMESPACE
+    from katib.tuning.submission import Gate, StoredObjects
 
     settings = ServicesConfig() if config is None else read_config(config)
     in_images = runs_images(chosen(containers, settings), os.environ)
     host = replace(HostCapacity.detect(), runs_images=in_images, names_pods=in_images)
-    gate = local_gate(Catalog(settings.infos()), host, lambda _namespace, _name: None)
+    gate = Gate(Catalog(settings.infos()), LocalHome(host), StoredObjects(None))
     admitted = gate.check(document, source=source, namespace=namespace or DEFAULT_NAMESPACE)
     return () if admitted is None else admitted.notices

@@ -1,4 +1,4 @@
-"""What one machine knows of jobs beyond their objects: what the runner says, and the end of their output."""
+"""What one machine knows of jobs beyond their objects: what their controller says, and the end of their output."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class LocalJobs:
     Args:
         store: Objects.
         files: Output of trials.
-        waiting: Why nothing of a job runs, as the runner sees it; empty when it runs or no engine is at work.
+        waiting: Why nothing of a job runs, given its namespace and name; empty when it runs or no engine is at work.
     """
 
     def __init__(
-        self, store: ObjectStore, files: TrialFiles, waiting: Callable[[Object], str] = lambda _job: ""
+        self, store: ObjectStore, files: TrialFiles, waiting: Callable[[str, str], str] = lambda _namespace, _name: ""
     ) -> None:
         self._store = store
         self._files = files
@@ -51,7 +51,7 @@ class LocalJobs:
         known = JobFacts(log_tail=tail, log_container=container, program=program, in_image=in_image, pods=pods)
         if job is None:
             return known
-        reason, remedy = self._waiting(job), ""
+        reason, remedy = self._waiting(*Key.of(job)), ""
         pulling = next((words for pod in pods if not is_over(pod) and (words := _pulling(pod))), "")
         if pulling:
             reason, remedy = f"is {pulling}", _PULL_FIRST

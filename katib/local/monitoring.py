@@ -90,7 +90,7 @@ class TrialMonitors:
             told[METRICS_PORT_VARIABLE] = str(port)
         return told
 
-    def need_machine(self, job: Object) -> bool:
+    def needs_machine(self, job: Object) -> bool:
         """Return whether metrics go to, or come from, an address of this machine."""
         trial = self._trial_of(job)
         return trial is not None and trial.spec.metrics_collector.kind not in PUSHES_NOTHING

@@ -4,80 +4,71 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from katib.api.algorithms import AlgorithmCatalog
 from katib.api.checkpoints import DIRECTORY_VARIABLE, checkpoint_directory
-from katib.api.types import CollectorKind, ExperimentSpec
+from katib.api.types import CollectorKind, Experiment, ExperimentSpec
 from katib.api.wording import shown
 from katib.errors import FieldError
 from katib.local.admission import HostCapacity, check_job
 from katib.local.findings import Findings, mapping, mappings
 from katib.local.jobs.jobset.trainjob_rules import check_runtime
 from katib.local.jobs.kind import JobKind, KnowsPeers, KnowsPrimary
-from katib.local.jobs.kinds import Lookup, job_kinds, kinds_by_name, nothing_stored
+from katib.local.jobs.kinds import job_kinds, kinds_by_name
 from katib.local.jobs.networks import PUSHES_NOTHING, may_be_named
 from katib.local.jobs.selection import check_pod_labels
 from katib.local.pods.tokens import GPU_RESOURCES
 from katib.local.trial_templates import shipped_config_map
-from katib.runtime.objects import Key, Kind
+from katib.runtime.objects import Key, Kind, Object
 from katib.templates.devices import device_errors
-from katib.tuning.submission import FindConfigMap, FindObject, Gate, HasExperiment
+from katib.tuning.submission import FindObject, Home, workspace_of
 
 _COLLECTOR_PATH = "spec.metricsCollectorSpec.collector.customCollector"
 
 
-def local_gate(
-    catalog: AlgorithmCatalog,
-    capacity: HostCapacity,
-    config_maps: FindConfigMap,
-    on_algorithm: Callable[[str], None] = lambda _name: None,
-    has_experiment: HasExperiment = lambda _namespace, _name: True,
-    find: Lookup = nothing_stored,
-) -> Gate:
-    """Return the gate of a machine.
+class LocalHome(Home):
+    """What one machine says of experiments.
 
     Args:
-        catalog: Algorithms that are offered.
         capacity: What trials may ask for.
-        config_maps: Finds a stored ConfigMap, which comes before a shipped one of its name.
-        on_algorithm: Told which algorithm a document asks for.
-        has_experiment: Says whether an experiment is stored.
-        find: Where stored objects are that jobs depend on.
+        prewarm: Starts the service of an algorithm before it is needed.
     """
 
-    def check_object(
-        source: Mapping[str, Any], path: str, workspace: Path | None, find: FindObject
-    ) -> tuple[list[FieldError], list[str]]:
-        return check_job(dict(source), path, host=capacity, workspace=workspace, kinds=job_kinds(find))
+    def __init__(self, capacity: HostCapacity, prewarm: Callable[[str], None] = lambda _algorithm: None) -> None:
+        self._capacity = capacity
+        self._prewarm = prewarm
 
-    def errors_of(source: Mapping[str, Any], path: str, spec: ExperimentSpec, find: FindObject) -> list[FieldError]:
-        kinds = job_kinds(find)
-        return [
-            *custom_collector_errors(source, spec, capacity, kinds),
+    def check(
+        self, source: Mapping[str, Any], path: str, experiment: Experiment, find: FindObject
+    ) -> tuple[Sequence[FieldError], Sequence[str]]:
+        """Return what keeps the object from running here, and what will be done otherwise than elsewhere."""
+        host, kinds, spec = self._capacity, job_kinds(find), experiment.spec
+        errors, notices = check_job(dict(source), path, host=host, workspace=workspace_of(experiment), kinds=kinds)
+        errors += [
+            *custom_collector_errors(source, spec, host, kinds),
             *primary_pod_errors(source, spec, kinds),
-            *(peer_name_errors(source, path, spec, kinds) if capacity.names_pods else ()),
+            *(peer_name_errors(source, path, spec, kinds) if host.names_pods else ()),
         ]
+        unmounted = [] if host.runs_images else checkpoint_notices(source, path, spec)
+        return errors, [*notices, *unmounted, *card_notices(source, path, kinds, host)]
 
-    def warn_of(source: Mapping[str, Any], path: str, spec: ExperimentSpec) -> list[str]:
-        written = [] if capacity.runs_images else checkpoint_notices(source, path, spec)
-        return written + card_notices(source, path, job_kinds(find), capacity)
+    def check_runtime(self, runtime: Mapping[str, Any], place: str) -> Sequence[FieldError]:
+        """Return what is wrong with a training runtime that no TrainJob refers to yet."""
+        return runtime_errors(runtime, place)
 
-    return Gate(
-        catalog,
-        lambda namespace, name: config_maps(namespace, name) or shipped_config_map(Key(namespace, name)),
-        check_object=check_object,
-        warn_of=warn_of,
-        errors_of=errors_of,
-        on_algorithm=on_algorithm,
-        has_experiment=has_experiment,
-        find=find,
-        check_runtime=runtime_errors,
-        primary_labels=primary_labels,
-    )
+    def primary_labels(self, source: Mapping[str, Any], find: FindObject) -> Mapping[str, str]:
+        """Return the labels of the pod that prints metrics where its job does not say them by itself."""
+        return primary_labels(source, find)
+
+    def shipped_config_map(self, key: Key) -> Object | None:
+        """Return a ConfigMap that came with the package."""
+        return shipped_config_map(key)
+
+    def prewarm(self, algorithm: str) -> None:
+        """Have the service of an algorithm come up."""
+        self._prewarm(algorithm)
 
 
 def primary_labels(source: Mapping[str, Any], find: FindObject) -> Mapping[str, str]:

@@ -14,7 +14,7 @@ from katib.api.algorithms import AlgorithmCatalog
 from katib.api.defaults import default_algorithm, with_defaults
 from katib.api.loading import Submission, holds_runtimes, load_experiment, load_runtimes
 from katib.api.names import WORKSPACE_ANNOTATION
-from katib.api.types import CollectorKind, Experiment, ExperimentSpec, ParameterSpec, TrialTemplate
+from katib.api.types import CollectorKind, Experiment, ParameterSpec, TrialTemplate
 from katib.api.validation import admit, admit_update, find_warnings
 from katib.api.wording import shown
 from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT
@@ -34,44 +34,72 @@ from katib.tuning.service import Preview
 
 JOB = Kind("batch/v1", "Job")
 
-ALL_COLLECTORS: tuple[str, ...] = tuple(CollectorKind)
-
-FindConfigMap = Callable[[str, str], Object | None]
-"""Takes namespace and name; returns a stored ConfigMap, None when there is none."""
-
-HasExperiment = Callable[[str, str], bool]
-"""Takes namespace and name; says whether that experiment is stored."""
-
 FindObject = Callable[[Kind, Key], Object | None]
 """Finds an object that a template depends on; without a namespace it looks in that of the experiment, too."""
 
-ObjectCheck = Callable[[Mapping[str, Any], str, Path | None, FindObject], tuple[list[FieldError], list[str]]]
-"""Looks at the object that trials run as, with placeholders still in it. Takes the object, its path in the experiment,
-the workspace and what finds objects of the same file or of the store; returns what keeps it from running in this home,
-and what will be done otherwise than elsewhere."""
+
+class Home:
+    """What a home says of experiments. This one takes whatever Kubernetes does; others say more.
+
+    Attributes:
+        collectors: Kinds of metrics collectors that can run here.
+        notes_workspace: Whether relative paths of commands start from the directory of the submitted file.
+    """
+
+    collectors: Collection[str] = tuple(CollectorKind)
+    notes_workspace = True
+
+    def check(
+        self, _source: Mapping[str, Any], _path: str, _experiment: Experiment, _find: FindObject
+    ) -> tuple[Sequence[FieldError], Sequence[str]]:
+        """Return what keeps the object that trials run as from working here, and what will surprise its author.
+
+        Takes the object, with placeholders still in it, its path in the experiment, the experiment with defaults, and
+        what finds objects of the same file or of the store. That a Job has the structure of one is checked anyway.
+        """
+        return (), ()
+
+    def check_runtime(self, _runtime: Mapping[str, Any], _place: str) -> Sequence[FieldError]:
+        """Return what is wrong with a training runtime, each path with the place before it."""
+        return ()
+
+    def primary_labels(self, _source: Mapping[str, Any], _find: FindObject) -> Mapping[str, str]:
+        """Return the labels of the pod that prints metrics where they depend on what the object refers to.
+
+        Empty where they do not. The object may be malformed.
+        """
+        return {}
+
+    def shipped_config_map(self, _key: Key) -> Object | None:
+        """Return a ConfigMap that came with the installation; one that is stored comes before it."""
+        return None
+
+    def prewarm(self, _algorithm: str) -> None:
+        """Take note that a document asks for an algorithm, so that its service can come up meanwhile."""
 
 
-ObjectWarnings = Callable[[Mapping[str, Any], str, ExperimentSpec], Sequence[str]]
-"""Says what will surprise about the object that trials run as, given its path and the spec with defaults."""
+class StoredObjects:
+    """What experiments may refer to.
 
-ObjectErrors = Callable[[Mapping[str, Any], str, ExperimentSpec, FindObject], Sequence[FieldError]]
-"""Says what of that object cannot work with the rest of the spec, or with objects of the same file."""
+    Args:
+        store: Where it is stored; None: nothing is.
+        knows_experiments: Whether experiments can be looked up there; where they cannot, others check warm starts.
+    """
 
+    def __init__(self, store: ObjectStore | None, *, knows_experiments: bool = True) -> None:
+        self._store = store
+        self._knows_experiments = store is not None and knows_experiments
 
-RuntimeCheck = Callable[[Mapping[str, Any], str], Sequence[FieldError]]
-"""Says what is wrong with a training runtime, given the object and what to put before the paths of its fields."""
+    def find(self, kind: Kind, key: Key) -> Object | None:
+        """Return an object, None when there is none."""
+        try:
+            return None if self._store is None else self._store.get(kind, key)
+        except NotFoundError:
+            return None
 
-
-PrimaryLabels = Callable[[Mapping[str, Any], FindObject], Mapping[str, str]]
-"""Returns the labels of the pod that prints metrics where they depend on what the object that trials run as refers to;
-empty where they do not. Takes the object, which may be malformed, and what finds the others."""
-
-
-def check_nothing(
-    _source: Mapping[str, Any], _path: str, _workspace: Path | None, _find: FindObject
-) -> tuple[list[FieldError], list[str]]:
-    """Find nothing: for homes that run whatever Kubernetes takes."""
-    return [], []
+    def may_have_experiment(self, key: Key) -> bool:
+        """Return whether an experiment is stored, or cannot be looked up."""
+        return not self._knows_experiments or self.find(EXPERIMENT, key) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,55 +121,22 @@ class Gate:
 
     Args:
         catalog: Algorithms that are offered.
-        config_maps: Finds a stored ConfigMap, for templates that are not in the same file.
-        collectors: Kinds of metrics collectors that can run here.
-        check_object: Looks at the object that trials run as. That a Job has the structure of one is checked anyway.
-        warn_of: Says what will surprise about that object.
-        errors_of: Says what of that object cannot work with the rest of the spec.
-        on_algorithm: Told at once which algorithm a document asks for, so that its service can come up meanwhile.
-        has_experiment: Says whether an experiment is stored, for warm starts.
-        find: Finds a stored object that a template depends on.
-        check_runtime: Says what is wrong with a training runtime that is stored by itself.
-        primary_labels: Finds the labels of primary pods that an experiment does not name.
-        notes_workspace: Whether relative paths of commands start from the directory of the submitted file.
+        home: What this home says of experiments.
+        stored: What they may refer to.
     """
 
-    def __init__(
-        self,
-        catalog: AlgorithmCatalog,
-        config_maps: FindConfigMap,
-        *,
-        collectors: Collection[str] = ALL_COLLECTORS,
-        check_object: ObjectCheck = check_nothing,
-        warn_of: ObjectWarnings = lambda _source, _path, _spec: (),
-        errors_of: ObjectErrors = lambda _source, _path, _spec, _find: (),
-        on_algorithm: Callable[[str], None] = lambda _name: None,
-        has_experiment: HasExperiment = lambda _namespace, _name: True,
-        find: FindObject = lambda _kind, _key: None,
-        check_runtime: RuntimeCheck = lambda _runtime, _place: (),
-        primary_labels: PrimaryLabels = lambda _source, _find: {},
-        notes_workspace: bool = True,
-    ) -> None:
+    def __init__(self, catalog: AlgorithmCatalog, home: Home, stored: StoredObjects) -> None:
         self._catalog = catalog
-        self._config_maps = config_maps
-        self._collectors = collectors
-        self._check_object = check_object
-        self._warn_of = warn_of
-        self._errors_of = errors_of
-        self._on_algorithm = on_algorithm
-        self._has_experiment = has_experiment
-        self._find = find
-        self._check_runtime = check_runtime
-        self._primary_labels = primary_labels
-        self._notes_workspace = notes_workspace
+        self._home = home
+        self._stored = stored
 
     def load(self, document: str, *, source: str, namespace: str) -> Submission:
         """Read a document. Raises InvalidError when it holds no experiment."""
         submission = self._with_primary_labels(load_experiment(document, source, namespace))
         algorithm = default_algorithm(submission.experiment.spec)
         if algorithm is not None:
-            self._on_algorithm(algorithm.algorithm_name)
-        if not self._notes_workspace or not os.path.isfile(source):  # noqa: PTH113 - Path raises for a name that is too long
+            self._home.prewarm(algorithm.algorithm_name)
+        if not self._home.notes_workspace or not os.path.isfile(source):  # noqa: PTH113 - Path raises for a name that is too long
             return submission
         metadata = submission.experiment.metadata
         annotations = {WORKSPACE_ANNOTATION: str(Path(source).resolve().parent), **metadata.annotations}
@@ -154,7 +149,7 @@ class Gate:
         template = experiment.spec.trial_template
         if template is None or template.primary_pod_labels or not template.trial_spec:
             return submission
-        labels = self._primary_labels(template.trial_spec, self._finder(submission))
+        labels = self._home.primary_labels(template.trial_spec, self._finder(submission))
         if not labels:
             return submission
         template = structs.replace(template, primary_pod_labels=dict(labels))
@@ -168,7 +163,7 @@ class Gate:
             InvalidError: With everything that is wrong with them.
         """
         found = load_runtimes(document, source, namespace)
-        errors = [error for place, runtime in found for error in self._check_runtime(runtime, place)]
+        errors = [error for place, runtime in found for error in self._home.check_runtime(runtime, place)]
         if errors:
             raise InvalidError(errors)
         return tuple(runtime for _, runtime in found)
@@ -202,7 +197,7 @@ class Gate:
             catalog=self._catalog,
             check_template=check,
             check_point=check_assignments,
-            collectors=self._collectors,
+            collectors=self._home.collectors,
         )
         self._check_earlier_experiments(experiment)
         return Admitted(experiment, submission.companions, tuple(dict.fromkeys(notices)))
@@ -226,7 +221,7 @@ class Gate:
                 "warm-start-experiment",
             )
             for i, name in enumerate(start.experiments if start is not None else ())
-            if not self._has_experiment(namespace, name)
+            if not self._stored.may_have_experiment(Key(namespace, name))
         ]
         if errors:
             raise InvalidError(errors)
@@ -241,7 +236,7 @@ class Gate:
 
     def _check_template(
         self, submission: Submission, template: TrialTemplate, parameters: Sequence[ParameterSpec]
-    ) -> tuple[list[FieldError], list[str]]:
+    ) -> tuple[list[FieldError], Sequence[str]]:
         try:
             text = template_text(template, lambda ns, name: self._data_for(submission, ns, name))
             errors = [
@@ -258,21 +253,18 @@ class Gate:
         for variant in () if errors else variants(template, parameters, source):
             # Paths may be off by the elements that are left out, so what holds of the whole object is said of it alone.
             errors += self._check_source(submission, variant, path)[0]
-        spec = with_defaults(submission.experiment).spec
-        return list(dict.fromkeys(errors)), [*notices, *self._warn_of(source, path, spec)]
+        return list(dict.fromkeys(errors)), notices
 
     def _check_source(
         self, submission: Submission, source: Mapping[str, Any], path: str
-    ) -> tuple[list[FieldError], list[str]]:
+    ) -> tuple[list[FieldError], Sequence[str]]:
         errors = list(check_job_kind(Kind.of(source), path))
         if Kind.of(source) == JOB:
             errors += check_job_schema(dict(source), path)
         errors += device_errors(source, path)
-        find = self._finder(submission)
-        found, notices = self._check_object(source, path, _workspace(submission.experiment), find)
-        errors += found
-        errors += self._errors_of(source, path, with_defaults(submission.experiment).spec, find)
-        return errors, notices
+        experiment = with_defaults(submission.experiment)
+        found, notices = self._home.check(source, path, experiment, self._finder(submission))
+        return [*errors, *found], notices
 
     def _finder(self, submission: Submission) -> FindObject:
         """Return what finds objects, of the same file before any other."""
@@ -281,7 +273,7 @@ class Gate:
         def find(kind: Kind, key: Key) -> Object | None:
             for namespace in dict.fromkeys((key.namespace, key.namespace or own)):
                 beside = submission.companion(kind.kind, namespace, key.name)
-                if found := beside or self._find(kind, Key(namespace, key.name)):
+                if found := beside or self._stored.find(kind, Key(namespace, key.name)):
                     return found
             return None
 
@@ -289,37 +281,12 @@ class Gate:
 
     def _data_for(self, submission: Submission, namespace: str, name: str) -> Mapping[str, str] | None:
         """Return the data of a ConfigMap, of the same file before any other, if the experiment may use it."""
-        found = submission.config_map(namespace, name) or self._config_maps(namespace, name)
-        return usable_data(found, submission.experiment.namespace)
+        key = Key(namespace, name)
+        stored = submission.config_map(namespace, name) or self._stored.find(CONFIG_MAP, key)
+        return usable_data(stored or self._home.shipped_config_map(key), submission.experiment.namespace)
 
 
-def _workspace(experiment: Experiment) -> Path | None:
+def workspace_of(experiment: Experiment) -> Path | None:
+    """Return where relative paths of an experiment's commands start; None where it does not say."""
     text = experiment.metadata.annotations.get(WORKSPACE_ANNOTATION, "")
     return Path(text) if text else None
-
-
-def has_experiment(store: ObjectStore) -> HasExperiment:
-    """Return what says whether a store has an experiment."""
-
-    def is_stored(namespace: str, name: str) -> bool:
-        try:
-            store.get(EXPERIMENT, Key(namespace, name))
-        except NotFoundError:
-            return False
-        return True
-
-    return is_stored
-
-
-class ConfigMaps:
-    """The ConfigMaps of a store."""
-
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
-
-    def find(self, namespace: str, name: str) -> Object | None:
-        """Return a ConfigMap, None when there is none."""
-        try:
-            return self._store.get(CONFIG_MAP, Key(namespace, name))
-        except NotFoundError:
-            return None

@@ -11,7 +11,8 @@ from katib.errors import InvalidError
 from katib.local import open_catalog
 from katib.local.admission import HostCapacity
 from katib.local.admission.host import GIB
-from katib.local.submission import local_gate
+from katib.local.submission import LocalHome
+from katib.tuning.submission import Gate, StoredObjects
 from tests.support import podman
 from tests.support.cli import katib, katib_json
 from tests.support.runtimes import Installed, installed
@@ -35,7 +36,7 @@ NO_STAND_IN = {*WITH_CARDS, "metrics-collector/custom-metrics-collector"}
 def refusal(name: str, cards: int) -> str:
     """Return why an example cannot run on a machine with podman; empty when it can."""
     host = HostCapacity(cpus=8, memory_bytes=16 * GIB, search_path="", gpus=cards, runs_images=True, names_pods=True)
-    gate = local_gate(open_catalog(), host, lambda _namespace, _name: None)
+    gate = Gate(open_catalog(), LocalHome(host), StoredObjects(None))
     try:
         gate.check((EXAMPLES / f"{name}.yaml").read_text(), source=name, namespace="default")
     except InvalidError as error:

@@ -34,7 +34,7 @@ def runtime(request: pytest.FixtureRequest) -> Installed:
 @pytest.fixture
 def boxed(tmp_path: Path, runtime: Installed) -> Iterator[Home]:
     capacity = Capacity(Decimal(64), Decimal(2**40), CARDS)
-    with home_of_boxes(tmp_path, runtime, capacity=capacity) as opened:
+    with home_of_boxes(tmp_path, runtime, machine={"capacity": capacity}) as opened:
         yield opened
 
 

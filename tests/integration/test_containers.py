@@ -27,7 +27,7 @@ from katib.runtime.objects import Key, Kind, Object
 from katib.stores.memory import MemoryStore
 from tests.support import podman
 from tests.support.boxes import boxes, home_of_boxes, mine, script
-from tests.support.local_jobs import Home, home, job
+from tests.support.local_jobs import Home, Monitors, Owner, home, job
 from tests.support.runtimes import ALL, Installed, installed
 from tests.support.waiting import eventually
 
@@ -169,7 +169,7 @@ def test_the_directory_of_the_experiment_is_mounted_where_it_is(tmp_path: Path, 
     workspace = tmp_path / "with space"
     workspace.mkdir()
     (workspace / "data").write_text("here\n")
-    with home_of_boxes(tmp_path / "home", runtime, workspace=workspace) as boxed:
+    with home_of_boxes(tmp_path / "home", runtime, owner=Owner(workspace)) as boxed:
         boxed.run(job(script(f"cat '{workspace}/data'; echo there > '{workspace}/result'")))
 
         assert boxed.log() == "here\n"
@@ -361,7 +361,7 @@ def test_a_network_that_cannot_be_made_fails_its_job_at_once(tmp_path: Path, run
     images = choose(Choice(runtime.program), {**os.environ, **runtime.variables}, tmp_path)
     assert images is not None
     broken = replace(images, labels={"": ""}, path="/bin/false")
-    with home(tmp_path, images=broken, store=MemoryStore({PAIR}), kinds=(Pairs(),)) as boxed:
+    with home(tmp_path, machine={"images": broken}, store=MemoryStore({PAIR}), kinds=(Pairs(),)) as boxed:
         pair = {"apiVersion": PAIR.api_version, "kind": PAIR.kind, "metadata": {"name": "pair", "namespace": "ns"}}
         boxed.submit(pair)
         eventually(lambda: boxed.store.get(PAIR, Key("ns", "pair")).get("status", {}).get("conditions"), "the end")
@@ -376,7 +376,12 @@ def test_the_pods_of_a_job_reach_each_other(tmp_path: Path, runtime: Installed, 
     """By their names on a network of their own; where a pod has to reach the engine, on the network of this machine."""
     if not pushes and not runtime.has_networks:
         pytest.skip("containers with a network are not visible to others here")
-    options = {"store": MemoryStore({PAIR}), "kinds": (Pairs(),), "needs_machine": lambda _job: pushes}
+
+    class Pushing(Monitors):
+        def needs_machine(self, job: Object) -> bool:
+            return pushes
+
+    options = {"store": MemoryStore({PAIR}), "kinds": (Pairs(),), "monitors": Pushing()}
     with home_of_boxes(tmp_path, runtime, **options) as boxed:
         pair = {"apiVersion": PAIR.api_version, "kind": PAIR.kind, "metadata": {"name": "pair", "namespace": "ns"}}
         boxed.submit(pair)

@@ -39,7 +39,7 @@ def sharing(root: Path, leases: Path, capacity: Capacity = TWO_CARDS) -> Iterato
         table = LeaseTable(leases, capacity, held.append, SystemClock(), root)
         stack.callback(table.close)
         root.mkdir()
-        yield stack.enter_context(home(root, capacity=capacity, leases=table))
+        yield stack.enter_context(home(root, machine={"capacity": capacity, "leases": table}))
 
 
 def until(path: Path) -> str:

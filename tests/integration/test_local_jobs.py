@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
@@ -22,23 +22,19 @@ from katib.api.configuration import read_configuration
 from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.backoff import Backoff
 from katib.databases.sqlite import open_database
-from katib.errors import UnavailableError
 from katib.local.jobs.batch.job import JOB, BatchJob
 from katib.local.jobs.conditions import end_of
 from katib.local.jobs.controller import RESTARTED_ANNOTATION
 from katib.local.jobs.kind import Observed, Plan
-from katib.local.jobs.runner import LocalJobRunner
 from katib.local.pods.log_file import LogLimits, log_parts
 from katib.local.pods.records import Delays, PodRecord
 from katib.local.pods.tokens import Capacity
-from katib.local.processes.client import Processes
 from katib.local.processes.proc import is_running
 from katib.runtime.objects import Key, Object
 from katib.services.config import ServicesConfig
 from katib.stores.memory import MemoryStore
 from katib.stores.sql import SqlStore
-from tests.support.faulty_store import FaultyStore
-from tests.support.local_jobs import PRIMARY, Monitors, home, job, shell
+from tests.support.local_jobs import PRIMARY, Monitors, Owner, home, job, shell
 from tests.support.processes import DAEMON, hanging_program, marked, read_pid
 from tests.support.waiting import eventually
 
@@ -143,9 +139,12 @@ class TestOutcome:
         told: list[str] = []
         script = f"echo x >>{tmp_path}/tries; echo boom $(wc -l <{tmp_path}/tries); exit 1"
         quick = Delays(recreate=Backoff(0.001, 1.0), restart=Backoff(0.001, 1.0))
-        with home(
-            tmp_path, delays=quick, settle_seconds=2.0, retried=lambda _job, how: told.append(how.split(" begins")[0])
-        ) as h:
+
+        class Listener(Owner):
+            def retried(self, job: Object, how: str) -> None:
+                told.append(how.split(" begins", maxsplit=1)[0])
+
+        with home(tmp_path, delays=quick, settle_seconds=2.0, owner=Listener(tmp_path)) as h:
             end = h.run(job(shell(script), restart=restart, backoffLimit=3))
 
         assert end["reason"] == "BackoffLimitExceeded"
@@ -178,7 +177,7 @@ class TestOutcome:
             )
 
     def test_a_request_beyond_the_machine_fails_at_once(self, tmp_path: Path) -> None:
-        with home(tmp_path, capacity=Capacity(Decimal(2), Decimal(2**30))) as h:
+        with home(tmp_path, machine={"capacity": Capacity(Decimal(2), Decimal(2**30))}) as h:
             end = h.run(job(shell("true", resources={"limits": {"nvidia.com/gpu": 8}})))
 
             assert "needs 8 GPU, this machine has 0" in end["message"]
@@ -254,7 +253,7 @@ class TestOutcome:
 
     def test_a_finished_job_goes_when_its_time_to_live_is_over_and_its_trial_allows(self, tmp_path: Path) -> None:
         allowed = threading.Event()
-        with home(tmp_path, may_delete=lambda _job: allowed.is_set()) as h:
+        with home(tmp_path, owner=Owner(tmp_path, releases=allowed.is_set)) as h:
             h.run(job(shell("true"), ttlSecondsAfterFinished=0))
             assert h.store.list(JOB).items
 
@@ -347,7 +346,7 @@ class TestPods:
         workspace = tmp_path / "workspace"
         (workspace / "sub").mkdir(parents=True)
         (workspace / "sub" / "train.sh").write_text("pwd; echo $KATIB_TRIAL_NAME; ls -d $KATIB_TRIAL_DIR")
-        with home(tmp_path, workspace=workspace) as h:
+        with home(tmp_path, owner=Owner(workspace)) as h:
             h.run(job(container("sh", "train.sh", workingDir="sub")))
 
             lines = h.log().splitlines()
@@ -364,7 +363,11 @@ class TestPods:
             assert h.log() == "5\n"
 
     def test_a_path_that_the_engine_rewrites_lies_in_the_pod_s_directory(self, tmp_path: Path) -> None:
-        with home(tmp_path, rewrites=lambda _job: {"/var/log/katib": "metrics"}) as h:
+        class Rewriting(Monitors):
+            def rewrites(self, job: Object) -> Mapping[str, str]:
+                return {"/var/log/katib": "metrics"}
+
+        with home(tmp_path, monitors=Rewriting()) as h:
             h.run(job(shell("echo loss=1 >/var/log/katib/metrics.log")))
 
             assert (h.monitors.opened[0].directory / "metrics" / "metrics.log").read_text() == "loss=1\n"
@@ -417,7 +420,7 @@ class TestMonitors:
             def open(self, job: Object, pod_labels: dict[str, str], container: str, directory: Path) -> None:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        with home(tmp_path, monitors=Full(), capacity=Capacity(Decimal(1), Decimal(1 << 30), ())) as h:
+        with home(tmp_path, monitors=Full(), machine={"capacity": Capacity(Decimal(1), Decimal(1 << 30), ())}) as h:
             ends = [h.run(job(shell("true"), name=name, backoffLimit=0)) for name in ("a", "b")]
 
             assert [end["type"] for end in ends] == ["Failed", "Failed"]
@@ -489,7 +492,7 @@ class TestCommands:
 
     def test_deleting_a_job_that_waits_for_resources_makes_way_for_others(self, tmp_path: Path) -> None:
         big = {"resources": {"requests": {"cpu": 2}}}
-        with home(tmp_path, capacity=Capacity(Decimal(2), Decimal(2**30))) as h:
+        with home(tmp_path, machine={"capacity": Capacity(Decimal(2), Decimal(2**30))}) as h:
             h.submit(job(shell(LONG, resources={"requests": {"cpu": 1}}), name="first"))
             eventually(lambda: h.status("first").get("ready") == 1)
             h.submit(job(shell("true", **big), name="second"))
@@ -523,7 +526,7 @@ class TestCommands:
     def test_pods_wait_for_the_resources_they_request(self, tmp_path: Path) -> None:
         big = {"resources": {"requests": {"cpu": 2}}}
         script = f"touch {tmp_path}/up; while [ ! -e {tmp_path}/go ]; do sleep 0.01; done"
-        with home(tmp_path, capacity=Capacity(Decimal(2), Decimal(2**30))) as h:
+        with home(tmp_path, machine={"capacity": Capacity(Decimal(2), Decimal(2**30))}) as h:
             h.submit(job(shell(script, **big), name="first"))
             eventually((tmp_path / "up").exists)
             h.submit(job(shell("true", **big), name="second"))
@@ -538,7 +541,7 @@ class TestCommands:
 
     def test_leased_gpus_are_the_only_visible_ones(self, tmp_path: Path) -> None:
         gpu = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
-        with home(tmp_path, capacity=Capacity(Decimal(2), Decimal(2**30), ("4", "5"))) as h:
+        with home(tmp_path, machine={"capacity": Capacity(Decimal(2), Decimal(2**30), ("4", "5"))}) as h:
             h.run(job(shell("echo $CUDA_VISIBLE_DEVICES", **gpu)))
 
             assert h.log() == "4\n"
@@ -585,20 +588,6 @@ def fill(path: Path) -> None:
 
 
 class TestDisasters:
-    def test_a_start_that_fails_leaves_no_thread_behind(self, tmp_path: Path) -> None:
-        store = FaultyStore(MemoryStore({JOB}))
-        store.fail_on = lambda call: UnavailableError("away") if call.verb == "list" else None
-        processes = Processes(adopt_orphans=False)
-        runner = LocalJobRunner(
-            store, processes, Monitors(), tmp_path, workspace=lambda _job: tmp_path, sync_timeout_seconds=0.1
-        )
-        before = set(threading.enumerate())
-
-        with pytest.raises(UnavailableError, match="no answer from the object store"):
-            runner.start()
-
-        assert set(threading.enumerate()) <= before
-
     def test_a_file_system_that_does_not_answer_holds_up_its_own_job_only(self, tmp_path: Path) -> None:
         with home(tmp_path) as h, hanging_program(tmp_path / "program") as program:
             h.submit(job({"name": PRIMARY, "command": [str(program)]}, name="hanging"))

@@ -173,7 +173,7 @@ def test_how_the_pods_of_a_job_that_is_kept_ended_is_written_even_if_that_took_a
 
 def test_a_pod_that_waits_for_room_says_so(tmp_path: Path) -> None:
     request = {"resources": {"requests": {"cpu": "1"}}}
-    with home(tmp_path, capacity=Capacity(Decimal(1), Decimal(2**30))) as h:
+    with home(tmp_path, machine={"capacity": Capacity(Decimal(1), Decimal(2**30))}) as h:
         h.submit(job(shell(FOREVER, **request), name="first"))
         eventually(lambda: "Running" in states(h).values())
         h.submit(job(shell(FOREVER, **request), name="second"))

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from katib.errors import NotFoundError
+from katib.local.jobs.batch.job import JOB
 from katib.local.jobs.conditions import end_of
 from katib.local.jobs.kind import JobKind
 from katib.local.jobs.prepare import job_directory
@@ -28,7 +29,8 @@ from katib.local.pods.pod import RECORD_FILE
 from katib.local.processes.proc import is_running
 from katib.runtime.objects import Key, Object
 from katib.stores.memory import MemoryStore
-from tests.support.local_jobs import PRIMARY, Home, Monitors, home
+from tests.support.local_jobs import PRIMARY, Home, Monitors, Owner, home
+from tests.support.local_jobs import job as batch_job
 from tests.support.training_jobs import replica, training_job
 from tests.support.waiting import eventually
 
@@ -419,12 +421,27 @@ class TestRunPolicy:
 
     def test_it_stays_while_its_trial_needs_it(self, tmp_path: Path) -> None:
         needed = [True]
-        with machine(tmp_path, may_delete=lambda _job: not needed[0]) as m:
+        with machine(tmp_path, owner=Owner(tmp_path, releases=lambda: not needed[0])) as m:
             m.run(pytorch_job(shell("true"), shell("true"), ttlSecondsAfterFinished=0))
             assert m.exists()
             needed[0] = False
 
             eventually(lambda: not m.exists(), "the job to be removed")
+
+    def test_a_job_of_another_kind_has_its_name_once_nothing_of_it_is_left(self, tmp_path: Path) -> None:
+        key, pytorch = Key("n", "j"), KINDS[0].kind
+        stubborn, short = shell(f"trap '' TERM; touch {tmp_path}/up; sleep 600"), {"terminationGracePeriodSeconds": 1}
+        with home(tmp_path, store=MemoryStore({JOB, pytorch})) as h:
+            h.submit(pytorch_job(stubborn, shell("sleep 600"), workers=1, master_pod=short))
+            eventually((tmp_path / "up").exists, "it to start")
+            h.store.delete(pytorch, key)
+            second = batch_job(shell(f"ls {h.root}/n/j"))
+            h.submit({**second, "metadata": {"name": key.name, "namespace": key.namespace}})
+
+            eventually(lambda: end_of(h.store.get(JOB, key).get("status") or {}), "the second one to end")
+            (log,) = job_directory(h.root, *key).glob("*/*.log")
+            assert "j-master-0" not in log.read_text()
+            eventually(lambda: not h.runner.runs(key), "it to be over")
 
     def test_deleting_the_job_ends_all_replicas(self, tmp_path: Path) -> None:
         with machine(tmp_path) as m:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from katib.local.containers import Choice, choose
@@ -17,10 +18,12 @@ from tests.support.runtimes import Installed
 
 
 @contextmanager
-def home_of_boxes(root: Path, runtime: Installed, **options: Any) -> Iterator[Home]:
+def home_of_boxes(
+    root: Path, runtime: Installed, *, machine: Mapping[str, Any] = MappingProxyType({}), **options: Any
+) -> Iterator[Home]:
     """Run a runner that leaves no container behind."""
     images = choose(Choice(runtime.program), {**os.environ, **runtime.variables}, root)
-    with home(root, images=images, **options) as opened:
+    with home(root, machine={"images": images, **machine}, **options) as opened:
         yield opened
     assert runtime.containers(mine(root)) == []
 

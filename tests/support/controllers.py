@@ -25,10 +25,11 @@ from katib.api.types import (
     Suggestion,
     Trial,
 )
-from katib.controllers.assembly import Assembly, Caches, assemble
+from katib.controllers.assembly import Caches, Ports, Queues, assemble
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.ports import (
     GivenRules,
+    PodWatcher,
     StopVerdict,
     SuggestedAssignment,
     SuggestionService,
@@ -173,7 +174,7 @@ class World:
         caches_of: Makes the caches of the store that the controllers see.
         thread: Where all controllers take turns; None: they have threads of their own.
         given_rules: Evaluates the rules that trials were given.
-        is_ending: Whether programs of a deleted job still run.
+        pods: What the pods of jobs say.
     """
 
     def __init__(
@@ -190,7 +191,7 @@ class World:
         caches_of: Callable[[ObjectStore, Clock], Caches] = lambda store, clock: Caches.of(store, [JOB], clock),
         thread: SharedThread | None = None,
         given_rules: GivenRules | None = None,
-        is_ending: Callable[[Trial], bool] = lambda _trial: False,
+        pods: PodWatcher | None = None,
     ) -> None:
         self.clock = SystemClock()
         self.store = store or new_store()
@@ -200,36 +201,40 @@ class World:
         self._script = script
         seen = through(self.store)
         self.caches = caches_of(self.store, self.clock)
-        self._assembly: Assembly = assemble(
-            store=seen,
-            caches=self.caches,
-            services=self.services,
-            observations=trial_logs or TrialLogs(self.observations),
-            observation_pool=observation_pool,
-            events=self.events,
-            clock=self.clock,
+        self._queues = Queues.of(self.clock)
+        self._manager = assemble(
+            seen,
+            self.caches,
+            self._queues,
+            Ports(
+                services=self.services,
+                logs=trial_logs or TrialLogs(self.observations),
+                log_pool=observation_pool,
+                events=self.events,
+                given_rules=given_rules,
+                pods=pods,
+            ),
+            self.clock,
             settings=settings,
             thread=thread,
-            given_rules=given_rules,
-            is_ending=is_ending,
         )
         self._jobs: Informer[Object] = Informer(self.store, JOB, identity, clock=self.clock)
         self._jobs.add_handler(self._job_changed)
 
     def __enter__(self) -> Self:
-        self._assembly.manager.start()
+        self._manager.start()
         self._jobs.start()
         return self
 
     def __exit__(self, *_exc: object) -> None:
         self._jobs.stop()
-        self._assembly.manager.stop()
+        self._manager.stop()
 
     def wake(self, name: str) -> None:
-        self._assembly.wake_suggestion(Key(NAMESPACE, name))
+        self._queues.wake_suggestion(NAMESPACE, name)
 
     def wake_trial(self, name: str) -> None:
-        self._assembly.wake_trial(Key(NAMESPACE, name))
+        self._queues.trials.add(Key(NAMESPACE, name))
 
     # --- the user ---------------------------------------------------------------------------------------------------
 

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from katib.api.names import TRIAL_LABEL
 from katib.backoff import Backoff
+from katib.controllers.trial.job_caches import JobCaches
 from katib.local.jobs.batch.job import JOB
+from katib.local.jobs.checkpoint import TrialCheckpoint
 from katib.local.jobs.conditions import end_of
-from katib.local.jobs.prepare import job_directory
-from katib.local.jobs.runner import LocalJobRunner
+from katib.local.jobs.controller import JobController
+from katib.local.jobs.kind import JobKind
+from katib.local.jobs.kinds import job_kinds
+from katib.local.jobs.machine import JobSettings, Machine
+from katib.local.jobs.prepare import job_directory, trial_name
 from katib.local.pods.monitor import MonitorReport
+from katib.local.pods.pulls import PullNews
 from katib.local.pods.records import Delays
 from katib.local.processes.client import Processes
+from katib.runtime.clock import SystemClock
+from katib.runtime.manager import Manager
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.runtime.shared_thread import SharedThread
 from katib.stores.memory import MemoryStore
 from tests.support.waiting import eventually
 
@@ -84,6 +95,56 @@ class Monitors:
     def discard(self, job: Object) -> None:
         self.discarded.append(job["metadata"]["name"])
 
+    def job_gone(self, job: Object) -> None:
+        pass
+
+    def variables(self, job: Object) -> Mapping[str, str]:
+        return {}
+
+    def rewrites(self, job: Object) -> Mapping[str, str]:
+        return {}
+
+    def companions(self, job: Object, pod_labels: Mapping[str, str]) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        return ()
+
+    def needs_machine(self, job: Object) -> bool:
+        return False
+
+
+@dataclass
+class Owner:
+    """Owns jobs without trials."""
+
+    directory: Path
+    releases: Callable[[], bool] = lambda: True
+
+    def workspace(self, job: Object) -> Path:
+        return self.directory
+
+    def checkpoint(self, job: Object) -> TrialCheckpoint | None:
+        return None
+
+    def pod_labels(self, job: Object) -> Mapping[str, str]:
+        return {TRIAL_LABEL: trial_name(job)}
+
+    def may_start(self, job: Object) -> bool:
+        return True
+
+    def may_delete(self, job: Object) -> bool:
+        return self.releases()
+
+    def stands(self, job: Object) -> None:
+        pass
+
+    def pulled(self, job: Object, news: PullNews) -> None:
+        pass
+
+    def retried(self, job: Object, how: str) -> None:
+        pass
+
+    def gone(self, job: Object) -> None:
+        pass
+
 
 def shell(script: str, name: str = PRIMARY, **fields: Any) -> dict[str, Any]:
     """Return a container that runs a shell script; `$$` is escaped, since Kubernetes reduces it to one dollar sign."""
@@ -105,10 +166,10 @@ def job(
 
 @dataclass
 class Home:
-    """A store, a runner and its monitors."""
+    """A store, the controller of its jobs and their monitors."""
 
     store: ObjectStore
-    runner: LocalJobRunner
+    runner: JobController
     processes: Processes
     monitors: Monitors
     root: Path
@@ -158,27 +219,46 @@ def home(
     *,
     store: ObjectStore | None = None,
     monitors: Monitors | None = None,
+    owner: Owner | None = None,
+    kinds: tuple[JobKind, ...] | None = None,
+    machine: dict[str, Any] | None = None,
     delays: Delays | None = None,
-    workspace: Path | None = None,
-    **options: Any,
+    **settings: Any,
 ) -> Iterator[Home]:
-    """Run a runner whose failures make it wait for milliseconds."""
-    processes = Processes(root / "engine")
-    processes.start()
-    monitors = monitors or Monitors()
+    """Run the jobs of a store; failures make them wait for milliseconds.
+
+    Args:
+        machine: Fields of `Machine`.
+        settings: Fields of `JobSettings`.
+    """
+    clock, kinds, monitors = SystemClock(), kinds or job_kinds(), monitors or Monitors()
     store = store or MemoryStore({JOB})
-    runner = LocalJobRunner(
-        store,
-        processes,
-        monitors,
-        root / "trials",
-        workspace=lambda _job: workspace or root,
-        delays=delays or Delays(recreate=Backoff(0.01, 600.0), restart=Backoff(0.01, 300.0)),
-        **options,
-    )
-    runner.start()
-    try:
-        yield Home(store, runner, processes, monitors, root / "trials")
-    finally:
-        runner.stop(grace_seconds=0.5)
-        processes.stop()
+    delays = delays or Delays(recreate=Backoff(0.01, 600.0), restart=Backoff(0.01, 300.0))
+    with ExitStack() as stack:
+        processes = Processes(root / "engine")
+        processes.start()
+        stack.callback(processes.stop)
+        thread = SharedThread("jobs", clock)
+        thread.start()
+        stack.callback(thread.stop)
+        jobs = JobCaches(store, [kind.kind for kind in kinds], clock, thread=thread)
+        controller = JobController(
+            store,
+            Machine(processes, clock, **(machine or {})),
+            JobSettings(root / "trials", delays=delays, **settings),
+            kinds,
+            jobs,
+            owner or Owner(root),
+            monitors,
+            thread,
+        )
+        stack.enter_context(Manager(jobs.known, [Ending(controller)]))
+        yield Home(store, controller, processes, monitors, root / "trials")
+
+
+class Ending:
+    """A controller of jobs whose pods have half a second to end."""
+
+    def __init__(self, controller: JobController) -> None:
+        self.start = controller.start
+        self.stop = partial(controller.stop, grace_seconds=0.5)

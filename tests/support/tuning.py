@@ -20,7 +20,7 @@ from katib.api.names import EXPERIMENT_LABEL, TRIAL_LABEL
 from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.errors import NotFoundError
 from katib.local.admission import HostCapacity
-from katib.local.submission import local_gate
+from katib.local.submission import LocalHome
 from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.runtime.testing import VirtualClock
@@ -28,7 +28,7 @@ from katib.tuning.reading import name_of
 from katib.tuning.replicas import POD, find_replica, replica_name
 from katib.tuning.service import DEFAULT_NAMESPACE, Diagnosis, Json, RecordedEvent
 from katib.tuning.stored_service import ObjectTuningService
-from katib.tuning.submission import ConfigMaps
+from katib.tuning.submission import Gate, StoredObjects
 from tests.support.observations import MemoryObservationLog
 from tests.support.stores import memory_store, owned_by
 
@@ -302,7 +302,11 @@ class MemoryTuningService(ObjectTuningService):
             store=self.store,
             observations=self._log,
             events=self._kept,
-            gate=local_gate(catalog, HostCapacity.detect(), ConfigMaps(self.store).find),
+            gate=Gate(
+                catalog,
+                LocalHome(HostCapacity.detect()),
+                StoredObjects(self.store, knows_experiments=False),
+            ),
             output=self._kept,
             explain=self._kept.explain,
             catalog=catalog,

@@ -20,6 +20,7 @@ from typing import Any
 
 from katib.api.metrics import ObservationReader
 from katib.api.names import EXPERIMENT_LABEL, TRIAL_LABEL
+from katib.api.types import Experiment
 from katib.cluster.access.catalog import UsersCatalog
 from katib.cluster.access.connect import Cluster, connect
 from katib.cluster.access.events import ClusterEventReader, server_events
@@ -50,7 +51,7 @@ from katib.tuning.offered_templates import OfferedTemplates
 from katib.tuning.ports import EventReader
 from katib.tuning.service import TuningService
 from katib.tuning.stored_service import ObjectTuningService
-from katib.tuning.submission import ConfigMaps, FindObject, Gate
+from katib.tuning.submission import FindObject, Gate, Home, StoredObjects
 
 NAMESPACE = Kind("v1", "Namespace")
 
@@ -169,14 +170,7 @@ def make_tuning_service(
         store=store,
         observations=observations,
         events=events,
-        gate=Gate(
-            catalog,
-            ConfigMaps(store).find,
-            check_object=partial(_check_object, serves),
-            warn_of=template_warnings,
-            errors_of=lambda source, path, spec, _find: template_errors(source, path, spec),
-            notes_workspace=False,
-        ),
+        gate=Gate(catalog, ServingHome(serves), StoredObjects(store, knows_experiments=False)),
         output=output,
         explain=Diagnostician(
             store=store,
@@ -290,11 +284,29 @@ def _try_create(cluster: Cluster, obj: Object) -> None:
         cluster.connection.request("POST", path, query={"dryRun": "All"}, body=dict(obj))
 
 
-def _check_object(
-    serves: Callable[[Kind], bool], source: Mapping[str, Any], _path: str, _workspace: Path | None, _find: FindObject
-) -> tuple[list[FieldError], list[str]]:
-    """Warn when the cluster has no such kind of job yet; it may be installed later, so that is not an error."""
-    kind = Kind.of(source)
-    if serves(kind):
-        return [], []
-    return [], [f"the cluster serves no {kind.kind} ({kind.api_version}) now; trials wait until it does"]
+class ServingHome(Home):
+    """What a cluster says of experiments to its users: the webhook, which sees them next, knows more.
+
+    Args:
+        serves: Tells whether the cluster has a kind.
+    """
+
+    notes_workspace = False
+
+    def __init__(self, serves: Callable[[Kind], bool]) -> None:
+        self._serves = serves
+
+    def check(
+        self, source: Mapping[str, Any], path: str, experiment: Experiment, _find: FindObject
+    ) -> tuple[Sequence[FieldError], Sequence[str]]:
+        """Return what is wrong with a template, and what will surprise.
+
+        A kind of job that the cluster does not have is no error: it may be installed later.
+        """
+        kind = Kind.of(source)
+        unserved = f"the cluster serves no {kind.kind} ({kind.api_version}) now; trials wait until it does"
+        notices = [] if self._serves(kind) else [unserved]
+        return (
+            template_errors(source, path, experiment.spec),
+            [*notices, *template_warnings(source, path, experiment.spec)],
+        )

@@ -19,7 +19,8 @@ from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Experiment, Trial
 from katib.cluster.configuration.source import ConfigSource
 from katib.cluster.leader import rules
-from katib.cluster.leader.stray_jobs import ListUnlabelled, StrayJobs
+from katib.cluster.leader.stores import LeaderStores
+from katib.cluster.leader.stray_jobs import StrayJobs
 from katib.cluster.leader.trial_logs import DbManagerTrialLogs
 from katib.cluster.pods.missed import FindTrial, MissedPods
 from katib.cluster.pods.reading import TrialPods
@@ -28,7 +29,7 @@ from katib.cluster.pods.repair import PERIOD_SECONDS, PodRepair
 from katib.cluster.services.catalog import ClusterCatalog
 from katib.cluster.services.directory import ClusterServices
 from katib.controllers import retention
-from katib.controllers.assembly import Assembly, Caches, assemble
+from katib.controllers.assembly import Caches, Ports, Queues, assemble
 from katib.controllers.experiment.ledger import creation_second
 from katib.controllers.ports import EventRecorder, PodUpdate
 from katib.controllers.retention import Retention
@@ -40,7 +41,8 @@ from katib.monitoring import ControllerMetrics
 from katib.rpc.db_manager_client import DbManagerClient
 from katib.runtime.clock import Clock
 from katib.runtime.informer import InformerEvent
-from katib.runtime.objects import Key, Object, ObjectStore
+from katib.runtime.manager import Manager
+from katib.runtime.objects import Object
 from katib.runtime.periodic import Periodic
 from metrics_collector.uncollected import UncollectedTrials
 
@@ -64,50 +66,48 @@ _KEPT = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "anno
 
 
 @dataclass(frozen=True, slots=True)
+class DbManager:
+    """The observation log.
+
+    Attributes:
+        client: How we reach it; it answers the controllers of its namespaces.
+        address: Where pods reach it.
+        reader_variables: What early stopping services of a namespace bring to it.
+    """
+
+    client: DbManagerClient
+    address: str
+    reader_variables: Callable[[str], Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
 class Dependencies:
     """What the leader works with.
 
     Attributes:
-        store: Where objects are; refuses writes once we do not lead any more. Shows only pods that bear the label of a
-            trial, and only Deployments and Services of suggestions.
-        offered: Shows the ConfigMaps with trial templates that the installation offers.
-        jobs: The same store, but only with what bears the label of a trial's job.
-        unlabelled_jobs: Lists the metadata of what does not.
-        all_pods: The same store, but with every pod; what is deleted there goes at once.
-        missed_pods: The same store, but with the pods of jobs that do not bear the label of a trial.
+        stores: Where objects are.
+        db_manager: The observation log.
         list_events: Lists events.
-        db_manager: The observation log, which answers the controllers of its namespaces.
-        may_write: Whether we still lead.
-        reader_variables: What early stopping services of a namespace bring to the DB manager.
         config: The KatibConfig in force.
         events: Records notable moments.
         check: What is wrong with an experiment that no webhook has seen.
         find_trial: Walks the owners of a pod.
         metrics: Counts.
-        db_manager_address: Where pods reach the DB manager.
         clock: Where time is measured.
         grpc_probes: Whether the cluster's kubelets know gRPC probes.
         validation_rules: Whether the cluster's definitions may carry rules about changes.
         settings: Knobs of the controllers.
     """
 
-    store: ObjectStore
-    offered: ObjectStore
-    jobs: ObjectStore
-    unlabelled_jobs: ListUnlabelled
-    all_pods: ObjectStore
-    missed_pods: ObjectStore
+    stores: LeaderStores
+    db_manager: DbManager
     list_events: ListEvents
-    db_manager: DbManagerClient
-    may_write: Callable[[], bool]
-    reader_variables: Callable[[str], Mapping[str, str]]
     config: ConfigSource
     events: EventRecorder
     check: Callable[[Experiment], Sequence[FieldError]]
     find_trial: FindTrial
     metrics: ControllerMetrics
     clock: Clock
-    db_manager_address: str
     grpc_probes: bool = False
     validation_rules: bool = False
     settings: ControllerSettings = CLUSTER_SETTINGS
@@ -125,25 +125,25 @@ class Leading:
         self._running = ExitStack()
 
     def __enter__(self) -> Self:
-        dependencies = self._dependencies
+        dependencies, stores = self._dependencies, self._dependencies.stores
         with ExitStack() as stack:
             caches = Caches.of(
-                dependencies.store,
+                stores.main,
                 [],
                 dependencies.clock,
                 decode_experiment=decode_experiment,
                 decode_job=judged_part,
                 follows_new_jobs=True,
-                job_store=dependencies.jobs,
+                job_store=stores.jobs,
                 order_of=creation_second,
-                offered=dependencies.offered,
+                offered=stores.offered,
             )
             dependencies.metrics.follow(caches)
-            strays = StrayJobs(dependencies.unlabelled_jobs, caches.jobs, dependencies.clock)
-            pods = TrialPods(dependencies.store, dependencies.clock)
-            missed = MissedPods(dependencies.missed_pods, dependencies.find_trial, dependencies.clock)
+            strays = StrayJobs(stores.unlabelled_jobs, caches.jobs, dependencies.clock)
+            pods = TrialPods(stores.main, dependencies.clock)
+            missed = MissedPods(stores.missed_pods, dependencies.find_trial, dependencies.clock)
             repair = PodRepair(
-                store=dependencies.all_pods,
+                store=stores.all_pods,
                 trials=caches.trials,
                 missed=missed,
                 events=dependencies.events,
@@ -152,36 +152,40 @@ class Leading:
             refusals = self._refusals(caches, pods, missed)
             caches.trials.add_handler(lambda event: _forget_ended(event, pods))
             services = ClusterServices(
-                dependencies.store,
+                stores.main,
                 suggestion_of=caches.suggestions.get,
                 config=dependencies.config,
                 catalog=ClusterCatalog(dependencies.config),
-                db_manager_address=lambda: dependencies.db_manager_address,
+                db_manager_address=lambda: dependencies.db_manager.address,
                 grpc_probes=dependencies.grpc_probes,
-                reader_variables=dependencies.reader_variables,
-                all_pods=dependencies.all_pods,
+                reader_variables=dependencies.db_manager.reader_variables,
+                all_pods=stores.all_pods,
                 clock=dependencies.clock,
             )
             logs = DbManagerTrialLogs(
-                dependencies.db_manager, dependencies.config, caches.suggestions.get, dependencies.may_write
+                dependencies.db_manager.client, dependencies.config, caches.suggestions.get, stores.leads
             )
-            assembly = assemble(
-                store=dependencies.store,
-                caches=caches,
-                services=services,
-                observations=logs,
-                given_rules=UncollectedTrials(dependencies.db_manager),
-                observation_pool=_pool(stack),
-                events=dependencies.events,
-                clock=dependencies.clock,
+            queues = Queues.of(dependencies.clock)
+            manager = assemble(
+                stores.main,
+                caches,
+                queues,
+                Ports(
+                    services=services,
+                    logs=logs,
+                    given_rules=UncollectedTrials(dependencies.db_manager.client),
+                    log_pool=_pool(stack),
+                    events=dependencies.events,
+                    check=dependencies.check,
+                    pods=_ClusterPods(pods, repair, refusals),
+                ),
+                dependencies.clock,
                 settings=dependencies.settings,
-                check=dependencies.check,
-                pods=_ClusterPods(pods, repair, refusals),
             )
-            services.on_change(lambda namespace, name: assembly.wake_suggestion(Key(namespace, name)))
-            pods.on_change(assembly.wake_trial)
-            strays.on_found(assembly.wake_trial)
-            refusals.on_change(assembly.wake_trial)
+            services.on_change(queues.wake_suggestion)
+            pods.on_change(queues.trials.add)
+            strays.on_found(queues.trials.add)
+            refusals.on_change(queues.trials.add)
             care = Periodic(
                 "pods", (repair.look, refusals.look), PERIOD_SECONDS, dependencies.clock, complaint="Pods not checked"
             )
@@ -192,7 +196,7 @@ class Leading:
             self._keep_logs(stack, caches, logs)
             strays.start()
             stack.callback(strays.stop)
-            self._start(stack, assembly, pods, missed)
+            self._start(stack, manager, pods, missed)
             care.start()
             stack.callback(care.stop)
             self._running = stack.pop_all()
@@ -201,18 +205,18 @@ class Leading:
     def __exit__(self, *_exc: object) -> None:
         self._running.close()
 
-    def _start(self, stack: ExitStack, assembly: Assembly, pods: TrialPods, missed: MissedPods) -> None:
+    def _start(self, stack: ExitStack, manager: Manager, pods: TrialPods, missed: MissedPods) -> None:
         pods.informer.start()  # not waited for: what pods say is an explanation, nothing is decided by its absence
         stack.callback(pods.informer.stop)
         missed.informer.start()
         stack.callback(missed.informer.stop)
         missed.informer.wait_for_sync(_SYNC_SECONDS)  # without a leader, a pod may have run and ended unseen
-        assembly.manager.start()
-        stack.callback(assembly.manager.stop)
+        manager.start()
+        stack.callback(manager.stop)
 
     def _keep_rules(self, stack: ExitStack) -> None:
         if self._dependencies.validation_rules:
-            store, clock = self._dependencies.store, self._dependencies.clock
+            store, clock = self._dependencies.stores.main, self._dependencies.clock
             complaint = "The definition of Experiments holds no rules about changes"
             keeper = Periodic(
                 "definition-rules", [lambda: rules.keep_rules(store)], rules.PERIOD_SECONDS, clock, complaint=complaint
@@ -241,7 +245,7 @@ class Leading:
             trials=caches.trials,
             pods=pods,
             missed=missed,
-            find_job=Jobs(dependencies.store, caches.jobs).find,
+            find_job=Jobs(dependencies.stores.main, caches.jobs).find,
             find_trial=dependencies.find_trial,
             list_events=dependencies.list_events,
             clock=dependencies.clock,
@@ -278,6 +282,10 @@ class _ClusterPods:
         """Return what is known of the pods of a trial."""
         update = self._pods.update_of(trial)
         return replace(update, uncollected=self._repair.uncollected(trial), refusal=self._refusals.of(trial))
+
+    def is_ending(self, _trial: Trial) -> bool:
+        """Return that nothing of a job runs that is not there: it is deleted in the foreground."""
+        return False
 
 
 def judged_part(job: Object) -> Object:

@@ -92,7 +92,7 @@ def facts_of(pod: Object) -> PodFacts:
 
 
 class TrialPods:
-    """Follows the pods of trials. Fits `katib.controllers.ports.PodWatcher`.
+    """Follows the pods of trials.
 
     How the last container failed is remembered until the trial is over: a job may remove its failed pods before
     anybody asks.

@@ -22,7 +22,7 @@ from katib.cluster.admission.reviews import ALLOWED, Handler, Review, Verdict
 from katib.cluster.template_warnings import template_errors, template_warnings
 from katib.errors import FieldError, InvalidError, NotFoundError
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
-from katib.tuning.submission import ConfigMaps, Gate, has_experiment
+from katib.tuning.submission import FindObject, Gate, Home, StoredObjects
 
 DEFAULTER_PATH = "/mutate-experiment"
 VALIDATOR_PATH = "/validate-experiment"
@@ -40,6 +40,23 @@ KNOWN_FIELDS = frozenset((*COUNTS, *FIXED_FIELDS))
 """Fields of a spec whose meaning is known; an edit of any other stays as it was made."""
 
 _UNKNOWN_FIELD = "field-unknown"
+
+
+class AdmittingHome(Home):
+    """What a cluster says of experiments that are about to be stored.
+
+    Args:
+        collectors: Kinds of metrics collectors that the configuration offers.
+    """
+
+    def __init__(self, collectors: Collection[str]) -> None:
+        self.collectors = {*WITHOUT_IMAGE, *collectors}
+
+    def check(
+        self, source: Mapping[str, Any], path: str, experiment: Experiment, _find: FindObject
+    ) -> tuple[Sequence[FieldError], Sequence[str]]:
+        """Return what is wrong with a template, and what will surprise."""
+        return template_errors(source, path, experiment.spec), template_warnings(source, path, experiment.spec)
 
 
 class ExperimentAdmission:
@@ -143,16 +160,7 @@ class ExperimentAdmission:
             raise InvalidError(errors)
 
     def _gate(self) -> Gate:
-        collectors = {*WITHOUT_IMAGE, *self._collectors()}
-        config_maps = ConfigMaps(self._store).find
-        return Gate(
-            self._catalog(),
-            config_maps,
-            collectors=collectors,
-            warn_of=template_warnings,
-            errors_of=lambda source, path, spec, _find: template_errors(source, path, spec),
-            has_experiment=has_experiment(self._store),
-        )
+        return Gate(self._catalog(), AdmittingHome(self._collectors()), StoredObjects(self._store))
 
     def _check_namespace(self, namespace: str) -> Iterator[FieldError]:
         """Check that metrics can be collected there: pods of other namespaces are left alone."""

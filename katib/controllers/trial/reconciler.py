@@ -71,11 +71,6 @@ def no_verdict(_trial: Trial) -> str:
     return ""
 
 
-def nothing_ends(_trial: Trial) -> bool:
-    """Return that where there is no job there are no programs of it."""
-    return False
-
-
 class TrialReconciler:
     """Moves one trial at a time towards its end.
 
@@ -89,7 +84,6 @@ class TrialReconciler:
         settings: Times and limits.
         pods: What the pods of a job say; None where jobs say it all.
         verdict_of: Why a running trial is to be stopped early; empty while it may go on.
-        is_ending: Whether programs of a deleted job may still run.
     """
 
     def __init__(
@@ -104,12 +98,10 @@ class TrialReconciler:
         settings: ControllerSettings,
         pods: PodWatcher | None = None,
         verdict_of: Callable[[Trial], str] = no_verdict,
-        is_ending: Callable[[Trial], bool] = nothing_ends,
     ) -> None:
         self._store = store
         self._pods = pods
         self._verdict_of = verdict_of
-        self._is_ending = is_ending
         self._trials = trials
         self._jobs = Jobs(store, jobs)
         self._observations = observations
@@ -166,7 +158,7 @@ class TrialReconciler:
         now = self._clock.now()
         job = self._jobs.find(trial)
         view = None if job is None else self._view(job, trial, now)
-        is_ending = view is None and is_stopping(trial) and self._is_ending(trial)
+        is_ending = view is None and is_stopping(trial) and self._pods is not None and self._pods.is_ending(trial)
         report = _NO_REPORT if is_ending else self._report(trial, view)
         if report is None:
             return DONE  # the answer wakes us

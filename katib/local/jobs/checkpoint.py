@@ -14,7 +14,6 @@ from pathlib import Path
 from katib import checkpoint_folders
 from katib.local.pods.container import ContainerPlan, Role
 from katib.local.pods.environment import ContainerCommand
-from katib.runtime.objects import Object
 
 CONTAINER_NAME = "katib-checkpoint"
 """Of its log file; the name is not one that a template is likely to have."""
@@ -35,11 +34,6 @@ class TrialCheckpoint:
     mount_path: str
     directory: Path
     parent: Path | None = None
-
-
-def no_checkpoint(_job: Object) -> TrialCheckpoint | None:
-    """Keep none."""
-    return None
 
 
 def checkpoint_container(checkpoint: TrialCheckpoint, job_directory: Path) -> ContainerPlan:

@@ -1,10 +1,10 @@
 """The controller of all kinds of jobs on this machine: what their operators and the kubelet of a cluster do.
 
-It observes, asks the kind of the job for a plan (`katib.local.jobs.kind`), and applies it. There is one for each kind;
-they share the loop of the pods, the resources of the machine and its ports.
+It observes, asks the kind of the job for a plan (`katib.local.jobs.kind`), and applies it.
 
-Threads: the informer's follows the store, one worker reconciles, the loop's lives with the pods. A pod never touches
-the store and the worker never waits for a pod: pods change their record and ask for their job to be reconciled.
+Threads: on the shared one informers follow the store and jobs are reconciled, the loop's lives with the pods. A pod
+never touches the store and no reconcile waits for a pod: pods change their record and ask for their job to be
+reconciled.
 
 Few writes: a status that is not final is written when it has held for a moment, so a job that ends at once is written
 once. A crash between the start of a process and that write is noticed by the job's directory, which is made first: a
@@ -18,17 +18,19 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Protocol
 
 from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.api.types import format_time
+from katib.controllers.trial.job_caches import JobCaches
 from katib.errors import ConflictError, InvalidError, KatibError, NotFoundError, UnavailableError
 from katib.local.jobs.conditions import JobCondition, conditions_of, end_of, true_condition
 from katib.local.jobs.kind import JobKind, Moment, Observed, Plan, PodStart
+from katib.local.jobs.kinds import kinds_by_name
+from katib.local.jobs.machine import JobSettings, Machine
 from katib.local.jobs.networks import NamedWiring, network_of
+from katib.local.jobs.owner import JobOwner, PodMetrics
 from katib.local.jobs.pod_objects import PodObjects
 from katib.local.jobs.prepare import (
     Preparation,
@@ -42,23 +44,21 @@ from katib.local.jobs.wiring import LocalWiring, PortTable
 from katib.local.pods.gang import start_together
 from katib.local.pods.image_process import execute
 from katib.local.pods.images import HOST_NETWORK
-from katib.local.pods.monitor import Monitor
+from katib.local.pods.loop import Loop
 from katib.local.pods.objects import pod_metadata
 from katib.local.pods.pod import Pod, PodPlan, PodTools
-from katib.local.pods.pulls import PullNews
+from katib.local.pods.pulls import ImagePulls
+from katib.local.pods.tokens import Tokens
+from katib.runtime.clock import SteadyTime
 from katib.runtime.controller import DONE, Controller, Result
-from katib.runtime.informer import Informer, InformerEvent
-from katib.runtime.objects import Key, Object, ObjectStore
+from katib.runtime.informer import InformerEvent
+from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.runtime.shared_thread import SharedThread
 from katib.runtime.work_queue import WorkQueue
 from katib.tuning.replicas import has_several_pods, replica_name
 
 RESTARTED_ANNOTATION = "katib.kubeflow.org/started-anew"
 """On a job: that it was cut off by an end of the engine, and when it was started again from scratch."""
-
-SETTLE_SECONDS = 0.1
-"""How long a status that is not final must hold before it is worth a write: a tiny trial is over by then, on a machine
-that is busy, too. A write costs a turn of everybody who watches jobs, and nobody waits for it."""
 
 _STORING_SECONDS = 1.0
 """How long a stop waits for readings when no process is left. A job whose readings cannot be stored, as while the disk
@@ -69,133 +69,85 @@ _TTL_RETRY_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 
 
-class MonitorFactory(Protocol):
-    """Makes monitors for the pods of a job."""
-
-    def open(self, job: Object, pod_labels: dict[str, str], container: str, directory: Path) -> Monitor | None:
-        """Return a monitor for a container that is about to start; None when its output is not read.
-
-        Args:
-            job: The job object as stored; its controller owner reference names the Trial.
-            pod_labels: Labels of the pod, to tell primary pods from others.
-            container: Name of the container, to tell the primary container from others.
-            directory: The pod's working directory on disk.
-        """
-
-    def discard(self, job: Object) -> None:
-        """Forget what an earlier run of this job reported: it was cut off and starts anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerTools:
-    """What the controllers of all kinds use.
-
-    Attributes:
-        store: Where the jobs are.
-        pods: What pods run with.
-        monitors: Makes the readers of the trials' output.
-        preparation: What pods are made with.
-        objects: Shows pods in the store.
-        ports: The ports of this machine that jobs were promised.
-        may_start: Whether a job that was not seen before is to run; no when it is about to be deleted.
-        may_delete: Whether a job that outlived its ttlSecondsAfterFinished may go; no while its trial needs it.
-        pulled: Told of a job when an image has to be fetched for it, and when that has ended. On the loop.
-        retried: Told of a job how a try of it failed that no stored status shows: another one failed at once.
-        gone: Told of a job that was deleted before its end, once none of its processes is left; what this raises is
-            tried again.
-        stands: Told of a job that runs, waits, or waits for something else from now on. Returns at once.
-        settle_seconds: How long a passing status must hold before it is written.
-        sync_timeout_seconds: How long the store may take to list the jobs.
-        thread: Where the jobs are reconciled, between the turns of others; None: on a thread of its own.
-    """
-
-    store: ObjectStore
-    pods: PodTools
-    monitors: MonitorFactory
-    preparation: Preparation
-    objects: PodObjects
-    ports: PortTable
-    may_start: Callable[[Object], bool]
-    may_delete: Callable[[Object], bool]
-    pulled: Callable[[Object, PullNews], None]
-    retried: Callable[[Object, str], None]
-    gone: Callable[[Object], None]
-    stands: Callable[[Object], None]
-    settle_seconds: float
-    sync_timeout_seconds: float
-    thread: SharedThread | None
-
-
 class JobController:
-    """Runs the jobs of one kind as local processes.
+    """Runs the jobs of a store as local processes. Stopping twice, or without a start, is fine.
 
     Args:
-        kind: Which jobs, and what they need.
-        tools: Shared with the controllers of other kinds; their owner starts the loop before us and stops it later.
-        jobs: Shows the jobs; the one who made it starts and stops it. None: it follows them by itself.
+        store: Where the jobs are.
+        machine: What they run on.
+        settings: Settings and limits of all jobs.
+        kinds: Which jobs.
+        jobs: Shows the jobs of these kinds; its owner starts it before us and stops it after us.
+        owner: The trials that the jobs belong to.
+        metrics: How metrics get out of pods.
+        thread: Where the jobs are reconciled, between the turns of others.
     """
 
-    def __init__(self, kind: JobKind, tools: ControllerTools, jobs: Informer[Object] | None = None) -> None:
-        self._kind = kind
-        self._tools = tools
-        self._store = tools.store
-        self._clock = tools.pods.clock
-        self._loop = tools.pods.loop
+    def __init__(
+        self,
+        store: ObjectStore,
+        machine: Machine,
+        settings: JobSettings,
+        kinds: tuple[JobKind, ...],
+        jobs: JobCaches,
+        owner: JobOwner,
+        metrics: PodMetrics,
+        thread: SharedThread,
+    ) -> None:
+        clock = machine.clock
+        self._store = store
+        self._settings = settings
+        self._kinds = kinds_by_name(kinds)
+        self._jobs = jobs
+        self._owner = owner
+        self._metrics = metrics
+        self._clock = clock
+        self._loop = Loop(clock)
+        self._pods = PodTools(
+            self._loop,
+            machine.processes,
+            Tokens(machine.capacity, machine.leases, self._loop.call_later, clock),
+            clock,
+            SteadyTime(clock),
+            settings.delays,
+            machine.images,
+            None if machine.images is None else ImagePulls(machine.images, machine.processes, self._loop, clock),
+            settings.log_limits,
+        )
+        self._preparation = Preparation(store, machine, settings, owner, metrics)
+        self._objects = PodObjects(store, clock, self._pods.steady, owner.pod_labels, thread)
+        self._ports = PortTable()
         self._runs: dict[Key, JobRun] = {}
         self._ended = threading.Condition()
         self._stopping = False
-        self._queue: WorkQueue[Key] = WorkQueue(self._clock)
-        name = f"local-{kind.kind.kind}s".lower()
-        self._controller = Controller(name, self._reconcile, self._queue, thread=tools.thread)
-        self._follows = jobs is None
-        self._informer = jobs or Informer(tools.store, kind.kind, lambda job: job, clock=self._clock)
-        self._informer.add_handler(self._job_changed)
+        self._queue: WorkQueue[Key] = WorkQueue(clock)
+        self._controller = Controller("local-jobs", self._reconcile, self._queue, thread=thread)
+        jobs.add_handler(self._job_changed)
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start; jobs that an earlier engine left unfinished begin anew. What fails to start leaves no thread behind.
-
-        Raises:
-            UnavailableError: The store does not answer.
-        """
-        try:
-            if self._follows:
-                self._informer.start()
-            self._await_jobs()
-            self._controller.start()
-        except BaseException:  # also an interrupt: no thread stays behind
-            self.stop()
-            raise
-
-    def _await_jobs(self) -> None:
-        if not self._informer.wait_for_sync(self._tools.sync_timeout_seconds):
-            raise UnavailableError(
-                f"list of {self._kind.kind.kind}: no answer from the object store; see the log for its cause"
-            )
+        """Start; jobs that an earlier engine left unfinished are restarted from scratch."""
+        self._loop.start()
+        self._objects.start()
+        self._controller.start()
 
     def stop(self, grace_seconds: float = 5.0) -> None:
         """End all pods, politely, then after the grace period firmly; their jobs stay unfinished and resume later."""
-        self.begin_stop(grace_seconds)
-        self.finish_stop(grace_seconds)
-
-    def begin_stop(self, grace_seconds: float) -> None:
-        """Decide nothing more, and ask all pods to end."""
+        if self._stopping:
+            return
         self._stopping = True
         self._announce_end()
-        if self._follows:
-            self._informer.stop()
         self._controller.stop()
         self._write_what_ended()
-        for pod in self._unfinished_pods():
-            self._loop.call_soon(partial(pod.stop, grace_seconds))
-
-    def finish_stop(self, grace_seconds: float) -> None:
-        """Wait until they have ended."""
         pods = self._unfinished_pods()
+        for pod in pods:
+            self._loop.call_soon(partial(pod.stop, grace_seconds))
         with self._ended:
             self._ended.wait_for(lambda: all(p.record.is_finished or p.is_storing for p in pods), grace_seconds + 5)
             self._ended.wait_for(lambda: all(p.record.is_finished for p in pods), _STORING_SECONDS)
+        self._objects.stop()
+        self._loop.stop()
 
     def _unfinished_pods(self) -> list[Pod]:
         return [pod for run in self._runs.values() for pod in run.unfinished_pods()]
@@ -248,13 +200,17 @@ class JobController:
     def _job_changed(self, event: InformerEvent[Object]) -> None:
         self._queue.add(event.key)
 
+    def _find(self, key: Key) -> Object | None:
+        """Return a job; its pods have their directories under its name, so there is one of each name, of any kind."""
+        return next((job for informer in self._jobs.known if (job := informer.get(key)) is not None), None)
+
     def _reconcile(self, key: Key) -> Result:
-        job = self._informer.get(key)
+        job = self._find(key)
         run = self._runs.get(key)
         if run is not None and (job is None or run.uid != job["metadata"]["uid"] or _is_being_deleted(job)):
             return self._let_go(key, run)
-        if job is None or _is_being_deleted(job) or (run is None and not self._tools.may_start(job)):
-            self._tools.objects.forget(self._kind.kind, key)
+        if job is None or _is_being_deleted(job) or (run is None and not self._owner.may_start(job)):
+            self._objects.forget(key)
             return DONE
         try:
             if run is None:
@@ -273,45 +229,47 @@ class JobController:
         run = self._begin_run(job)
         if run.is_over:
             return run
-        earlier = begun_by(self._tools.preparation.root, job)
+        earlier = begun_by(self._settings.root, job)
         cut_off = earlier == run.uid or bool(run.status.get("startTime"))
         if cut_off or earlier is not None:  # of another uid: a job of this trial that somebody deleted
-            self._tools.monitors.discard(job)
+            self._metrics.discard(job)
         if cut_off:
             _log.warning("Job was cut off and starts anew", extra={"job": str(Key.of(job))})
             note = f"the engine ended while the job ran; it was started anew at {format_time(self._clock.now())}"
             self._annotate(run, {RESTARTED_ANNOTATION: note})
-            self._tools.objects.begin_anew(job)
+            self._objects.begin_anew(job)
             run.status = {}
         return run
 
     def _begin_run(self, job: Object) -> JobRun:
-        tools, templates = self._tools.preparation, self._kind.templates(job).values()
+        kind = self._kinds[Kind.of(job)]
+        templates = kind.templates(job).values()
         network = network_of(
             job,
-            self._kind.kind,
+            kind.kind,
             [template for template, _ in templates],
-            self._tools.pods.images,
-            needs_machine=tools.needs_machine(job),
+            self._pods.images,
+            needs_machine=self._metrics.needs_machine(job),
         )
-        wiring = LocalWiring(self._tools.ports) if network == HOST_NETWORK else NamedWiring()
+        wiring = LocalWiring(self._ports) if network == HOST_NETWORK else NamedWiring()
         has_several = has_several_pods(job) or sum(count for _, count in templates) > 1
-        return JobRun.of(job, wiring, network, has_several=has_several)
+        return JobRun.of(job, kind, wiring, network, has_several=has_several)
 
     def _release(self, run: JobRun) -> None:
         """Give back what the pods of a job shared; none of them is left."""
         run.wiring.release()
-        if run.network != HOST_NETWORK and self._tools.pods.images is not None:
-            execute(self._tools.pods.images.remove_network(run.network), self._tools.pods.processes)
+        if run.network != HOST_NETWORK and self._pods.images is not None:
+            execute(self._pods.images.remove_network(run.network), self._pods.processes)
 
     def _let_go(self, key: Key, run: JobRun) -> Result:
         """End the pods of a job that was deleted; forget it when they are gone."""
-        self._tools.objects.forget(self._kind.kind, key)
+        self._objects.forget(key)
         unfinished = run.unfinished_pods()
         for pod in unfinished:
             self._loop.call_soon(pod.stop)
         if not unfinished:
-            self._tools.gone(run.job)
+            self._metrics.job_gone(run.job)
+            self._owner.gone(run.job)
             self._release(run)
             del self._runs[key]
             self._announce_end()
@@ -322,17 +280,17 @@ class JobController:
         observed = Observed(
             job={**run.job, "status": run.status},
             pods=run.records,
-            moment=Moment(self._clock.now(), self._tools.pods.steady.now()),
-            delays=self._tools.pods.delays,
+            moment=Moment(self._clock.now(), self._pods.steady.now()),
+            delays=self._pods.delays,
             started_at=run.started_at,
             memory=run.memory,
         )
-        decision = self._kind.plan(observed)
+        decision = run.kind.plan(observed)
         self._tell_retries(run, observed, decision)
         if decision.delete:
             return self._delete(key, run)
         if decision.anew:  # before anything is remembered: when the log cannot be reached, the same is planned again
-            self._tools.monitors.discard(run.job)
+            self._metrics.discard(run.job)
         run.started_at, run.waiting, run.memory = decision.started_at, decision.waiting, decision.memory
         self._stop_pods(run, decision)
         if decision.new_addresses:
@@ -344,7 +302,7 @@ class JobController:
             if run.pods:
                 self._release(run)
             run.pods.clear()
-            self._tools.objects.finish(run.job)
+            self._objects.finish(run.job)
         return Result(_earliest(wait, self._tell(run), self._seconds_until(decision)))
 
     def _tell(self, run: JobRun) -> float | None:
@@ -355,11 +313,11 @@ class JobController:
             return None
         if run.untold is None or run.untold[0] != standing:
             run.untold = standing, now
-        left = run.untold[1] + self._tools.settle_seconds - now
+        left = run.untold[1] + self._settings.settle_seconds - now
         if left > 0:
             return left
         run.told, run.untold = standing, None
-        self._tools.stands(run.job)
+        self._owner.stands(run.job)
         return None
 
     def _tell_retries(self, run: JobRun, observed: Observed, decision: Plan) -> None:
@@ -368,11 +326,11 @@ class JobController:
         while run.restarted:
             record = run.restarted.popleft()
             pods = tuple(record if pod.name == record.name else pod for pod in observed.pods)
-            decisions.append(self._kind.plan(replace(observed, pods=pods)))
+            decisions.append(run.kind.plan(replace(observed, pods=pods)))
         stored = _retrying(run.stored_status)
         for text in (_retrying(found.status) for found in (*decisions, decision)):
             if run.retrying not in ("", text):
-                self._tools.retried(run.job, run.retrying)
+                self._owner.retried(run.job, run.retrying)
             run.retrying = "" if text == stored else text
 
     def _stop_pods(self, run: JobRun, decision: Plan) -> None:
@@ -386,7 +344,7 @@ class JobController:
         for start in starts:
             try:
                 if not run.pods and not pods:
-                    begin_directory(self._tools.preparation.root, run.job)
+                    begin_directory(self._settings.root, run.job)
                 pod_plan = self._prepare(run, start)
             except UnavailableError as error:
                 run.waiting = str(error)
@@ -398,22 +356,20 @@ class JobController:
                 self._loop.call_soon(partial(self._connect, run, [pod], pod.start))
         if starts[0].role:
             run.pods.extend(pods)
-            start_all = partial(start_together, pods, self._tools.pods.tokens)
+            start_all = partial(start_together, pods, self._pods.tokens)
             self._loop.call_soon(partial(self._connect, run, pods, start_all))
-        self._tools.objects.follow(run.job, pods)
+        self._objects.follow(run.job, pods)
 
     def _connect(self, run: JobRun, pods: list[Pod], start: Callable[[], None]) -> None:
         """Start pods once the network of their job is there. On the loop; the network is made once."""
-        images = self._tools.pods.images
+        images = self._pods.images
         if run.network == HOST_NETWORK or run.is_connected or images is None:
             start()
             return
         run.unconnected.append((pods, start))
         if len(run.unconnected) == 1:
             make = images.make_network(run.network)
-            execute(
-                make, self._tools.pods.processes, lambda done: self._loop.call_soon(lambda: self._joined(run, done))
-            )
+            execute(make, self._pods.processes, lambda done: self._loop.call_soon(lambda: self._joined(run, done)))
 
     def _joined(self, run: JobRun, done: bool) -> None:
         run.is_connected = done
@@ -426,9 +382,9 @@ class JobController:
                 pod.refuse(f'network "{run.network}" cannot be made; see what "network create" of the runtime says')
 
     def _prepare(self, run: JobRun, start: PodStart) -> PodPlan:
-        tools = self._tools.preparation
+        tools = self._preparation
         try:
-            plan = prepare_pod(run.job, self._kind.pod(run.job, start, run.wiring), start, tools, run.network)
+            plan = prepare_pod(run.job, run.kind.pod(run.job, start, run.wiring), start, tools, run.network)
         except InvalidError as error:
             plan = impossible_pod(run.job, start, "; ".join(map(str, error.errors)), tools)
         return replace(plan, replica=replica_name({"metadata": pod_metadata(plan)})) if run.has_several else plan
@@ -441,8 +397,8 @@ class JobController:
             before, retries = retries, pod.record.retries
             self._pod_changed(key, run.job, pod, before)
 
-        monitors, pulled = partial(self._tools.monitors.open, run.job), partial(self._tools.pulled, run.job)
-        pod = Pod(plan, self._tools.pods, monitors, changed, pulled)
+        monitors, pulled = partial(self._metrics.open, run.job), partial(self._owner.pulled, run.job)
+        pod = Pod(plan, self._pods, monitors, changed, pulled)
         return pod
 
     def _pod_changed(self, key: Key, job: Object, pod: Pod, retries: int) -> None:
@@ -462,8 +418,8 @@ class JobController:
         if pod.record.is_finished or pod.plan.role:
             self._queue.add(key)
         else:
-            self._queue.add_after(key, self._tools.settle_seconds)
-        self._tools.objects.changed(job)
+            self._queue.add_after(key, self._settings.settle_seconds)
+        self._objects.changed(job)
         if self._stopping:
             self._announce_end()
 
@@ -472,17 +428,17 @@ class JobController:
             self._ended.notify_all()
 
     def _delete(self, key: Key, run: JobRun) -> Result:
-        if not self._tools.may_delete(run.job):
+        if not self._owner.may_delete(run.job):
             return Result(_TTL_RETRY_SECONDS)
         with contextlib.suppress(NotFoundError):
-            self._store.delete(self._kind.kind, key, uid=run.uid)
+            self._store.delete(run.kind.kind, key, uid=run.uid)
         return DONE
 
     def _seconds_until(self, decision: Plan) -> float | None:
         if decision.wake_at is None:
             return None
         # Never early: waking a moment before the time would plan the same again at once.
-        return max(0.001, (decision.wake_at - self._tools.pods.steady.now()).total_seconds() + 0.001)
+        return max(0.001, (decision.wake_at - self._pods.steady.now()).total_seconds() + 0.001)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -495,7 +451,7 @@ class JobController:
         now = self._clock.monotonic()
         if run.unwritten_since is None:
             run.unwritten_since = now
-        left = run.unwritten_since + self._tools.settle_seconds - now
+        left = run.unwritten_since + self._settings.settle_seconds - now
         if not run.is_over and left > 0:
             return left
         if run.is_over and not run.explanation_written:
@@ -530,7 +486,7 @@ class JobController:
         try:
             run.wrote(write(change(run.job)))
         except ConflictError:
-            fresh = self._store.get(self._kind.kind, Key.of(run.job))
+            fresh = self._store.get(run.kind.kind, Key.of(run.job))
             if fresh["metadata"]["uid"] != run.uid:
                 raise
             run.wrote(fresh)

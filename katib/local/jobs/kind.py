@@ -1,7 +1,7 @@
-"""What the runner asks of a kind of job, and the values between them. Pure.
+"""What the controller asks of a kind of job, and the values between them. Pure.
 
 A kind decides with `plan`, and describes each pod that it wants with `pod`. It sees no process, no clock and no file:
-the runner observes, acts, and hands back what the kind wants to remember. Names of peers become addresses through a
+the controller observes, acts, and hands back what the kind wants to remember. Names of peers become addresses through a
 `Wiring`, so the same kind serves processes of one machine and containers that have a network of their own.
 """
 

@@ -15,15 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from katib.api.names import TRIAL_LABEL
 from katib.errors import AlreadyExistsError, ConflictError, KatibError, NotFoundError
-from katib.local.jobs.prepare import trial_name
 from katib.local.pods.objects import pod_object
 from katib.local.pods.pod import Pod
 from katib.local.pods.records import Phase
 from katib.runtime.clock import Clock, SteadyTime
 from katib.runtime.controller import DONE, Controller, Result
-from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.runtime.objects import Key, Object, ObjectStore
 from katib.runtime.shared_thread import SharedThread
 from katib.runtime.work_queue import WorkQueue
 from katib.tuning.replicas import POD
@@ -41,11 +39,6 @@ _OVER = frozenset({Phase.SUCCEEDED, Phase.FAILED})
 
 Labels = Callable[[Object], Mapping[str, str]]
 """For a job: labels that its pods have because of the trial that it runs."""
-
-
-def label_of_trial(job: Object) -> Mapping[str, str]:
-    """Return the label that names the trial."""
-    return {TRIAL_LABEL: trial_name(job)}
 
 
 @dataclass(slots=True)
@@ -73,7 +66,7 @@ class PodObjects:
         clock: Measures the pauses.
         steady: Where the times of pods were measured.
         labels: Labels that the pods of a job have besides their own.
-        thread: Where it is written, between the turns of others; None: on a thread of its own.
+        thread: Where it is written, between the turns of others.
     """
 
     def __init__(
@@ -81,9 +74,8 @@ class PodObjects:
         store: ObjectStore,
         clock: Clock,
         steady: SteadyTime,
-        *,
-        labels: Labels = label_of_trial,
-        thread: SharedThread | None = None,
+        labels: Labels,
+        thread: SharedThread,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -117,7 +109,7 @@ class PodObjects:
 
     def follow(self, job: Object, pods: Sequence[Pod]) -> None:
         """Show pods that a job has from now on."""
-        key = _key(Kind.of(job), Key.of(job))
+        key = Key.of(job)
         followed = self._followed.get(key)
         if followed is None or followed.job["metadata"]["uid"] != job["metadata"]["uid"]:
             seconds = CHANGE_SECONDS if any(pod.plan.role for pod in pods) else APPEAR_SECONDS
@@ -129,21 +121,21 @@ class PodObjects:
 
     def changed(self, job: Object) -> None:
         """Have it written soon that a pod of a job has changed."""
-        key = _key(Kind.of(job), Key.of(job))
+        key = Key.of(job)
         followed = self._followed.get(key)
         if followed is not None and self._clock.monotonic() >= followed.appears_at:
             self._queue.add_after(key, CHANGE_SECONDS)
 
     def finish(self, job: Object) -> None:
         """Write the last of a job that is over, unless it is gone before its pods were worth a write."""
-        followed = self._followed.get(_key(Kind.of(job), Key.of(job)))
+        followed = self._followed.get(Key.of(job))
         if followed is not None:
             followed.is_over = True
             self.changed(job)
 
-    def forget(self, kind: Kind, key: Key) -> None:
+    def forget(self, key: Key) -> None:
         """Write nothing more of a job that is gone: the objects of its pods went with it."""
-        self._followed.pop(_key(kind, key), None)
+        self._followed.pop(key, None)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -216,8 +208,3 @@ class PodObjects:
     def _remove(self, pod: Object) -> None:
         with contextlib.suppress(NotFoundError):
             self._store.delete(POD, Key.of(pod))
-
-
-def _key(kind: Kind, key: Key) -> Key:
-    """Return the key of a job among those of all kinds."""
-    return Key(key.namespace, f"{kind.kind}/{key.name}")

@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import secrets
 import shutil
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from katib.api.checkpoints import DIRECTORY_VARIABLE
-from katib.api.names import SUFFIX_ALPHABET
+from katib.api.names import EXPERIMENT_LABEL, SUFFIX_ALPHABET
 from katib.errors import FieldError, InvalidError, UnavailableError, invalid
-from katib.local.jobs.checkpoint import TrialCheckpoint, checkpoint_container, no_checkpoint
+from katib.local.jobs.checkpoint import checkpoint_container
 from katib.local.jobs.images import PodInImages, image_container
 from katib.local.jobs.kind import NewPod, PodStart
+from katib.local.jobs.machine import JobSettings, Machine
+from katib.local.jobs.owner import JobOwner, PodMetrics
 from katib.local.pods.container import ContainerPlan, Role
 from katib.local.pods.environment import PodContext, container_command
-from katib.local.pods.images import HOST_NETWORK, ImageRuntime
+from katib.local.pods.images import HOST_NETWORK
 from katib.local.pods.pod import PodPlan
 from katib.local.pods.references import LocalObjects, PodIdentity
 from katib.local.pods.texts import Rewriter
@@ -39,68 +40,16 @@ TRIAL_KIND = "Trial"
 _JOB_FILE = "job.json"
 _SUFFIX_LENGTH = 5
 
-Rewrites = Callable[[Object], Mapping[str, str]]
-"""For a job: absolute path prefixes as its containers know them, and the directory of the pod that stands for each."""
-
-
-def _never(_job: Object) -> bool:
-    return False
-
-
-def no_rewrites(_job: Object) -> Mapping[str, str]:
-    """Leave all paths as they are."""
-    return {}
-
-
-Variables = Callable[[Object], Mapping[str, str]]
-"""For a job: variables of its containers' environment."""
-
-
-def no_variables(_job: Object) -> Mapping[str, str]:
-    """Add nothing."""
-    return {}
-
-
-Companions = Callable[[Object, Mapping[str, str]], Sequence[tuple[str, Mapping[str, Any]]]]
-"""For a job and the labels of a pod: containers that run beside those of the template, and where each is described."""
-
-
-def no_companions(_job: Object, _labels: Mapping[str, str]) -> Sequence[tuple[str, Mapping[str, Any]]]:
-    """Run nothing else."""
-    return ()
-
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """What pods are made with.
-
-    Attributes:
-        root: Where jobs have their directories.
-        workspace: For a job: the working directory of containers that name none.
-        rewrites: Paths that lie in the pod's directory, besides its volumes.
-        variables: For a job: further variables of its containers' environment.
-        inherited: What that environment starts from.
-        companions: Containers that start before those of the template and are ended after them.
-        checkpoint: For a job: where its trial keeps its checkpoint; None where it keeps none.
-        images: What runs containers in their images; None: they are processes.
-        visible: Files of ours that a variable of a container may name.
-        needs_machine: For a job: whether its pods call the engine, or it calls them, at an address of this machine.
-        holder: For a job: for whom its pods lease resources, in the words of a user.
-    """
+    """What pods are made with: the store has the ConfigMaps and Secrets that they refer to."""
 
     store: ObjectStore
-    root: Path
-    workspace: Callable[[Object], Path]
-    capacity: Capacity
-    rewrites: Rewrites = no_rewrites
-    variables: Variables = no_variables
-    inherited: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    companions: Companions = no_companions
-    checkpoint: Callable[[Object], TrialCheckpoint | None] = no_checkpoint
-    images: ImageRuntime | None = None
-    visible: tuple[Path, ...] = ()
-    needs_machine: Callable[[Object], bool] = _never
-    holder: Callable[[Object], str] = lambda job: f"job {job['metadata']['name']}"
+    machine: Machine
+    settings: JobSettings
+    owner: JobOwner
+    metrics: PodMetrics
 
 
 def job_directory(root: Path, namespace: str, name: str) -> Path:
@@ -153,14 +102,14 @@ def prepare_pod(
         UnavailableError: The store or the disk cannot be used now.
     """
     identity = _identity(job, wanted)
-    directory = _new_directory(job_directory(tools.root, *Key.of(job)) / identity.name)
+    directory = _new_directory(job_directory(tools.settings.root, *Key.of(job)) / identity.name)
     request, problem = Request(), ""
     containers: tuple[ContainerPlan, ...] = ()
     spec = wanted.template.get("spec") or {}
     try:
         directory.mkdir(parents=True, exist_ok=True)
         _write_files(wanted.files, directory)
-        request = _granted_request(wanted, tools.capacity)
+        request = _granted_request(wanted, tools.machine.capacity)
         containers = _containers(job, wanted, identity, directory, tools, network)
     except OSError as error:
         raise UnavailableError(
@@ -182,7 +131,7 @@ def prepare_pod(
         cannot_start=problem,
         annotations=dict(identity.annotations),
         images=_images(spec),
-        holder=tools.holder(job),
+        holder=_holder(job, tools.owner),
     )
 
 
@@ -191,8 +140,14 @@ def impossible_pod(job: Object, start: PodStart, problem: str, tools: Preparatio
     name = "-".join(
         filter(None, (job["metadata"]["name"], start.role, "" if start.index is None else str(start.index)))
     )
-    directory = job_directory(tools.root, *Key.of(job)) / name
+    directory = job_directory(tools.settings.root, *Key.of(job)) / name
     return PodPlan(name, start.index, str(uuid.uuid4()), {}, directory, (), 0.0, Request(), problem, role=start.role)
+
+
+def _holder(job: Object, owner: JobOwner) -> str:
+    """Return for whom pods lease resources, in the words of a user."""
+    experiment = owner.pod_labels(job).get(EXPERIMENT_LABEL)
+    return f"experiment {experiment}" if experiment else f"job {Key.of(job).name}"
 
 
 def _images(spec: Mapping[str, Any]) -> dict[str, str]:
@@ -250,40 +205,40 @@ def _containers(
     job: Object, wanted: NewPod, identity: PodIdentity, directory: Path, tools: Preparation, network: str
 ) -> tuple[ContainerPlan, ...]:
     objects = LocalObjects(tools.store, identity.namespace)
-    in_images = tools.images is not None
+    capacity, in_images = tools.machine.capacity, tools.machine.images is not None
     spec, spec_path = wanted.template.get("spec") or {}, f"{wanted.path}.spec"
     volumes = Volumes(spec, spec_path, directory, objects, identity, any_user=in_images)
-    further = {prefix: directory / name for prefix, name in {**tools.rewrites(job), **wanted.rewrites}.items()}
+    further = {prefix: directory / name for prefix, name in {**tools.metrics.rewrites(job), **wanted.rewrites}.items()}
     for target in further.values():
         target.mkdir(parents=True, exist_ok=True)
     for target in (directory, *further.values()) if in_images else ():
         target.chmod(0o777)  # a program of another user writes there; the directories above are the engine's own
     ours = {
         **wanted.defaults,
-        **tools.variables(job),
+        **tools.metrics.variables(job),
         "KATIB_TRIAL_NAME": trial_name(job),
         "KATIB_TRIAL_DIR": str(directory),
     }
-    checkpoint = tools.checkpoint(job)
+    checkpoint = tools.owner.checkpoint(job)
     if checkpoint is not None:
         further[checkpoint.mount_path] = checkpoint.directory
         ours[DIRECTORY_VARIABLE] = checkpoint.mount_path if in_images else str(checkpoint.directory)
     init, mains = spec.get("initContainers") or (), spec.get("containers") or ()
     # Which of this machine's cards a pod sees is known when it starts.
-    inherited = {n: v for n, v in tools.inherited.items() if n != VISIBLE_CARDS or not tools.capacity.gpus}
+    inherited = {n: v for n, v in tools.settings.inherited.items() if n != VISIBLE_CARDS or not capacity.gpus}
     context = PodContext(
         identity=identity,
         objects=objects,
-        capacity=tools.capacity,
+        capacity=capacity,
         inherited=inherited,
         ours=ours,
         forced=wanted.variables,
         containers=(*init, *mains),
         processes=wanted.processes,
     )
-    workspace = tools.workspace(job)
+    workspace = tools.owner.workspace(job)
     placed = [(c, f"{spec_path}.initContainers[{i}]", _init_role(c)) for i, c in enumerate(init)]
-    companions = tools.companions(job, identity.labels)
+    companions = tools.metrics.companions(job, identity.labels)
     placed += [(c, path, Role.SIDECAR) for path, c in companions]
     placed += [(c, f"{spec_path}.containers[{i}]", Role.MAIN) for i, c in enumerate(mains)]
     images = PodInImages(
@@ -292,7 +247,7 @@ def _containers(
         directory=directory,
         workspace=workspace,
         paths=further,
-        visible=tools.visible,
+        visible=tools.settings.visible,
         network=network,
         labels={"katib.namespace": identity.namespace, "katib.trial": trial_name(job), "katib.pod": identity.name},
     )

@@ -1,4 +1,4 @@
-"""What the runner remembers of one job: its pods, and the status it has written or is about to write."""
+"""What the controller remembers of one job: its pods, and the status it has written or is about to write."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from katib.api.json_values import without_nulls
 from katib.local.jobs.conditions import end_of
+from katib.local.jobs.kind import JobKind
 from katib.local.jobs.networks import NamedWiring
 from katib.local.jobs.wiring import LocalWiring
 from katib.local.pods.images import HOST_NETWORK
@@ -35,6 +36,7 @@ class JobRun:
     Attributes:
         job: The newest object we know, as watched or as our last write returned it, without fields that are null: they
             mean the same as absent ones.
+        kind: Decides what it needs.
         pods: All pods it had, oldest first; emptied when the job is over.
         status: As it should be; the next plan starts from it, whatever the cache says.
         started_at: From when the deadline counts, in steady time.
@@ -55,6 +57,7 @@ class JobRun:
     """
 
     job: Object
+    kind: JobKind
     wiring: LocalWiring | NamedWiring
     network: str = HOST_NETWORK
     has_several: bool = False
@@ -75,11 +78,17 @@ class JobRun:
 
     @classmethod
     def of(
-        cls, job: Object, wiring: LocalWiring | NamedWiring, network: str = HOST_NETWORK, *, has_several: bool = False
+        cls,
+        job: Object,
+        kind: JobKind,
+        wiring: LocalWiring | NamedWiring,
+        network: str = HOST_NETWORK,
+        *,
+        has_several: bool = False,
     ) -> JobRun:
         """Return the run of a job at its first sight."""
         job = without_nulls(job)
-        return cls(job, wiring, network, has_several, status=dict(job.get("status") or {}))
+        return cls(job, kind, wiring, network, has_several, status=dict(job.get("status") or {}))
 
     @property
     def uid(self) -> str:

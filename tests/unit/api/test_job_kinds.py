@@ -11,8 +11,9 @@ from katib.api.job_kinds import KNOWN_KINDS, known_kind, misspelt_kind
 from katib.errors import InvalidError
 from katib.local.admission import HostCapacity
 from katib.local.jobs.kinds import job_kinds
-from katib.local.submission import local_gate
+from katib.local.submission import LocalHome
 from katib.runtime.objects import Kind
+from katib.tuning.submission import Gate, StoredObjects
 from tests.support.experiments import a_job, a_template, an_experiment
 from tests.support.gate import CATALOG, admitted
 
@@ -101,7 +102,7 @@ def test_it_is_the_only_error(is_local: bool, conditions: dict[str, str], api_ve
 
 
 def admit_here(raw: dict[str, Any]) -> None:
-    gate = local_gate(CATALOG, HostCapacity.detect(), lambda _namespace, _name: None)
+    gate = Gate(CATALOG, LocalHome(HostCapacity.detect()), StoredObjects(None))
     gate.admit(gate.load(json.dumps(raw), source="file", namespace="default"))
 
 

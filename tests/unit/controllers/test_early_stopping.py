@@ -10,7 +10,7 @@ import pytest
 from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.api.trials import TrialState, objective_number, trial_state
 from katib.api.types import EarlyStoppingRule, Trial
-from katib.controllers.ports import StopVerdict
+from katib.controllers.ports import NO_UPDATE, PodUpdate, StopVerdict
 from katib.errors import UnavailableError
 from katib.runtime.clock import SystemClock
 from katib.runtime.shared_thread import SharedThread
@@ -130,11 +130,24 @@ def test_a_service_that_fails_is_told_of_and_stops_nothing_else() -> None:
         assert states(world) == ["Succeeded"] * 3
 
 
+class EndingPods:
+    """Pods of deleted jobs that run until the test says otherwise."""
+
+    def __init__(self, ending: threading.Event) -> None:
+        self._ending = ending
+
+    def update_of(self, _trial: Trial) -> PodUpdate:
+        return NO_UPDATE
+
+    def is_ending(self, _trial: Trial) -> bool:
+        return self._ending.is_set()
+
+
 def test_a_place_is_free_when_the_programs_are_gone() -> None:
     ending = threading.Event()
     ending.set()
     services = FakeServices(judgment=hopeless)
-    with World(script=script, services=services, is_ending=lambda _trial: ending.is_set()) as world:
+    with World(script=script, services=services, pods=EndingPods(ending)) as world:
         world.submit(an_experiment(maxTrialCount=3, parallelTrialCount=2, earlyStopping=MEDIANSTOP))
         eventually(lambda: states(world) == ["Running", "Running", "Succeeded"] and not world.store.list(JOB).items)
         running = [trial for trial in world.trials() if trial_state(trial) is TrialState.RUNNING]

@@ -12,7 +12,7 @@ import pytest
 from katib.api.defaults import with_defaults
 from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.api.types import Experiment, Trial
-from katib.controllers.assembly import Caches, assemble
+from katib.controllers.assembly import Caches, Ports, Queues, assemble
 from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.controllers.ports import PodUpdate
 from katib.controllers.settings import ControllerSettings
@@ -49,6 +49,9 @@ class Pods:
     def update_of(self, _trial: Trial) -> PodUpdate:
         return self.update
 
+    def is_ending(self, _trial: Trial) -> bool:
+        return False
+
 
 class Cluster:
     """Controllers over a store in memory that follow any kind of job, as on a cluster. No job ends by itself."""
@@ -60,23 +63,22 @@ class Cluster:
         self.observations = MemoryObservationLog()
         self.pods = Pods()
         self.caches = Caches.of(self.faulty, [], SystemClock(), follows_new_jobs=True)
-        self.assembly = assemble(
-            store=self.faulty,
-            caches=self.caches,
-            services=FakeServices(),
-            observations=TrialLogs(self.observations),
-            events=self.events,
-            clock=SystemClock(),
+        self.queues = Queues.of(SystemClock())
+        self.manager = assemble(
+            self.faulty,
+            self.caches,
+            self.queues,
+            Ports(services=FakeServices(), logs=TrialLogs(self.observations), events=self.events, pods=self.pods),
+            SystemClock(),
             settings=ControllerSettings(**settings),
-            pods=self.pods,
         )
 
     def __enter__(self) -> Self:
-        self.assembly.manager.start()
+        self.manager.start()
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        self.assembly.manager.stop()
+        self.manager.stop()
 
     def trial(self) -> Trial:
         (trial,) = self.store.list(TRIAL).items
@@ -118,7 +120,7 @@ def test_a_kind_that_is_installed_later_is_picked_up() -> None:
         eventually(lambda: cluster.has_trial_with("Running", "False", "JobKindNotInstalled"))
         message = cluster.trial().status.conditions[-1].message
         cluster.faulty.fail_on = lambda _call: None
-        cluster.assembly.wake_trial(Key(NAMESPACE, cluster.trial().name))
+        cluster.queues.trials.add(Key(NAMESPACE, cluster.trial().name))
 
         eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
         assert message == "Trial cannot run: Gadget of example.org/v1 is not installed; install its definition"
@@ -133,7 +135,7 @@ def test_a_missing_right_stands_in_a_condition_and_is_tried_again() -> None:
         eventually(lambda: cluster.has_trial_with("Running", "False", "JobForbidden"))
         reasons = cluster.events.reasons()
         cluster.faulty.fail_on = lambda _call: None
-        cluster.assembly.wake_trial(Key(NAMESPACE, cluster.trial().name))
+        cluster.queues.trials.add(Key(NAMESPACE, cluster.trial().name))
 
         eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
         eventually(lambda: "JobRunning" in cluster.events.reasons())
@@ -192,7 +194,7 @@ def test_what_pods_say_stands_in_the_running_condition_until_a_pod_runs() -> Non
         eventually(lambda: cluster.has_trial_with("Running", "False", "TrialWaiting"))
         message = cluster.trial().status.conditions[-1].message
         cluster.pods.update = PodUpdate()
-        cluster.assembly.wake_trial(Key(NAMESPACE, cluster.trial().name))
+        cluster.queues.trials.add(Key(NAMESPACE, cluster.trial().name))
 
         eventually(lambda: cluster.has_trial_with("Running", "True", "TrialRunning"))
         assert message == 'Trial waits: image "nowhere:1" cannot be pulled'
@@ -294,7 +296,7 @@ def test_a_job_that_somebody_put_in_the_place_of_the_trials_own_is_not_deleted()
         cluster.end_job("Broken")
         eventually(lambda: cluster.has_trial_with("Failed", "True", "TrialFailed"))
         eventually(replaced.is_set)
-        cluster.assembly.manager.stop()
+        cluster.manager.stop()
 
         assert "ownerReferences" not in cluster.job()["metadata"]
 

@@ -14,7 +14,7 @@ from katib.api.names import JOB_LABEL
 from katib.api.types import Trial
 from katib.cluster.leader.leading import judged_part
 from katib.cluster.leader.stray_jobs import StrayJobs
-from katib.controllers.assembly import Caches, assemble
+from katib.controllers.assembly import Caches, Ports, Queues, assemble
 from katib.controllers.kinds import TRIAL
 from katib.controllers.trial import reconciler
 from katib.controllers.trial.observing import TrialLogs
@@ -93,15 +93,15 @@ class Cluster:
         self.surveys = 0
         self.fail: Callable[[], None] = lambda: None
         self.strays = StrayJobs(self._unlabelled, self.caches.jobs, clock)
-        self.assembly = assemble(
-            store=self.direct,
-            caches=self.caches,
-            services=FakeServices(),
-            observations=TrialLogs(self.observations),
-            events=RecordedEvents(),
-            clock=clock,
+        queues = Queues.of(clock)
+        self.manager = assemble(
+            self.direct,
+            self.caches,
+            queues,
+            Ports(services=FakeServices(), logs=TrialLogs(self.observations), events=RecordedEvents()),
+            clock,
         )
-        self.strays.on_found(self.assembly.wake_trial)
+        self.strays.on_found(queues.trials.add)
 
     def _unlabelled(self, kind: Kind) -> Iterator[ObjectList]:
         self.surveys += 1
@@ -124,11 +124,11 @@ def running(store: MemoryStore, fail: Callable[[], None] = lambda: None) -> Iter
     cluster.strays.start()
     cluster.caches.jobs.follow(GADGET)
     eventually(lambda: cluster.caches.jobs.synced(GADGET))  # so that nobody asks by name for want of a cache
-    cluster.assembly.manager.start()
+    cluster.manager.start()
     try:
         yield cluster
     finally:
-        cluster.assembly.manager.stop()
+        cluster.manager.stop()
         cluster.strays.stop()
 
 

@@ -15,7 +15,9 @@ from katib.local.admission import HostCapacity
 from katib.local.jobs.kinds import job_kinds
 from katib.local.jobs.replicated.mpijob import MPIJob
 from katib.local.jobs.replicated.pytorchjob import PyTorchJob
-from katib.local.submission import custom_collector_errors, local_gate, peer_name_errors, runtime_errors
+from katib.local.submission import LocalHome, custom_collector_errors, peer_name_errors, runtime_errors
+from katib.runtime.objects import Key, Kind, Object
+from katib.tuning.submission import Gate, StoredObjects
 from tests.support.experiments import a_template, an_experiment
 from tests.support.gate import CATALOG
 from tests.support.training_jobs import replica, training_job
@@ -102,12 +104,12 @@ def test_which_pod_prints_the_metrics_of_a_train_job_follows_from_the_runtime(
 ) -> None:
     runtime = OWN.replace("POLICY", policy)
     kept = {"default/mine": yaml.safe_load(runtime)} if is_stored else {}
-    gate = local_gate(
-        CATALOG,
-        HostCapacity.detect(),
-        lambda _namespace, _name: None,
-        find=lambda _kind, key: kept.get(f"{key.namespace}/{key.name}"),
-    )
+
+    class Kept(StoredObjects):
+        def find(self, _kind: Kind, key: Key) -> Object | None:
+            return kept.get(f"{key.namespace}/{key.name}")
+
+    gate = Gate(CATALOG, LocalHome(HostCapacity.detect()), Kept(None))
     job = {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
@@ -136,7 +138,7 @@ def test_half_a_card_is_refused_before_the_launcher_takes_it_over() -> None:
         "primaryContainerName": "mpi",
     }
     host = replace(HostCapacity.detect(), gpus=1)
-    gate = local_gate(CATALOG, host, lambda _namespace, _name: None)
+    gate = Gate(CATALOG, LocalHome(host), StoredObjects(None))
 
     with pytest.raises(InvalidError) as raised:
         gate.check(yaml.safe_dump(an_experiment(trialTemplate=template)), source="file", namespace="default")
@@ -170,7 +172,7 @@ def test_a_template_without_cards_is_told_how_to_lease_one(
     gpus: int, in_images: bool, limits: dict[str, int], expected: str
 ) -> None:
     host = replace(HostCapacity.detect(), gpus=gpus, runs_images=in_images)
-    gate = local_gate(CATALOG, host, lambda _namespace, _name: None)
+    gate = Gate(CATALOG, LocalHome(host), StoredObjects(None))
 
     def notices(limits: dict[str, int]) -> list[str]:
         template = a_template()

@@ -45,12 +45,12 @@ class Bench:
             observations=self.log,
             events=RecordedEvents(EventLog(database, clock)),
             clock=clock,
-            jobs=LocalJobs(self.store, self.files, lambda job: self._asked(job, waiting)),
+            jobs=LocalJobs(self.store, self.files, lambda _namespace, name: self._asked(name, waiting)),
             services=lambda _experiment: services,
         )
 
-    def _asked(self, job: Any, waiting: str) -> str:
-        self.asked.append(job["metadata"]["name"])
+    def _asked(self, name: str, waiting: str) -> str:
+        self.asked.append(name)
         return waiting
 
     def put(self, *objects: dict[str, Any]) -> None:

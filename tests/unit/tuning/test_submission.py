@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,37 +8,43 @@ import pytest
 import yaml
 
 from katib.api.names import WORKSPACE_ANNOTATION
+from katib.api.types import CollectorKind, Experiment
 from katib.controllers.kinds import EXPERIMENT
 from katib.errors import FieldError, InvalidError
 from katib.stores.memory import MemoryStore
-from katib.tuning.submission import Admitted, ConfigMaps, FindObject, Gate
+from katib.tuning.submission import Admitted, FindObject, Gate, Home, StoredObjects, workspace_of
 from tests.support.experiments import a_choice, a_double, a_template, an_experiment
 from tests.support.gate import CATALOG
 
 TOO_LARGE = FieldError("spec.trialTemplate", "it is too large", "shrink it", "too-large")
 
 
-class World:
-    """A gate that notes what it is asked."""
+class NotingHome(Home):
+    """Notes what it is asked."""
 
-    def __init__(self, **options: Any) -> None:
-        self.store = MemoryStore({EXPERIMENT})
+    def __init__(self, collectors: Sequence[str] = tuple(CollectorKind)) -> None:
+        self.collectors = collectors
         self.seen: list[tuple[str, str, Path | None]] = []
         self.algorithms: list[str] = []
         self.found: list[FieldError] = []
-        self.gate = Gate(
-            CATALOG,
-            ConfigMaps(self.store).find,
-            check_object=self._check,
-            on_algorithm=self.algorithms.append,
-            **options,
-        )
 
-    def _check(
-        self, source: Mapping[str, Any], path: str, workspace: Path | None, _find: FindObject
-    ) -> tuple[list[FieldError], list[str]]:
-        self.seen.append((source["kind"], path, workspace))
+    def prewarm(self, algorithm: str) -> None:
+        self.algorithms.append(algorithm)
+
+    def check(
+        self, source: Mapping[str, Any], path: str, experiment: Experiment, _find: FindObject
+    ) -> tuple[Sequence[FieldError], Sequence[str]]:
+        self.seen.append((source["kind"], path, workspace_of(experiment)))
         return self.found, ["it will be slow"]
+
+
+class World:
+    """A gate whose home notes what it is asked."""
+
+    def __init__(self, home: NotingHome | None = None) -> None:
+        self.store = MemoryStore({EXPERIMENT})
+        self.home = home or NotingHome()
+        self.gate = Gate(CATALOG, self.home, StoredObjects(self.store, knows_experiments=False))
 
     def admit(self, raw: dict[str, Any], source: str = "body") -> Admitted:
         return self.gate.admit(self.gate.load(yaml.safe_dump(raw), source=source, namespace="team"))
@@ -64,8 +70,8 @@ def test_an_experiment_passes_with_defaults_and_with_what_the_home_has_to_say() 
 
     assert admitted.experiment.spec.resume_policy == "Never"
     assert admitted.notices == ("it will be slow",)
-    assert world.seen == [("Job", "spec.trialTemplate.trialSpec", None)]
-    assert world.algorithms == ["random"]
+    assert world.home.seen == [("Job", "spec.trialTemplate.trialSpec", None)]
+    assert world.home.algorithms == ["random"]
 
 
 def test_the_service_of_an_experiment_without_an_algorithm_is_that_of_the_default() -> None:
@@ -73,14 +79,14 @@ def test_the_service_of_an_experiment_without_an_algorithm_is_that_of_the_defaul
 
     admitted = world.admit(an_experiment(algorithm=None))
 
-    assert world.algorithms == ["auto"]
+    assert world.home.algorithms == ["auto"]
     assert admitted.experiment.spec.algorithm is not None
     assert admitted.experiment.spec.algorithm.algorithm_name == "auto"
 
 
 def test_errors_of_the_home_come_together_with_all_others() -> None:
-    world = World(collectors=("File",))
-    world.found = [TOO_LARGE]
+    world = World(NotingHome(("File",)))
+    world.home.found = [TOO_LARGE]
 
     assert world.origins(an_experiment(maxTrialCount=0)) == [
         "max-trials-not-positive",
@@ -105,7 +111,7 @@ def test_a_template_in_a_stored_config_map_is_looked_at_as_one_inline() -> None:
     world.store.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"job.yaml": text}})
 
     world.admit(from_config_map())
-    assert world.seen == [("Job", "spec.trialTemplate.configMap", None)]
+    assert world.home.seen == [("Job", "spec.trialTemplate.configMap", None)]
 
 
 @pytest.mark.parametrize("in_the_file", [False, True], ids=["stored", "in the same file"])
@@ -144,7 +150,7 @@ def test_a_template_that_another_namespace_offers_is_used() -> None:
 
     world.admit(raw)
 
-    assert world.seen == [("Job", "spec.trialTemplate.configMap", None)]
+    assert world.home.seen == [("Job", "spec.trialTemplate.configMap", None)]
 
 
 def test_a_file_is_its_trials_workspace(tmp_path: Path) -> None:
@@ -155,7 +161,7 @@ def test_a_file_is_its_trials_workspace(tmp_path: Path) -> None:
     admitted = world.admit(an_experiment(), str(file))
 
     assert admitted.experiment.metadata.annotations[WORKSPACE_ANNOTATION] == str(tmp_path)
-    assert world.seen[0][2] == tmp_path
+    assert world.home.seen[0][2] == tmp_path
 
 
 def test_an_update_is_judged_by_what_it_changes() -> None:
@@ -176,13 +182,13 @@ def test_the_object_is_looked_at_with_and_without_the_elements_that_may_be_left_
     raw = an_experiment(parameters=[a_choice("optimizer", ["sgd", "adam"]), momentum], trialTemplate=template)
     seen: list[list[str]] = []
 
-    class Strict(World):
-        def _check(
-            self, source: Mapping[str, Any], path: str, workspace: Path | None, _find: FindObject
-        ) -> tuple[list[FieldError], list[str]]:
+    class Strict(NotingHome):
+        def check(
+            self, source: Mapping[str, Any], path: str, experiment: Experiment, _find: FindObject
+        ) -> tuple[Sequence[FieldError], Sequence[str]]:
             [one] = source["spec"]["template"]["spec"]["containers"]
             seen.append(one["args"])
             return ([] if one["args"] else [TOO_LARGE]), []
 
-    assert Strict().origins(raw) == ["too-large"]
+    assert World(Strict()).origins(raw) == ["too-large"]
     assert seen == [["--momentum=${trialParameters.momentum}"], []]

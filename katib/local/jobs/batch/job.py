@@ -1,4 +1,4 @@
-"""`batch/v1` Job as a kind of the runner: its plan, and the names, labels and variables of its pods."""
+"""`batch/v1` Job as a kind of job: its plan, and the names, labels and variables of its pods."""
 
 from __future__ import annotations
 

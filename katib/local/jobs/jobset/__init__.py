@@ -2,5 +2,5 @@
 
 Belongs here: the JobSet with its policies, training runtimes, how a TrainJob becomes a JobSet with them, and what the
 nodes of a TrainJob are told. Does not belong here: how one batch Job goes (`katib.local.jobs.batch`), what all kinds
-share (`katib.local.jobs.kind`), applying a plan (`katib.local.jobs.runner`).
+share (`katib.local.jobs.kind`), applying a plan (`katib.local.jobs.controller`).
 """

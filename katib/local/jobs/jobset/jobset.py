@@ -1,4 +1,4 @@
-"""JobSet as a kind of the runner: its plan, and the names, labels and hosts of its pods."""
+"""JobSet as a kind of job: its plan, and the names, labels and hosts of its pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TrainJob as a kind of the runner: a JobSet made of it and its runtime, and what its nodes are told.
+"""TrainJob as a kind of job: a JobSet made of it and its runtime, and what its nodes are told.
 
 The runtime is looked up when the job starts and remembered: what becomes of it later changes nothing for the job.
 """

@@ -1,4 +1,4 @@
-"""A training kind as a kind of the runner. Fits `katib.local.jobs.kind.JobKind`."""
+"""A training kind as a kind of job. Fits `katib.local.jobs.kind.JobKind`."""
 
 from __future__ import annotations
 

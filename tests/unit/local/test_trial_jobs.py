@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -8,8 +10,9 @@ from katib.api.types import Resource, Trial
 from katib.controllers.kinds import key_of
 from katib.controllers.ports import PodUpdate
 from katib.local.jobs.run import Standing
+from katib.local.layout import Layout
 from katib.local.pods.pulls import PullNews
-from katib.local.pulling import TrialJobs
+from katib.local.trial_jobs import TrialJobs, TrialPods
 from katib.runtime.objects import Key
 
 
@@ -21,12 +24,26 @@ class Events:
         self.seen.append((warning, reason, message))
 
 
-def no_job(_key: Key) -> None:
-    """Know no job."""
+@dataclass
+class Jobs:
+    """What the controller of jobs answers."""
+
+    known: Standing | None = None
+    image: str = ""
+
+    def standing(self, _key: Key) -> Standing | None:
+        return self.known
+
+    def pulling(self, _key: Key) -> str:
+        return self.image
 
 
 TRIAL = Trial.decode({"metadata": {"name": "t", "namespace": "ns"}, "spec": {}})
 JOB: dict[str, Any] = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "t", "namespace": "ns"}}
+
+
+def trial_jobs(trials: dict[Key, Trial], events: Events, woken: list[Key]) -> TrialJobs:
+    return TrialJobs(Layout(Path()), cast(Any, trials), cast(Any, {}), events, woken.append)
 
 
 @pytest.mark.parametrize(
@@ -43,23 +60,20 @@ def test_events_have_the_words_of_a_kubelet_and_the_trial_is_looked_at_again(
     news: PullNews, event: tuple[bool, str, str]
 ) -> None:
     events, woken = Events(), list[Key]()
-    pulls = TrialJobs(lambda _key: TRIAL, events, lambda _job: "", no_job, woken.append)
 
-    pulls.told(JOB, news)
+    trial_jobs({key_of(TRIAL): TRIAL}, events, woken).pulled(JOB, news)
 
     assert events.seen == [event]
     assert woken == [key_of(TRIAL)]
 
 
 def test_a_trial_waits_while_its_image_is_pulled_and_not_otherwise() -> None:
-    images, standing = {key_of(TRIAL): "train:1"}, Standing()
-    pulls = TrialJobs(
-        lambda _key: TRIAL, Events(), lambda job: images.get(job, ""), lambda _job: standing, lambda _key: None
-    )
+    jobs = Jobs(Standing(), "train:1")
+    pods = TrialPods(cast(Any, jobs))
 
-    assert pulls.update_of(TRIAL).waiting == 'pulling image "train:1"'
-    images.clear()
-    assert pulls.update_of(TRIAL).waiting == ""
+    assert pods.update_of(TRIAL).waiting == 'pulling image "train:1"'
+    jobs.image = ""
+    assert pods.update_of(TRIAL).waiting == ""
 
 
 @pytest.mark.parametrize(
@@ -74,14 +88,12 @@ def test_a_trial_waits_while_its_image_is_pulled_and_not_otherwise() -> None:
 def test_a_trial_is_told_whether_its_job_runs_and_what_it_waits_for(
     standing: Standing | None, update: PodUpdate
 ) -> None:
-    jobs = TrialJobs(lambda _key: TRIAL, Events(), lambda _job: "", lambda _job: standing, lambda _key: None)
-
-    assert jobs.update_of(TRIAL) == update
+    assert TrialPods(cast(Any, Jobs(standing))).update_of(TRIAL) == update
 
 
-def test_a_job_whose_trial_is_gone_is_nobody_to_tell_of() -> None:
+def test_a_job_whose_trial_is_gone_has_no_events() -> None:
     events = Events()
 
-    TrialJobs(lambda _key: None, events, lambda _job: "", no_job, lambda _key: None).told(JOB, PullNews("train:1"))
+    trial_jobs({}, events, []).pulled(JOB, PullNews("train:1"))
 
     assert events.seen == []

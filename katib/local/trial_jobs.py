@@ -1,0 +1,144 @@
+"""Between trials and their jobs: what a job needs of its trial, and what the trial's controller reads of the job.
+
+Files of checkpoints on one machine: each trial's folder is `<data-dir>/checkpoints/<namespace>/<experiment>/<trial>/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from katib.api.checkpoints import checkpoint_directory, parent_of
+from katib.api.names import EXPERIMENT_LABEL, TRIAL_LABEL, WORKSPACE_ANNOTATION
+from katib.api.trials import ACTIVE, trial_state
+from katib.api.types import Experiment, Trial
+from katib.controllers.kinds import key_of
+from katib.controllers.ports import NO_UPDATE, EventRecorder, PodUpdate
+from katib.controllers.trial.plan import is_stopping
+from katib.local.jobs.checkpoint import TrialCheckpoint
+from katib.local.jobs.controller import JobController
+from katib.local.jobs.prepare import trial_name
+from katib.local.layout import Layout
+from katib.local.pods.objects import pulling_words
+from katib.local.pods.pulls import PullNews
+from katib.runtime.informer import Informer
+from katib.runtime.objects import Key, Object
+from katib.tuning.reading import format_duration
+
+_MINUTE_SECONDS = 60
+
+
+class TrialJobs:
+    """The trials that jobs belong to, each of which has the name of its job. Fits `katib.local.jobs.owner.JobOwner`.
+
+    Args:
+        layout: Where checkpoints are.
+        trials: Where the trial of a job is found.
+        experiments: Where its experiment is found.
+        events: Where fetches of images, in the words of a kubelet, and retries are noted.
+        wake: Has the controller look at a trial again.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        trials: Informer[Trial],
+        experiments: Informer[Experiment],
+        events: EventRecorder,
+        wake: Callable[[Key], None],
+    ) -> None:
+        self._layout = layout
+        self._trials = trials
+        self._experiments = experiments
+        self._events = events
+        self._wake = wake
+        self._default_workspace = Path.cwd()
+
+    def workspace(self, job: Object) -> Path:
+        """Return the directory that the experiment of a job was submitted from, else where the engine was started."""
+        experiment = self._experiment_of(self._trial_of(job))
+        text = experiment.metadata.annotations.get(WORKSPACE_ANNOTATION, "") if experiment is not None else ""
+        return Path(text) if text else self._default_workspace
+
+    def checkpoint(self, job: Object) -> TrialCheckpoint | None:
+        """Return the folder of the trial that a job runs; None where the experiment keeps no checkpoints."""
+        trial = self._trial_of(job)
+        experiment = self._experiment_of(trial)
+        if trial is None or experiment is None or not (mount := checkpoint_directory(experiment.spec.algorithm)):
+            return None
+        folder = self._layout.experiment_checkpoints(experiment.namespace, experiment.name)
+        parent = parent_of(trial.metadata.labels)
+        return TrialCheckpoint(mount, folder / trial.name, folder / parent if parent else None)
+
+    def pod_labels(self, job: Object) -> Mapping[str, str]:
+        """Return what the pods of a trial's job are labelled with, as in a cluster."""
+        trial = self._trial_of(job)
+        return {**(trial.metadata.labels if trial is not None else {}), TRIAL_LABEL: trial_name(job)}
+
+    def may_start(self, job: Object) -> bool:
+        """Return whether a new job is to run; no when its trial is being stopped."""
+        trial = self._trial_of(job)
+        return trial is None or not is_stopping(trial)
+
+    def may_delete(self, job: Object) -> bool:
+        """Return whether a job that outlived its time to live may go; no while its trial is active."""
+        trial = self._trial_of(job)
+        return trial is None or trial_state(trial) not in ACTIVE
+
+    def stands(self, job: Object) -> None:
+        """Have the controller look at the trial: its job runs, or waits for something else."""
+        self._wake(Key.of(job))
+
+    def gone(self, job: Object) -> None:
+        """Have the controller look at the trial: nothing of its deleted job runs any more."""
+        self._wake(Key.of(job))
+
+    def pulled(self, job: Object, news: PullNews) -> None:
+        """Note what happened to an image of a job."""
+        if (trial := self._trial_of(job)) is not None:
+            reason, message = _event(news)
+            self._events.record(trial, warning=bool(news.problem), reason=reason, message=message)
+            self._wake(Key.of(job))
+
+    def retried(self, job: Object, how: str) -> None:
+        """Note how a try of a job failed."""
+        if (trial := self._trial_of(job)) is not None:
+            self._events.record(trial, warning=True, reason="JobRetrying", message=f"Job {trial.name}: {how}")
+
+    def _trial_of(self, job: Object) -> Trial | None:
+        return self._trials.get(Key.of(job))
+
+    def _experiment_of(self, trial: Trial | None) -> Experiment | None:
+        if trial is None:
+            return None
+        return self._experiments.get(Key(trial.namespace, trial.metadata.labels.get(EXPERIMENT_LABEL, "")))
+
+
+class TrialPods:
+    """What the jobs of trials say of their pods. Fits `katib.controllers.ports.PodWatcher`."""
+
+    def __init__(self, jobs: JobController) -> None:
+        self._jobs = jobs
+
+    def update_of(self, trial: Trial) -> PodUpdate:
+        """Return whether a trial runs and what it waits for; the image that is fetched for it before anything else."""
+        key = key_of(trial)
+        image, standing = self._jobs.pulling(key), self._jobs.standing(key)
+        if standing is None:
+            return NO_UPDATE
+        waiting = pulling_words(image) if image else standing.waiting
+        return PodUpdate(waiting=waiting, is_trouble=False, runs=standing.runs)
+
+    def is_ending(self, trial: Trial) -> bool:
+        """Return whether programs of a deleted job may still run."""
+        return self._jobs.runs(key_of(trial))
+
+
+def _event(news: PullNews) -> tuple[str, str]:
+    """Return the reason and the message of the event that a kubelet would write."""
+    if news.seconds is None:
+        return "Pulling", f'Pulling image "{news.image}"'
+    if news.problem:
+        return "Failed", f'Failed to pull image "{news.image}": {news.problem}'
+    took = f"{news.seconds:.1f}s" if news.seconds < _MINUTE_SECONDS else format_duration(news.seconds)
+    return "Pulled", f'Successfully pulled image "{news.image}" in {took}'
