@@ -483,11 +483,11 @@ def test_the_command_waits_for_an_api_server_that_is_away(api_server: ApiServer,
         api_server.start()
     banner = process.stdout.readline() if process.stdout else ""
     process.terminate()
-    process.communicate(timeout=180)
+    _, errors = process.communicate(timeout=180)
 
     assert stopped.returncode == 0
     assert all("Waiting for the API server" in line for line in said)
-    assert "katib listens on" in banner
+    assert "katib listens on" in banner, errors
 
 
 def test_the_command_serves_users_and_tells_who_wrote_what(

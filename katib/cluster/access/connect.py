@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,10 @@ from katib.cluster.client import Connection
 from katib.cluster.client.configuration import Access, access
 from katib.cluster.environment import core_namespace
 from katib.cluster.outage import await_answer
-from katib.errors import KindNotInstalledError
+from katib.errors import ForbiddenError, KindNotInstalledError, UnavailableError
+
+SETTLING_SECONDS = 30.0
+"""For so long after an outage a server that has only just started may not know rights and custom kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +49,25 @@ def await_api_server(kubeconfig: Path | None, context: str | None, pause: Callab
     Raises:
         KatibError: As `connect` does, but for an API server that does not answer.
     """
+    settled_at: float | None = None  # None: there was no outage
+
+    def ask() -> bool:
+        nonlocal settled_at
+        try:
+            connection.request("GET", "/version")
+            if settled_at is not None:
+                connect(kubeconfig, context).connection.close()
+        except UnavailableError:
+            settled_at = time.monotonic() + SETTLING_SECONDS
+            raise
+        except (ForbiddenError, KindNotInstalledError) as error:
+            if settled_at is None or time.monotonic() >= settled_at:
+                raise
+            raise UnavailableError(str(error)) from error
+        return True
+
     with Connection(access(kubeconfig, context), user_agent="katib-server") as connection:
-        return await_answer(lambda: connection.request("GET", "/version"), pause) is not None
+        return await_answer(ask, pause) is not None
 
 
 def connect(kubeconfig: Path | None = None, context: str | None = None, *, user_agent: str = "katib") -> Cluster:
