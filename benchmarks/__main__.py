@@ -9,6 +9,7 @@ BENCHMARKS = (
     ("start-up", ["benchmarks.startup"]),
     ("overhead of a trial", ["benchmarks.overhead"]),
     ("ten thousand trials", ["benchmarks.overhead", "--trials", "10000"]),
+    ("calls and conversions of a trial", ["benchmarks.flow"]),
     ("tpe with a thousand trials", ["benchmarks.suggestion_tpe"]),
     ("work of hyperband and bohb", ["benchmarks.halving"]),
     ("metrics collector", ["benchmarks.collector"]),
