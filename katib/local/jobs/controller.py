@@ -45,8 +45,8 @@ from katib.local.pods.gang import start_together
 from katib.local.pods.image_process import execute
 from katib.local.pods.images import HOST_NETWORK
 from katib.local.pods.loop import Loop
-from katib.local.pods.objects import pod_metadata
-from katib.local.pods.pod import Pod, PodPlan, PodTools
+from katib.local.pods.objects import PodPlan, pod_metadata
+from katib.local.pods.pod import Pod, PodTools
 from katib.local.pods.pulls import ImagePulls
 from katib.local.pods.tokens import Tokens
 from katib.runtime.clock import SteadyTime

@@ -1,4 +1,4 @@
-"""A pod as an object, as the kubelet of a cluster would show it. Pure.
+"""What is decided about a pod, and the pod as an object, as the kubelet of a cluster would show it. Pure.
 
 It is kept small: of the template only the names and images of containers, which is all that a reader asks for.
 """
@@ -6,16 +6,17 @@ It is kept small: of the template only the names and images of containers, which
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from katib.api.names import REPLICA_ANNOTATION
 from katib.api.types import format_time
+from katib.local.pods.container import ContainerPlan
 from katib.local.pods.records import ContainerState, Phase, PodRecord
 from katib.local.pods.references import ADDRESS, NODE
+from katib.local.pods.tokens import Request
 from katib.runtime.clock import SteadyTime
-
-if TYPE_CHECKING:
-    from katib.local.pods.pod import PodPlan
 
 RECORD_FILE = "pod.json"
 """In the directory of a pod: what it wrote down about itself."""
@@ -29,6 +30,37 @@ _SIGNAL_BASE = 128
 _LARGEST_SIGNAL = 64
 
 Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlan:
+    """Everything decided about a pod before it starts.
+
+    Attributes:
+        role: As in its record.
+        after: Role of the pod of its gang whose containers must have started before its own; empty for none.
+        containers: In the order in which they start.
+        cannot_start: Why it cannot start at all; then there are no containers.
+        images: What its template calls the image of each container.
+        holder: For whom it leases resources, as users of other engines are told.
+        replica: As in its record.
+    """
+
+    name: str
+    index: int | None
+    uid: str
+    labels: dict[str, str]
+    directory: Path
+    containers: tuple[ContainerPlan, ...]
+    grace_seconds: float
+    request: Request
+    cannot_start: str = ""
+    role: str = ""
+    after: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    images: Mapping[str, str] = field(default_factory=dict)
+    holder: str = ""
+    replica: str = ""
 
 
 def pod_object(plan: PodPlan, record: PodRecord, steady: SteadyTime) -> Json:
@@ -165,7 +197,7 @@ def _terminated(container: ContainerState, output: str, steady: SteadyTime) -> J
         found["signal"] = end.code - _SIGNAL_BASE
     if output:
         found["message"] = output
-    for field, moment in (("startedAt", container.began), ("finishedAt", container.ended)):
+    for name, moment in (("startedAt", container.began), ("finishedAt", container.ended)):
         if moment is not None:
-            found[field] = format_time(steady.at(moment))
+            found[name] = format_time(steady.at(moment))
     return found

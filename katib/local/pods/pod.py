@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,10 +23,10 @@ from katib.local.pods.images import ImageRuntime
 from katib.local.pods.log_file import LogFile, LogLimits
 from katib.local.pods.loop import Loop, Timer
 from katib.local.pods.monitor import Monitor, MonitorReport, ShieldedMonitor
-from katib.local.pods.objects import RECORD_FILE, pod_object
+from katib.local.pods.objects import RECORD_FILE, PodPlan, pod_object
 from katib.local.pods.pulls import ImagePulls, PullNews
 from katib.local.pods.records import ContainerState, Delays, Phase, PodRecord
-from katib.local.pods.tokens import VISIBLE_CARDS, Lease, Request, Tokens
+from katib.local.pods.tokens import VISIBLE_CARDS, Lease, Tokens
 from katib.local.processes.client import Processes
 from katib.local.processes.handle import ProcessHandle
 from katib.local.processes.spawn_errors import SpawnError
@@ -36,37 +36,6 @@ POLL_SECONDS = 0.2
 
 OpenMonitor = Callable[[dict[str, str], str, Path], Monitor | None]
 """For a pod's labels, a container's name and the pod's directory: what reads the output; None when nothing does."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodPlan:
-    """Everything decided about a pod before it starts.
-
-    Attributes:
-        role: As in its record.
-        after: Role of the pod of its gang whose containers must have started before its own; empty for none.
-        containers: In the order in which they start.
-        cannot_start: Why it cannot start at all; then there are no containers.
-        images: What its template calls the image of each container.
-        holder: For whom it leases resources, as users of other engines are told.
-        replica: As in its record.
-    """
-
-    name: str
-    index: int | None
-    uid: str
-    labels: dict[str, str]
-    directory: Path
-    containers: tuple[ContainerPlan, ...]
-    grace_seconds: float
-    request: Request
-    cannot_start: str = ""
-    role: str = ""
-    after: str = ""
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    images: Mapping[str, str] = field(default_factory=dict)
-    holder: str = ""
-    replica: str = ""
 
 
 @dataclass(frozen=True, slots=True)
