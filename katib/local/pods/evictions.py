@@ -1,15 +1,31 @@
-"""Who has to go when the disk is full: the pod whose output has filled it. Lives on the loop."""
+"""Ending the pod whose output has filled the disk. Lives on the loop."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from katib.local.pods.pod import Pod
+from katib.local.pods.objects import PodPlan
 
 LEAST_SHARE = 0.1
-"""Of the disk. Who printed less has not filled it, and ending that pod would free little."""
+"""Of the disk. A pod that printed less has not filled it, and ending it would free little."""
+
+
+class Evictable(Protocol):
+    """A pod, as far as its output is concerned."""
+
+    plan: PodPlan
+
+    @property
+    def log_bytes(self) -> int:
+        """What its output takes on the disk."""
+
+    @property
+    def is_evicted(self) -> bool:
+        """Whether it is being ended already."""
+
+    def evict(self, cause: str) -> None:
+        """End it for good."""
 
 
 class Evictions:
@@ -20,10 +36,10 @@ class Evictions:
     """
 
     def __init__(self) -> None:
-        self.running: dict[str, Pod] = {}
+        self.running: dict[str, Evictable] = {}
 
     def disk_full(self) -> None:
-        """End the pod that has printed most, unless nobody printed much or one is being ended already."""
+        """End the pod that has printed most, unless none printed much or one is being ended already."""
         pods = list(self.running.values())
         if not pods or any(pod.is_evicted for pod in pods):
             return
