@@ -7,6 +7,7 @@ and conditions are written by the test; nothing is scheduled, and what is owned 
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -59,7 +60,11 @@ runtime:
 """
 QUICK = ClusterTiming(patience=0.3, first_look=0.01, look=0.02, probe=Backoff(0.01, 0.02), retry=0.02, grace=0)
 
-_hosts = (f"127.{100 + a}.{b}.{c}" for a, b, c in itertools.product(range(100), range(200), range(1, 200)))
+# Tests listen on one port, so each process that runs tests has addresses of its own.
+_PID = os.getpid()
+_hosts = (
+    f"127.{100 + (_PID + a) % 100}.{_PID // 100 % 200}.{b}" for a, b in itertools.product(range(100), range(1, 200))
+)
 
 
 class World:
