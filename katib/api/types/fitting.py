@@ -6,6 +6,7 @@ a newer version wrote, and values of the wrong type, all of which a user wants t
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -27,6 +28,7 @@ _CLASSES: dict[type[inspect.Type], tuple[Any, str]] = {
     inspect.FloatType: ((int, float), "float"),
     inspect.IntType: (int, "int"),
 }
+_LARGEST = sys.float_info.max
 _STAND_INS: dict[str, Any] = {"mapping": {}, "float": 0.0, "int": 0, "text": "", "bool": False, "list": []}
 
 
@@ -36,7 +38,7 @@ class Misfit:
 
     Attributes:
         location: Names of fields and indices that lead to it.
-        wanted: `bool`, `float`, `int`, `int32` (a whole number that is too large), `list`, `mapping`, `text` or `time`.
+        wanted: `bool`, `float`, `int`, `int32` (a whole number that is too large), `list`, `mapping` or `text`.
         value: What is there.
     """
 
@@ -117,7 +119,8 @@ def _fitted(value: Any, kind: inspect.Type, location: tuple[str | int, ...], mis
         value = [_fitted(element, kind.item_type, (*location, i), misfits) for i, element in enumerate(value)]
     elif isinstance(kind, inspect.DictType):
         pairs = ((name, _fitted(field, kind.value_type, (*location, name), misfits)) for name, field in value.items())
-        value = {name: field for name, field in pairs if field is not None or value[name] is None}
+        is_any = isinstance(kind.value_type, inspect.AnyType)
+        value = {name: field for name, field in pairs if field is not None or is_any}
     return value
 
 
@@ -143,6 +146,8 @@ def _missed(value: Any, kind: inspect.Type) -> str:
     """Return what is wanted where a value is of the wrong type; empty when it fits."""
     classes, wanted = _CLASSES.get(type(kind), (object, ""))
     if not isinstance(value, classes) or (isinstance(value, bool) and wanted in {"int", "float"}):
+        return wanted
+    if wanted == "float" and isinstance(value, int) and abs(value) > _LARGEST:
         return wanted
     if isinstance(kind, inspect.IntType) and kind.ge is not None and kind.lt is not None:
         return "" if kind.ge <= value < kind.lt else "int32"

@@ -346,6 +346,14 @@ WRONG_TYPES = {
         {**an_experiment(), "metadata": {"name": "demo", "labels": {"a/b": 1}}},
         'metadata.labels["a/b"]: 1 is not text; put it in quotes',
     ),
+    "null in labels": (
+        {**an_experiment(), "metadata": {"name": "demo", "labels": {"a": None, "b": "c"}}},
+        "metadata.labels.a: null is not text; put it in quotes",
+    ),
+    "a number beyond all numbers": (
+        with_spec(objective={**an_experiment()["spec"]["objective"], "goal": 10**400}),
+        'spec.objective.goal: "a huge number" is not a number; write a number without quotes',
+    ),
     "metadata is text": (
         {**an_experiment(), "metadata": "demo"},
         'metadata: "demo" is not a mapping; write its fields as key: value',
