@@ -7,10 +7,10 @@ STAMP := $(VENV)/.stamp-$(VERSIONS)
 DEMO_STAMP := $(VENV)/.stamp-demo-$(VERSIONS)
 FRAMEWORKS := $(VENV)-frameworks
 export PATH := $(CURDIR)/$(BIN):$(PATH)
-# Tests start our programs hundreds of times; without compiled files each start would compile them anew.
+# Tests start our programs hundreds of times; without compiled files each start would compile them again.
 unexport PYTHONDONTWRITEBYTECODE
 
-# What runs the tests: .ci/run gives those that fail a second chance, somebody at a desk sees every failure.
+# What runs the tests: .ci/run runs failed tests a second time, and lists them; `make test` itself never does.
 RUNNER := $(if $(SECOND_CHANCE),tools.second_chance,pytest)
 PYTEST := $(BIN)/python -m $(RUNNER)
 
@@ -18,7 +18,7 @@ PYTEST := $(BIN)/python -m $(RUNNER)
 
 EXAMPLES := asha darts enas jobset pbt prometheus push tensorboard
 
-.PHONY: help setup demo $(EXAMPLES:%=example-%) test test-slow test-callbacks setup-frameworks test-frameworks test-cluster images lint format type contracts proto schema crds golden bench clean
+.PHONY: help setup demo $(EXAMPLES:%=example-%) test test-slow test-callbacks setup-frameworks test-frameworks test-cluster images lint lint-changed format type contracts proto schema crds golden bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-19s %s\n", $$1, $$2}'
@@ -49,17 +49,17 @@ example-asha: ## Tune a network with early stopping that saves most of the work
 example-darts: ## Let one training find the operations of a small network by gradients
 example-enas: ## Search the layers of a small network
 example-jobset: ## Tune a JobSet: data first, then two workers and a watcher
-example-pbt: ## Tune networks that go on from each other's checkpoints
-example-prometheus: ## Tune a program that offers its loss to Prometheus
+example-pbt: ## Tune networks that continue from each other's checkpoints
+example-prometheus: ## Tune a program that exposes its loss to Prometheus
 example-push: ## Tune a training loop that pushes its metrics
 example-tensorboard: ## Tune a program that writes event files for TensorBoard
 $(EXAMPLES:%=example-%): example-%: $(DEMO_STAMP)
 	@$(BIN)/katib run $(wildcard examples/$*/experiment.yaml examples/jobs/$*/experiment.yaml)
 
-test: $(STAMP) ## Run the tests, but those of test-slow and test-cluster
+test: $(STAMP) ## Run the tests, except those of test-slow and test-cluster
 	@$(PYTEST) -q -m "not slow and not cluster" -n 4 --dist worksteal
 
-test-slow: $(STAMP) ## Run what takes longer: examples, races, floods, SQL servers that go away, containers, hard trials
+test-slow: $(STAMP) ## Run longer tests: examples, races, floods, SQL servers that go away, containers, hard trials
 	@$(PYTEST) -q -m "slow and not cluster" -n 2 --dist worksteal
 
 test-callbacks: ## Run the callbacks with the training libraries they are for, in an environment of their own
@@ -90,6 +90,13 @@ lint: $(STAMP) type contracts ## Check style, types and import contracts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
+# The daemon keeps the types of all files in memory and checks what a change affects; it ends after two idle hours.
+lint-changed: $(STAMP) ## Check the same in seconds, before a commit: unchanged files come from caches
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/dmypy run --timeout 7200
+
 type: $(STAMP)
 	@$(BIN)/mypy
 	@$(BIN)/mypy tests/typing/api.py
@@ -101,19 +108,19 @@ format: $(STAMP) ## Format the code
 	@$(BIN)/ruff check --fix --quiet .
 	@$(BIN)/ruff format .
 
-proto: ## Generate the gRPC stubs anew from proto/
+proto: ## Regenerate the gRPC stubs from proto/
 	@test -x $(VENV)-proto/bin/python || $(PYTHON) -m venv $(VENV)-proto
 	@$(VENV)-proto/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	@$(VENV)-proto/bin/python -m pip install --quiet --group proto
 	@$(VENV)-proto/bin/python tools/generate_stubs.py
 
-crds: $(STAMP) ## Generate the custom resource definitions and the trial templates of the manifests anew
+crds: $(STAMP) ## Regenerate the custom resource definitions and the trial templates of the manifests
 	@$(BIN)/python -m tools.generate_crds
 
-schema: $(STAMP) ## Generate the schema of a Job anew from the kubernetes package
+schema: $(STAMP) ## Regenerate the schema of a Job from the kubernetes package
 	@$(BIN)/python tools/generate_job_schema.py
 
-golden: $(STAMP) ## Write the golden files anew; read the diff before you commit it
+golden: $(STAMP) ## Rewrite the golden files; read the diff before you commit it
 	@$(BIN)/python -m tools.golden
 	@$(BIN)/python -m tools.algorithm_page
 	@$(BIN)/python -m tools.plot_functions
@@ -121,5 +128,6 @@ golden: $(STAMP) ## Write the golden files anew; read the diff before you commit
 bench: $(STAMP) ## Run the benchmarks and print figures and ratios
 	@$(BIN)/python -m benchmarks
 
-clean: ## Remove the virtual environments and what runs left behind
-	@rm -rf $(VENV) $(VENV)-callbacks $(FRAMEWORKS) $(VENV)-proto .katib .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+clean: ## Remove the virtual environments and the files that runs left behind
+	@$(BIN)/dmypy stop >/dev/null 2>&1 || true
+	@rm -rf $(VENV) $(VENV)-callbacks $(FRAMEWORKS) $(VENV)-proto .katib .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .dmypy.json saved-tests

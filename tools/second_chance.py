@@ -1,9 +1,10 @@
 """Run pytest, and a few tests that fail once more, alone (used by `.ci/run`; nothing else sets `SECOND_CHANCE`).
 
-`python -m tools.second_chance ARGUMENT...` runs pytest with these arguments. When at most three tests fail, just these
-run again: in one process, when nothing else runs any more, with the same seed. What passes then is told on a line that
-begins with `failed once, passed alone:`, and fails nobody; it remains a fault of the test or of the product, for
-somebody to find. A test that fails again, more failures, and errors of collection are final.
+`python -m tools.second_chance ARGUMENT...` runs pytest with these arguments. When at most three tests fail, just
+these run again: in one process, when nothing else runs any more, with the same seed. Tests that pass then do not fail
+the run. They are a defect of the test or of the product all the same: a section at the end lists them, and `SAVED`,
+or the file that `SAVED_TESTS` names, keeps them, one a line. A test that fails again, more failures, and errors of
+collection are final.
 """
 
 # ruff: noqa: S603  # the arguments are the developer's own
@@ -14,11 +15,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 MOST = 3
 """More tests than these do not fail because a machine was busy for a moment."""
+
+SAVED = "saved-tests/tests.txt"
+"""Where the ids of saved tests are added, below the working directory, unless `SAVED_TESTS` names another file."""
 
 VARIABLE = "SECOND_CHANCE"
 """When it is set, `make test`, `make test-slow` and `make test-cluster` run pytest through this module."""
@@ -30,7 +35,7 @@ class Failures:
     Attributes:
         tests: Ids of the tests that failed, in order.
         outside: Whether something failed that is no test, such as the import of a file.
-        seed: Of everything random in the run; None when nobody sets it.
+        seed: Of everything random in the run; None when it is not set.
     """
 
     def __init__(self) -> None:
@@ -62,13 +67,22 @@ def main(arguments: Sequence[str]) -> int:
     print(f"failed, and run once more, alone: {', '.join(failures.tests)}", flush=True)
     if _fail_again(failures):
         return code
-    print(f"failed once, passed alone: {', '.join(failures.tests)}", flush=True)
+    _list_saved(failures.tests)
     return 0
 
 
 def is_worth_another_look(code: int, failures: Failures) -> bool:
     """Return whether a run failed because of a few tests, and of nothing else."""
     return code == pytest.ExitCode.TESTS_FAILED and not failures.outside and 0 < len(failures.tests) <= MOST
+
+
+def _list_saved(tests: Sequence[str]) -> None:
+    file = Path(os.environ.get("SAVED_TESTS", SAVED))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("a") as saved:
+        saved.writelines(f"{test}\n" for test in tests)
+    print(f"{' saved by a second try ':=^100}")
+    print(*(f"failed once, passed alone: {test}" for test in tests), f"kept in {file}", sep="\n", flush=True)
 
 
 def _fail_again(failures: Failures) -> bool:

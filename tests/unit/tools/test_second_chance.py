@@ -57,7 +57,12 @@ def run(directory: Path, *arguments: str, **files: str) -> subprocess.CompletedP
     for name, text in files.items():
         (directory / f"test_{name}.py").write_text(text)
     command = [sys.executable, "-m", "tools.second_chance", "-q", *arguments]
-    variables = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", VARIABLE: "1"}
+    variables = {
+        "PYTHONPATH": str(ROOT),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        VARIABLE: "1",
+        "SAVED_TESTS": str(directory / "saved.txt"),
+    }
     plugins = {"PYTEST_ADDOPTS": "-p xdist -p pytest_randomly -p no:cacheprovider"}
     environment = {**os.environ, **variables, **plugins}
     return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
@@ -67,12 +72,14 @@ def test_a_few_that_fail_once_are_named_and_forgiven(tmp_path: Path) -> None:
     done = run(tmp_path, "-n", "2", once=ONCE)
 
     assert done.returncode == 0, done.stdout + done.stderr
-    (told,) = [line for line in done.stdout.splitlines() if line.startswith("failed once, passed alone: ")]
-    assert sorted(told.partition(": ")[2].split(", ")) == [
+    section = done.stdout.partition(" saved by a second try ")[2].splitlines()
+    saved = [line.partition(": ")[2] for line in section if line.startswith("failed once, passed alone: ")]
+    assert sorted(saved) == [
         "test_once.py::test_ends_its_process",
         "test_once.py::test_fails",
         "test_once.py::test_fails_before_its_call",
     ]
+    assert (tmp_path / "saved.txt").read_text().splitlines() == saved
 
 
 def test_one_that_fails_again_with_the_same_seed_fails_the_run(tmp_path: Path) -> None:
@@ -80,6 +87,7 @@ def test_one_that_fails_again_with_the_same_seed_fails_the_run(tmp_path: Path) -
 
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
     assert "passed alone" not in done.stdout
+    assert not (tmp_path / "saved.txt").exists()
     first, second = (tmp_path / "drawn").read_text().splitlines()
     assert first == second
 
