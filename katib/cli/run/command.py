@@ -62,12 +62,13 @@ def run(
     if cluster:
         options.refuse_beside("a cluster", "data_dir", "config", "containers")
         return _run_in_cluster(file, warm_start, namespace, cluster, form=form, quiet=quiet)
-    return _run_here(file, warm_start, data_dir, namespace, config, containers, form=form, quiet=quiet)
+    text, source = with_earlier(*options.read_file(file), warm_start)
+    command = f"katib run {file}"
+    return run_here(text, source, command, data_dir, namespace, config, containers, form=form, quiet=quiet)
 
 
-def _read(file: str, warm_start: str | None) -> tuple[str, str]:
-    """Return the text of an experiment file, with earlier trials of another file, and what to call it in errors."""
-    text, source = options.read_file(file)
+def with_earlier(text: str, source: str, warm_start: str | None) -> tuple[str, str]:
+    """Return the text of an experiment with earlier trials of another file, and what to call it in errors."""
     if warm_start is None:
         return text, source
     from katib.tuning.earlier_files import with_earlier_trials
@@ -75,9 +76,10 @@ def _read(file: str, warm_start: str | None) -> tuple[str, str]:
     return with_earlier_trials(text, source, *options.read_file(warm_start)), source
 
 
-def _run_here(
-    file: str,
-    warm_start: str | None,
+def run_here(
+    text: str,
+    source: str,
+    command: str,
     data_dir: Path | None,
     namespace: str | None,
     config: Path | None,
@@ -85,12 +87,26 @@ def _run_here(
     *,
     form: str | None,
     quiet: bool,
+    notices: bool = True,
 ) -> int:
+    """Run an experiment on this machine, to its end; return the exit code.
+
+    Args:
+        text: The document.
+        source: What to call it in errors.
+        command: What runs it again, without options that say where.
+        data_dir: As the option says it.
+        namespace: Where the document names none.
+        config: Further algorithms.
+        containers: What runs the images of trials.
+        form: What to print at the end in place of lines.
+        quiet: Whether to print the result only.
+        notices: Whether to say what is done otherwise than on Kubernetes.
+    """
     from katib.cli.run.following import Interrupt, Run
     from katib.local import open_engine, validate_document
 
     interrupt = Interrupt()
-    text, source = _read(file, warm_start)
     directory = data_dir or options.default_data_dir()
     if not directory.exists():  # what cannot be run leaves no data directory behind
         try:
@@ -102,7 +118,8 @@ def _run_here(
         if submission is None:
             return failures.BAD_INPUT
         engine.start()
-        for notice in () if quiet else (*submission.notices, *_company(engine.service, submission.experiment)):
+        differences = submission.notices if notices else ()
+        for notice in () if quiet else (*differences, *_company(engine.service, submission.experiment)):
             click.echo(f"note: {notice}", err=True)
         run = Run(engine.service, submission.experiment, interrupt, form=form, quiet=quiet)
         run.follow()
@@ -110,11 +127,11 @@ def _run_here(
         if interrupt.requested and not run.progress.finished:
             click.echo("stopping; press Ctrl-C again to stop at once", err=True)
             engine.stop()
-            click.echo(interrupted_line(run.progress.experiment, file, run.progress.done, data), err=True)
+            click.echo(interrupted_line(run.progress.experiment, command, run.progress.done, data), err=True)
             return INTERRUPTED
         code = run.report(options_of(run.progress.experiment, DEFAULT_NAMESPACE, data))
         if run.was_over and not quiet:
-            click.echo(run_again_line(run.progress.experiment, file, here=True), err=form is not None)
+            click.echo(run_again_line(run.progress.experiment, source, here=True), err=form is not None)
         engine.stop()
         return code
 
@@ -132,7 +149,7 @@ def _run_in_cluster(
     from katib.cli.run.following import Interrupt, Run
 
     interrupt = Interrupt()
-    text, source = _read(file, warm_start)
+    text, source = with_earlier(*options.read_file(file), warm_start)
     with open_cluster(cluster) as opened:
         submission = _submit(opened.service, text, source, namespace or opened.namespace)
         if submission is None:

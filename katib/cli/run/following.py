@@ -17,8 +17,8 @@ from katib.cli.printing import print_object
 from katib.cli.run.summary import ended_lines
 from katib.cli.signals import stop_on_signal
 from katib.errors import ExpiredError, UnavailableError
-from katib.following.lines import Lines, Silence
-from katib.following.progress import Moment, Progress, savings_of, with_remedy
+from katib.explaining.lines import Lines, Silence
+from katib.explaining.progress import Moment, Progress, savings_of, with_remedy
 from katib.tuning.reading import Json, condition_of, name_of, namespace_of
 from katib.tuning.service import Change, TuningService
 

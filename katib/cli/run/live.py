@@ -16,8 +16,8 @@ from rich.text import Text
 
 from katib.api.trials import waiting_words
 from katib.errors import KatibError
-from katib.following.lines import header, moment_line
-from katib.following.progress import (
+from katib.explaining.lines import header, moment_line
+from katib.explaining.progress import (
     ExperimentHeldUp,
     FailingAlike,
     Moment,

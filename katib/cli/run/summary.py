@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from katib.cli.results import best_lines, pareto_lines
-from katib.diagnosis import Evidence, common_cause, diagnose_experiment
+from katib.explaining import Evidence, common_cause, diagnose_experiment
 from katib.tuning.reading import Json, format_duration, infeasible_words, name_of, namespace_of, pareto_trials
 
 
@@ -44,11 +44,11 @@ def ended_lines(
     yield f"In a browser: katib ui {name_of(experiment)}{place}"
 
 
-def interrupted_line(experiment: Json, file: str, done: int, place: str) -> str:
+def interrupted_line(experiment: Json, command: str, done: int, place: str) -> str:
     """Return what was left and how to go on."""
     return (
         f"interrupted: {_so_far(experiment, done)} of {name_of(experiment)} are done and kept; "
-        f"`katib run {file}{place}` goes on from there"
+        f"`{command}{place}` goes on from there"
     )
 
 

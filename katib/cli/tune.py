@@ -1,0 +1,211 @@
+"""`katib tune`: an experiment from one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from katib.cli import options
+from katib.cli.run.command import run_here, with_earlier
+from katib.errors import FieldError, InvalidError, invalid
+from katib.tuning.drafting import (
+    Json,
+    Search,
+    command_template,
+    draft,
+    latest_name,
+    name_of_command,
+    next_name,
+    parse_metrics,
+    parse_parameter,
+    variable_of,
+)
+from katib.tuning.reading import is_completed, name_of, namespace_of
+from katib.tuning.service import DEFAULT_NAMESPACE
+
+_MOST_AT_ONCE = 4
+_SOURCE = "command line"
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True},
+    epilog=options.examples(
+        "katib tune -p lr=1e-5..1e-1:log -p layers=1..4 -p optimizer=adam,sgd --maximize accuracy \\",
+        "    -- python train.py --lr {lr} --layers {layers} --opt {optimizer}",
+        "katib tune -p x=-3.0..3.0 --minimize loss --trials 50 -- python train.py --config {parameters}",
+        "katib tune -p lr=0.001..0.1:log --minimize loss --metrics json -- python train.py {lr} --log {metrics}",
+    ),
+)
+@click.option(
+    "-p",
+    "--param",
+    "parameters",
+    multiple=True,
+    required=True,
+    metavar="NAME=VALUES",
+    help="A parameter, such as lr=1e-5..0.1:log, layers=1..4, x=0..1:step=0.25 or opt=adam,sgd. May be repeated.",
+)
+@click.option("--maximize", multiple=True, metavar="METRIC", help="A metric to maximize; several may be given.")
+@click.option("--minimize", multiple=True, metavar="METRIC", help="A metric to minimize; several may be given.")
+@click.option("--trials", default=20, show_default=True, type=click.IntRange(min=1), help="How many trials to run.")
+@click.option("--parallel", type=click.IntRange(min=1), help="How many at once.  [default: one per core, at most 4]")
+@click.option("--goal", type=float, metavar="NUMBER", help="The value of the metric that ends the search.")
+@click.option("--algorithm", default="auto", show_default=True, metavar="NAME", help="One of `katib algorithms`.")
+@click.option("--early-stopping", metavar="NAME", default="", help="Stop hopeless trials: medianstop, asha, ...")
+@click.option(
+    "--metrics",
+    default="stdout",
+    show_default=True,
+    metavar="SOURCE",
+    help="Where metrics are read: stdout (lines with name=value), json:FILE or tensorboard:DIR.",
+)
+@click.option("--name", metavar="NAME", help="Name of the experiment.  [default: that of the script, and a number]")
+@click.option(
+    "--save", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write the experiment file."
+)
+@click.option("--dry-run", is_flag=True, help="Check, and print the experiment file in place of running it.")
+@click.option("--warm-start", metavar="FILE", help="Learn from the trials of a CSV or JSON file.")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@options.data_dir
+@options.namespace
+@options.output("json", "yaml")
+@options.quiet
+@options.verbose
+def tune(
+    parameters: tuple[str, ...],
+    maximize: tuple[str, ...],
+    minimize: tuple[str, ...],
+    trials: int,
+    parallel: int | None,
+    goal: float | None,
+    algorithm: str,
+    early_stopping: str,
+    metrics: str,
+    name: str | None,
+    save: Path | None,
+    dry_run: bool,
+    warm_start: str | None,
+    command: tuple[str, ...],
+    data_dir: Path | None,
+    namespace: str | None,
+    form: str | None,
+    quiet: bool,
+    verbose: int,
+) -> int:
+    """Tune a program: search the values of its parameters, each trial a run of the command.
+
+    In the command, {lr} stands for the value of the parameter lr, {parameters} for a JSON file with all values,
+    {trial} for the name of the trial, and {metrics} for what --metrics reads. Values are in the environment as well:
+    KATIB_PARAM_LR. The program prints its metrics as name=value.
+
+    Nothing is written but the data directory; --save writes the file that `katib run` takes. After Ctrl-C the same
+    command goes on.
+
+    The exit code is 0 when the experiment succeeded, 1 when it failed, 2 when the line is wrong, 130 after Ctrl-C.
+    """
+    options.set_up_logging(verbose, quiet=quiet)
+    space = _parsed(parameters)
+    source = parse_metrics(metrics)
+    template = command_template(command, space, source)
+    search = Search(
+        objectives=_objectives(maximize, minimize),
+        max_trials=trials,
+        parallel=parallel or min(os.cpu_count() or 1, _MOST_AT_ONCE),
+        algorithm=algorithm,
+        early_stopping=early_stopping,
+        goal=goal,
+    )
+    earlier = [] if name else _experiments(data_dir or options.default_data_dir(), namespace or DEFAULT_NAMESPACE)
+    experiment = draft(name or "", search, space, template.template, source)
+    if not name:
+        experiment["metadata"]["name"] = _name_beside(earlier, experiment, name_of_command(command))
+    text, what = with_earlier(json.dumps(experiment), _SOURCE, warm_start)
+    if save or dry_run:
+        _save(text, save, sys.argv[1:])
+        if dry_run:
+            return _check(text, namespace)
+    if not quiet:
+        for parameter in template.unused:
+            click.echo(
+                f"note: the command does not name {{{parameter}}}: it is in ${variable_of(parameter)} only", err=True
+            )
+    again = f"katib {shlex.join(sys.argv[1:])}"
+    return run_here(text, what, again, data_dir, namespace, None, None, form=form, quiet=quiet, notices=False)
+
+
+def _parsed(texts: Sequence[str]) -> list[Json]:
+    """Return the parameters. Raises InvalidError with all that is wrong."""
+    found: list[Json] = []
+    errors: list[FieldError] = []
+    for text in texts:
+        try:
+            found.append(parse_parameter(text))
+        except InvalidError as error:
+            errors += error.errors
+    if errors:
+        raise InvalidError(errors)
+    return found
+
+
+def _objectives(maximize: Sequence[str], minimize: Sequence[str]) -> dict[str, str]:
+    if not (maximize or minimize):
+        raise click.UsageError("which metric? Add --maximize METRIC or --minimize METRIC", click.get_current_context())
+    return dict.fromkeys(maximize, "maximize") | dict.fromkeys(minimize, "minimize")
+
+
+def _experiments(directory: Path, namespace: str) -> list[Json]:
+    """Return the experiments of a data directory."""
+    if not options.has_data(directory):
+        return []
+    from katib.local import open_offline
+
+    return [e for e in open_offline(directory).experiments() if namespace_of(e) == namespace]
+
+
+def _name_beside(earlier: Sequence[Json], experiment: Json, stem: str) -> str:
+    """Return the name of the newest experiment if it is this one and unfinished, else the next free one."""
+    newest = latest_name(stem, map(name_of, earlier))
+    found = next((e for e in earlier if name_of(e) == newest), None)
+    if found is not None and not is_completed(found) and _holds(found["spec"], experiment["spec"]):
+        return name_of(found)
+    return next_name(stem, map(name_of, earlier))
+
+
+def _holds(stored: Any, drafted: Any) -> bool:
+    """Return whether a stored spec, which has defaults and perhaps another budget, was drafted like this one."""
+    if isinstance(drafted, dict):
+        kept = drafted.keys() - {"maxTrialCount", "parallelTrialCount"}
+        return isinstance(stored, dict) and all(key in stored and _holds(stored[key], drafted[key]) for key in kept)
+    if isinstance(drafted, list):
+        return isinstance(stored, list) and len(stored) == len(drafted) and all(map(_holds, stored, drafted))
+    return bool(stored == drafted)
+
+
+def _save(text: str, path: Path | None, line: Sequence[str]) -> None:
+    """Write the experiment file, or print it."""
+    from katib.api.yaml_text import dump_yaml
+
+    head = f"# Drafted by: katib {shlex.join(line)}\n"
+    if path is None:
+        click.echo(head + dump_yaml(json.loads(text)), nl=False)
+        return
+    try:
+        path.write_text(head + dump_yaml(json.loads(text)))
+    except OSError as error:
+        cause = (error.strerror or str(error)).lower()
+        raise invalid(str(path), cause, "choose another file for --save", "file-unwritable") from error
+
+
+def _check(text: str, namespace: str | None) -> int:
+    from katib.local import validate_document
+
+    for notice in validate_document(text, source=_SOURCE, namespace=namespace):
+        click.echo(f"note: {notice}", err=True)
+    return 0

@@ -1,0 +1,362 @@
+"""Experiments drafted from a command line or a function, so that no file needs to be written by hand.
+
+`-p lr=1e-5..1e-1:log` becomes a parameter, `python train.py --lr {lr}` a trial template, both an Experiment that
+`katib run` would take from a file as it is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any, Final
+
+from katib.api.names import MAX_EXPERIMENT_NAME
+from katib.api.types import API_VERSION
+from katib.errors import invalid
+
+Json = dict[str, Any]
+
+CONTAINER: Final = "main"
+PARAMETERS_DIRECTORY: Final = "/etc/katib"
+PARAMETERS_FILE: Final = f"{PARAMETERS_DIRECTORY}/parameters.json"
+"""Where `{parameters}` points to: on one machine, a file of each trial's own."""
+
+METRICS_FILE: Final = "/var/log/katib/metrics.jsonl"
+METRICS_DIRECTORY: Final = "/var/log/katib/events"
+_PARAMETERS_ANNOTATION = "katib.kubeflow.org/parameters"
+_IMAGE = "python:3.11-slim"
+_RESERVED = ("parameters", "trial", "metrics")
+_PLACEHOLDER = re.compile(r"(?<!\$)\{\{([A-Za-z_][\w.-]*)\}\}|(?<!\$)\{([A-Za-z_][\w.-]*)\}")
+_NAME = re.compile(r"[A-Za-z_][\w.-]*\Z")
+_INTEGER = re.compile(r"[+-]?\d+\Z")
+_RANGE = re.compile(r"(?P<low>[^.:]*(?:\.[^.:]+)?)\.\.(?P<high>[^:]*)(?P<options>(?::.*)?)\Z")
+_SYNTAX = "write NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"
+
+
+def parse_parameter(text: str) -> Json:
+    """Return the entry of `spec.parameters` that `NAME=VALUES` stands for.
+
+    `1..4` are whole numbers, `1e-5..0.1` and `0.0..1.0` real ones; `:log` spreads values over orders of magnitude,
+    `:step=0.5` gives their distance, `:double` and `:int` the type. `16,32,64` are numbers in their order, `adam,sgd`
+    are choices without one, as are numbers with `:categorical`.
+
+    Raises:
+        InvalidError: The text is none of these.
+    """
+    name, equals, values = text.partition("=")
+    where = f"-p {name or text}"
+    if not equals or not values:
+        raise invalid(where, "has no values", _SYNTAX, "parameter-syntax")
+    if not _NAME.match(name):
+        raise invalid(where, f"{name!r} is not a name", "use letters, digits, _ and -", "parameter-name")
+    if name in _RESERVED:
+        raise invalid(where, f"{{{name}}} has a meaning of its own", "choose another name", "parameter-name")
+    found = _RANGE.match(values)
+    kind, space = _range(where, found) if found else _list(where, values)
+    return {"name": name, "parameterType": kind, "feasibleSpace": space}
+
+
+def _range(where: str, found: re.Match[str]) -> tuple[str, Json]:
+    low_text, high_text = found["low"].strip(), found["high"].strip()
+    low, high = _number(where, low_text), _number(where, high_text)
+    if low > high:
+        raise invalid(
+            where, f"goes from {low_text} down to {high_text}", f"write {high_text}..{low_text}", "bounds-order"
+        )
+    kind = "int" if _INTEGER.match(low_text) and _INTEGER.match(high_text) else "double"
+    space: Json = {"min": low_text, "max": high_text}
+    for option in filter(None, found["options"].split(":")):
+        word, _, value = option.partition("=")
+        if word == "log":
+            if low <= 0:
+                raise invalid(where, f"cannot be logarithmic from {low_text}", "start above 0", "log-bounds")
+            space["distribution"] = "logUniform"
+        elif word == "step" and _number(where, value) > 0:
+            space["step"] = value
+        elif word in ("double", "float"):
+            kind = "double"
+        elif word == "int" and low == int(low) and high == int(high):
+            kind, space["min"], space["max"] = "int", str(int(low)), str(int(high))
+        else:
+            raise invalid(
+                where, f":{option} is not an option of a range", "use :log, :step=NUMBER, :int or :double", "option"
+            )
+    return kind, space
+
+
+def _list(where: str, values: str) -> tuple[str, Json]:
+    text, colon, word = values.rpartition(":")
+    kind = {"categorical": "categorical", "discrete": "discrete"}.get(word) if colon else None
+    choices = [choice.strip() for choice in (text if kind else values).split(",")]
+    if "" in choices:
+        raise invalid(where, "has an empty value", _SYNTAX, "parameter-syntax")
+    twice = next((choice for position, choice in enumerate(choices) if choice in choices[:position]), None)
+    if twice is not None:
+        raise invalid(where, f"{twice} is there twice", "name each value once", "choice-text")
+    if kind is None:
+        kind = "discrete" if len(choices) > 1 and all(map(_is_number, choices)) else "categorical"
+    return kind, {"list": choices}
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return float(text) - float(text) == 0
+    except ValueError:
+        return False
+
+
+def _number(where: str, text: str) -> float:
+    if not _is_number(text):
+        raise invalid(where, f"{text!r} is not a number", _SYNTAX, "number")
+    return float(text)
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Where a program's metrics are read.
+
+    Attributes:
+        kind: `stdout`, `json` or `tensorboard`.
+        path: The file or directory that its command names; empty: `{metrics}` in the command stands for it.
+    """
+
+    kind: str = "stdout"
+    path: str = ""
+
+    @property
+    def mounted_path(self) -> str:
+        """The absolute path, which stands for one of each trial's own."""
+        fallback = METRICS_FILE if self.kind == "json" else METRICS_DIRECTORY
+        if not self.path:
+            return fallback
+        return self.path if self.path.startswith("/") else f"/var/log/katib/{self.path.removeprefix('./')}"
+
+
+def parse_metrics(text: str) -> Metrics:
+    """Return what `stdout`, `json[:FILE]` or `tensorboard[:DIR]` stands for. Raises InvalidError."""
+    kind, _, path = text.partition(":")
+    if kind not in ("stdout", "json", "tensorboard") or (kind == "stdout" and path):
+        remedy = "use stdout, json:FILE or tensorboard:DIR"
+        raise invalid("--metrics", f"{text!r} is not a source of metrics", remedy, "metrics-source")
+    return Metrics(kind, path)
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What to look for and how long, in the words of an Experiment's spec.
+
+    Attributes:
+        objectives: `minimize` or `maximize` by name of the metric, the most important first.
+        max_trials: How many trials to run.
+        parallel: How many of them at once.
+        algorithm: A suggestion algorithm.
+        settings: Its settings.
+        early_stopping: An early stopping algorithm; empty for none.
+        goal: The value of the first objective that ends the search; None for none.
+        more: Further fields of the spec.
+    """
+
+    objectives: Mapping[str, str]
+    max_trials: int
+    parallel: int
+    algorithm: str = "auto"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    early_stopping: str = ""
+    goal: float | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+def draft(name: str, search: Search, parameters: Sequence[Json], template: Json, metrics: Metrics = Metrics()) -> Json:
+    """Return an Experiment."""
+    objective: Json
+    if len(search.objectives) == 1:
+        ((metric, direction),) = search.objectives.items()
+        objective = {"type": direction, "objectiveMetricName": metric}
+        if search.goal is not None:
+            objective["goal"] = search.goal
+    else:
+        objective = {"objectives": [{"name": metric, "type": kind} for metric, kind in search.objectives.items()]}
+    algorithm: Json = {"algorithmName": search.algorithm}
+    if search.settings:
+        algorithm["algorithmSettings"] = [{"name": key, "value": str(value)} for key, value in search.settings.items()]
+    spec: Json = {
+        "objective": objective,
+        "algorithm": algorithm,
+        "maxTrialCount": search.max_trials,
+        "parallelTrialCount": min(search.parallel, search.max_trials),
+        "resumePolicy": "FromVolume",  # the budget may be raised, and meanwhile no service waits for that
+        "parameters": list(parameters),
+        "trialTemplate": template,
+    }
+    if search.early_stopping:
+        spec["earlyStopping"] = {"algorithmName": search.early_stopping}
+    if metrics.kind != "stdout":
+        spec["metricsCollectorSpec"] = _collector(metrics)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Experiment",
+        "metadata": {"name": name},
+        "spec": {**spec, **search.more},
+    }
+
+
+def _collector(metrics: Metrics) -> Json:
+    if metrics.kind == "json":
+        path = {"path": metrics.mounted_path, "kind": "File", "format": "JSON"}
+        return {"collector": {"kind": "File"}, "source": {"fileSystemPath": path}}
+    path = {"path": metrics.mounted_path, "kind": "Directory"}
+    return {"collector": {"kind": "TensorFlowEvent"}, "source": {"fileSystemPath": path}}
+
+
+@dataclass(frozen=True, slots=True)
+class CommandTemplate:
+    """A trial template that runs a command, with what the user should know of it.
+
+    Attributes:
+        template: `spec.trialTemplate`.
+        unused: Parameters that the command does not name: the program gets them by its environment only.
+    """
+
+    template: Json
+    unused: tuple[str, ...]
+
+
+def command_template(
+    command: Sequence[str], parameters: Sequence[Json], metrics: Metrics, *, image: str = _IMAGE
+) -> CommandTemplate:
+    """Return the template of trials that run a command.
+
+    Each `{name}` in it becomes the value of that parameter, `{parameters}` the path of a JSON file with all values,
+    `{metrics}` that of the file or directory where metrics are read, `{trial}` the name of the trial. `{{name}}` is
+    passed on as `{name}`. One argument with blanks is a line for the shell. Values are in the environment as well:
+    `KATIB_PARAM_LR` for `lr`.
+
+    Raises:
+        InvalidError: The command is empty, or names what is not a parameter.
+    """
+    if not command:
+        raise invalid("command", "is missing", "write it behind --, as `-- python train.py --lr {lr}`", "command")
+    words = list(command)
+    if len(words) == 1 and len(words[0].split()) > 1:
+        words = ["sh", "-c", words[0]]
+    names = [parameter["name"] for parameter in parameters]
+    known = {name: f"${{trialParameters.{name}}}" for name in names}
+    known |= {"parameters": PARAMETERS_FILE, "trial": "${trialSpec.Name}"}
+    if metrics.kind != "stdout":
+        known["metrics"] = metrics.mounted_path
+    used: set[str] = set()
+    words = [_filled(word, known, used, metrics) for word in words]
+    variables = _variables(names)
+    container: Json = {
+        "name": CONTAINER,
+        "image": image,
+        "command": words,
+        "env": [{"name": variable, "value": known[name]} for variable, name in variables.items()],
+    }
+    if metrics.kind != "stdout":
+        container["env"].append({"name": "KATIB_METRICS_PATH", "value": metrics.mounted_path})
+    pod: Json = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    if "parameters" in used:
+        _mount_parameters(pod, parameters)
+    template = {
+        "primaryContainerName": CONTAINER,
+        "trialParameters": [{"name": name, "reference": name} for name in names],
+        "trialSpec": {"apiVersion": "batch/v1", "kind": "Job", "spec": {"backoffLimit": 0, "template": pod}},
+    }
+    unused = () if "parameters" in used else tuple(name for name in names if name not in used)
+    return CommandTemplate(template, unused)
+
+
+def _filled(word: str, known: Mapping[str, str], used: set[str], metrics: Metrics) -> str:
+    """Return an argument with its placeholders as those of a template; add their names to `used`."""
+
+    def value(found: re.Match[str]) -> str:
+        passed_on, name = found.groups()
+        if passed_on:
+            return f"{{{passed_on}}}"
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            remedy = (
+                f"did you mean {{{near[0]}}}?" if near else f"add -p {name}=…, or write {{{{{name}}}}} to pass it on"
+            )
+            raise invalid("command", f"{{{name}}} is not a parameter", remedy, "placeholder-name")
+        used.add(name)
+        return known[name]
+
+    if metrics.path and metrics.path != metrics.mounted_path:
+        word = re.sub(rf"(?<![\w./-]){re.escape(metrics.path)}(?![\w./-])", metrics.mounted_path, word)
+    return _PLACEHOLDER.sub(value, word)
+
+
+def _variables(names: Iterable[str]) -> dict[str, str]:
+    """Return the name of each parameter by that of its environment variable. Raises InvalidError."""
+    variables: dict[str, str] = {}
+    for name in names:
+        variable = variable_of(name)
+        if variable in variables:
+            cause = f"{variables[variable]} and {name} would both be ${variable}"
+            raise invalid(f"-p {name}", cause, "rename one of them", "variable-name")
+        variables[variable] = name
+    return variables
+
+
+def variable_of(name: str) -> str:
+    """Return the environment variable that holds a parameter's value."""
+    return "KATIB_PARAM_" + re.sub(r"\W", "_", name).upper()
+
+
+def _mount_parameters(pod: Json, parameters: Sequence[Json]) -> None:
+    """Add a file with all values to a pod: it has them in an annotation, which a volume shows as a file."""
+    pairs = []
+    for parameter in parameters:
+        name, space = parameter["name"], parameter["feasibleSpace"]
+        quoted = parameter["parameterType"] == "categorical"
+        wrong = next((c for c in space.get("list", ()) if quoted and json.dumps(c) != f'"{c}"'), None)
+        if wrong is not None:
+            cause, remedy = f"{wrong} would need escapes in {{parameters}}", "use plain letters, or {" + name + "}"
+            raise invalid(f"-p {name}", cause, remedy, "choice-text")
+        placeholder = f"${{trialParameters.{name}}}"
+        pairs.append(f'"{name}": "{placeholder}"' if quoted else f'"{name}": {placeholder}')
+    pod["metadata"] = {"annotations": {_PARAMETERS_ANNOTATION: "{" + ", ".join(pairs) + "}"}}
+    (container,) = pod["spec"]["containers"]
+    container["volumeMounts"] = [{"name": "parameters", "mountPath": PARAMETERS_DIRECTORY}]
+    path = f"metadata.annotations['{_PARAMETERS_ANNOTATION}']"
+    items = [{"path": PurePath(PARAMETERS_FILE).name, "fieldRef": {"fieldPath": path}}]
+    pod["spec"]["volumes"] = [{"name": "parameters", "downwardAPI": {"items": items}}]
+
+
+def name_of_command(command: Sequence[str]) -> str:
+    """Return a name for experiments that run a command: that of its script, else of its program."""
+    words = command[0].split() if len(command) == 1 else command
+    script = next((word for word in words if PurePath(word).suffix in (".py", ".sh", ".R", ".jl", ".js")), words[0])
+    return slug(PurePath(script).stem) or "tune"
+
+
+def slug(text: str, length: int = MAX_EXPERIMENT_NAME - 8) -> str:
+    """Return a text as part of a name of an object: lower-case letters, digits and hyphens, a letter first."""
+    plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).lstrip("-0123456789")
+    return plain[:length].rstrip("-")
+
+
+def next_name(stem: str, taken: Iterable[str]) -> str:
+    """Return the first of `stem`, `stem-2`, `stem-3`, … behind all that are taken."""
+    numbers = [_place(stem, name) for name in taken]
+    last = max(numbers, default=0)
+    return stem if last == 0 else f"{stem}-{last + 1}"
+
+
+def latest_name(stem: str, taken: Iterable[str]) -> str | None:
+    """Return the newest of `stem`, `stem-2`, `stem-3`, …; None if there is none."""
+    last = max((_place(stem, name) for name in taken), default=0)
+    return None if last == 0 else stem if last == 1 else f"{stem}-{last}"
+
+
+def _place(stem: str, name: str) -> int:
+    if name == stem:
+        return 1
+    number = name.removeprefix(f"{stem}-")
+    return int(number) if number != name and number.isascii() and number.isdigit() else 0

@@ -1,0 +1,126 @@
+"""`katib tune`: from a program of one's own to its best values in one line."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import KATIB, environment, katib, katib_json
+
+TRAIN = """
+import json, sys
+x = float(sys.argv[1]) if not sys.argv[1].endswith(".json") else json.load(open(sys.argv[1]))["x"]
+print(f"epoch=1 loss={(x - 1) ** 2}")
+if len(sys.argv) > 2:
+    with open(sys.argv[2], "w") as file:
+        file.write(json.dumps({"deviation": abs(x - 1), "epoch": 1}))
+"""
+X = ("-p", "x=-3.0..3.0", "--minimize", "loss", "--trials", "3")
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text(TRAIN)
+    return tmp_path
+
+
+def tune(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return katib("tune", *arguments, cwd=cwd)
+
+
+def test_a_line_runs_trials_and_writes_the_data_directory_only(directory: Path) -> None:
+    done = tune(*X, "--", sys.executable, "train.py", "{x}", cwd=directory)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "train succeeded: all 3 trials of its budget are done." in done.stdout
+    assert sorted(path.name for path in directory.iterdir()) == [".katib", "train.py"]
+
+
+def test_an_ended_experiment_leaves_its_name_to_it_and_the_next_one_is_numbered(directory: Path) -> None:
+    line = (*X, "-q", "--", sys.executable, "train.py", "{x}")
+    for _ in range(2):
+        assert tune(*line, cwd=directory).returncode == 0
+
+    assert {e["metadata"]["name"] for e in katib_json("get", cwd=directory)["items"]} == {"train", "train-2"}
+
+
+def test_the_saved_file_runs_as_the_line_does(directory: Path) -> None:
+    line = (*X, "--save", "mine.yaml", "--name", "mine", "--dry-run", "--", sys.executable, "train.py", "{x}")
+    dry = tune(*line, cwd=directory)
+    done = katib("run", "mine.yaml", cwd=directory)
+
+    assert (dry.returncode, dry.stdout) == (0, "")
+    assert "mine succeeded" in done.stdout
+
+
+def test_a_dry_run_prints_the_file_and_runs_nothing(directory: Path) -> None:
+    done = tune(*X, "--dry-run", "--", sys.executable, "train.py", "{x}", cwd=directory)
+
+    assert "kind: Experiment" in done.stdout
+    assert not (directory / ".katib").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--minimize", "loss"), ("{parameters}",)),
+        (("--minimize", "deviation", "--metrics", "json"), ("{parameters}", "{metrics}")),
+        (("--minimize", "deviation", "--metrics", "json:out.json"), ("{x}", "out.json")),
+    ],
+)
+def test_values_and_metrics_travel_in_files(directory: Path, options: tuple[str, ...], words: tuple[str, ...]) -> None:
+    line = ("-p", "x=-3.0..3.0", *options, "--trials", "2", "-o", "json")
+    done = tune(*line, "--", sys.executable, "train.py", *words, cwd=directory)
+
+    assert done.returncode == 0, done.stderr
+    best = json.loads(done.stdout)["status"]["currentOptimalTrial"]["observation"]["metrics"][0]
+    assert best["name"] == options[1]
+
+
+def test_an_interrupted_line_goes_on_when_it_is_repeated(directory: Path) -> None:
+    (directory / "train.py").write_text("import time\ntime.sleep(0.3)\n" + TRAIN)
+    line = ("-p", "x=-3.0..3.0", "--minimize", "loss", "--trials", "8", "--parallel", "1")
+    command = (*line, "--", sys.executable, "train.py", "{x}")
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [*KATIB, "tune", *command], cwd=directory, env=environment(), stdout=pipe, stderr=pipe, text=True
+    ) as first:
+        assert first.stdout is not None
+        next(text for text in first.stdout if "succeeded" in text)
+        first.send_signal(signal.SIGINT)
+        _, errors = first.communicate(timeout=60)
+    again = tune(*command, cwd=directory)
+
+    assert "; `katib tune -p x=-3.0..3.0 --minimize loss --trials 8 --parallel 1 -- " in errors
+    assert "train succeeded: all 8 trials" in again.stdout
+    assert [e["metadata"]["name"] for e in katib_json("get", cwd=directory)["items"]] == ["train"]
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("-p x=3..1 --minimize loss -- true", "-p x: goes from 3 down to 1; write 1..3"),
+        (
+            "-p x=1..3 -- true",
+            "which metric? Add --maximize METRIC or --minimize METRIC; see `katib tune --help`",
+        ),
+        ("-p x=1..3 --minimize loss", "missing argument '-- COMMAND...'; see `katib tune --help`"),
+        ("-p lr=1..3 --minimize loss -- true {lrr}", "command: {lrr} is not a parameter; did you mean {lr}?"),
+    ],
+)
+def test_a_wrong_line_is_one_error_and_leaves_nothing(directory: Path, line: str, error: str) -> None:
+    done = tune(*line.split(), cwd=directory)
+
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"error: {error}\n")
+    assert not (directory / ".katib").exists()
+
+
+def test_a_parameter_that_the_command_does_not_name_is_mentioned(directory: Path) -> None:
+    done = tune(*X, "-p", "y=1..2", "--", sys.executable, "train.py", "{x}", cwd=directory)
+
+    assert done.stderr == "note: the command does not name {y}: it is in $KATIB_PARAM_Y only\n"

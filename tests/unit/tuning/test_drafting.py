@@ -1,0 +1,210 @@
+"""Experiments drafted from one line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from katib.api.loading import load_experiment
+from katib.errors import InvalidError
+from katib.tuning.drafting import (
+    CommandTemplate,
+    Metrics,
+    Search,
+    command_template,
+    draft,
+    latest_name,
+    name_of_command,
+    next_name,
+    parse_metrics,
+    parse_parameter,
+)
+
+LR = parse_parameter("lr=1e-5..1e-1:log")
+OPTIMIZER = parse_parameter("optimizer=adam,sgd")
+STDOUT = Metrics()
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "space"),
+    [
+        ("lr=1e-5..1e-1:log", "double", {"min": "1e-5", "max": "1e-1", "distribution": "logUniform"}),
+        ("layers=1..4", "int", {"min": "1", "max": "4"}),
+        ("x=-3..3:double", "double", {"min": "-3", "max": "3"}),
+        ("x=-.5..1.", "double", {"min": "-.5", "max": "1."}),
+        ("x=0.0..1.0:step=0.25", "double", {"min": "0.0", "max": "1.0", "step": "0.25"}),
+        ("n=1e1..1e3:int:log", "int", {"min": "10", "max": "1000", "distribution": "logUniform"}),
+        ("optimizer=adam,sgd", "categorical", {"list": ["adam", "sgd"]}),
+        ("batch=16, 32,64", "discrete", {"list": ["16", "32", "64"]}),
+        ("batch=16,32:categorical", "categorical", {"list": ["16", "32"]}),
+        ("url=http://a:1,http://b:2", "categorical", {"list": ["http://a:1", "http://b:2"]}),
+    ],
+)
+def test_values_decide_the_type_of_a_parameter(text: str, kind: str, space: dict[str, Any]) -> None:
+    name = text.partition("=")[0]
+
+    assert parse_parameter(text) == {"name": name, "parameterType": kind, "feasibleSpace": space}
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("lr", "-p lr: has no values; write NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"),
+        ("lr=0.1..0.01", "-p lr: goes from 0.1 down to 0.01; write 0.01..0.1"),
+        ("lr=0..1:log", "-p lr: cannot be logarithmic from 0; start above 0"),
+        ("lr=a..b", "-p lr: 'a' is not a number; write NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"),
+        ("lr=0..nan", "-p lr: 'nan' is not a number; write NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"),
+        ("lr=1..2:many", "-p lr: :many is not an option of a range; use :log, :step=NUMBER, :int or :double"),
+        ("lr=1..2:step=-1", "-p lr: :step=-1 is not an option of a range; use :log, :step=NUMBER, :int or :double"),
+        ("lr=0.5..2:int", "-p lr: :int is not an option of a range; use :log, :step=NUMBER, :int or :double"),
+        ("a=1,1", "-p a: 1 is there twice; name each value once"),
+        ("a=1,,2", "-p a: has an empty value; write NAME=LOW..HIGH, NAME=LOW..HIGH:log or NAME=A,B,C"),
+        ("2x=1..2", "-p 2x: '2x' is not a name; use letters, digits, _ and -"),
+        ("trial=1..2", "-p trial: {trial} has a meaning of its own; choose another name"),
+    ],
+)
+def test_a_wrong_parameter_gets_one_line(text: str, error: str) -> None:
+    with pytest.raises(InvalidError) as refused:
+        parse_parameter(text)
+
+    assert [str(e) for e in refused.value.errors] == [error]
+
+
+def a_template(*command: str, metrics: Metrics = STDOUT) -> CommandTemplate:
+    return command_template(command, [LR, OPTIMIZER], metrics)
+
+
+def pod_of(template: CommandTemplate) -> Any:
+    return template.template["trialSpec"]["spec"]["template"]
+
+
+def words_of(template: CommandTemplate) -> list[str]:
+    (container,) = pod_of(template)["spec"]["containers"]
+    words: list[str] = container["command"]
+    return words
+
+
+def test_names_in_braces_become_placeholders_of_the_template() -> None:
+    template = a_template("python", "train.py", "--lr={lr}", "{trial}", "{{lr}}", "${HOME}", '{"a": 1}')
+
+    assert words_of(template) == [
+        *("python", "train.py", "--lr=${trialParameters.lr}", "${trialSpec.Name}"),
+        *("{lr}", "${HOME}", '{"a": 1}'),
+    ]
+    assert template.unused == ("optimizer",)
+
+
+def test_one_argument_with_blanks_is_a_line_for_the_shell() -> None:
+    assert words_of(a_template("./train.sh {lr} | tail -1")) == [
+        "sh",
+        "-c",
+        "./train.sh ${trialParameters.lr} | tail -1",
+    ]
+
+
+def test_each_value_is_in_the_environment() -> None:
+    (container,) = pod_of(a_template("train"))["spec"]["containers"]
+
+    assert container["env"] == [
+        {"name": "KATIB_PARAM_LR", "value": "${trialParameters.lr}"},
+        {"name": "KATIB_PARAM_OPTIMIZER", "value": "${trialParameters.optimizer}"},
+    ]
+
+
+def test_the_file_of_all_values_is_json_with_numbers() -> None:
+    template = a_template("train", "{parameters}")
+    ((name, text),) = pod_of(template)["metadata"]["annotations"].items()
+
+    assert words_of(template) == ["train", "/etc/katib/parameters.json"]
+    filled = text.replace("${trialParameters.lr}", "1e-05").replace("${trialParameters.optimizer}", "adam")
+    assert json.loads(filled) == {"lr": 1e-05, "optimizer": "adam"}
+    assert name in pod_of(template)["spec"]["volumes"][0]["downwardAPI"]["items"][0]["fieldRef"]["fieldPath"]
+    assert template.unused == ()
+
+
+@pytest.mark.parametrize(
+    ("source", "command", "words", "collector"),
+    [
+        ("json", ("t", "{metrics}"), ["t", "/var/log/katib/metrics.jsonl"], "File"),
+        ("json:out/m.jsonl", ("t", "--log=out/m.jsonl"), ["t", "--log=/var/log/katib/out/m.jsonl"], "File"),
+        ("json:m", ("t", "--m", "m"), ["t", "--m", "/var/log/katib/m"], "File"),
+        ("tensorboard:/runs", ("t", "/runs"), ["t", "/runs"], "TensorFlowEvent"),
+    ],
+)
+def test_metrics_are_read_where_the_command_writes_them(
+    source: str, command: tuple[str, ...], words: list[str], collector: str
+) -> None:
+    metrics = parse_metrics(source)
+    template = a_template(*command, metrics=metrics)
+    spec = draft("a", Search({"loss": "minimize"}, 1, 1), [LR], template.template, metrics)["spec"]
+
+    assert words_of(template) == words
+    assert spec["metricsCollectorSpec"]["collector"]["kind"] == collector
+    assert spec["metricsCollectorSpec"]["source"]["fileSystemPath"]["path"] == words[-1].removeprefix("--log=")
+
+
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        ((), "command: is missing; write it behind --, as `-- python train.py --lr {lr}`"),
+        (("t", "{lrr}"), "command: {lrr} is not a parameter; did you mean {lr}?"),
+        (("t", "{zzz}"), "command: {zzz} is not a parameter; add -p zzz=…, or write {{zzz}} to pass it on"),
+    ],
+)
+def test_a_wrong_command_gets_one_line(command: tuple[str, ...], error: str) -> None:
+    with pytest.raises(InvalidError) as refused:
+        a_template(*command)
+
+    assert [str(e) for e in refused.value.errors] == [error]
+
+
+def test_names_that_would_share_a_variable_are_refused() -> None:
+    with pytest.raises(InvalidError, match=r"a-b and a_b would both be \$KATIB_PARAM_A_B; rename one of them"):
+        command_template(["t"], [parse_parameter("a-b=1..2"), parse_parameter("a_b=1..2")], Metrics())
+
+
+def test_a_value_that_json_would_escape_is_refused_in_the_file_of_all_values() -> None:
+    with pytest.raises(InvalidError, match=r"would need escapes in \{parameters\}"):
+        command_template(["t", "{parameters}"], [parse_parameter('a=x"y,z')], Metrics())
+
+
+def test_a_wrong_source_of_metrics_is_refused() -> None:
+    for text in ("stdout:x", "csv:x"):
+        with pytest.raises(InvalidError, match="use stdout, json:FILE or tensorboard:DIR"):
+            parse_metrics(text)
+
+
+@pytest.mark.parametrize("objectives", [{"loss": "minimize"}, {"loss": "minimize", "accuracy": "maximize"}])
+def test_a_draft_is_an_experiment(objectives: dict[str, str]) -> None:
+    template = a_template("train", "{lr}", "{optimizer}").template
+    search = Search(objectives, 3, 5, "tpe", {"random_state": 7}, "medianstop", 0.5 if len(objectives) == 1 else None)
+
+    spec = load_experiment(json.dumps(draft("a", search, [LR, OPTIMIZER], template)), "-", "default").experiment.spec
+
+    assert (spec.max_trial_count, spec.parallel_trial_count) == (3, 3)
+    assert [p.name for p in spec.parameters] == ["lr", "optimizer"]
+    assert spec.early_stopping is not None
+    assert spec.early_stopping.algorithm_name == "medianstop"
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["python", "src/Train_net.py", "{lr}"], "train-net"),
+        (["python train.py {lr}"], "train"),
+        (["/usr/bin/true"], "true"),
+        (["7z"], "z"),
+        (["./4"], "tune"),
+    ],
+)
+def test_an_experiment_is_named_after_the_script(command: list[str], name: str) -> None:
+    assert name_of_command(command) == name
+
+
+def test_names_are_numbered_behind_all_that_are_taken() -> None:
+    taken = ["train", "train-3", "train-x", "other"]
+
+    assert (next_name("train", taken), latest_name("train", taken)) == ("train-4", "train-3")
+    assert (next_name("new", taken), latest_name("new", taken)) == ("new", None)
