@@ -9,13 +9,13 @@ ADVICE: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("a small table of combinations, all of which you want to see", ("grid",)),
     ("as many trials at once as there will be at all, or a baseline for a plot", ("sobol",)),
     ("several objectives that contradict each other", ("nsga2",)),
-    ("trainings of which a short one tells something about a long one", ("hyperband", "bohb")),
+    ("trainings of which a short one predicts a long one", ("hyperband", "bohb")),
     ("a training in which hyperparameters should change while it runs", ("pbt",)),
     ("the structure of a network to find", ("enas", "darts")),
-    ("files and habits of Katib's service on scikit-optimize", ("bayesianoptimization",)),
+    ("experiments for Katib's service on scikit-optimize", ("bayesianoptimization",)),
     ("something to compare with", ("random",)),
 )
-"""What somebody has, and what suits it. Whoever does not know takes `auto`, which chooses."""
+"""Situations, and the algorithms that suit them. `auto` chooses for users who do not know."""
 
 
 def suits(algorithm: str) -> str:

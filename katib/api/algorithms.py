@@ -16,9 +16,9 @@ from katib.api.types import (
     CAMEL_CASE,
     AlgorithmSetting,
     ExperimentSpec,
-    ParameterAssignment,
     ParameterSpec,
     ParameterType,
+    TrialAssignment,
 )
 from katib.api.wording import did_you_mean, either, shown
 from katib.errors import FieldError
@@ -318,27 +318,19 @@ def _use(feature: Feature, others: Sequence[AlgorithmInfo]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class SuggestedAssignment:
-    """One answer of a suggestion service; an empty name leaves naming to the controller."""
-
-    assignments: tuple[ParameterAssignment, ...]
-    trial_name: str
-    labels: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class SuggestionsReply:
     """A whole answer.
 
     Attributes:
-        assignments: As many as were asked for, unless one of the next two says otherwise.
+        assignments: As many as were asked for, unless `exhausted` or `waits`. An empty name leaves naming to the
+            controller.
         algorithm_settings: To be sent back with the next question.
         exhausted: Whether the search has no more.
         waits: Whether there are more once a running trial has ended.
         explanation: What the service chose, and why: one sentence, empty where it has nothing to say.
     """
 
-    assignments: tuple[SuggestedAssignment, ...]
+    assignments: tuple[TrialAssignment, ...]
     algorithm_settings: tuple[AlgorithmSetting, ...] = ()
     exhausted: bool = False
     waits: bool = False

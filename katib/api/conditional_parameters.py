@@ -23,7 +23,7 @@ def check_conditions(parameters: Sequence[ParameterSpec], path: str) -> Iterator
     """
     by_name = {parameter.name: parameter for parameter in parameters}
     parents = {parameter.name: parameter.when.parameter for parameter in parameters if parameter.when is not None}
-    told: set[str] = set()
+    reported: set[str] = set()
     for i, parameter in enumerate(parameters):
         when, where = parameter.when, f"{path}[{i}].when"
         if when is None:
@@ -38,9 +38,9 @@ def check_conditions(parameters: Sequence[ParameterSpec], path: str) -> Iterator
             remedy = did_you_mean(when.parameter, [name for name in by_name if name != parameter.name])
             yield FieldError(f"{where}.parameter", cause, remedy, "condition-parameter-unknown")
         elif cycle:
-            if told.isdisjoint(cycle):
+            if reported.isdisjoint(cycle):
                 yield _circular(f"{where}.parameter", cycle)
-            told.update(cycle)
+            reported.update(cycle)
         elif _is_continuous(parent):
             cause = f"{parent.name} can have any value between its bounds, so its values cannot be listed"
             remedy = "give it a feasibleSpace.step, or name a discrete, categorical or int parameter"

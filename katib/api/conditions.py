@@ -43,8 +43,10 @@ def find_condition(conditions: Iterable[Condition], type_: str) -> Condition | N
 
 def is_true(conditions: Iterable[Condition], type_: str) -> bool:
     """Return whether a condition of that type holds."""
-    condition = find_condition(conditions, type_)
-    return condition is not None and condition.status == "True"
+    for condition in conditions:
+        if condition.type == type_:
+            return condition.status == "True"
+    return False
 
 
 def true_types(conditions: Iterable[Condition]) -> frozenset[str]:

@@ -37,7 +37,7 @@ def runs_again(container: Mapping[str, Any], pod_policy: str, exit_code: int) ->
 
 
 def unknown_rules(container: Mapping[str, Any], path: str, *, is_program: bool) -> Iterator[FieldError]:
-    """Yield why it cannot be told when the program of a pod has ended.
+    """Yield why it cannot be known when the program of a pod has ended.
 
     Args:
         container: Any of the pod; may be malformed.

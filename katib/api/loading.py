@@ -102,7 +102,11 @@ def load_experiment(text: str | bytes, source: str, default_namespace: str) -> S
     Raises:
         InvalidError: The text, the number of documents or the kind of one is wrong.
     """
-    documents = load_documents(text, source)
+    return experiment_of(load_documents(text, source), source, default_namespace)
+
+
+def experiment_of(documents: Sequence[LoadedDocument], source: str, default_namespace: str) -> Submission:
+    """Return the one Experiment of a file that is read already, as `load_experiment` does."""
     experiments = [document for document in documents if document.kind == "Experiment"]
     companions = [document for document in documents if document.kind in _COMPANIONS]
     if len(experiments) > 1:
@@ -124,23 +128,29 @@ def load_experiment(text: str | bytes, source: str, default_namespace: str) -> S
 def holds_runtimes(text: str | bytes, source: str) -> bool:
     """Return whether a file can be read and holds training runtimes and nothing else."""
     try:
-        return all(document.kind in _RUNTIMES for document in load_documents(text, source))
+        return are_runtimes(load_documents(text, source))
     except InvalidError:
         return False
 
 
-def load_runtimes(text: str | bytes, source: str, default_namespace: str) -> tuple[tuple[str, dict[str, Any]], ...]:
-    """Read a file of training runtimes: each with what to put before the paths of its fields in errors.
+def are_runtimes(documents: Sequence[LoadedDocument]) -> bool:
+    """Return whether a file that is read already holds training runtimes and nothing else."""
+    return all(document.kind in _RUNTIMES for document in documents)
+
+
+def runtimes_of(
+    documents: Sequence[LoadedDocument], source: str, default_namespace: str
+) -> tuple[tuple[str, dict[str, Any]], ...]:
+    """Return the training runtimes of a file, each with what to put before the paths of its fields in errors.
 
     Args:
-        text: YAML or JSON; bytes are UTF-8.
+        documents: The objects of the file.
         source: Name of the file, shown in errors.
         default_namespace: Namespace of a TrainingRuntime that names none.
 
     Raises:
-        InvalidError: It cannot be read, a runtime has no usable name, or it holds something else.
+        InvalidError: A runtime has no usable name, or the file holds something else.
     """
-    documents = load_documents(text, source)
     errors = list(_companions_errors(documents, default_namespace))
     errors += [
         FieldError(f"{source}:{d.line}: kind", f"{d.kind} is not a training runtime", "remove it", "kind-unknown")

@@ -20,7 +20,7 @@ ZERO_TIME = datetime(1, 1, 1, tzinfo=UTC)
 
 STEP_MARK = "katib-step"
 """Word of a line that is followed by the step of its readings: `katib-step=4 loss=0.3`. Katib's default filter takes it
-for the name of a metric, which nobody asks for."""
+for the name of a metric, which no query asks for."""
 
 # The decimal and named forms of Go's strconv.ParseFloat that training programs print; no blanks, no digit separators.
 _FLOAT = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|inf(inity)?|nan)", re.IGNORECASE | re.ASCII)
@@ -65,7 +65,7 @@ class BatchId(NamedTuple):
     """Where a batch stands among all readings that its reporter sends for a trial, so that none is stored twice.
 
     Attributes:
-        reporter: Who sends, a name of up to REPORTER_LENGTH characters that nobody else has.
+        reporter: Who sends, a name of up to REPORTER_LENGTH characters that no other reporter has.
         first: Number of the first reading of the batch, from 0.
     """
 

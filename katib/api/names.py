@@ -43,6 +43,12 @@ METRICS_INCOMPLETE = "MetricsIncomplete"
 
 MAX_EXPERIMENT_NAME = 40
 
+FIRST_FAILURES_ANNOTATION = "katib.kubeflow.org/first-failures"
+"""On an Experiment: after how many first trials that all fail alike it fails, before any value was read; 0: never."""
+
+FIRST_FAILURES = 3
+"""Where the annotation is absent."""
+
 STOPPED_ANNOTATION = "katib.kubeflow.org/stopped"
 STOPPED = "true"
 """On an Experiment: no further trial starts until it is taken away."""

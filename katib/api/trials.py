@@ -50,7 +50,9 @@ _PRECEDENCE: tuple[tuple[str, TrialState], ...] = (
     (TrialCondition.EARLY_STOPPED, TrialState.EARLY_STOPPED),
     (TrialCondition.METRICS_UNAVAILABLE, TrialState.METRICS_UNAVAILABLE),
     (TrialCondition.RUNNING, TrialState.RUNNING),
+    ("", TrialState.PENDING),
 )
+_RANKS: Mapping[str, int] = {type_: rank for rank, (type_, _) in enumerate(_PRECEDENCE)}
 
 ACTIVE = (TrialState.RUNNING, TrialState.PENDING)
 ELIGIBLE = frozenset({TrialState.SUCCEEDED, TrialState.EARLY_STOPPED})
@@ -62,15 +64,16 @@ _NOTHING = (None, "", UNAVAILABLE)
 
 def trial_state(trial: Trial | Json) -> TrialState:
     """Return the state of a trial."""
+    rank = len(_PRECEDENCE) - 1
     if isinstance(trial, Mapping):
-        conditions = (trial.get("status") or {}).get("conditions") or ()
-        holding = [condition.get("type") for condition in conditions if condition.get("status") == "True"]
+        for condition in (trial.get("status") or {}).get("conditions") or ():
+            if condition.get("status") == "True":
+                rank = min(rank, _RANKS.get(str(condition.get("type")), rank))
     else:
-        holding = [condition.type for condition in trial.status.conditions if condition.status == "True"]
-    for type_, state in _PRECEDENCE:
-        if type_ in holding:
-            return state
-    return TrialState.PENDING
+        for known in trial.status.conditions:
+            if known.status == "True":
+                rank = min(rank, _RANKS.get(known.type, rank))
+    return _PRECEDENCE[rank][1]
 
 
 def waiting_words(trial: Trial | Json) -> str:

@@ -15,7 +15,7 @@ OPAQUE_FIELDS = frozenset(
     {"annotations", "customCollector", "httpGet", "labels", "managedFields", "primaryPodLabels", "runSpec", "status"}
     | {"trialSpec"}
 )
-"""Fields whose content belongs to somebody else: the user, Kubernetes, or the server."""
+"""Fields whose content is not ours: the user's, Kubernetes', or the server's."""
 
 _KUBERNETES_METADATA = frozenset({"deletionGracePeriodSeconds", "managedFields", "selfLink"})
 

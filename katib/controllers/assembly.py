@@ -137,7 +137,7 @@ class Ports:
     Attributes:
         services: The services that experiments ask for.
         logs: The logs of trials.
-        events: Told of notable moments.
+        events: Records notable moments.
         log_pool: Where logs are asked that are not at hand: a worker never waits for them. None: they are at hand.
         check: What is wrong with an experiment that nothing has checked before it was stored.
         pods: What the pods of jobs say; None where jobs say it all.
@@ -263,12 +263,13 @@ def _connect(
         trial = event.new or event.old
         if trial is None:
             return
-        if event.new is not None and trial_state(event.new) in ACTIVE:
-            # That a trial is there or runs changes what is counted, not what is to be done: it can wait for company.
-            experiments.add_after(experiment_of(trial), summary_interval_seconds)
+        experiment = experiment_of(trial)
+        if event.new is not None and trial_state(trial) in ACTIVE:
+            # That a trial exists or runs changes what is counted, not what is to be done: the next one may come first.
+            experiments.add_after(experiment, summary_interval_seconds)
         else:
-            experiments.add(experiment_of(trial))
-            suggestions.add(experiment_of(trial))  # its service may have waited for the end of this trial
+            experiments.add(experiment)
+            suggestions.add(experiment)  # its service may have waited for the end of this trial
 
     def job_changed(event: InformerEvent[Object]) -> None:
         trials.add(event.key)  # a job bears its trial's name; a foreign one is no trial's key and costs nothing

@@ -64,7 +64,7 @@ class TrialDecoder:
         return trial
 
     def pack(self, obj: Object, trial: Trial) -> PackedTrial | None:
-        """Return what makes a trial anew that has ended; None of one that is still read and changed."""
+        """Return what rebuilds a trial that has ended; None of one that is still read and changed."""
         if trial_state(trial) in ACTIVE:
             return None
         spec = obj.get("spec", {})
@@ -102,7 +102,7 @@ def _exchange_last(kept: OrderedDict[str, V], owner: str, value: V) -> V | None:
 
 
 def _exchange(model: Struct, name: str, value: Any) -> None:
-    """Put an equal or smaller part into a model that nobody else has seen yet: a copy would cost as much again."""
+    """Put an equal or smaller part into a model that has no other reader yet: a copy would cost as much again."""
     structs.force_setattr(model, name, value)
 
 

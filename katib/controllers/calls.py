@@ -65,7 +65,7 @@ class PendingCalls(Generic[P]):
         return None if call is None else call.purpose
 
     def finish(self, key: Key) -> None:
-        """Say that the answer was used, or that nobody wants it any more."""
+        """Say that the answer was used, or is not wanted any more."""
         with self._lock:
             call = self._calls.pop(key, None)
         if call is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from katib.api.algorithms import StopVerdict, SuggestedAssignment, SuggestionsReply
+from katib.api.algorithms import StopVerdict, SuggestionsReply
 from katib.api.types import EarlyStoppingRule, Experiment, Observation, Resource, Trial
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "PodWatcher",
     "ServiceDirectory",
     "StopVerdict",
-    "SuggestedAssignment",
     "SuggestionService",
     "SuggestionsReply",
     "TrialReport",
@@ -143,7 +142,7 @@ class PodRefusal:
 
 @dataclass(frozen=True, slots=True)
 class UncollectedPod:
-    """A pod whose metrics nobody collects.
+    """A pod without a collector of metrics.
 
     Attributes:
         message: Which one, and why.
@@ -168,7 +167,7 @@ class PodUpdate:
         incomplete: Why readings of a pod that ended well are not stored.
         lost: The same of a pod that failed for nothing but its collector.
         uncollected: A pod that runs, or ran, without a collector; None where all have one.
-        refusal: Why there is no pod at all; None where there is one, or nobody refuses it.
+        refusal: Why there is no pod at all; None where there is one, or it is not refused.
     """
 
     waiting: str = ""

@@ -24,15 +24,15 @@ class ControllerSettings:
             cannot be used, before the experiment fails. One that cannot be reached is waited for without end.
         service_attempts: How many failures in a row it takes at least, so that one slow answer is not the end.
         deletion_patience_seconds: How long a deleted trial waits for a log that cannot be reached, so that its metrics
-            go too. Nobody should have to wait for a database in order to get rid of an object.
+            go too. Deleting an object should not have to wait for a database.
         refusal_patience_seconds: How long the pods of a trial's job may be refused for what they are, by Pod Security
             for example, before the trial fails. Its place in the experiment is held meanwhile.
         passing_refusal_patience_seconds: The same where they may be let in as they are: long enough for another trial
             to end, or for a webhook to come back.
         discards_before_start: Whether readings under a trial's name are removed before its job is created. Needed
-            where they may outlive their trial, or the job may be deleted and created again by somebody else.
+            where they may outlive their trial, or the job may be deleted and created again by another client.
         summary_interval_seconds: How often the counts of an experiment are written at most. Trials of a few
-            milliseconds change them a hundred times a second; nobody reads them that often.
+            milliseconds change them a hundred times a second; no reader needs them that often.
         workers: Threads of each controller: where the store is across a network, they mostly wait for it.
     """
 

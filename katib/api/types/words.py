@@ -128,7 +128,7 @@ class TrialCondition(StrEnum):
 
 
 UNAVAILABLE = "unavailable"
-"""Text of a metric that nobody could read."""
+"""Text of a metric that could not be read."""
 
 
 def _to_camel(name: str) -> str:

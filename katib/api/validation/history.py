@@ -25,7 +25,7 @@ PointCheck = Callable[[Sequence[ParameterSpec], Sequence[ParameterAssignment]], 
 def no_point_errors(
     _parameters: Sequence[ParameterSpec], _assignments: Sequence[ParameterAssignment]
 ) -> list[FieldError]:
-    """Find nothing: where nobody knows what values mean."""
+    """Find nothing: where the meaning of values is unknown."""
     return []
 
 

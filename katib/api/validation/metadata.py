@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from katib.api.names import MAX_EXPERIMENT_NAME
+from katib.api.names import FIRST_FAILURES_ANNOTATION, MAX_EXPERIMENT_NAME
 from katib.api.types import ObjectMeta
 from katib.api.wording import path_to, shown
 from katib.errors import FieldError
@@ -36,6 +36,11 @@ def check_metadata(metadata: ObjectMeta) -> Iterator[FieldError]:
         cause = f"{shown(namespace)} is not a valid namespace"
         yield FieldError("metadata.namespace", cause, remedy, "namespace-format")
     yield from _check_labels(metadata.labels)
+    count = metadata.annotations.get(FIRST_FAILURES_ANNOTATION, "0")
+    if not (count.isascii() and count.isdigit()):
+        where = path_to("metadata.annotations", FIRST_FAILURES_ANNOTATION)
+        cause = f"{shown(count)} is not a number of trials"
+        yield FieldError(where, cause, "use 0 for never, or a whole number above it", "first-failures")
 
 
 def _check_name(name: str) -> Iterator[FieldError]:

@@ -81,7 +81,7 @@ def stoppable(trials: Iterable[Trial]) -> tuple[Trial, ...]:
 
 
 def with_own_rules(trials: Iterable[Trial]) -> tuple[Trial, ...]:
-    """Return the trials whose rules nobody evaluates but the controllers."""
+    """Return the trials whose rules only the controllers evaluate."""
     return tuple(trial for trial in trials if trial.spec.early_stopping_rules and _collector(trial) in _UNCOLLECTED)
 
 

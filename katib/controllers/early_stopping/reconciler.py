@@ -36,9 +36,9 @@ class EarlyStoppingReconciler:
         trials: The cache of trials.
         ledger: Which of them are active.
         services: Finds the service of an experiment.
-        given_rules: Evaluates rules that trials were given, where no collector does; None: nobody does.
+        given_rules: Evaluates rules that trials were given, where no collector does; None: they are not evaluated.
         verdicts: Where the verdicts are noted.
-        events: Told when a service fails again and again.
+        events: Records when a service fails again and again.
         clock: Time.
         wake: Has the early stopping of an experiment looked at again.
         wake_trial: Has the Trial controller look at a trial.

@@ -16,10 +16,10 @@ from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Object, ObjectStore
 
 KEPT_SECONDS = 60.0
-"""How old a ConfigMap may be that nobody watches: trials of one experiment should not differ anyway."""
+"""How old a ConfigMap without a watch may be: trials of one experiment should not differ anyway."""
 
 MISSING_SECONDS = 5.0
-"""How often to look for one that is not there: somebody waits for it."""
+"""How often to look for one that is not there: an experiment waits for it."""
 
 
 class TemplateConfigMaps:
@@ -66,7 +66,7 @@ class TemplateConfigMaps:
         return found
 
     def forget(self, key: Key) -> None:
-        """Read a ConfigMap anew when it is needed again, because it has changed."""
+        """Read a ConfigMap again when it is next needed, because it has changed."""
         with self._lock:
             self._read.pop(key, None)
 

@@ -32,6 +32,9 @@ from katib.api.types import Trial
 from katib.controllers.experiment.pareto_set import ParetoSet, ParetoSummary
 from katib.runtime.objects import Key
 
+LOST = (TrialState.FAILED, TrialState.METRICS_UNAVAILABLE)
+"""States of trials that ended without a value."""
+
 LISTED_NAMES = 100
 """How many names of each state are listed, the newest ones. All counts are exact; the bound keeps an Experiment
 object, which is written at every step, the same size at the hundredth and at the ten-thousandth trial."""
@@ -50,6 +53,7 @@ class TrialCounts:
         pareto: The trials of several objectives that none beats in everything; None with one objective.
         pareto_trials: Those that it names.
         infeasible: Number of measured trials that do not satisfy the constraints; they cannot be best.
+        lost: The trials that failed or have no metrics, the newest ones, as long as none has ended otherwise.
         owners: Uids of the experiments that control the trials: more than one, or another than the experiment's own,
             while trials of a deleted experiment of the same name are still going.
     """
@@ -61,6 +65,7 @@ class TrialCounts:
     pareto: ParetoSummary | None = None
     pareto_trials: tuple[Trial, ...] = ()
     infeasible: int = 0
+    lost: tuple[Trial, ...] = ()
     owners: frozenset[str] = frozenset()
 
     @property
@@ -194,15 +199,18 @@ class TrialLedger:
                 owners=frozenset(account.owners),
             )
             best = account.best()
-            if not best:
-                return counts
-            counts = replace(counts, pareto=account.pareto.summary())
+            if best:
+                counts = replace(counts, pareto=account.pareto.summary())
+            lost = [] if not ELIGIBLE.isdisjoint(filled) else [n for state in LOST for n in counts.names.get(state, ())]
         # Without the lock, which the cache takes under its own.
-        return replace(
-            counts,
-            best=self._find(Key(experiment.namespace, best)),
-            pareto_trials=self._shown(experiment.namespace, account, counts.pareto),
-        )
+        if best:
+            return replace(
+                counts,
+                best=self._find(Key(experiment.namespace, best)),
+                pareto_trials=self._shown(experiment.namespace, account, counts.pareto),
+            )
+        found = (self._find(Key(experiment.namespace, name)) for name in lost)
+        return replace(counts, lost=tuple(trial for trial in found if trial is not None)) if lost else counts
 
     def _shown(self, namespace: str, account: _Account, pareto: ParetoSummary | None) -> tuple[Trial, ...]:
         """Return the trials that the summary of a set names, found once as long as it stays the same."""
@@ -242,7 +250,7 @@ class TrialLedger:
 
 def experiment_of(trial: Trial) -> Key:
     """Return the experiment that a trial belongs to, by its label."""
-    return Key(trial.namespace, trial.metadata.labels.get(EXPERIMENT_LABEL, ""))
+    return Key(trial.metadata.namespace, trial.metadata.labels.get(EXPERIMENT_LABEL, ""))
 
 
 def _owners_of(trial: Trial) -> Iterator[str]:

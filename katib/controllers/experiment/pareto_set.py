@@ -15,7 +15,7 @@ SHOWN_TRIALS = 20
 """How many trials of the set an Experiment names: as many as a person looks at. Their number is exact."""
 
 _DIGITS = 9
-"""Sums in another order differ beyond; an Experiment is not written anew for that."""
+"""Sums in another order differ beyond; an Experiment is not rewritten for that."""
 
 
 @dataclass(frozen=True, slots=True)

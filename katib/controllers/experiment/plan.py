@@ -11,6 +11,7 @@ is a conflict; a request is a total, not an increment, so raising it twice is on
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -25,15 +26,19 @@ from katib.api.conditions import (
     whole_second,
     without_condition,
 )
+from katib.api.failure_text import TRIAL_HAS_FAILED
 from katib.api.names import (
     EXPERIMENT_STOPPED,
+    FIRST_FAILURES,
+    FIRST_FAILURES_ANNOTATION,
     SERVICE_UNAVAILABLE,
     STOPPED,
     STOPPED_ANNOTATION,
     TEMPLATE_MISSING,
 )
-from katib.api.trials import TrialState, cost, objective_costs, reaches_goals
+from katib.api.trials import ELIGIBLE, TrialState, cost, objective_costs, reaches_goals, trial_state
 from katib.api.types import (
+    CollectorKind,
     ConditionStatus,
     Experiment,
     ExperimentCondition,
@@ -47,9 +52,10 @@ from katib.api.types import (
     SuggestionCondition,
     Trial,
     TrialAssignment,
+    TrialCondition,
 )
 from katib.api.validation.update import MAX_TRIALS_REACHED, awaits_restart
-from katib.controllers.experiment.ledger import TrialCounts
+from katib.controllers.experiment.ledger import LOST, TrialCounts
 from katib.controllers.settings import FINISH, FINISH_ANNOTATION
 from katib.controllers.suggestion.replies import initial_trials_left
 from katib.controllers.suggestion.states import is_closed, is_exhausted, unavailable_cause
@@ -57,6 +63,9 @@ from katib.controllers.suggestion.states import is_closed, is_exhausted, unavail
 GOAL_REACHED = "ExperimentGoalReached"
 SUGGESTION_END_REACHED = "ExperimentSuggestionEndReached"
 EXPERIMENT_FAILED = "ExperimentFailed"
+FIRST_TRIALS_FAILED = "ExperimentFirstTrialsFailed"
+NO_USABLE_TRIAL = "ExperimentNoUsableTrial"
+_DIFFERENT = re.compile(r"[\d.]+(?:e[+-]?\d+)?|'[^']*'|\"[^\"]*\"")
 _STOPPED_MESSAGE = "Experiment is stopped: no further trial starts until it is resumed"
 
 
@@ -178,7 +187,7 @@ def _with_summary(status: ExperimentStatus, seen: Observed) -> ExperimentStatus:
     }
     for state, (names_field, count_field) in _SUMMARY_FIELDS.items():
         update[names_field] = counts.names.get(state, ())
-        update[count_field] = counts.count(state)
+        update[count_field] = counts.counts.get(state, 0)
     return structs.replace(status, **update)
 
 
@@ -257,7 +266,7 @@ def _service_away(seen: Observed) -> str:
 
 
 def is_stopped(experiment: Experiment) -> bool:
-    """Return whether somebody stopped an experiment."""
+    """Return whether the user stopped an experiment."""
     return experiment.metadata.annotations.get(STOPPED_ANNOTATION) == STOPPED
 
 
@@ -276,14 +285,59 @@ def _waiting_no_more(status: ExperimentStatus) -> ExperimentStatus:
 def _ending(seen: Observed) -> Ending | None:
     """Return how the experiment ends now; the first rule that holds wins, None when it goes on."""
     spec, counts = seen.experiment.spec, seen.counts
-    failed = counts.count(TrialState.FAILED, TrialState.METRICS_UNAVAILABLE)
+    failed = counts.count(*LOST)
     if _goal_is_reached(seen):
         return _succeeded(GOAL_REACHED, "Objective goal has reached")
     if spec.max_failed_trial_count is not None and failed and failed >= spec.max_failed_trial_count:
         return _failed("Experiment has failed because max failed count has reached")
     if spec.max_trial_count is not None and counts.completed >= spec.max_trial_count:
-        return _succeeded(MAX_TRIALS_REACHED, "max trial count has reached")
+        return _without_value(seen) or _succeeded(MAX_TRIALS_REACHED, "max trial count has reached")
+    if first := _first_failures(seen):
+        return first
     return None if counts.active else _dead_end(seen)
+
+
+def _first_failures(seen: Observed) -> Ending | None:
+    """Return the end of an experiment whose first trials all failed alike: the others would fail as they did."""
+    annotation = seen.experiment.metadata.annotations.get(FIRST_FAILURES_ANNOTATION, "")
+    limit = int(annotation) if annotation.isascii() and annotation.isdigit() else FIRST_FAILURES
+    lost = seen.counts.lost
+    if not limit or len(lost) < limit or len({_likeness(trial) for trial in lost}) > 1:
+        return None
+    cause = f"its first {len(lost)} trials failed alike: {_cause_of(lost[-1])}"
+    return _failed(f"Experiment has failed because {cause}", FIRST_TRIALS_FAILED)
+
+
+def _likeness(trial: Trial) -> tuple[TrialState, str]:
+    """Return what is equal of trials that failed alike: their numbers may differ, and what a last line quotes."""
+    state = trial_state(trial)
+    return state, "" if state is TrialState.METRICS_UNAVAILABLE else _DIFFERENT.sub("#", _cause_of(trial))
+
+
+def _cause_of(trial: Trial) -> str:
+    """Return why a trial has no value."""
+    types = (TrialCondition.FAILED, TrialCondition.METRICS_UNAVAILABLE)
+    condition = next(
+        (found for found in trial.status.conditions if found.type in types and found.status == "True"), None
+    )
+    return "" if condition is None else condition.message.removeprefix(f"{TRIAL_HAS_FAILED}: ")
+
+
+def _without_value(seen: Observed) -> Ending | None:
+    """Return the end of an experiment none of whose trials brought a value, although it has an objective."""
+    objective, counts = seen.experiment.spec.objective, seen.counts
+    collector = seen.experiment.spec.metrics_collector_spec
+    measured = collector is None or collector.kind != CollectorKind.NONE
+    ended = counts.count(*LOST, *ELIGIBLE)
+    if objective is None or not measured or counts.best is not None or counts.infeasible or not ended:
+        return None
+    names = " and ".join(term.name for term in objective.terms)
+    cause = (
+        f"none of its {ended} trials brought a value of {names}"
+        if ended > 1
+        else f"its trial brought no value of {names}"
+    )
+    return _failed(f"Experiment has failed because {cause}", NO_USABLE_TRIAL)
 
 
 def _goal_is_reached(seen: Observed) -> bool:
@@ -306,7 +360,7 @@ def _dead_end(seen: Observed) -> Ending | None:
     if failure is not None and failure.status == ConditionStatus.TRUE:
         return _failed(f"Suggestion has failed: {failure.message}")
     if is_exhausted(conditions) and not seen.waiting:
-        return _succeeded(SUGGESTION_END_REACHED, "suggestion service has reached the end")
+        return _without_value(seen) or _succeeded(SUGGESTION_END_REACHED, "suggestion service has reached the end")
     return None
 
 
@@ -314,8 +368,8 @@ def _succeeded(reason: str, cause: str) -> Ending:
     return Ending(ExperimentCondition.SUCCEEDED, reason, f"Experiment has succeeded because {cause}")
 
 
-def _failed(message: str) -> Ending:
-    return Ending(ExperimentCondition.FAILED, EXPERIMENT_FAILED, message)
+def _failed(message: str, reason: str = EXPERIMENT_FAILED) -> Ending:
+    return Ending(ExperimentCondition.FAILED, reason, message)
 
 
 def _ended(status: ExperimentStatus, ending: Ending, now: datetime) -> ExperimentStatus:

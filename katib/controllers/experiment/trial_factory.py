@@ -30,7 +30,7 @@ class TrialFactory:
         self._compiled: dict[str, tuple[str, CompiledTemplate]] = {}
 
     def template_of(self, experiment: Experiment) -> CompiledTemplate:
-        """Return the compiled template of an experiment, made anew when its text changed.
+        """Return the compiled template of an experiment, compiled again when its text changed.
 
         Raises:
             InvalidError: The template cannot be used, or its text is not there (`is_not_there` tells which).

@@ -1,6 +1,6 @@
 """The earlier trials that an experiment learns from: which there are, and which fit.
 
-Theory of operation: they are read anew for each question, so that an earlier search that still runs goes on giving. A
+Theory of operation: they are read again for each question, so that an earlier search that still runs goes on giving. A
 trial fits when it has a value in the space of every parameter that it needs (others are passed over), and ended with a
 value of the objective metric, or failed, which says something as well. What was looked at once is kept for as long as
 no trial of the earlier experiments changes.

@@ -89,7 +89,7 @@ class SuggestionReconciler:
         return self._converse(key, experiment, suggestion)
 
     def _close(self, key: Key, experiment: Experiment | None = None) -> None:
-        """End the conversation: nobody wants an answer any more and the service may go idle.
+        """End the conversation: no answer is wanted any more and the service may go idle.
 
         A known experiment is released even if it was never served here: a controller before this one may have done so.
         """
@@ -137,7 +137,7 @@ class SuggestionReconciler:
         try:
             step = next_step(seen, self._settings, now=self._clock.now(), moment=self._clock.monotonic())
         except Exception:
-            self._calls.finish(key)  # the next attempt asks anew instead of stumbling over the same answer
+            self._calls.finish(key)  # the next attempt asks again instead of stumbling over the same answer
             raise
         return self._take(key, seen, step, client, earlier.trials)
 
@@ -146,8 +146,8 @@ class SuggestionReconciler:
     ) -> Result:
         self._write(seen.suggestion, step.status)  # first: what the store refuses is no failure of the service
         if step.status.earlier_trials is not None and seen.suggestion.status.earlier_trials is None:
-            told = str(step.status.earlier_trials)
-            self._events.record(seen.suggestion, warning=False, reason="WarmStart", message=told)
+            used = str(step.status.earlier_trials)
+            self._events.record(seen.suggestion, warning=False, reason="WarmStart", message=used)
         if step.forgets_call:
             self._calls.finish(key)
         if step.streak is None:
@@ -192,7 +192,7 @@ class SuggestionReconciler:
         def rules_first(judges: bool) -> Future[Any]:
             """Give trials no rules where the service judges them: it knows more while they run than it knows now.
 
-            Otherwise rules first: they can be asked for again, while assignments that nobody stores are lost on some
+            Otherwise rules first: they can be asked for again, while assignments that are not stored are lost on some
             services.
             """
             if judges:

@@ -31,7 +31,7 @@ from katib.api.types import (
     TrialSpec,
     TrialStatus,
 )
-from katib.controllers.ports import SuggestedAssignment, SuggestionsReply
+from katib.controllers.ports import SuggestionsReply
 from katib.controllers.suggestion import states
 from katib.space import check_assignments
 
@@ -189,26 +189,21 @@ class _UsedNames:
 
 def _assignment(
     experiment: Experiment,
-    suggested: SuggestedAssignment,
+    suggested: TrialAssignment,
     index: int,
     rules: tuple[EarlyStoppingRule, ...],
     used: Container[str],
 ) -> TrialAssignment:
     if experiment.spec.parameters:
-        errors = check_assignments(experiment.spec.parameters, suggested.assignments)
+        errors = check_assignments(experiment.spec.parameters, suggested.parameter_assignments)
         if errors:
             raise MalformedReplyError("; ".join(f"{e.path}: {e.cause}" for e in errors))
-    name = suggested.trial_name or trial_name(experiment.namespace, experiment.name, index, used)
+    name = suggested.name or trial_name(experiment.namespace, experiment.name, index, used)
     if name in used:
         raise MalformedReplyError(f'trial name "{name}" is taken')
     if not _DNS_LABEL.fullmatch(name):
         raise MalformedReplyError(f'trial name "{name}" is not a DNS label')
-    return TrialAssignment(
-        name=name,
-        parameter_assignments=suggested.assignments,
-        early_stopping_rules=rules,
-        labels=suggested.labels,
-    )
+    return structs.replace(suggested, name=name, early_stopping_rules=rules)
 
 
 def merged_settings(old: Sequence[AlgorithmSetting], new: Sequence[AlgorithmSetting]) -> tuple[AlgorithmSetting, ...]:
@@ -221,6 +216,8 @@ def asked_about(experiment: Experiment, suggestion: Suggestion) -> Experiment:
     """Return the experiment as it is asked about: its settings overridden by those the service gave."""
     algorithm = experiment.spec.algorithm or AlgorithmSpec()
     settings = merged_settings(algorithm.algorithm_settings, suggestion.status.algorithm_settings)
+    if algorithm is experiment.spec.algorithm and settings == algorithm.algorithm_settings:
+        return experiment
     spec = structs.replace(experiment.spec, algorithm=structs.replace(algorithm, algorithm_settings=settings))
     return structs.replace(experiment, spec=spec)
 

@@ -4,7 +4,7 @@ Theory of operation: Created, then DeploymentReady follows the service, then Run
 experiment. Succeeded (closed by the experiment) and Failed end it; Exhausted says that the search space has no more
 points, WaitingForTrials that there are more once a running trial has ended, ServiceUnavailable that the service does
 not answer for a cause that may pass; it stays until an answer came. Opening a closed one again sets Running
-False with the reason `Experiment is restarting`, which makes the controller validate anew.
+False with the reason `Experiment is restarting`, which makes the controller validate again.
 """
 
 from __future__ import annotations

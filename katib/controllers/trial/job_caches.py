@@ -17,7 +17,7 @@ def identity(obj: Object) -> Object:
 
 
 def _ignore(_kind: Kind) -> None:
-    """Tell nobody."""
+    """Do nothing."""
 
 
 class JobCaches:
@@ -27,7 +27,7 @@ class JobCaches:
 
     Args:
         store: Where jobs are. It may leave out those without `katib.api.names.JOB_LABEL`.
-        known: Kinds that are followed from the start; somebody else starts and stops their informers.
+        known: Kinds that are followed from the start; their owner starts and stops the informers.
         clock: For the informers.
         decode: Turns a job into what is remembered of it.
         follows_new: Whether any other kind is followed as soon as `follow` names it. Its informer is never waited for:
@@ -68,13 +68,13 @@ class JobCaches:
         return self._known[kind]
 
     def add_handler(self, handler: Handler[Object]) -> None:
-        """Have every change of every job told to a function. Before anything is started."""
+        """Register a callback for each change of each job, before anything is started."""
         self._handlers.append(handler)
         for informer in self._known.values():
             informer.add_handler(handler)
 
     def on_follow(self, tell: Callable[[Kind], None]) -> None:
-        """Have somebody told of each kind that is followed from now on."""
+        """Register a callback for each kind that is followed from now on."""
         self._on_follow = tell
 
     def note(self, kind: Kind, key: Key, *, stray: bool) -> None:

@@ -57,7 +57,7 @@ class Jobs:
         self._caches = caches
 
     def find(self, trial: Trial) -> Object | None:
-        """Return the job of a trial, None when there is none. A job that somebody else owns does not count.
+        """Return the job of a trial, None when there is none. A job of another owner does not count.
 
         A cache may leave out jobs that have lost their label, or never had it. So a job that should be there and is in
         no cache is asked for by its name, before anybody takes it for gone.
@@ -87,7 +87,11 @@ class Jobs:
             job = self._store.get(kind, key)
         except NotFoundError:
             job = None
-        self._caches.note(kind, key, stray=job is not None and JOB_LABEL not in (job["metadata"].get("labels") or {}))
+        # A job may go between this answer and the first list of its informer, which then has no event for it.
+        is_shown = job is None or (
+            JOB_LABEL in (job["metadata"].get("labels") or {}) and self._caches.synced(kind) is not None
+        )
+        self._caches.note(kind, key, stray=not is_shown)
         return job
 
 
@@ -135,7 +139,7 @@ def _labelled(metadata: Mapping[str, Any], trial_name: str) -> Mapping[str, Any]
 def check_job_kind(kind: Kind, path: str) -> list[FieldError]:
     """Return what is wrong with a kind that trials are to run as; nothing for almost any.
 
-    A kind that is no text is somebody else's to complain about.
+    A kind that is not text is reported elsewhere.
     """
     if not _is_never_job(kind):
         return []

@@ -18,7 +18,7 @@ among the running trials, for its programs keep their cores, and a collector may
 ended by itself before it was deleted decides how the trial ends.
 
 A job whose pods are refused is waited for with patience, or not at all when they will be refused forever. A pod without
-a collector is never part of a success: its job is run anew, and until then, or when that does not help, metrics are
+a collector is never part of a success: its job is restarted, and until then, or when that does not help, metrics are
 missing.
 """
 
@@ -82,7 +82,7 @@ UNMEASURED_REASON = "TrialSucceededUnmeasured"
 """Reason of Succeeded where nothing is collected; no other trial succeeds without an observation."""
 
 _REPAIR_SECONDS = 5.0
-"""How often to look whether a job with such a pod runs anew; its deletion wakes us anyway."""
+"""How often to look whether a job with such a pod runs again; its deletion wakes us anyway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class JobView:
         incomplete: Why readings of a pod that ended well are not stored.
         lost: The same of a pod that failed for nothing but its collector.
         uncollected: A pod of it without collector; None when all have one.
-        refusal: Why it has no pod; None where it has one, or nobody refuses it.
+        refusal: Why it has no pod; None where it has one, or it is not refused.
         is_going: Whether it was deleted, and its pods have their time to end.
     """
 
@@ -256,7 +256,7 @@ def _completed(seen: Observed, status: TrialStatus) -> TrialPlan:
         and seen.job.ended_at is None
     )
     # A job that still runs for a killed trial has to go whatever the template says: `retain` keeps finished jobs. So
-    # has one whose pods were refused: they may be allowed later, and would run for nobody.
+    # has one whose pods were refused: they may be allowed later, and would run to no end.
     cut_off = find_condition(status.conditions, TrialCondition.FAILED)
     refused_pods = cut_off is not None and cut_off.reason == PODS_REFUSED_REASON
     unwanted = not seen.trial.spec.retain_run or is_true(status.conditions, TrialCondition.KILLED) or refused_pods
@@ -358,8 +358,8 @@ def _failed(seen: Observed, status: TrialStatus, job: JobView, judged: Judgment)
     status = _ended(status, TrialCondition.FAILED, "TrialFailed", message, seen)
     details = ". ".join(filter(None, (judged.message, job.last_failure)))
     details = without_last_output(details)
-    told = f"Job {seen.trial.name} has failed" + (f". {details} {judged.reason}".rstrip() if details else "")
-    return TrialPlan(status=status, delete_job=_disposable(seen), event=TrialEvent("JobFailed", told))
+    message = f"Job {seen.trial.name} has failed" + (f". {details} {judged.reason}".rstrip() if details else "")
+    return TrialPlan(status=status, delete_job=_disposable(seen), event=TrialEvent("JobFailed", message))
 
 
 def _failure_message(judged: Judgment, last_failure: str) -> str:
@@ -520,7 +520,7 @@ def _ended(status: TrialStatus, type_: TrialCondition, reason: str, message: str
 
 
 def killed(status: TrialStatus, message: str, now: datetime) -> TrialStatus:
-    """Return the status of a trial that is stopped because nobody needs it any more."""
+    """Return the status of a trial that is stopped because it is not needed any more."""
     status = _not_running(status, now)
     conditions = _set(status.conditions, TrialCondition.KILLED, "TrialKilled", message, now)
     return structs.replace(status, conditions=conditions, completion_time=whole_second(now))

@@ -54,10 +54,10 @@ _CLOSE_WITHIN = timedelta(hours=1)
 _CLOSE_RETRY_SECONDS = 10.0
 
 HELD_UP_POLL_SECONDS = 5.0
-"""How often to try again what needs a right, or a kind, that is missing: somebody has to give it, by hand."""
+"""How often to try again what needs a right, or a kind, that is missing: an administrator has to add it."""
 
 SHORTEST_STRAY_POLL_SECONDS, LONGEST_STRAY_POLL_SECONDS = 5.0, 60.0
-"""How often to look at a job whose changes nobody tells us, by a tenth of how long its trial has been running: such
+"""How often to look at a job without a watch, by a tenth of how long its trial has been running: such
 jobs are from before an upgrade, or have lost their label, and there may be hundreds of them."""
 
 _HELD_UP_REASONS: dict[type[KatibError], str] = {
@@ -79,7 +79,7 @@ class TrialReconciler:
         trials: The cache of the trials.
         jobs: The caches of the jobs.
         observations: Asks the observation log.
-        events: Told of notable moments.
+        events: Records notable moments.
         clock: Time.
         settings: Times and limits.
         pods: What the pods of a job say; None where jobs say it all.
@@ -138,7 +138,7 @@ class TrialReconciler:
         return DONE
 
     def _hold_up(self, trial: Trial, error: KatibError) -> Result:
-        """Say what the trial's job waits for that somebody has to do; try again now and then."""
+        """Say what an administrator has to do before the trial's job can go on; try again now and then."""
         reason = next(reason for class_, reason in _HELD_UP_REASONS.items() if isinstance(error, class_))
         status = held_up(trial.status, reason, one_line(error), self._clock.now())
         if status != trial.status:
@@ -231,7 +231,7 @@ class TrialReconciler:
     def _create_job(self, trial: Trial) -> bool:
         """Create the job unless the trial is over by now; a job that is there already is as good.
 
-        A second run of a finished trial would be wrong. A trial that had a job before is therefore read anew: the cache
+        A second run of a finished trial would be wrong. A trial that had a job before is thus read again: the cache
         may be behind, and does not keep the job.
         """
         current = trial
@@ -280,7 +280,7 @@ class TrialReconciler:
         uid = job["metadata"].get("uid", "") if job is not None else ""
         if job is None or "deletionTimestamp" in job["metadata"] or self._deleted.get(trial.metadata.uid) == uid:
             return False
-        with suppress(NotFoundError):  # gone, or by now somebody else's of that name
+        with suppress(NotFoundError):  # gone, or by now another owner's of that name
             self._store.delete(job_kind(trial), key_of(trial), uid=uid)
         self._deleted[trial.metadata.uid] = uid
         return True
@@ -308,7 +308,7 @@ class TrialReconciler:
     def _forget_metrics(self, trial: Trial) -> float:
         """Remove the trial's readings; return how soon to look again, 0 when the trial may go.
 
-        It does not wait forever for a log that refuses, or that has answered nobody since the trial was deleted.
+        It does not wait forever for a log that refuses, or that has not answered since the trial was deleted.
         """
         now = self._clock.now()
         since, soon, cause = trial.metadata.deletion_timestamp or now, _DELETION_POLL_SECONDS, ""
@@ -330,7 +330,7 @@ class TrialReconciler:
 
 
 def stray_poll_seconds(started: datetime | None, now: datetime) -> float:
-    """Return when to look again at a job whose changes nobody tells."""
+    """Return when to look again at a job without a watch."""
     age = 0.0 if started is None else (now - started).total_seconds()
     return min(max(age / 10, SHORTEST_STRAY_POLL_SECONDS), LONGEST_STRAY_POLL_SECONDS)
 

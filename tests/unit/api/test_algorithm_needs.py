@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from katib.algorithm_services.catalog import Catalog
 from katib.api.types import AlgorithmSpec, ExperimentSpec, ParameterSpec
 from katib.api.validation.algorithm import check_numeric_parameters
-from katib.services.catalog import Catalog
 
 
 def a_spec(algorithm: str, *types: str) -> ExperimentSpec:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from msgspec import structs
 
+from katib.api.names import FIRST_FAILURES_ANNOTATION
 from katib.api.trials import TrialState
 from katib.api.types import ParameterAssignment, Trial, TrialAssignment
 from katib.controllers.experiment.ledger import TrialCounts
@@ -268,15 +270,17 @@ def failed_suggestion() -> Any:
             id="failures before the budget",
         ),
         pytest.param({"counts": counts(failed=1)}, {"maxFailedTrialCount": 0}, FAILED_MAX, id="no failure is allowed"),
-        pytest.param({"counts": counts(succeeded=3)}, {"maxFailedTrialCount": 0}, SUCCEEDED_MAX, id="no failure came"),
         pytest.param(
-            {"counts": counts(succeeded=1, killed=1, early_stopped=1)},
+            {"counts": counts(succeeded=3, best="1")}, {"maxFailedTrialCount": 0}, SUCCEEDED_MAX, id="no failure came"
+        ),
+        pytest.param(
+            {"counts": counts(succeeded=1, killed=1, early_stopped=1, best="1")},
             {},
             SUCCEEDED_MAX,
             id="every end spends budget",
         ),
         pytest.param(
-            {"suggestion": suggestion(holding(EXHAUSTED)), "counts": counts(succeeded=2)},
+            {"suggestion": suggestion(holding(EXHAUSTED)), "counts": counts(succeeded=2, best="1")},
             {"maxTrialCount": 5},
             SUCCEEDED_END,
             id="the space is exhausted",
@@ -430,9 +434,58 @@ def test_a_raised_budget_starts_it_again(policy: str) -> None:
     assert planned.requests == 5
 
 
+def failed(name: str, message: str) -> Trial:
+    return trial(name, holding("Failed", "TrialFailed", message=f"Trial has failed: {message}"))
+
+
+@pytest.mark.parametrize(
+    ("messages", "annotation", "ends"),
+    [
+        pytest.param(["KeyError: 'x' (exit code 1)"] * 2, None, False, id="two"),
+        pytest.param(["KeyError: 'x' (exit code 1)"] * 3, None, True, id="three"),
+        pytest.param(
+            [f"lr={n / 7} is bad, 'a{n}' too (exit code 1)" for n in range(3)], None, True, id="other numbers"
+        ),
+        pytest.param(["KeyError", "KeyError", "MemoryError"], None, False, id="another cause"),
+        pytest.param(["KeyError"] * 9, "0", False, id="switched off"),
+        pytest.param(["KeyError"] * 4, "5", False, id="a larger number"),
+    ],
+)
+def test_first_trials_that_fail_alike_end_it(messages: list[str], annotation: str | None, *, ends: bool) -> None:
+    lost = tuple(failed(f"t-{n}", message) for n, message in enumerate(messages))
+    seen: dict[str, Any] = {"counts": replace(counts(failed=len(lost), running=2), lost=lost)}
+    if annotation is not None:
+        seen["annotations"] = {FIRST_FAILURES_ANNOTATION: annotation}
+    planned = plan(seen=seen, maxTrialCount=20)
+
+    last = planned.status.conditions[-1]
+    cause = f"its first {len(lost)} trials failed alike: {messages[-1]}"
+    expected = ("Failed", "ExperimentFirstTrialsFailed", f"Experiment has failed because {cause}")
+    assert ((last.type, last.reason, last.message) == expected) == ends
+    assert planned.stop_trials == (("run-0", "run-1") if ends else ())
+
+
+@pytest.mark.parametrize(
+    ("states", "spec", "message"),
+    [
+        ({"failed": 2, "metrics_unavailable": 1}, {}, "none of its 3 trials brought a value of loss"),
+        ({"succeeded": 3}, {}, "none of its 3 trials brought a value of loss"),
+        ({"failed": 1, "killed": 2}, {}, "its trial brought no value of loss"),
+        ({"killed": 3}, {}, ""),
+        ({"succeeded": 3}, {"metricsCollectorSpec": {"collector": {"kind": "None"}}}, ""),
+    ],
+)
+def test_an_experiment_without_one_value_has_failed(states: dict[str, int], spec: dict[str, Any], message: str) -> None:
+    planned = plan(seen={"counts": counts(**states)}, maxTrialCount=3, **spec)
+
+    last = planned.status.conditions[-1]
+    expected = ("Failed", "ExperimentNoUsableTrial", f"Experiment has failed because {message}")
+    assert (last.type, last.reason, last.message) == (expected if message else SUCCEEDED_MAX)
+
+
 def test_a_restarted_experiment_ends_with_restarting_false() -> None:
     conditions = (CREATED, holding("Restarting", "ExperimentRestarting"), RUNNING)
-    planned = plan(*conditions, seen={"counts": counts(succeeded=5)}, maxTrialCount=5)
+    planned = plan(*conditions, seen={"counts": counts(succeeded=5, best="1")}, maxTrialCount=5)
 
     assert story(planned.status.conditions) == [
         ("Created", "True", "ExperimentCreated"),

@@ -154,6 +154,7 @@ def test_a_deleted_trial_does_not_wait_forever_for_a_log_that_hangs(
         world.submit(an_experiment(maxTrialCount=1))
         world.ended()
         (trial,) = world.trials()
+        eventually(lambda: ("end", trial.name) in far.calls)
         far.gate.clear()
         world.store.delete(TRIAL, Key(NAMESPACE, trial.name))
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from katib.api.conditions import find_condition, is_true
-from katib.api.types import Condition, ParameterAssignment
-from katib.controllers.ports import SuggestedAssignment, SuggestionsReply
+from katib.api.types import Condition, ParameterAssignment, TrialAssignment
+from katib.controllers.ports import SuggestionsReply
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.suggestion import states
 from katib.controllers.suggestion.plan import BACKOFF, WAIT_SECONDS, Seen, SeenCall, Step, Streak, Wait, next_step
@@ -20,7 +20,7 @@ from tests.support.planning import NOW, experiment, suggestion
 SETTINGS = ControllerSettings(service_attempts=3, service_patience_seconds=10)
 RUNNING = states.running(states.deployment_ready(states.created((), NOW), NOW), NOW)
 ASKED = Question(0, 2)
-POINT = SuggestedAssignment((ParameterAssignment(name="lr", value="0.05"),), "", {})
+POINT = TrialAssignment(parameter_assignments=(ParameterAssignment(name="lr", value="0.05"),))
 
 
 def seen(*conditions: Condition, requests: int = 2, count: int = 0, **fields: Any) -> Seen:
@@ -32,7 +32,7 @@ def step(given: Seen, moment: float = 0.0) -> Step:
     return next_step(given, SETTINGS, now=NOW, moment=moment)
 
 
-def answered(*points: SuggestedAssignment, exhausted: bool = False, purpose: Question = ASKED) -> SeenCall:
+def answered(*points: TrialAssignment, exhausted: bool = False, purpose: Question = ASKED) -> SeenCall:
     return SeenCall(purpose, is_done=True, answer=Answer(SuggestionsReply(points, (), exhausted)))
 
 
@@ -193,7 +193,7 @@ def test_a_service_that_went_away_keeps_its_failures() -> None:
     assert step(replace(seen(*RUNNING), is_ready=False, streak=streak)).streak == streak
 
 
-def waiting(*points: SuggestedAssignment, explanation: str = "", ended: int = 0) -> SeenCall:
+def waiting(*points: TrialAssignment, explanation: str = "", ended: int = 0) -> SeenCall:
     """Return an answer of a service that has no more until a trial ends."""
     reply = SuggestionsReply(points, waits=True, explanation=explanation)
     return SeenCall(Question(0, 2, ended=ended), is_done=True, answer=Answer(reply))

@@ -5,10 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from katib.api.names import trial_name
-from katib.api.types import AlgorithmSetting, EarlyStoppingRule, ParameterAssignment, SuggestionStatus, TrialAssignment
-from katib.controllers.ports import SuggestedAssignment, SuggestionsReply
+from katib.api.types import (
+    AlgorithmSetting,
+    AlgorithmSpec,
+    EarlyStoppingRule,
+    ParameterAssignment,
+    SuggestionStatus,
+    TrialAssignment,
+)
+from katib.controllers.ports import SuggestionsReply
 from katib.controllers.suggestion import states
 from katib.controllers.suggestion.replies import (
     Answer,
@@ -25,11 +33,12 @@ from tests.support.experiments import a_choice, a_double
 from tests.support.planning import LATER, NOW, experiment, holding, story, suggestion
 
 
-def point(value: str = "0.05", *, name: str = "", parameter: str = "lr", **labels: str) -> SuggestedAssignment:
-    return SuggestedAssignment((ParameterAssignment(name=parameter, value=value),), name, labels)
+def point(value: str = "0.05", *, name: str = "", parameter: str = "lr", **labels: str) -> TrialAssignment:
+    assignment = ParameterAssignment(name=parameter, value=value)
+    return TrialAssignment(name=name, parameter_assignments=(assignment,), labels=labels)
 
 
-def reply(*points: SuggestedAssignment, exhausted: bool = False, **settings: str) -> SuggestionsReply:
+def reply(*points: TrialAssignment, exhausted: bool = False, **settings: str) -> SuggestionsReply:
     pairs = tuple(AlgorithmSetting(name=name, value=value) for name, value in settings.items())
     return SuggestionsReply(points, pairs, exhausted)
 
@@ -91,8 +100,21 @@ def test_a_service_is_asked_with_the_settings_it_gave() -> None:
     assert [(s.name, s.value) for s in asked.algorithm_settings] == [("a", "1"), ("b", "9"), ("c", "3")]
 
 
+def test_a_service_that_gave_no_settings_is_asked_about_the_experiment_itself() -> None:
+    asked = experiment()
+
+    assert asked_about(asked, suggestion()) is asked
+
+
+def test_an_experiment_without_an_algorithm_is_asked_about_with_an_empty_one() -> None:
+    bare = experiment()
+    bare = structs.replace(bare, spec=structs.replace(bare.spec, algorithm=None))
+
+    assert asked_about(bare, suggestion()).spec.algorithm == AlgorithmSpec()
+
+
 def test_waiting_assignments_are_shown_to_the_service_as_trials_under_way() -> None:
-    waiting = TrialAssignment(name="w", parameter_assignments=point().assignments, labels={"generation": "2"})
+    waiting = TrialAssignment(name="w", parameter_assignments=point().parameter_assignments, labels={"generation": "2"})
     (shown,) = waiting_trials(experiment(), (waiting,), NOW)
 
     assert (shown.name, shown.namespace, shown.spec.labels) == ("w", "default", {"generation": "2"})
@@ -178,7 +200,7 @@ def test_a_full_reply_with_the_last_points_is_exhausted_too() -> None:
         pytest.param(reply(point("abc")), 1, "abc", id="no number"),
         pytest.param(reply(point("nan")), 1, "nan", id="not a number"),
         pytest.param(reply(point(parameter="momentum")), 1, "momentum", id="unknown parameter"),
-        pytest.param(reply(SuggestedAssignment((), "", {})), 1, "lr", id="missing parameter"),
+        pytest.param(reply(TrialAssignment()), 1, "lr", id="missing parameter"),
         pytest.param(reply(point(name="Bad_Name")), 1, '"Bad_Name" is not a DNS label', id="bad name"),
         pytest.param(reply(point(name="a" * 64)), 1, "is not a DNS label", id="long name"),
         pytest.param(reply(point(name="a"), point(name="a")), 2, '"a" is taken', id="the same name twice"),
@@ -198,8 +220,12 @@ def test_a_name_of_the_service_that_is_in_use_is_refused(where: str) -> None:
 
 def test_values_of_lists_have_to_be_in_them() -> None:
     space = [a_double("lr"), a_choice("opt", ["sgd", "adam"])]
-    good = SuggestedAssignment((*point().assignments, ParameterAssignment(name="opt", value="adam")), "", {})
-    bad = SuggestedAssignment((*point().assignments, ParameterAssignment(name="opt", value="ada")), "", {})
+    good, bad = (
+        TrialAssignment(
+            parameter_assignments=(*point().parameter_assignments, ParameterAssignment(name="opt", value=value))
+        )
+        for value in ("adam", "ada")
+    )
 
     assert accept(reply(good), parameters=space).suggestion_count == 1
     with pytest.raises(MalformedReplyError, match="ada"):

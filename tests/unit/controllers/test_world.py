@@ -329,7 +329,8 @@ def test_a_slow_preparation_of_one_question_delays_no_other_experiment(history: 
 
     store, clock = new_store(), SystemClock()
     for number in range(history):
-        store.create(ended_trial(f"old-{number}", "slow"))
+        ended = ended_trial(f"old-{number}", "slow")
+        store.update_status({**store.create(ended), "status": ended["status"]})
     thread = SharedThread("shared", clock) if shared else None
     if thread is not None:
         thread.start()

@@ -1,0 +1,148 @@
+"""What watchers read of either home: whether it works, and what Prometheus counts, under Katib's names.
+
+Counters follow the changes that the caches see, so a restarted controller counts on from zero and counts nothing that
+happened before it. Gauges are views of the caches.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter as StateCounts
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, cast
+
+from katib.api.conditions import Conditions, current_type, find_condition, is_true
+from katib.api.types import Experiment, Trial
+from katib.controllers.assembly import Caches
+from katib.runtime.informer import InformerEvent
+from katib.runtime.objects import EventType
+
+if TYPE_CHECKING:
+    from prometheus_client import Counter
+    from prometheus_client.core import GaugeMetricFamily
+    from prometheus_client.registry import Collector
+
+Page = Callable[[], tuple[int, str, bytes]]
+"""Returns the status, content type and body of a page."""
+
+
+def check_page(checks: Callable[[], Mapping[str, bool]]) -> Page:
+    """Return a page that is 200 when all checks hold, else 503; it names each of them."""
+
+    def page() -> tuple[int, str, bytes]:
+        results = checks()
+        status = HTTPStatus.OK if all(results.values()) else HTTPStatus.SERVICE_UNAVAILABLE
+        return status, "application/json", json.dumps(results).encode()
+
+    return page
+
+
+class ControllerMetrics:
+    """The counters of one controller.
+
+    Attributes:
+        registry: What is served.
+    """
+
+    def __init__(self) -> None:
+        from prometheus_client import CollectorRegistry
+
+        self.registry = CollectorRegistry()
+        self._experiments = {
+            name: self._counter("experiment", name) for name in ("created", "deleted", "succeeded", "failed")
+        }
+        self._trials = {
+            name: self._counter("trial", name)
+            for name in ("created", "deleted", "succeeded", "failed", "metrics_unavailable")
+        }
+
+    def follow(self, caches: Caches) -> None:
+        """Count what happens in these caches. Before they start, once for each set of caches."""
+        caches.experiments.add_handler(self._experiment_changed)
+        caches.trials.add_handler(self._trial_changed)
+        gauges = _Gauges()
+        caches.experiments.add_view(gauges.experiments)
+        caches.trials.add_view(gauges.trials)
+        self.registry.register(cast("Collector", gauges))
+
+    def page(self) -> tuple[int, str, bytes]:
+        """Return the page that Prometheus reads."""
+        from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+        return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self.registry)
+
+    def _counter(self, kind: str, what: str) -> Counter:
+        from prometheus_client import Counter
+
+        text = f"{kind.capitalize()}s {what.replace('_', ' ')}"
+        return Counter(f"katib_{kind}_{what}", text, ("namespace",), registry=self.registry)
+
+    def _experiment_changed(self, event: InformerEvent[Experiment]) -> None:
+        old, new = (event.old.status.conditions if event.old else ()), event.new.status.conditions if event.new else ()
+        namespace = event.key.namespace
+        if event.type is EventType.DELETED:
+            self._experiments["deleted"].labels(namespace).inc()
+        elif event.type is EventType.ADDED and find_condition(new, "Created") is None:
+            self._experiments["created"].labels(namespace).inc()
+        elif event.type is EventType.MODIFIED:
+            _count_changes(self._experiments, {"succeeded": "Succeeded", "failed": "Failed"}, old, new, namespace)
+
+    def _trial_changed(self, event: InformerEvent[Trial]) -> None:
+        old, new = (event.old.status.conditions if event.old else ()), event.new.status.conditions if event.new else ()
+        namespace = event.key.namespace
+        if event.type is EventType.DELETED:
+            self._trials["deleted"].labels(namespace).inc()
+        elif event.type is EventType.ADDED and find_condition(new, "Created") is None:
+            self._trials["created"].labels(namespace).inc()
+        elif event.type is EventType.MODIFIED:
+            ends = {"succeeded": "Succeeded", "failed": "Failed", "metrics_unavailable": "MetricsUnavailable"}
+            _count_changes(self._trials, ends, old, new, namespace)
+
+
+def _count_changes(
+    counters: dict[str, Counter], types: dict[str, str], old: Conditions, new: Conditions, namespace: str
+) -> None:
+    for name, type_ in types.items():
+        if is_true(new, type_) and not is_true(old, type_):
+            counters[name].labels(namespace).inc()
+
+
+class _States:
+    """How many objects are in each state, by namespace: a view of a cache."""
+
+    def __init__(self) -> None:
+        self._counts: StateCounts[tuple[str, str]] = StateCounts()
+
+    def apply(self, old: Experiment | Trial | None, new: Experiment | Trial | None) -> None:
+        """Take one change."""
+        for obj, step in ((old, -1), (new, 1)):
+            if obj is not None:
+                self._counts[obj.namespace, current_type(obj.status.conditions) or "Unknown"] += step
+
+    def gauge(self, name: str, text: str) -> GaugeMetricFamily:
+        """Return the counts of now."""
+        from prometheus_client.core import GaugeMetricFamily
+
+        family = GaugeMetricFamily(name, text, labels=("namespace", "status"))
+        for labels, count in sorted(self._counts.items()):
+            if count:
+                family.add_metric(labels, count)
+        return family
+
+
+class _Gauges:
+    """How many experiments and trials there are, by namespace and state. Fits `prometheus_client`'s Collector."""
+
+    def __init__(self) -> None:
+        self.experiments = _States()
+        self.trials = _States()
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Return the counts of now."""
+        yield self.experiments.gauge("katib_experiments_current", "Experiments by state")
+        yield self.trials.gauge("katib_trials_current", "Trials by state")
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """Return nothing: there is nothing to count at registration."""
+        return ()
