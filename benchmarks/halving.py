@@ -102,7 +102,7 @@ def search(algorithm: str, seed: int, most: float) -> list[tuple[float, float]]:
         except (NotYet, StopIteration):
             break
         proposal = suggestion if isinstance(suggestion, Proposal) else None
-        point = dict(proposal.assignments) if proposal else {a.name: a.value for a in problem.space.format(suggestion)}
+        point = dict(proposal.assignments) if proposal else problem.space.format(suggestion)
         epochs = int(point.get("epochs", FULL))
         measured = loss_after(point, epochs, seed)
         labels = proposal.labels if proposal else {}

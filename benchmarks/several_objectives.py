@@ -113,7 +113,7 @@ def searched_by_us(problem: SeveralObjectives, algorithm: str, *, seed: int, bud
             space = search.problem.space
             proposal = suggestion
             if not isinstance(proposal, Proposal):
-                proposal = Proposal({a.name: a.value for a in space.format(proposal)})
+                proposal = Proposal(space.format(proposal))
             values = problem.values([float(text) for text in proposal.assignments.values()])
             name = f"t{len(past):05}"
             past.append(

@@ -64,7 +64,7 @@ class AlreadyExistsError(KatibError):
 
 
 class ConflictError(KatibError):
-    """The object changed since it was read: read it again and decide anew."""
+    """The object changed since it was read: read it again and decide again."""
 
 
 class ExpiredError(KatibError):
@@ -88,7 +88,7 @@ class ForbiddenError(KatibError):
 
 
 class TerminalError(KatibError):
-    """Retrying cannot help, although the input was accepted; somebody has to act."""
+    """Retrying cannot help, although the input was accepted; a person has to act."""
 
 
 class InternalError(KatibError):

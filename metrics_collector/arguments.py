@@ -35,7 +35,7 @@ class Arguments:
         file_format: `TEXT` or `JSON`; empty when it is not given, which a file reads as `TEXT`.
         filters: RE2 patterns; none: the default one.
         rules: Early stopping rules.
-        early_stopping: `host:port` to tell of an early stop; empty without rules.
+        early_stopping: `host:port` of the service to notify of an early stop; empty without rules.
         poll_seconds: Pause between two looks.
         timeout_seconds: Longest run of the program; 0: any.
         wait_all: Whether to wait for every container of the pod, not just for the program.

@@ -1,4 +1,4 @@
-"""Marker files: what the shell around a program and the collector tell each other, in the first line.
+"""Marker files: what the shell around a program and the collector write for each other, in the first line.
 
 `<directory>/<process id>.pid` says how far the program has come, `failed` with its exit code behind it.
 `<directory>/<process id>.collected` is made by a shell that waits for the collector, for anyone to write: the collector

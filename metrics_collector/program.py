@@ -111,7 +111,7 @@ class Program:
         code = None if last is None else self.markers.exit_code(last)
         return Phase.AWAITED if self._is_started_again(code) else Phase.ENDED
 
-    def runs_anew(self) -> bool:
+    def runs_again(self) -> bool:
         """Return whether a program runs that no look has seen, though the one before it was to be the last."""
         shells = wrappers(all_processes(self._proc), self._texts, self._proc)
         return any(shell.pid not in self._seen for shell in shells)

@@ -18,8 +18,8 @@ from datetime import datetime
 
 from katib.api.metrics import BatchId, MetricLog, ObservationLog, format_timestamp, parse_time
 from katib.errors import KatibError, UnavailableError
-from metrics_collector.checkpoint import Checkpoint, Doubt, Progress
 from metrics_collector.numbering import new_reporter
+from metrics_collector.resume_point import Doubt, Progress, ResumePoint
 from metrics_collector.sources import Source
 
 
@@ -34,14 +34,14 @@ class ResumableLog:
 
     Args:
         log: Where readings go.
-        checkpoint: Where the progress is kept.
+        resume_point: Where the progress is kept.
     """
 
-    def __init__(self, log: ObservationLog, checkpoint: Checkpoint) -> None:
+    def __init__(self, log: ObservationLog, resume_point: ResumePoint) -> None:
         self._log = log
-        self._checkpoint = checkpoint
+        self._resume_point = resume_point
         self._saving = threading.Lock()
-        self._before = checkpoint.load()
+        self._before = resume_point.load()
         self.refusal = ""
         self.stops = self._before is not None and self._before.stops
         self._refused_before = self._before.refused if self._before is not None else 0
@@ -63,7 +63,7 @@ class ResumableLog:
         self._equals: Counter[tuple[str, str]] = Counter()
 
     def follow_reporter(self, counts: Callable[[], tuple[int, int]]) -> None:
-        """Name what tells how many readings are settled, and how many of them were refused."""
+        """Set what returns how many readings are settled, and how many of them were refused."""
         self._reporter_counts = counts
 
     @property
@@ -110,7 +110,7 @@ class ResumableLog:
             device, inode, size = self._file
             settled, origin = position - self._base, self._origin + self._base
             done = (settled, self.refused, self.stops, doubt)
-            self._checkpoint.save(Progress(device, inode, size, *done, self._is_ordered, self._reporter, origin))
+            self._resume_point.save(Progress(device, inode, size, *done, self._is_ordered, self._reporter, origin))
 
     def _begin(self, device: int, inode: int) -> None:
         self._base = self._seen
@@ -176,7 +176,7 @@ class ResumableLog:
             return self._log.read(trial_name)
         except UnavailableError:
             raise
-        except KatibError:  # a log that does not tell: better twice than not at all
+        except KatibError:  # a log that cannot be read: better twice than not at all
             return []
 
     def _send(self, trial_name: str, logs: Sequence[MetricLog], start: int) -> None:
@@ -213,7 +213,7 @@ class ResumableLog:
             return [log.value for log in self._log.read(trial_name, metric_name=metric_name, start=time, end=time)]
         except UnavailableError:
             raise
-        except KatibError:  # a log that does not tell: better twice than not at all
+        except KatibError:  # a log that cannot be read: better twice than not at all
             return []
 
     def _doubt_of(self, logs: Sequence[MetricLog]) -> Doubt:

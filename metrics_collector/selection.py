@@ -1,7 +1,7 @@
 """Which source a sidecar reads, and how it sees the program: from its flags and its pod.
 
-Katib's controller tells a collector its kind by the flags alone: a file comes with `-format`, a directory of event
-files without, and an endpoint has no `-path`. Our controller says the kind, the endpoint and where the markers are by
+Katib's controller sets the kind of a collector by the flags alone: a file comes with `-format`, a directory of event
+files without, and an endpoint has no `-path`. Our controller sets the kind, the endpoint and where the markers are by
 environment variables, which no other collector reads.
 """
 
@@ -33,8 +33,11 @@ class Selection:
     directory: Path | None
     left_a_trace: Callable[[], bool] = lambda: False
 
-    def checkpoint_of(self, pod: PodSettings) -> Path | None:
-        """Return where a collector leaves how far it is for the next one; None where that one would not find it."""
+    def resume_point_of(self, pod: PodSettings) -> Path | None:
+        """Return where a collector leaves how far it is for the next one; None where that one would not find it.
+
+        The file keeps the name that earlier versions gave it, so that a collector of theirs can be followed by ours.
+        """
         return None if self.directory is None else self.directory / f"{pod.pod_uid}.checkpoint"
 
 

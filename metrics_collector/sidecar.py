@@ -4,7 +4,7 @@ It ends when its own work is done, well if nothing is left to store, whatever be
 Kubernetes begins with whether all readings are stored, so that a part of them is not taken for the whole:
 
 - The program ended: read the rest, store it, say what was not found, end.
-- The rules are met: end the program, store everything, tell the early stopping service, end.
+- The rules are met: end the program, store everything, notify the early stopping service, end.
 - SIGTERM: go on while the program has its grace period, and store what there is before ours is over.
 - The database is away: keep everything and try again; give up long after the program ended, with the reason.
 
@@ -28,7 +28,6 @@ from katib.api.types import UNAVAILABLE
 from katib.backoff import Backoff
 from katib.errors import KatibError, UnavailableError
 from metrics_collector.arguments import Arguments
-from metrics_collector.checkpoint import Checkpoint
 from metrics_collector.collector import Collector
 from metrics_collector.container_processes import PROC, other_containers
 from metrics_collector.delivery import DbManagerLog, set_trial_status
@@ -36,6 +35,7 @@ from metrics_collector.markers import CollectedWord
 from metrics_collector.pod_settings import PodSettings
 from metrics_collector.program import Phase, Program
 from metrics_collector.reporter import Reporter
+from metrics_collector.resume_point import ResumePoint
 from metrics_collector.resumption import ResumableLog
 from metrics_collector.selection import Selection, select
 from metrics_collector.stopping import Stop
@@ -102,7 +102,7 @@ class Sidecar:
         )
         self._program = self._program_of(selection, proc)
         self._log = DbManagerLog(arguments.db_manager, pod.credentials)
-        self._once = ResumableLog(self._log, Checkpoint(selection.checkpoint_of(pod)))
+        self._once = ResumableLog(self._log, ResumePoint(selection.resume_point_of(pod)))
         self._reporter = Reporter(self._once.report, max_batch=_MAX_BATCH, max_age_seconds=_MAX_AGE_SECONDS)
         self._once.follow_reporter(lambda: (self._reporter.settled, self._reporter.lost))
         self._objective_found = False
@@ -144,13 +144,13 @@ class Sidecar:
         phase = self._follow()
         stored = self._store(phase)
         if stored and self._was_stopped:
-            self._tell_of_the_stop()
+            self._mark_as_stopped()
         self._leave_news(phase)
         done = CollectedWord.GIVEN_UP if self._missing else CollectedWord.STORED
         self._program.release(done)
         pause, has_ended = 0.02, phase is Phase.ENDED
         while self._stays(stored) and self._terminated_at is None:
-            if has_ended and self._program.runs_anew():
+            if has_ended and self._program.runs_again():
                 leave_message(self._pod.termination_log, f"{NOT_ALL_STORED}the program runs once more")
                 return 1
             if has_ended and self._pod.is_native and not other_containers(self._proc):
@@ -298,7 +298,7 @@ class Sidecar:
         line = last_line(self._last_output)
         return LAST_OUTPUT + line if line and not (self._program.completed or self._was_stopped) else ""
 
-    def _tell_of_the_stop(self) -> None:
+    def _mark_as_stopped(self) -> None:
         """Mark the trial as stopped. Without success it merely counts as one that ran to its end."""
         backoff, failures = Backoff(self._arguments.poll_seconds, _LONGEST_PAUSE_SECONDS), 0
         while True:
@@ -326,17 +326,17 @@ class Sidecar:
         return self._monotonic() < deadline
 
     def _leave_news(self, phase: Phase) -> None:
-        """Return whether all is stored, once that is certain, and what else there is to tell."""
+        """Write to the pod's status whether all is stored, once that is certain, and what else is to be reported."""
         certain = [ALL_STORED] if phase is Phase.ENDED else []
         missing = " ".join("; ".join(self._missing).split())  # one line, whatever a server said
         first = [NOT_ALL_STORED + missing] if missing else certain
         if lines := [*first, *filter(None, ["; ".join(self._news)])]:
-            leave_message(self._pod.termination_log, "\n".join(lines), told=lines != certain)
+            leave_message(self._pod.termination_log, "\n".join(lines), is_warning=lines != certain)
 
 
-def leave_message(path: Path, text: str, *, told: bool = True) -> None:
-    """Write a text to where Kubernetes takes it into the pod's status, and to our own log where it is worth telling."""
-    _logger.log(logging.WARNING if told else logging.INFO, "%s", text)
+def leave_message(path: Path, text: str, *, is_warning: bool = True) -> None:
+    """Write a text to where Kubernetes takes it into the pod's status, and to our own log."""
+    _logger.log(logging.WARNING if is_warning else logging.INFO, "%s", text)
     try:
         path.write_text(text[:2000])
     except OSError as error:

@@ -82,7 +82,7 @@ class UnwrappedProgram:
             return self._began + UNSEEN_SECONDS
         return self._gone_since + (RESTART_SECONDS if self._may_run_again else 0.0)
 
-    def runs_anew(self) -> bool:
+    def runs_again(self) -> bool:
         """Return whether a container runs though there was none any more."""
         return bool(other_containers(self._proc))
 

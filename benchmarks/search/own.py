@@ -66,7 +66,7 @@ class OwnSearch:
         if found is None:
             return None
         if not isinstance(found, Proposal):
-            found = Proposal({a.name: a.value for a in self._problem.space.format(found)})
+            found = Proposal(self._problem.space.format(found))
         texts = found.assignments
         self._trials[name] = PastTrial(name, Outcome.PENDING, texts, labels=found.labels)
         values: dict[str, Value] = {}

@@ -14,9 +14,9 @@ from katib.cli import columns, options
 from katib.cli.lineage import lineage_lines
 from katib.cli.printing import NOTHING, aligned, print_data
 from katib.cli.results import best_lines, pareto_lines
-from katib.diagnosis.replicas import trouble_of
 from katib.errors import ForbiddenError, NotFoundError
-from katib.following.progress import savings_of
+from katib.explaining.progress import savings_of
+from katib.explaining.replicas import trouble_of
 from katib.tuning.reading import (
     Json,
     assignments_of,

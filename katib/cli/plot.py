@@ -13,7 +13,7 @@ from katib.errors import invalid
 
 if TYPE_CHECKING:
     from katib.figures.data import Choice, ExperimentData
-    from katib.plotting.report import Picture
+    from katib.figures.report import Picture
     from katib.tuning.service import TuningService
 
 
@@ -64,9 +64,9 @@ def plot(
     """
     from katib.cli.connection import connect
     from katib.figures.data import Choice
-    from katib.plotting.files import figure_bytes, form_of, write
-    from katib.plotting.reading import read_experiment
-    from katib.plotting.report import report_html
+    from katib.figures.files import figure_bytes, form_of, write
+    from katib.figures.reading import read_experiment
+    from katib.figures.report import report_html
 
     path = file or Path(f"{'-'.join(names)}.html")
     form = form_of(path)
@@ -117,8 +117,8 @@ def _pictures(
 ) -> list[Picture]:
     """Return figures; those that cannot be drawn with the reason, or with `strict` as an error."""
     from katib.figures.catalogue import COMPARISON, check_choice, compare, draw, figure_named, why_impossible
-    from katib.plotting.reading import with_curves
-    from katib.plotting.report import Picture
+    from katib.figures.reading import with_curves
+    from katib.figures.report import Picture
 
     if len(experiments) > 1:
         figure = compare(experiments, choice)

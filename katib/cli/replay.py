@@ -14,9 +14,9 @@ from katib.tuning.reading import format_duration, name_of, short, state_of
 from katib.tuning.replay_report import Cut, ReplayReport, report_of
 
 if TYPE_CHECKING:
+    from katib.algorithm_services.replay import EarlyStop
     from katib.api.metrics import MetricLog
     from katib.api.types import AlgorithmSetting, AlgorithmSpec
-    from katib.services.replay import EarlyStop
 
 _MOST_READINGS = 100_000
 
@@ -48,10 +48,10 @@ def replay(
     """
     from pydantic import TypeAdapter
 
+    from katib.algorithm_services.replay import RecordedTrial, early_stops
     from katib.api.types import Experiment
     from katib.cli.connection import connect
     from katib.cli.get import each_trial
-    from katib.services.replay import RecordedTrial, early_stops
 
     with connect(target, read_only=True) as (service, namespace):
         spec = Experiment.decode(service.get("Experiment", namespace, name)).spec

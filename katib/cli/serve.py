@@ -23,7 +23,7 @@ from katib.errors import invalid
 from katib.rest.notes import TOKEN_FILE, account_directory, kept_token, noted
 
 if TYPE_CHECKING:
-    from katib.monitoring import Page
+    from katib.controllers.metrics import Page
     from katib.rest.server import Server
     from katib.rest.users import Gateway, UserHeaders
     from katib.tuning.service import TuningService
@@ -269,8 +269,8 @@ def _serve_here(
     *,
     tell: Callable[[Server, _Access, str], None] | None = None,
 ) -> int:
+    from katib.controllers.metrics import ControllerMetrics, check_page
     from katib.local import open_engine
-    from katib.monitoring import ControllerMetrics, check_page
 
     stop, metrics = _Stop(), ControllerMetrics()
     with open_engine(data_dir=directory, config=config, metrics=metrics, containers=containers) as engine:

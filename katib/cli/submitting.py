@@ -110,16 +110,17 @@ def apply(
     read, code = [], 0
     for path in paths:
         try:
-            read.append((path, *options.read_file(path)))
+            text, source = options.read_file(path)
+            read.append((path, text, source, holds_runtimes(text, source)))
         except KatibError as error:
             code = _refuse(path, error, code)
     if not read:
         return code
-    nothing_to_run = all(holds_runtimes(text, source) for _, text, source in read)
+    nothing_to_run = all(runtimes for *_, runtimes in read)
     with connect(target, read_only=False, nothing_to_run=nothing_to_run) as (service, namespace):
-        for path, text, source in read:
+        for path, text, source, runtimes in read:
             try:
-                if holds_runtimes(text, source):
+                if runtimes:
                     _show_runtimes(service.store_runtimes(text, source=source, namespace=namespace), form)
                 else:
                     _show_submission(service.submit(text, source=source, namespace=namespace), form)

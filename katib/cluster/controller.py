@@ -15,36 +15,32 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from katib.api.types import Experiment, Trial
+from katib.api.types import Experiment
 from katib.cluster.access.events import server_events
-from katib.cluster.admission.ca_bundle import CaBundle
-from katib.cluster.admission.certificate_files import CertificateFiles
-from katib.cluster.admission.certificate_secret import CertificateSecret, Terms
+from katib.cluster.admission.certificate_sources import CaBundle, CertificateFiles, CertificateSecret, Terms
 from katib.cluster.admission.certificates import CertificateSource, dns_names
 from katib.cluster.admission.reviews import Handler, Review, Verdict
 from katib.cluster.admission.server import AdmissionServer
 from katib.cluster.client import Connection, RequestInfo
 from katib.cluster.configuration.models import KatibConfig
+from katib.cluster.configuration.source import config_source
 from katib.cluster.environment import DEFAULT_CORE_NAMESPACE
 from katib.cluster.installation_key import SECRET_NAME, InstallationTokens
 from katib.cluster.leader.leading import CLUSTER_SETTINGS, DbManager, Dependencies, Leading
 from katib.cluster.leader.lease import Leadership, LeaseTimes
 from katib.cluster.leader.stores import LeaderStores
 from katib.cluster.monitoring.health import ClusterMetrics, serve_pages
-from katib.cluster.nodes import NativeSidecars
 from katib.cluster.outage import await_answer
-from katib.cluster.services.catalog import ClusterCatalog
-from katib.cluster.services.config_map import config_source
 from katib.cluster.services.kinds import DEPLOYMENT, SERVICE
+from katib.cluster.services.plan import ClusterCatalog
 from katib.cluster.store import KubernetesEvents, KubernetesStore
-from katib.cluster.version import ClusterVersion
+from katib.cluster.version import ClusterVersion, NativeSidecars
 from katib.cluster.webhooks.experiments import ExperimentAdmission
-from katib.cluster.webhooks.pods import PodAdmission
-from katib.cluster.webhooks.trial_settings import TrialSettings
+from katib.cluster.webhooks.pods import PodAdmission, TrialSettings
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
+from katib.controllers.metrics import check_page
 from katib.controllers.settings import ControllerSettings
 from katib.errors import FieldError, ForbiddenError, InvalidError, UnavailableError, invalid
-from katib.monitoring import check_page
 from katib.rpc.credentials import Credentials
 from katib.rpc.db_manager_client import DbManagerClient
 from katib.rpc.tokens import Claims, Role
@@ -157,11 +153,13 @@ class ClusterController:
             stack.enter_context(webhooks)
             stack.callback(self._serve_on)
             leadership = self._contend(stack)
-            self._await_leadership(leadership)
+            while leadership is not None and not self._is_over() and not leadership.wait_until_leading(0.2):
+                pass
             if not self._is_over():
                 with Leading(self._dependencies(stack, leadership, version)):
                     _log.info("Controllers work", extra={"identity": self._options.identity})
-                    self._await_end()
+                    while not self._is_over():
+                        self._stop.wait(0.2)
                     if self._lost.is_set():
                         self._connection.close()  # what is under way may not finish, and must not be waited for
         return 1 if self._lost.is_set() else 0
@@ -202,12 +200,11 @@ class ClusterController:
             db_manager_address=options.db_manager_address,
             native_sidecars=self._native_sidecars,
             inject_security_context=options.config.init.controller.inject_security_context,
-            db_manager_variables=self._trial_variables,
+            db_manager_variables=lambda trial: (
+                self._credentials(Claims(Role.TRIAL, trial.namespace, trial.name)).variables
+            ),
         )
         return PodAdmission(self._store, trial_settings.settings_for, events=self._events, clock=self._clock)
-
-    def _trial_variables(self, trial: Trial) -> Mapping[str, str]:
-        return self._credentials(Claims(Role.TRIAL, trial.namespace, trial.name)).variables
 
     def _reader_variables(self, namespace: str) -> Mapping[str, str]:
         return self._credentials(Claims(Role.READER, namespace)).variables
@@ -281,19 +278,11 @@ class ClusterController:
         stack.callback(leadership.stop)
         return leadership
 
-    def _await_leadership(self, leadership: Leadership | None) -> None:
-        while leadership is not None and not self._is_over() and not leadership.wait_until_leading(0.2):
-            pass
-
-    def _await_end(self) -> None:
-        while not self._is_over():
-            self._stop.wait(0.2)
-
     def _is_over(self) -> bool:
         return self._stop.is_set() or self._lost.is_set()
 
     def _dependencies(self, stack: ExitStack, leadership: Leadership | None, version: ClusterVersion) -> Dependencies:
-        options = self._options
+        options, controller = self._options, self._options.config.init.controller
         db_manager = DbManagerClient(
             options.own_db_manager_address or options.db_manager_address,
             timeout_seconds=DB_MANAGER_SECONDS,
@@ -315,17 +304,13 @@ class ClusterController:
             find_trial=self._pods.trial_of,
             metrics=self._metrics,
             clock=self._clock,
-            grpc_probes=version.has_grpc_probes and options.config.init.controller.enable_grpc_probe_in_suggestion,
+            grpc_probes=version.has_grpc_probes and controller.enable_grpc_probe_in_suggestion,
             validation_rules=version.has_validation_rules,
-            settings=self._settings(),
-        )
-
-    def _settings(self) -> ControllerSettings:
-        controller = self._options.config.init.controller
-        return replace(
-            self._options.settings,
-            refusal_patience_seconds=controller.refused_pod_patience_seconds,
-            passing_refusal_patience_seconds=controller.passing_refusal_patience_seconds,
+            settings=replace(
+                options.settings,
+                refusal_patience_seconds=controller.refused_pod_patience_seconds,
+                passing_refusal_patience_seconds=controller.passing_refusal_patience_seconds,
+            ),
         )
 
 

@@ -124,7 +124,7 @@ class DbManager:
                 guard=_guard(tokens, access),
                 credentials=credentials,
                 plain_address=options.plain_address,
-                told=_Outages().note,
+                on_call=_Outages().note,
             )
             stack.callback(server.stop, GRACE_SECONDS)
             _log.info("serving", extra={"address": server.address, "database": self._options.database_name})

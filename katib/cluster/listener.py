@@ -204,5 +204,5 @@ class _Connection(BaseHTTPRequestHandler):
         return "katib"
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the name in the base class
-        """Log requests for those who want to see each."""
+        """Log each request at the level of debugging."""
         _LOG.debug("request: %s", format % args)

@@ -33,15 +33,15 @@ def await_answer(
         pause: Waits for so many seconds; returns whether to give up, as `threading.Event.wait` does.
         outages: What it raises while there is no answer.
     """
-    failures, told = 0, ""
+    failures, reported = 0, ""
     while True:
         try:
             answer = ask()
         except outages as error:
             failures += 1
-            if str(error) != told:
-                told = str(error)
-                _log.warning("Waiting for the API server: %s", told)
+            if str(error) != reported:
+                reported = str(error)
+                _log.warning("Waiting for the API server: %s", reported)
         else:
             if failures:
                 _log.info("The API server answers")

@@ -1,6 +1,6 @@
 """What will surprise about a trial's object on a cluster, said when its experiment is created. Pure.
 
-Most findings are warnings: the object may be right, and only its author can tell. An error is what the webhook of pods
+Most findings are warnings: the object may be right, and only its author knows. An error is what the webhook of pods
 is sure to refuse later, where the pods of the kind are known to be as the object says. What no object can be accepted
 with anywhere is checked by `katib.templates` and `katib.templates.job_schema`.
 """

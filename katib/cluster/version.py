@@ -1,14 +1,36 @@
-"""What a cluster can do, by its version."""
+"""What a cluster can do, by the versions of its API server and of its oldest node.
+
+Pods land on any node, and nodes may be older than the API server. Of nodes only the columns that `kubectl get nodes`
+shows are read, page by page: a node as it is lists all images it has.
+"""
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from katib.cluster.client import Connection
+from katib.errors import ForbiddenError
+from katib.runtime.clock import Clock
+from katib.runtime.periodic import Periodic
 
+PERIOD_SECONDS = 30.0
+"""How often nodes are looked at. A new one of an older version takes about as long to get ready."""
+
+_PAGE = "500"
+_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+NATIVE_SIDECARS = (1, 29)
 _GRPC_PROBES = (1, 24)
 _VALIDATION_RULES = (1, 25)
+_SKEW = 3
+"""How many minor versions a node may be older than its API server."""
+
+Number = tuple[int, int]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +70,82 @@ def _number(text: str) -> int:
     """Return the number that a text begins with: some clusters say `29+`."""
     match = re.match(r"\d+", text)
     return int(match.group()) if match else 0
+
+
+def native_sidecars_work(server: Number, oldest_node: Number | None) -> bool:
+    """Return whether an init container that asks for it keeps running, wherever a pod lands.
+
+    Args:
+        server: Version of the API server.
+        oldest_node: Version of the oldest node; None when it is not known.
+    """
+    if oldest_node is None:
+        oldest_node = (server[0], server[1] - _SKEW)
+    return min(server, oldest_node) >= NATIVE_SIDECARS
+
+
+def oldest_node(connection: Connection) -> Number | None:
+    """Return the version of the oldest kubelet; None when there is no node, or none may be read.
+
+    Raises:
+        KatibError: The API server does not answer.
+    """
+    oldest: Number | None = None
+    query = {"limit": _PAGE, "includeObject": "None"}
+    while True:
+        try:
+            page = connection.request("GET", "/api/v1/nodes", query=query, accept=_TABLE)
+        except ForbiddenError:
+            return None
+        oldest = min(filter(None, [oldest, *_versions(page)]), default=None)
+        following = (page.get("metadata") or {}).get("continue")
+        if not following:
+            return oldest
+        query = {**query, "continue": following}
+
+
+def _versions(table: dict[str, Any]) -> list[Number]:
+    names = [column.get("name") for column in table.get("columnDefinitions") or ()]
+    if "Version" not in names:
+        return []
+    column = names.index("Version")
+    numbers = (number_of(str(row["cells"][column])) for row in table.get("rows") or ())
+    return [number for number in numbers if number != (0, 0)]  # a node that has not said yet what it is
+
+
+class NativeSidecars:
+    """Knows whether native sidecars work, and looks again now and then. Called, it answers from memory.
+
+    Args:
+        connection: To the API server.
+        clock: Where time is measured.
+    """
+
+    def __init__(self, connection: Connection, clock: Clock) -> None:
+        self._connection = connection
+        self._works = False
+        self._looks = Periodic("nodes", [self.look], PERIOD_SECONDS, clock, complaint="Nodes not looked at")
+
+    def __call__(self) -> bool:
+        """Return whether native sidecars worked on every node when they were looked at last; not before."""
+        return self._works
+
+    def start(self) -> None:
+        """Look once, and then now and then."""
+        self._looks.look()
+        self._looks.start()
+
+    def stop(self) -> None:
+        """Stop looking."""
+        self._looks.stop()
+
+    def look(self) -> None:
+        """Look once.
+
+        Raises:
+            KatibError: The API server does not answer.
+        """
+        works = native_sidecars_work(ClusterVersion.of(self._connection).number, oldest_node(self._connection))
+        if works != self._works:
+            _log.info("Native sidecars", extra={"used": works})
+        self._works = works

@@ -1,7 +1,9 @@
-"""Pictures of experiments: pure functions from an experiment, its trials and their curves to Plotly figures.
+"""Figures of experiments: pure functions from an experiment, its trials and their curves to Plotly figures.
 
-Belongs here: what a picture shows, which trials are drawn when there are too many, what it says of itself.
-Does not belong here: reading a service or a file (`katib.ui`, `katib.sdk.plots` and `katib.cli` do), pages.
+Belongs here: what a picture shows, which trials are drawn when there are too many, what it says of itself; what the
+page, `katib plot` and notebooks share: `reading` gathers an experiment, its trials and curves from a tuning service,
+`files` writes figures as images and JSON, `report` several of them as one HTML file.
+Does not belong here: finding the service (`katib.cli`, `katib.sdk`), pages.
 
 `trials` keeps all trials as columns, `data` is what every figure is drawn from, `catalogue` lists the figures.
 What is drawn is bounded, whatever the number of trials. Plotly is imported when a figure is drawn.

@@ -10,13 +10,11 @@ from katib.errors import InvalidError, NotFoundError, invalid
 from katib.figures.comparison import draw_comparison, why_incomparable
 from katib.figures.contour import draw_contour
 from katib.figures.curves import CurveChoice, chosen, evenly_ended
-from katib.figures.data import WAYS, Choice, ExperimentData
+from katib.figures.data import WAYS, Choice, ExperimentData, measure_of
 from katib.figures.durations import draw_durations, no_trial_has_ended
-from katib.figures.edf import draw_edf
-from katib.figures.history import draw_history
+from katib.figures.history import draw_edf, draw_history
 from katib.figures.importance import draw_importances, importance_obstacle
 from katib.figures.intermediate import curves_are_missing, draw_intermediate
-from katib.figures.measure import measure_of
 from katib.figures.parallel import draw_parallel
 from katib.figures.pareto import draw_hypervolume, draw_pareto, hypervolume_obstacle, pareto_obstacle
 from katib.figures.rank import draw_rank
@@ -33,7 +31,7 @@ Obstacle = Callable[[ExperimentData], str]
 
 def needs_a_value(data: ExperimentData) -> str:
     """Return that no trial has been measured yet, if so."""
-    return "" if data.trials.measured.any() else "No trial has a value yet."
+    return "" if measure_of(data.trials).drawn.any() else "No trial has a value yet."
 
 
 def needs_two_parameters(data: ExperimentData) -> str:

@@ -8,22 +8,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from katib.figures.data import Choice, ExperimentData
-from katib.figures.measure import improvements, measure_of
-from katib.figures.scales import compact, time_unit, value_axis
-from katib.figures.style import SEQUENCE, YELLOW, add_note, html_safe, new_figure
+from katib.figures.axes import compact, time_unit, value_axis
+from katib.figures.data import Choice, ExperimentData, improvements, measure_of
+from katib.figures.style import MOST_LINES, add_note, html_safe, line_look, new_figure
 from katib.figures.trials import Floats
 from katib.tuning.reading import namespace_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-_COLOURS = tuple(colour for colour in SEQUENCE if colour != YELLOW)
-"""Without the one that a thin line on white does not show."""
-MOST_EXPERIMENTS = 2 * len(_COLOURS)
-"""Two rounds of the colours, distinguished by dashes."""
+MOST_EXPERIMENTS = MOST_LINES
 _CROWDED = 20.0
-_DASHES = ("solid", "dash")
+"""A linear axis so many times as long as the median improvement would have most of them at its beginning."""
 _MARKS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross", "x", "star")
 
 
@@ -44,7 +40,9 @@ def draw_comparison(experiments: Sequence[ExperimentData], choice: Choice) -> go
     measures = [measure_of(data.trials, choice.metric) for data in experiments]
     lines = [_line(data, choice, label) for data, label in zip(experiments, _labels(experiments), strict=True)]
     longest = max((float(line.x[-1]) for line in lines if len(line.x)), default=0.0)
-    crowded = _is_crowded(lines, longest)
+    corners = np.concatenate([line.x[:-1] for line in lines])
+    corners = corners[corners > 0]
+    crowded = len(corners) > 0 and longest > _CROWDED * float(np.median(corners))
     unit = time_unit(0.0 if crowded else longest)
     by_time = choice.by == "time"
     title = f"{unit.name} since the first trial started" if by_time else "trials"
@@ -115,13 +113,6 @@ def _line(data: ExperimentData, choice: Choice, label: str) -> _Line:
     return _Line(label, np.append(places[corners], last), np.append(values, values[-1]), [*texts, texts[-1]])
 
 
-def _is_crowded(lines: Sequence[_Line], longest: float) -> bool:
-    """Return whether most improvements would stand in the first hundredths of a linear axis."""
-    corners = np.concatenate([line.x[:-1] for line in lines])
-    corners = corners[corners > 0]
-    return len(corners) > 0 and longest > _CROWDED * float(np.median(corners))
-
-
 def _add_line(figure: go.Figure, line: _Line, number: int, unit: float) -> None:
     if not len(line.x):
         return
@@ -131,12 +122,7 @@ def _add_line(figure: go.Figure, line: _Line, number: int, unit: float) -> None:
         y=compact(line.values),
         mode="lines+markers",
         name=name,
-        line={
-            "shape": "hv",
-            "width": 2,
-            "color": _COLOURS[number % len(_COLOURS)],
-            "dash": _DASHES[number // len(_COLOURS) % len(_DASHES)],
-        },
+        line={"shape": "hv", "width": 2, **line_look(number)},
         marker={"symbol": _MARKS[number % len(_MARKS)], "size": 6},
         customdata=line.texts,
         hovertemplate="%{customdata}<br>%{x:.4g}: %{y:.6g}<extra>" + name + "</extra>",

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from katib.figures.axes import CATEGORICAL, Axis, parameter_axis, single
+from katib.figures.axes import CATEGORICAL, Axis, parameter_axis
 from katib.figures.data import Choice, ExperimentData
-from katib.figures.marks import add_best, add_legend, mark_groups, spread_out, texts_of
+from katib.figures.marks import add_best, add_groups, add_legend, mark_groups, spread_out, texts_of
 from katib.figures.style import add_note, html_safe, new_figure
-from katib.figures.targets import Shades, Target, sampled, shades_of, target_of
-from katib.figures.telling import by_telling
+from katib.figures.targets import Shades, Target, by_telling, sampled, shades_of, target_of
 from katib.figures.trials import Floats, Rows, TrialTable
 
 if TYPE_CHECKING:
@@ -130,29 +129,15 @@ def _add_marks(
     colours = shades.of_rows(target, rows).astype(np.float32)
     texts = [texts_of(trials, axis.name, rows) for axis in (x, y)]
     labels = list(zip(html_safe(list(trials.names[rows])), *texts, map(str, target.values[rows]), strict=True))
-    for group in mark_groups(trials, rows):
-        figure.add_scatter(
-            x=single(xs[group.chosen]),
-            y=single(ys[group.chosen]),
-            mode="markers",
-            name=group.name,
-            legendgroup=group.name,
-            showlegend=False,
-            marker={
-                "symbol": group.symbol,
-                "size": 7,
-                "color": colours[group.chosen],
-                "coloraxis": "coloraxis",
-                "line": {"color": "#FFFFFF", "width": 1},
-            },
-            customdata=[label for label, chosen in zip(labels, group.chosen, strict=True) if chosen],
-            hovertemplate=_hover(x, y, target),
-        )
+    lines = [f"{name}: %{{customdata[{i + 1}]}}" for i, name in enumerate(html_safe([x.name, y.name, target.name]))]
+    add_groups(
+        figure,
+        mark_groups(trials, rows),
+        (xs, ys),
+        {"size": 7, "color": colours, "line": {"color": "#FFFFFF", "width": 1}},
+        labels,
+        "<br>".join(["%{customdata[0]}", *lines]) + "<extra></extra>",
+    )
     if (best := target.best) is not None:
         place_x, place_y = (float(axis.coordinates(trials.values[axis.name][[best]])[0]) for axis in (x, y))
         add_best(figure, place_x, place_y, str(trials.names[best]))
-
-
-def _hover(x: Axis, y: Axis, target: Target) -> str:
-    lines = [f"{name}: %{{customdata[{i + 1}]}}" for i, name in enumerate(html_safe([x.name, y.name, target.name]))]
-    return "<br>".join(["%{customdata[0]}", *lines]) + "<extra></extra>"

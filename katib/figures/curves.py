@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from katib.api.metrics import ZERO_TIME, MetricLog
-from katib.figures.data import Curve
-from katib.figures.scales import TimeUnit, time_unit
+from katib.figures.axes import TimeUnit, time_unit
+from katib.figures.data import Curve, measure_of
 from katib.figures.style import even_rows, places
-from katib.figures.trials import Floats, Rows, TrialTable
+from katib.figures.trials import Floats, Rows, TrialTable, number_of
 
 CurveChoice = Callable[[TrialTable], Rows]
 """Says of which trials a figure draws curves."""
@@ -32,7 +32,7 @@ def chosen(trials: TrialTable) -> Rows:
 
     The best, the worst, those that run, the newest ones of each kind, and of all others an even choice.
     """
-    costs = trials.costs
+    costs = measure_of(trials).costs
     ranked = np.argsort(costs, kind="stable")
     ranked = ranked[np.isfinite(costs[ranked])]
     picked = [
@@ -70,11 +70,12 @@ def curve_of(readings: Sequence[MetricLog], started: float) -> Curve:
         readings: In order.
         started: When the trial started, in seconds since 1970; NaN: not known, and the first reading stands for it.
     """
-    times = np.array([_seconds(reading) for reading in readings], dtype=np.float64)
+    moments = [math.nan if reading.time == ZERO_TIME else reading.time.timestamp() for reading in readings]
+    times = np.array(moments, dtype=np.float64)
     if math.isnan(started) and np.isfinite(times).any():
         started = float(np.nanmin(times))
     steps = np.array([math.nan if reading.step is None else reading.step for reading in readings], dtype=np.float64)
-    values = np.array([_number(reading.value) for reading in readings], dtype=np.float64)
+    values = np.array([number_of(reading.value) for reading in readings], dtype=np.float64)
     return Curve(values, steps if np.isfinite(steps).any() else None, np.maximum(times - started, 0.0))
 
 
@@ -120,14 +121,3 @@ def curve_axis(curves: Sequence[Curve], by: str) -> CurveAxis:
     if has_steps:
         return CurveAxis("step", "step", unit, "the readings carry no times, so steps stand for them")
     return CurveAxis("reading", "reading", unit, "the readings carry neither steps nor times")
-
-
-def _seconds(reading: MetricLog) -> float:
-    return math.nan if reading.time == ZERO_TIME else reading.time.timestamp()
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from katib.figures.data import Choice, ExperimentData
-from katib.figures.measure import Measure, measure_of
-from katib.figures.scales import TimeUnit, compact, time_unit, value_axis
+from katib.figures.axes import TimeUnit, compact, time_unit, value_axis
+from katib.figures.data import Choice, ExperimentData, Measure, measure_of
 from katib.figures.style import (
     GOLDEN,
     STATE_COLOURS,

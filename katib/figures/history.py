@@ -1,4 +1,4 @@
-"""The value of every trial, in the order of creation, and the best so far."""
+"""The value of every trial: in the order of creation with the best so far, and which share reached which value."""
 
 from __future__ import annotations
 
@@ -6,23 +6,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from katib.figures.data import Choice, ExperimentData
-from katib.figures.measure import Measure, improvements, measure_of
-from katib.figures.scales import value_axis
+from katib.figures.axes import compact, value_axis
+from katib.figures.data import Choice, ExperimentData, Measure, improvements, measure_of
 from katib.figures.style import (
+    BLUE,
     GREEN,
     GREY,
     ORANGE,
+    PURPLE,
     STATE_COLOURS,
     STATE_MARKS,
+    add_level,
     add_note,
     html_safe,
     new_figure,
     places,
     shown_words,
+    spaced,
     thinned_rows,
 )
-from katib.figures.trials import STATES, Rows, TrialTable
+from katib.figures.trials import STATES, Floats, Rows, TrialTable
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -33,6 +36,9 @@ _MOST_IN_RUG = 100
 """Marks of one state at the bottom: more would be a line."""
 _MOST_MEASURED = 1_500
 _MEDIANS = 50
+_MOST_STEPS = 1_000
+_FEWEST_FOR_HALVES = 20
+"""Halves of fewer trials differ by chance."""
 
 
 def draw_history(data: ExperimentData, choice: Choice) -> go.Figure:
@@ -56,7 +62,7 @@ def draw_history(data: ExperimentData, choice: Choice) -> go.Figure:
         _add_median(figure, measure)
     _add_best(figure, measure)
     if measure.goal is not None and len(trials):
-        _add_goal(figure, measure.goal, len(trials))
+        add_level(figure, [1, max(len(trials), 2)], [measure.goal, measure.goal], f"goal {measure.goal:g}")
     _add_rug(figure, trials, measure)
     add_note(figure, shown_words(len(drawn), int(measure.drawn.sum())), axis.note)
     return figure
@@ -112,17 +118,6 @@ def _add_best(figure: go.Figure, measure: Measure) -> None:
     )
 
 
-def _add_goal(figure: go.Figure, goal: float, trials: int) -> None:
-    figure.add_scatter(
-        x=[1, max(trials, 2)],
-        y=[goal, goal],
-        mode="lines",
-        line={"dash": "dot", "color": GREEN, "width": 1.5},
-        name=f"goal {goal:g}",
-        hoverinfo="skip",
-    )
-
-
 def _add_rug(figure: go.Figure, trials: TrialTable, measure: Measure) -> None:
     """Add the trials that have no value, at the bottom: those that run, and those that would be missing otherwise."""
     for state in STATES:
@@ -130,7 +125,7 @@ def _add_rug(figure: go.Figure, trials: TrialTable, measure: Measure) -> None:
         if not len(rows):
             continue
         name = state if state not in {"Succeeded", "EarlyStopped"} else f"{state} without a value"
-        rows = rows[np.unique(np.linspace(0, len(rows) - 1, _MOST_IN_RUG).astype(np.int64))]
+        rows = spaced(rows, _MOST_IN_RUG)
         figure.add_scatter(
             x=rows + 1,
             y=np.full(len(rows), _RUG, dtype=np.float32),
@@ -142,3 +137,37 @@ def _add_rug(figure: go.Figure, trials: TrialTable, measure: Measure) -> None:
             hovertemplate="%{customdata}<br>trial %{x}<extra>" + name + "</extra>",
         )
         figure.update_layout(yaxis2={"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True})
+
+
+def draw_edf(data: ExperimentData, choice: Choice) -> go.Figure:
+    """Return the empirical distribution function of a metric, of all trials and of their first and second half."""
+    trials, measure = data.trials, measure_of(data.trials, choice.metric)
+    rows = places(measure.drawn)
+    axis = value_axis(measure.values[rows], maximize=measure.maximize)
+    [title] = html_safe([measure.name])
+    figure = new_figure(title=f"{data.name}: distribution of {title}", x=title, y="share of the trials")
+    figure.update_layout(xaxis=axis.layout, yaxis={"range": [-0.02, 1.02], "tickformat": ".0%"}, hovermode="x unified")
+    if len(rows) >= _FEWEST_FOR_HALVES:
+        middle = len(rows) // 2
+        _add_steps(figure, measure.values[rows[:middle]], "first half", GREY, dash="dot", width=2)
+        _add_steps(figure, measure.values[rows[middle:]], "second half", PURPLE, dash="dash", width=2)
+    _add_steps(figure, measure.values[rows], "all trials", BLUE, dash="solid", width=2.5)
+    if measure.goal is not None:
+        add_level(figure, [measure.goal, measure.goal], [0, 1], f"goal {measure.goal:g}")
+    without = int((~trials.in_states("Running", "Pending")).sum()) - len(rows)
+    add_note(figure, f"trials that ended without a value, not counted: {without:,}" if without else "", axis.note)
+    return figure
+
+
+def _add_steps(figure: go.Figure, values: Floats, name: str, colour: str, *, dash: str, width: float) -> None:
+    """Add a line that rises where values are; of many values an even choice of quantiles, the extremes among them."""
+    ordered = np.sort(values)
+    shown = spaced(np.arange(len(ordered)), _MOST_STEPS)
+    figure.add_scatter(
+        x=compact(ordered[shown]),
+        y=compact((shown + 1) / len(ordered)),
+        mode="lines",
+        name=name,
+        line={"shape": "hv", "color": colour, "dash": dash, "width": width},
+        hovertemplate="%{y:.0%}<extra>" + name + "</extra>",
+    )

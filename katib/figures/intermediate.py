@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from katib.figures.axes import compact, value_axis
 from katib.figures.curves import CurveAxis, curve_axis, rows_of
-from katib.figures.data import Choice, ExperimentData
-from katib.figures.measure import measure_of
-from katib.figures.scales import compact, value_axis
+from katib.figures.data import Choice, ExperimentData, measure_of
 from katib.figures.style import GREEN, RED, STATE_COLOURS, STATE_MARKS, add_note, html_safe, new_figure
 from katib.figures.trials import STATES, Floats
 
@@ -98,7 +97,7 @@ def _add_line(figure: go.Figure, line: _Line, opacity: float, *, is_best: bool) 
 
 
 def _add_ends(figure: go.Figure, lines: list[_Line], state: str) -> None:
-    """Add a mark at the last number of each curve: it tells states apart, and stands for them in the legend."""
+    """Add a mark at the last number of each curve: it distinguishes states, and stands for them in the legend."""
     ended = [line for line in lines if np.isfinite(line.y).any()]
     if not ended:
         return

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from katib.figures.axes import ABSENT, CATEGORICAL, Axis, number
+from katib.figures.axes import ABSENT, CATEGORICAL, Axis, number, single
 from katib.figures.style import GREY, ORANGE, STATE_MARKS, html_safe
 from katib.figures.trials import Floats, Rows, TrialTable
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 INFEASIBLE_MARK = "square-open"
 _JITTER = 0.28
 """Share of the distance between two choices by which marks are spread."""
+_LONGEST = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +40,48 @@ class MarkGroup:
 def mark_groups(trials: TrialTable, rows: Rows) -> Iterator[MarkGroup]:
     """Yield the groups that marks distinguish: by state, and by whether the constraints hold."""
     feasible = trials.feasible[rows]
-    groups = [(state, STATE_MARKS[state], feasible & trials.in_states(state)[rows]) for state in _STATES]
+    states = ("EarlyStopped", "Succeeded")
+    groups = [(state, STATE_MARKS[state], feasible & trials.in_states(state)[rows]) for state in states]
     for name, symbol, chosen in [("infeasible", INFEASIBLE_MARK, ~feasible), *groups]:
         if chosen.any():
             yield MarkGroup(name, symbol, chosen)
 
 
-_STATES = ("EarlyStopped", "Succeeded")
+def add_groups(
+    figure: go.Figure,
+    groups: Iterable[MarkGroup],
+    points: tuple[Floats, Floats],
+    marker: Mapping[str, Any],
+    labels: Sequence[Any],
+    hover: str,
+    **place: int,
+) -> None:
+    """Add the marks of measured trials, coloured by the figure's `coloraxis`.
+
+    Args:
+        figure: Gets them.
+        groups: Of the drawn trials.
+        points: Where the trials stand, across and up.
+        marker: Plotly's, with the `color` of each trial.
+        labels: Of each trial, for `hover`.
+        hover: Plotly's template.
+        place: `row` and `col` of a figure with several parts.
+    """
+    for group in groups:
+        x, y = (single(places[group.chosen]) for places in points)
+        colours = {"color": marker["color"][group.chosen], "coloraxis": "coloraxis"}
+        figure.add_scatter(
+            x=x,
+            y=y,
+            mode="markers",
+            name=group.name,
+            legendgroup=group.name,
+            showlegend=False,
+            marker={"symbol": group.symbol, **marker, **colours},
+            customdata=[label for label, chosen in zip(labels, group.chosen, strict=True) if chosen],
+            hovertemplate=hover,
+            **place,
+        )
 
 
 def spread_out(axis: Axis, values: Floats, rows: Rows, seed: int) -> Floats:
@@ -66,17 +102,13 @@ def spread_out(axis: Axis, values: Floats, rows: Rows, seed: int) -> Floats:
 
 def texts_of(trials: TrialTable, name: str, rows: Rows) -> list[str]:
     """Return the values of a parameter for hover labels."""
-    return html_safe([_short(trials.parameter_text(name, int(row))) for row in rows])
-
-
-def _short(text: str) -> str:
-    try:
-        return number(float(text)) if text else ABSENT
-    except ValueError:
-        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
-
-
-_LONGEST = 40
+    texts = []
+    for text in (trials.parameter_text(name, int(row)) for row in rows):
+        try:
+            texts.append(number(float(text)) if text else ABSENT)
+        except ValueError:
+            texts.append(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}...")
+    return html_safe(texts)
 
 
 def add_legend(figure: go.Figure, groups: Iterable[MarkGroup]) -> None:

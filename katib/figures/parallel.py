@@ -30,10 +30,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from katib.figures.axes import CATEGORICAL, Axis, metric_axis, parameter_axis, single
-from katib.figures.data import Choice, ExperimentData
+from katib.figures.data import Choice, ExperimentData, measure_of
 from katib.figures.style import add_note, html_safe, new_figure
-from katib.figures.targets import Shades, sampled, shades_of, target_of
-from katib.figures.telling import most_telling
+from katib.figures.targets import Shades, most_telling, sampled, shades_of, target_of
 from katib.figures.trials import STATES, Floats, Rows, TrialTable
 
 if TYPE_CHECKING:
@@ -87,8 +86,16 @@ def draw_parallel(data: ExperimentData, choice: Choice) -> go.Figure:
         margin={"l": 90, "r": 40, "t": 120 if len(dimensions) > _SLANTED else 100, "b": 50},
         meta=_meta(trials, rows, dimensions, shades),
     )
-    if note := _note(trials, len(rows), len(shown)):
-        add_note(figure, note)
+    measured, notes = int(measure_of(trials).drawn.sum()), []
+    if len(rows) < measured:
+        notes.append(
+            f"{len(rows):,} of {measured:,} measured trials drawn: the best, the extremes and some of the others"
+        )
+    if len(trials) > measured:
+        notes.append(f"{len(trials) - measured:,} trials without a value not drawn")
+    if len(shown) < len(trials.values):
+        notes.append(f"{len(shown)} of {len(trials.values)} parameters shown")
+    add_note(figure, "; ".join(notes))
     return figure
 
 
@@ -163,22 +170,10 @@ def _meta(trials: TrialTable, rows: Rows, dimensions: list[_Dimension], shades: 
         if axis.scale == CATEGORICAL and len(axis.choices) <= _MOST_CHOICES:
             entry["choices"] = list(axis.choices)
         axes.append(entry)
-    best = trials.best
+    best = measure_of(trials).best
     return {
         "trials": list(trials.names[rows]),
         "axes": axes,
         "best": None if best is None else str(trials.names[best]),
         **shades.meta,
     }
-
-
-def _note(trials: TrialTable, drawn: int, shown: int) -> str:
-    measured = int(trials.measured.sum())
-    parts = []
-    if drawn < measured:
-        parts.append(f"{drawn:,} of {measured:,} measured trials drawn: the best, the extremes and some of the others")
-    if len(trials) > measured:
-        parts.append(f"{len(trials) - measured:,} trials without a value not drawn")
-    if shown < len(trials.values):
-        parts.append(f"{shown} of {len(trials.values)} parameters shown")
-    return "; ".join(parts)

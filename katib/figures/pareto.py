@@ -16,7 +16,7 @@ from katib.api.pareto import REFERENCE_TRIALS, hypervolume, reference_point
 from katib.errors import invalid
 from katib.figures.axes import Axis, metric_axis
 from katib.figures.data import Choice, ExperimentData
-from katib.figures.style import BLUE, GREEN, GREY, RED, add_note, html_safe, new_figure, places
+from katib.figures.style import BLUE, GREEN, GREY, RED, add_note, html_safe, new_figure, places, spaced
 from katib.figures.trials import Floats, Objective, Rows, TrialTable
 
 if TYPE_CHECKING:
@@ -105,8 +105,11 @@ def draw_pareto(data: ExperimentData, choice: Choice) -> go.Figure:
             scene=scene | {"aspectmode": "cube", "camera": {"eye": {"x": 1.5, "y": 1.5, "z": 1.1}}}, height=560
         )
     drawn = sum(len(rows) for _, rows, *_ in groups)
-    if note := _note(trials, front, drawn):
-        add_note(figure, note)
+    total = len(front.rows) + len(front.beaten) + len(front.infeasible)
+    notes = [f"{drawn:,} of {total:,} trials drawn"] if drawn < total else []
+    if len(objectives) < len(trials.objectives):
+        notes.append(f"front of {len(objectives)} of {len(trials.objectives)} objectives")
+    add_note(figure, "; ".join(notes))
     return figure
 
 
@@ -166,7 +169,7 @@ def front_rows(costs: Floats) -> Rows:
         chunk = left[first : first + _CHUNK]
         chunk = chunk[~_dominated(costs[chunk], costs[kept])]
         chunk = chunk[~_dominated(costs[chunk], costs[chunk])]
-        kept = _thinned(np.concatenate((kept, chunk)))
+        kept = spaced(np.concatenate((kept, chunk)), _MOST_FRONT)
     return np.sort(kept)
 
 
@@ -177,13 +180,14 @@ def volumes_of(trials: TrialTable, objectives: tuple[Objective, ...]) -> tuple[R
     """
     costs = costs_of(trials, objectives)
     rows = _complete(costs)
-    reference = reference_point([tuple(map(float, costs[row])) for row in rows[:REFERENCE_TRIALS]])
+    reference = reference_point(list(map(tuple, costs[rows[:REFERENCE_TRIALS]].tolist())))
     joins = _joining(costs, rows)
-    steps = joins[np.unique(np.linspace(0, len(joins) - 1, min(_STEPS, len(joins))).astype(np.int64))]
+    steps = spaced(joins, _STEPS)
     if len(objectives) > _EXACT:
         volumes = _estimated(costs, joins, steps, np.array(reference))
     else:
-        volumes = np.array([_exact(costs, joins[joins <= step], reference) for step in steps])
+        fronts = (costs[joins[joins <= step][-_MOST_FRONT:]].tolist() for step in steps)
+        volumes = np.array([hypervolume(list(map(tuple, front)), reference) for front in fronts])
     return steps, np.maximum.accumulate(volumes)
 
 
@@ -193,10 +197,6 @@ def _complete(costs: Floats) -> Rows:
 
 def _all_finite(columns: Floats) -> Flags:
     return np.asarray(np.isfinite(columns).all(axis=1), dtype=np.bool_)
-
-
-def _exact(costs: Floats, rows: Rows, reference: tuple[float, ...]) -> float:
-    return hypervolume([tuple(map(float, costs[row])) for row in rows[-_MOST_FRONT:]], reference)
 
 
 def _estimated(costs: Floats, joins: Rows, steps: Rows, reference: Floats) -> Floats:
@@ -221,7 +221,7 @@ def _joining(costs: Floats, rows: Rows) -> Rows:
         chunk = chunk[~_dominated(costs[chunk], costs[chunk], earlier)]
         joins.append(chunk)
         both = np.concatenate((front, chunk))
-        front = _thinned(both[~_dominated(costs[both], costs[both])])
+        front = spaced(both[~_dominated(costs[both], costs[both])], _MOST_FRONT)
     return np.concatenate(joins) if joins else front
 
 
@@ -241,12 +241,6 @@ def _dominated(points: Floats, others: Floats, compared: Flags | None = None) ->
         no_worse &= theirs[None, :] <= mine[:, None]
         better |= theirs[None, :] < mine[:, None]
     return np.asarray((no_worse & better).any(axis=1), dtype=np.bool_)
-
-
-def _thinned(rows: Rows) -> Rows:
-    if len(rows) <= _MOST_FRONT:
-        return rows
-    return rows[np.linspace(0, len(rows) - 1, _MOST_FRONT).astype(np.int64)]
 
 
 def _columns(trials: TrialTable, objectives: tuple[Objective, ...]) -> Floats:
@@ -270,10 +264,7 @@ def _by_lot(rows: Rows, most: int) -> Rows:
 
 def _along(costs: Floats, rows: Rows) -> Rows:
     """Return trials of the front in the order of the first objective, at most 500 of them."""
-    ordered = rows[np.lexsort(costs[rows].T[::-1])]
-    if len(ordered) <= _DRAWN_FRONT:
-        return ordered
-    return ordered[np.linspace(0, len(ordered) - 1, _DRAWN_FRONT).astype(np.int64)]
+    return spaced(rows[np.lexsort(costs[rows].T[::-1])], _DRAWN_FRONT)
 
 
 def _add_marks(
@@ -318,13 +309,3 @@ def _add_outline(figure: go.Figure, front: _Front, columns: Floats) -> None:
 def _titled(axis: Axis, objective: Objective) -> dict[str, Any]:
     title = f"{html_safe([axis.name])[0]} ({'maximize' if objective.maximize else 'minimize'})"
     return {"title": {"text": title}, "type": "log" if axis.scale == "log" else "linear", "zeroline": False}
-
-
-def _note(trials: TrialTable, front: _Front, drawn: int) -> str:
-    parts = []
-    total = len(front.rows) + len(front.beaten) + len(front.infeasible)
-    if drawn < total:
-        parts.append(f"{drawn:,} of {total:,} trials drawn")
-    if len(front.objectives) < len(trials.objectives):
-        parts.append(f"front of {len(front.objectives)} of {len(trials.objectives)} objectives")
-    return "; ".join(parts)

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from katib.figures.axes import Axis, number, parameter_axis, single
+from katib.figures.axes import Axis, number, parameter_axis
 from katib.figures.data import Choice, ExperimentData
-from katib.figures.marks import add_best, add_legend, mark_groups, spread_out
+from katib.figures.marks import add_best, add_groups, add_legend, mark_groups, spread_out
 from katib.figures.style import add_note, html_safe, new_figure
-from katib.figures.targets import Shades, Target, sampled, target_of
-from katib.figures.telling import by_telling
+from katib.figures.targets import Shades, Target, by_telling, sampled, target_of
 from katib.figures.trials import Floats, Rows, TrialTable
 
 if TYPE_CHECKING:
@@ -61,8 +60,10 @@ def draw_rank(data: ExperimentData, choice: Choice) -> go.Figure:
     height = _ALONE_HEIGHT if side == 1 else _PART_HEIGHT * side + 130
     meta = shades.meta | {"least_width": _PART_WIDTH * side}
     figure.update_layout(height=height, coloraxis=shades.axis(), legend_traceorder="reversed", meta=meta)
-    if note := _note(trials, target, rows, names):
-        add_note(figure, note)
+    note = f"{len(rows):,} of {len(target.rows):,} measured trials drawn" if len(rows) < len(target.rows) else ""
+    if len(names) < len(trials.values):
+        note += f"{'; ' if note else ''}{len(names)} of {len(trials.values)} parameters shown"
+    add_note(figure, note)
     return figure
 
 
@@ -107,26 +108,16 @@ def _add_pair(
     x, y = axes
     shades = ranks_of(target)
     colours = np.where(target.feasible[rows], shades.of(rank_shares(target, rows)), 0.0).astype(np.float32)
-    for group in mark_groups(trials, rows):
-        figure.add_scatter(
-            x=single(places[x.name][group.chosen]),
-            y=single(places[y.name][group.chosen]),
-            mode="markers",
-            name=group.name,
-            legendgroup=group.name,
-            showlegend=False,
-            marker={
-                "symbol": group.symbol,
-                "size": 6,
-                "opacity": 0.85,
-                "color": colours[group.chosen],
-                "coloraxis": "coloraxis",
-            },
-            customdata=html_safe(list(trials.names[rows][group.chosen])),
-            hovertemplate="%{customdata}<extra></extra>",
-            row=part[0],
-            col=part[1],
-        )
+    add_groups(
+        figure,
+        mark_groups(trials, rows),
+        (places[x.name], places[y.name]),
+        {"size": 6, "opacity": 0.85, "color": colours},
+        html_safe(list(trials.names[rows])),
+        "%{customdata}<extra></extra>",
+        row=part[0],
+        col=part[1],
+    )
     if (best := target.best) is not None:
         place_x, place_y = (float(axis.coordinates(trials.values[axis.name][[best]])[0]) for axis in axes)
         add_best(figure, place_x, place_y, str(trials.names[best]), legend=part == (1, 1), row=part[0], col=part[1])
@@ -142,12 +133,3 @@ def _lay_out(figure: go.Figure, axes: dict[str, Axis], side: int) -> None:
             visible = column <= line
             figure.update_xaxes({**x, "visible": visible}, row=line, col=column)
             figure.update_yaxes({**y, "visible": visible}, row=line, col=column)
-
-
-def _note(trials: TrialTable, target: Target, rows: Rows, names: list[str]) -> str:
-    parts = []
-    if len(rows) < len(target.rows):
-        parts.append(f"{len(rows):,} of {len(target.rows):,} measured trials drawn")
-    if len(names) < len(trials.values):
-        parts.append(f"{len(names)} of {len(trials.values)} parameters shown")
-    return "; ".join(parts)

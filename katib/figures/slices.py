@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import count
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from katib.figures.axes import Axis, metric_axis, parameter_axis, single
+from katib.figures.axes import Axis, metric_axis, parameter_axis
 from katib.figures.data import Choice, ExperimentData
-from katib.figures.marks import add_best, add_legend, mark_groups, spread_out
+from katib.figures.marks import add_best, add_groups, add_legend, mark_groups, spread_out
 from katib.figures.style import add_note, html_safe, new_figure
-from katib.figures.targets import GOOD_BRIGHT, GOOD_DARK, Target, sampled, target_of
-from katib.figures.telling import most_telling
+from katib.figures.targets import GOOD_BRIGHT, GOOD_DARK, Target, most_telling, sampled, scale_of, target_of
 from katib.figures.trials import Rows, TrialTable
 
 if TYPE_CHECKING:
@@ -54,8 +52,13 @@ def draw_slices(data: ExperimentData, choice: Choice) -> go.Figure:
         if column > 1:
             figure.update_yaxes(title_text="", col=column)
     add_legend(figure, mark_groups(trials, rows))
-    _colour(figure, trials, _PART_WIDTH * columns)
-    figure.update_layout(height=_PART_HEIGHT * lines + 130, legend_traceorder="reversed")
+    bar = {"title": {"text": "trial"}, "thickness": 12}
+    figure.update_layout(
+        coloraxis={"cmin": 1, "cmax": max(len(trials), 2), "colorbar": bar, "colorscale": scale_of(GOOD_DARK)},
+        meta={"least_width": _PART_WIDTH * columns, "dark": {"coloraxis": {"colorscale": scale_of(GOOD_BRIGHT)}}},
+        height=_PART_HEIGHT * lines + 130,
+        legend_traceorder="reversed",
+    )
     if len(rows) < len(target.rows):
         note = f"{len(rows):,} of {len(target.rows):,} measured trials drawn: the best, and of the others by lot"
         add_note(figure, note)
@@ -66,44 +69,19 @@ def _add_part(
     figure: go.Figure, trials: TrialTable, target: Target, rows: Rows, axis: Axis, y: Axis, line: int, column: int
 ) -> None:
     first = line == column == 1
-    seeds = count(line * _COLUMNS + column)
-    x = spread_out(axis, trials.values[axis.name][rows], rows, next(seeds))
-    for group in mark_groups(trials, rows):
-        chosen = rows[group.chosen]
-        figure.add_scatter(
-            x=single(x[group.chosen]),
-            y=single(y.coordinates(target.values[chosen])),
-            mode="markers",
-            name=group.name,
-            legendgroup=group.name,
-            showlegend=False,
-            marker={
-                "symbol": group.symbol,
-                "size": 6,
-                "opacity": 0.8,
-                "color": (chosen + 1).astype(np.int32),
-                "coloraxis": "coloraxis",
-            },
-            customdata=html_safe(list(trials.names[chosen])),
-            hovertemplate="%{customdata}<br>%{y}<extra></extra>",
-            row=line,
-            col=column,
-        )
+    x = spread_out(axis, trials.values[axis.name][rows], rows, line * _COLUMNS + column)
+    add_groups(
+        figure,
+        mark_groups(trials, rows),
+        (x, y.coordinates(target.values[rows])),
+        {"size": 6, "opacity": 0.8, "color": (rows + 1).astype(np.int32)},
+        html_safe(list(trials.names[rows])),
+        "%{customdata}<br>%{y}<extra></extra>",
+        row=line,
+        col=column,
+    )
     figure.update_xaxes(axis.layout(_TICKS), row=line, col=column)
     if (best := target.best) is not None:
         place = float(axis.coordinates(trials.values[axis.name][[best]])[0])
         name = str(trials.names[best])
         add_best(figure, place, float(target.values[best]), name, legend=first, row=line, col=column)
-
-
-def _colour(figure: go.Figure, trials: TrialTable, least_width: int) -> None:
-    bar = {"title": {"text": "trial"}, "thickness": 12}
-    axis = {"cmin": 1, "cmax": max(len(trials), 2), "colorbar": bar}
-    figure.update_layout(
-        coloraxis=axis | {"colorscale": _even(GOOD_DARK)},
-        meta={"least_width": least_width, "dark": {"coloraxis": {"colorscale": _even(GOOD_BRIGHT)}}},
-    )
-
-
-def _even(colours: tuple[str, ...]) -> list[tuple[float, str]]:
-    return list(zip(map(float, np.linspace(0, 1, len(colours))), colours, strict=True))

@@ -8,10 +8,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from katib.figures.axes import compact, time_unit
 from katib.figures.curves import CURVE_POINTS, rows_of
 from katib.figures.data import Choice, ExperimentData
-from katib.figures.scales import compact, time_unit
-from katib.figures.style import BLUE, STATE_COLOURS, STATE_MARKS, add_note, html_safe, new_figure, places, thinned_rows
+from katib.figures.style import (
+    BLUE,
+    STATE_COLOURS,
+    STATE_MARKS,
+    add_level,
+    add_note,
+    html_safe,
+    new_figure,
+    places,
+    thinned_rows,
+)
 from katib.figures.trials import Floats, Rows, TrialTable
 
 if TYPE_CHECKING:
@@ -56,7 +66,7 @@ def draw_stopping(data: ExperimentData, choice: Choice) -> go.Figure:
     ends = work.done[complete & np.isfinite(work.done)]
     if len(ends):
         usual = float(np.median(ends))
-        _add_usual(figure, usual, len(trials))
+        add_level(figure, [1, max(len(trials), 2)], [usual, usual], "median of the complete ones", BLUE)
         sentence += f" and about {saved_work(work.done, stopped, complete):.0%} of the {work.word} saved"
     else:
         sentence += "; none has run to its end, so the saving is not known"
@@ -144,14 +154,3 @@ def _add_state(figure: go.Figure, trials: TrialTable, done: Floats, rows: Rows, 
             customdata=html_safe(list(trials.names[drawn])),
             hovertemplate="%{customdata}<br>%{y:.4g}<extra>" + state + "</extra>",
         )
-
-
-def _add_usual(figure: go.Figure, usual: float, trials: int) -> None:
-    figure.add_scatter(
-        x=[1, max(trials, 2)],
-        y=[usual, usual],
-        mode="lines",
-        name="median of the complete ones",
-        line={"color": BLUE, "dash": "dot", "width": 1.5},
-        hoverinfo="skip",
-    )

@@ -31,6 +31,10 @@ BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW, GREY = (
 )
 SEQUENCE = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY, YELLOW, GREY)
 """Colours of several things side by side."""
+LINE_COLOURS = tuple(colour for colour in SEQUENCE if colour != YELLOW)
+"""Without the one that a thin line on white does not show."""
+MOST_LINES = 2 * len(LINE_COLOURS)
+"""Two rounds of the colours, distinguished by dashes."""
 
 STATE_COLOURS = {
     "Succeeded": BLUE,
@@ -108,6 +112,20 @@ def add_note(figure: go.Figure, *texts: str) -> None:
         figure.update_layout(margin={"b": 62 + 14 * len(lines)})
 
 
+def add_level(figure: go.Figure, x: Sequence[float], y: Sequence[float], name: str, colour: str = GREEN) -> None:
+    """Add a dotted line between two points, which the pointer does not find: a goal, or what is usual."""
+    line = {"color": colour, "dash": "dot", "width": 1.5}
+    figure.add_scatter(x=x, y=y, mode="lines", name=name, line=line, hoverinfo="skip")
+
+
+def line_look(number: int) -> dict[str, str]:
+    """Return colour and dash of one of 14 lines in one axis."""
+    return {
+        "color": LINE_COLOURS[number % len(LINE_COLOURS)],
+        "dash": ("solid", "dash")[number // len(LINE_COLOURS) % 2],
+    }
+
+
 def thinned_rows(values: Floats, rows: Rows, most: int = MOST_POINTS) -> Rows:
     """Return at most so many of some trials, in their order: extremes of equally long parts, and an even choice beside.
 
@@ -130,6 +148,11 @@ def thinned_rows(values: Floats, rows: Rows, most: int = MOST_POINTS) -> Rows:
         part = drawn[first:end]
         kept |= {int(first + np.argmin(part)), int(first + np.argmax(part))}
     return rows[np.array(sorted(kept), dtype=np.int64)]
+
+
+def spaced(rows: Rows, most: int) -> Rows:
+    """Return at most so many of some rows at even distances, the first and the last among them."""
+    return rows if len(rows) <= most else rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)]
 
 
 def even_rows(rows: Rows, most: int) -> Rows:

@@ -112,12 +112,12 @@ class Shades:
         if self.floor:
             ticks[0], texts[0] = 0.0, "infeasible"
         bar = {"tickvals": ticks, "ticktext": texts, "thickness": 12, "title": {"text": title}}
-        return {"cmin": 0.0, "cmax": 1.0, "colorscale": _scale(GOOD_DARK, self.floor), "colorbar": bar}
+        return {"cmin": 0.0, "cmax": 1.0, "colorscale": scale_of(GOOD_DARK, self.floor), "colorbar": bar}
 
     @property
     def meta(self) -> dict[str, Any]:
         """What a page changes of the layout when it is dark, as `layout.meta` says it."""
-        return {"dark": {"coloraxis": {"colorscale": _scale(GOOD_BRIGHT, self.floor)}}}
+        return {"dark": {"coloraxis": {"colorscale": scale_of(GOOD_BRIGHT, self.floor)}}}
 
 
 _BAR_STEPS = 5
@@ -151,7 +151,8 @@ def sampled(target: Target, most: int, best: int, columns: Iterable[Floats] = ()
     """
     ranked = target.ranked
     if len(ranked) > most:
-        extremes = sorted({int(ranked[place]) for column in columns for place in _ends(column[ranked])})
+        known = [found for column in columns if not np.isnan(found := column[ranked]).all()]
+        extremes = sorted({int(ranked[find(column)]) for column in known for find in (np.nanargmin, np.nanargmax)})
         kept = np.unique(np.concatenate((ranked[:best], np.array(extremes[: (most - best) // 2], dtype=np.int64))))
         others = np.setdiff1d(ranked, kept)
         lots = np.random.default_rng(_LOTS).random(len(target.values))[others]
@@ -164,12 +165,57 @@ _LOTS = 7_121
 """A seed that is not used elsewhere: lots must not correlate with the values that a search drew."""
 
 
-def _ends(column: Floats) -> list[int]:
-    if np.isnan(column).all():
-        return []
-    return [int(np.nanargmin(column)), int(np.nanargmax(column))]
-
-
-def _scale(colours: tuple[str, ...], floor: float) -> list[tuple[float, str]]:
+def scale_of(colours: tuple[str, ...], floor: float = 0.0) -> list[tuple[float, str]]:
+    """Return Plotly's `colorscale` of colours at even distances; below the floor is the grey of the infeasible."""
     stops = [(float(place), colour) for place, colour in zip(np.linspace(floor, 1, len(colours)), colours, strict=True)]
     return [(0.0, _INFEASIBLE_GREY), (floor, _INFEASIBLE_GREY), *stops] if floor else stops
+
+
+_GROUPS = 10
+_MOST_TRIALS = 5_000
+"""The newest measured ones: enough to put parameters in an order."""
+
+
+def most_telling(trials: TrialTable, count: int, metric: str = "") -> tuple[str, ...]:
+    """Return the names of at most so many parameters in the order of the search space.
+
+    When there are more, those that say most about the metric are kept.
+    """
+    if len(trials.values) <= count:
+        return tuple(trials.values)
+    kept = set(by_telling(trials, metric)[:count])
+    return tuple(name for name in trials.values if name in kept)
+
+
+def by_telling(trials: TrialTable, metric: str = "") -> tuple[str, ...]:
+    """Return the names of all parameters, the most telling first."""
+    target = target_of(trials, metric)
+    rows = target.rows[-_MOST_TRIALS:]
+    ranks = np.argsort(np.argsort(target.values[rows], kind="stable"), kind="stable").astype(np.float64)
+    shares = {
+        name: _explained(_groups(column[rows], is_categorical=trials.parameter(name).is_categorical), ranks)
+        for name, column in trials.values.items()
+    }
+    return tuple(sorted(shares, key=lambda name: -shares[name]))
+
+
+def _groups(values: Floats, *, is_categorical: bool) -> Floats:
+    """Return a number of each trial's group; -1 for those that do not have the parameter."""
+    present = ~np.isnan(values)
+    if is_categorical or not present.any():
+        return np.where(present, values, -1.0)
+    edges = np.unique(np.quantile(values[present], np.linspace(0, 1, _GROUPS + 1)[1:-1]))
+    return np.where(present, np.searchsorted(edges, np.where(present, values, 0.0), side="right"), -1.0)
+
+
+def _explained(groups: Floats, ranks: Floats) -> float:
+    """Return the share of the variance between groups, less what as many groups of no meaning would explain."""
+    n = len(ranks)
+    _, place, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    total = float(np.sum((ranks - ranks.mean()) ** 2)) if n else 0.0
+    if len(sizes) < 2 or total == 0 or n <= len(sizes):  # noqa: PLR2004 - one group says nothing
+        return -1.0
+    means = np.bincount(place, weights=ranks) / sizes
+    between = float(np.sum(sizes * (means - ranks.mean()) ** 2))
+    within = (total - between) / (n - len(sizes))
+    return (between - (len(sizes) - 1) * within) / total

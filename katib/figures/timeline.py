@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from katib.figures.axes import TimeUnit, compact, time_unit
 from katib.figures.data import Choice, ExperimentData
-from katib.figures.scales import TimeUnit, compact, time_unit
 from katib.figures.style import STATE_COLOURS, add_note, html_safe, new_figure, places
 from katib.figures.trials import STATES, Floats, Rows, TrialTable
 

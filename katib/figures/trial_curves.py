@@ -11,28 +11,36 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from katib.figures.axes import time_unit
+from katib.figures.curves import CurveAxis
 from katib.figures.data import Curve
-from katib.figures.scales import time_unit
-from katib.figures.style import BLUE, RED, SEQUENCE, YELLOW, add_note, html_safe, new_figure, places, thinned_rows
-from katib.figures.trials import Floats, Rows
+from katib.figures.style import (
+    MOST_LINES,
+    RED,
+    add_note,
+    html_safe,
+    line_look,
+    new_figure,
+    places,
+    spaced,
+    thinned_rows,
+)
+from katib.figures.trials import Floats
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-MOST_TRIALS = 14
-"""Curves in one axis: two rounds of the colours, distinguished by dashes."""
+MOST_TRIALS = MOST_LINES
 MOST_READINGS = 2_000
 """Drawn of one curve; of a longer one the extremes are."""
 _MOST_ODD = 200
 """Marks of readings that are no finite number, evenly chosen."""
 MOST_SMOOTHING = 0.99
 
-_COLOURS = tuple(colour for colour in SEQUENCE if colour != YELLOW)
-_DASHES = ("solid", "dash")
 _FEW = 60
 """Up to so many readings each has a mark, so that a single one can be seen."""
 _RUG = 0.02
@@ -55,21 +63,6 @@ class CurveLook:
     most: int = MOST_READINGS
 
 
-class _Axis(NamedTuple):
-    """What the horizontal axis counts: `step`, `time` in units of so many seconds, or `reading`."""
-
-    by: str
-    title: str
-    unit: float = 1.0
-
-    def places(self, curve: Curve) -> Floats:
-        if self.by == "time":
-            return curve.seconds / self.unit
-        if self.by == "step" and curve.steps is not None:
-            return curve.steps
-        return np.arange(1.0, len(curve.values) + 1)
-
-
 def draw_trial_curves(title: str, metric: str, curves: Mapping[str, Curve], look: CurveLook) -> go.Figure:
     """Return the curves of one metric in one axis: readings as lines, those that are no finite number as marks below.
 
@@ -86,7 +79,7 @@ def draw_trial_curves(title: str, metric: str, curves: Mapping[str, Curve], look
         yaxis={"type": "log" if look.log else "linear"},
         yaxis2={"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True},
         showlegend=len(curves) > 1 or look.smoothing > 0,
-        meta={"by": axis.by, "unit": axis.unit, "log": look.log, "smoothing": look.smoothing, "rug": _RUG},
+        meta={"by": axis.by, "unit": axis.unit.seconds, "log": look.log, "smoothing": look.smoothing, "rug": _RUG},
     )
     for number, (name, curve) in enumerate(list(curves.items())[:MOST_TRIALS]):
         _add_curve(figure, name, curve, axis, look, number, alone=len(curves) == 1)
@@ -110,14 +103,13 @@ def smoothed(values: Floats, weight: float) -> tuple[Floats, float, int]:
 
 
 def _add_curve(
-    figure: go.Figure, name: str, curve: Curve, axis: _Axis, look: CurveLook, number: int, *, alone: bool
+    figure: go.Figure, name: str, curve: Curve, axis: CurveAxis, look: CurveLook, number: int, *, alone: bool
 ) -> None:
     [shown] = html_safe([name])
     x, finite = axis.places(curve), np.isfinite(curve.values)
-    odd = _evenly(places(~finite), _MOST_ODD)
+    odd = spaced(places(~finite), _MOST_ODD)
     shown_rows = np.union1d(thinned_rows(curve.values, places(finite), look.most), odd)
-    colour = BLUE if alone else _COLOURS[number % len(_COLOURS)]
-    line = {"color": colour, "width": 2, "dash": _DASHES[number // len(_COLOURS) % len(_DASHES)]}
+    line = {"width": 2, **line_look(number)}  # the first colour is BLUE, that of a curve alone
     few = len(shown_rows) <= _FEW
     hover = "%{x:.6g}: %{y:.6g}<extra>" + ("" if alone else shown) + "</extra>"
     behind = look.smoothing > 0
@@ -156,22 +148,22 @@ def _add_curve(
             name="not a number" if alone else f"{shown}: not a number",
             legendgroup=shown,
             showlegend=len(odd) > 0,
-            marker={"symbol": "x", "size": 8 if len(odd) <= _FEW else 4, "color": RED if alone else colour},
+            marker={"symbol": "x", "size": 8 if len(odd) <= _FEW else 4, "color": RED if alone else line["color"]},
             hovertemplate="%{x:.6g}: no finite number<extra>" + ("" if alone else shown) + "</extra>",
             meta={"kind": "odd", "trial": name},
         )
 
 
-def _axis(curves: Sequence[Curve], by: str) -> _Axis:
+def _axis(curves: Sequence[Curve], by: str) -> CurveAxis:
     """Return the axis that was asked for, or the nearest that all of these curves have."""
     has_steps = bool(curves) and all(curve.steps is not None and np.isfinite(curve.steps).all() for curve in curves)
     has_times = bool(curves) and all(np.isfinite(curve.seconds).all() for curve in curves)
     if by == "step" and has_steps:
-        return _Axis("step", "step")
+        return CurveAxis("step", "step", time_unit(0.0))
     if has_times and (by == "time" or not all(curve.is_whole for curve in curves)):
         unit = time_unit(max(float(curve.seconds.max()) for curve in curves))
-        return _Axis("time", f"{unit.name} since the start of the trial", unit.seconds)
-    return _Axis("reading", "reading")
+        return CurveAxis("time", f"{unit.name} since the start of the trial", unit)
+    return CurveAxis("reading", "reading", time_unit(0.0))
 
 
 def _say_what_is_missing(figure: go.Figure, curves: Mapping[str, Curve], look: CurveLook) -> None:
@@ -188,11 +180,6 @@ def _say_what_is_missing(figure: go.Figure, curves: Mapping[str, Curve], look: C
     if any(len(curve.values) > look.most or not curve.is_whole for curve in curves.values()):
         notes.append("of a long curve the extremes are drawn")
     add_note(figure, *notes)
-
-
-def _evenly(rows: Rows, most: int) -> Rows:
-    """Return at most so many of some rows, evenly chosen, the first and the last among them."""
-    return rows if len(rows) <= most else rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)]
 
 
 def _plain(values: Floats) -> list[Any]:

@@ -124,31 +124,6 @@ class TrialTable:
         return self.metrics[self.objective.name]
 
     @property
-    def measured(self) -> npt.NDArray[np.bool_]:
-        """Which trials have ended with a finite value of the objective, and so may be drawn by it."""
-        return np.isfinite(self.objective_values) & self.in_states("Succeeded", "EarlyStopped")
-
-    @property
-    def eligible(self) -> npt.NDArray[np.bool_]:
-        """Which trials may be the best one: measured, and within the constraints."""
-        return self.measured & self.feasible
-
-    @property
-    def costs(self) -> Floats:
-        """The objective with the sign that makes smaller better; infinity for trials that cannot be the best."""
-        values = self.objective_values
-        return np.where(self.eligible, -values if self.objective.maximize else values, np.inf)
-
-    @property
-    def best(self) -> int | None:
-        """The place of the best trial, of equal ones the oldest; None without one."""
-        costs = self.costs
-        if not len(costs):
-            return None
-        place = int(np.argmin(costs))
-        return place if np.isfinite(costs[place]) else None
-
-    @property
     def durations(self) -> Floats:
         """How long each trial ran, in seconds; NaN for those that have not ended."""
         return self.ended - self.started
@@ -245,7 +220,14 @@ class TrialRows:
         name = name_of(trial)
         row = self._rows.get(name)
         if row is None:
-            row = self._new_row(name)
+            if self._end == self._capacity:
+                self._capacity *= 2
+                for columns in (self._fixed, self._values, self._metrics):
+                    for column in columns.values():
+                        column.grow(self._capacity)
+            row = self._rows[name] = self._end
+            self._end += 1
+            self._fixed["name"].data[row] = name
         status, objective = status_of(trial), objective_of(trial)
         observation = status.get("observation") or {}
         fixed = self._fixed
@@ -260,7 +242,7 @@ class TrialRows:
         for metric in observation.get("metrics") or ():
             metric_name = str(metric.get("name", ""))
             if metric_name:
-                self._metric(metric_name).data[row] = _number(shown_text(trial, metric_name))
+                self._metric(metric_name).data[row] = number_of(shown_text(trial, metric_name))
 
     def remove(self, name: str) -> None:
         """Forget a trial."""
@@ -287,17 +269,6 @@ class TrialRows:
             objectives_of(self.experiment),
         )
 
-    def _new_row(self, name: str) -> int:
-        if self._end == self._capacity:
-            self._capacity *= 2
-            for columns in (self._fixed, self._values, self._metrics):
-                for column in columns.values():
-                    column.grow(self._capacity)
-        row = self._rows[name] = self._end
-        self._end += 1
-        self._fixed["name"].data[row] = name
-        return row
-
     def _add_axis(self, parameter: Parameter) -> None:
         self._axes[parameter.name] = parameter
         self._choices[parameter.name] = {text: number for number, text in enumerate(parameter.choices)}
@@ -311,17 +282,11 @@ class TrialRows:
     def _put_value(self, name: str, text: str, row: int) -> None:
         if name not in self._axes:
             self._add_axis(Parameter(name, ParameterType.CATEGORICAL))
-        axis = self._axes[name]
-        self._values[name].data[row] = self._choice(axis, text) if axis.is_categorical else _number(text)
-
-    def _choice(self, axis: Parameter, text: str) -> float:
-        choices = self._choices[axis.name]
-        if text not in choices:
-            if len(choices) >= _MOST_CHOICES:
-                return _NAN
+        axis, choices = self._axes[name], self._choices[name]
+        if axis.is_categorical and text not in choices and len(choices) < _MOST_CHOICES:
             choices[text] = len(choices)
-            self._axes[axis.name] = Parameter(axis.name, axis.type, choices=tuple(choices))
-        return choices[text]
+            self._axes[name] = Parameter(name, axis.type, choices=tuple(choices))
+        self._values[name].data[row] = choices.get(text, _NAN) if axis.is_categorical else number_of(text)
 
 
 def objectives_of(experiment: Json) -> tuple[Objective, ...]:
@@ -346,13 +311,14 @@ def _parameter(spec: Json) -> Parameter:
     if kind == ParameterType.CATEGORICAL or not all(map(is_usable, texts)):
         return Parameter(name, ParameterType.CATEGORICAL, choices=texts)
     numbers = list(map(float, texts))
-    low = min(numbers) if numbers else _number(space.get("min"))
-    high = max(numbers) if numbers else _number(space.get("max"))
+    low = min(numbers) if numbers else number_of(space.get("min"))
+    high = max(numbers) if numbers else number_of(space.get("max"))
     log = space.get("distribution") in LOGARITHMIC and low > 0
     return Parameter(name, kind, log, low=low, high=high)
 
 
-def _number(text: object) -> float:
+def number_of(text: object) -> float:
+    """Return a text as a number; NaN for what is none."""
     try:
         return float(text)  # type: ignore[arg-type]  # what is no number raises
     except (TypeError, ValueError):

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from katib.api.algorithms import AlgorithmCatalog
+    from katib.controllers.metrics import ControllerMetrics
     from katib.local.engine import Engine
-    from katib.monitoring import ControllerMetrics
     from katib.tuning.service import TuningService
 
 __all__ = ["open_catalog", "open_engine", "open_offline", "validate_document"]
@@ -56,8 +56,8 @@ def open_catalog(config: Path | None = None) -> AlgorithmCatalog:
     Raises:
         InvalidError: The configuration file is wrong.
     """
-    from katib.services.catalog import Catalog
-    from katib.services.config import ServicesConfig, read_config
+    from katib.algorithm_services.catalog import Catalog
+    from katib.algorithm_services.config import ServicesConfig, read_config
 
     return Catalog((ServicesConfig() if config is None else read_config(config)).infos())
 
@@ -85,11 +85,11 @@ def validate_document(
     import os
     from dataclasses import replace
 
+    from katib.algorithm_services.catalog import Catalog
+    from katib.algorithm_services.config import ServicesConfig, read_config
     from katib.local.admission import HostCapacity
     from katib.local.containers import chosen, runs_images
     from katib.local.submission import LocalHome
-    from katib.services.catalog import Catalog
-    from katib.services.config import ServicesConfig, read_config
     from katib.tuning.service import DEFAULT_NAMESPACE
     from katib.tuning.submission import Gate, StoredObjects
 

@@ -1,7 +1,7 @@
 """Which engine works on a data directory: the one that holds the lock on a file in it.
 
 The kernel gives the lock to one process and takes it back when that process ends, however it ends, so a crashed owner
-never blocks. What is written in the file only tells people who holds it.
+never blocks. What is written in the file only shows people who holds it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _lock(descriptor: int, directory: Path) -> None:
 
 
 def _write_holder(descriptor: int) -> None:
-    """Write down who holds the lock; a disk that is full does not keep anybody from it."""
+    """Write down who holds the lock; a full disk does not prevent the lock."""
     subcommand = [word for word in sys.argv[1:2] if not word.startswith("-")]  # options may hold a token
     command = " ".join([Path(sys.argv[0]).name, *subcommand])
     text = json.dumps({"pid": os.getpid(), "command": command})

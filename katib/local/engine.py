@@ -18,32 +18,31 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Self
 
+from katib.algorithm_services.catalog import Catalog
+from katib.algorithm_services.config import ServicesConfig, read_config
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
 from katib.controllers.assembly import Caches, Ports, Queues, assemble
 from katib.controllers.experiment.plan import is_completed
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
+from katib.controllers.metrics import ControllerMetrics
 from katib.controllers.retention import COMPLAINT, PERIOD_SECONDS, Retention
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.observing import TrialLogs
 from katib.databases.sqlite import open_database
-from katib.diagnosis import ServiceFacts
-from katib.diagnosis.diagnostician import Diagnostician
 from katib.errors import UnavailableError
+from katib.explaining import ServiceFacts
+from katib.explaining.diagnostician import Diagnostician
 from katib.local.admission import HostCapacity
 from katib.local.admission.host import group_limits
-from katib.local.aftermath import LocalAftermath
 from katib.local.claims import claimed
 from katib.local.containers import choose, chosen, keep_clean
 from katib.local.containers.remains import NOTE_FILE, removal_script
-from katib.local.diagnosing import LocalJobs
 from katib.local.events import LoggedEvents, RecordedEvents
 from katib.local.jobs.controller import JobController
 from katib.local.jobs.kinds import job_kinds
 from katib.local.jobs.machine import JobSettings, Machine
 from katib.local.layout import Layout
-from katib.local.log_access import LogServers
-from katib.local.monitoring import TrialMonitors
 from katib.local.pods.inherited import inherited_environment
 from katib.local.pods.leases import LeaseTable, lease_directory
 from katib.local.pods.log_file import LogLimits
@@ -52,11 +51,13 @@ from katib.local.processes.client import Processes
 from katib.local.report_metrics import DIRECTORY as REPORT_METRICS
 from katib.local.report_metrics import python_path
 from katib.local.services.host import ServiceHost
+from katib.local.shipped_templates import shipped_config_map, shipped_config_maps
 from katib.local.submission import LocalHome
-from katib.local.trial_files import TrialFiles
-from katib.local.trial_jobs import TrialJobs, TrialPods
-from katib.local.trial_templates import shipped_config_map, shipped_config_maps
-from katib.monitoring import ControllerMetrics
+from katib.local.trials.facts import LocalJobs
+from katib.local.trials.files import LocalAftermath, TrialFiles
+from katib.local.trials.jobs import TrialJobs, TrialPods
+from katib.local.trials.log_access import LogServers
+from katib.local.trials.monitors import TrialMonitors
 from katib.observations.sql import SqlObservationLog
 from katib.runtime.clock import SystemClock
 from katib.runtime.informer import InformerEvent
@@ -64,8 +65,6 @@ from katib.runtime.interpreter import tune_interpreter
 from katib.runtime.objects import Key, Object
 from katib.runtime.periodic import Periodic
 from katib.runtime.shared_thread import SharedThread
-from katib.services.catalog import Catalog
-from katib.services.config import ServicesConfig, read_config
 from katib.stores.events import EventLog
 from katib.stores.sql import SqlStore
 from katib.tuning.offered_templates import OfferedTemplates
@@ -81,7 +80,7 @@ STATUS_KINDS = frozenset({EXPERIMENT, SUGGESTION, TRIAL, *(kind.kind for kind in
 """Kinds whose status is written by controllers only."""
 
 CLOSE_SECONDS = 1.0
-"""For readings that wait as everything stops: they are of trials that were cut off, and begin anew."""
+"""For readings that wait as everything stops: they are of trials that were cut off, and begin again."""
 
 
 class Engine:
@@ -91,7 +90,7 @@ class Engine:
         data_dir: Where everything is kept.
         config: Further algorithms.
         own_process: Whether this process is there for the engine. If so, its interpreter is set up for it, and it
-            adopts what its guard leaves behind; a process that is somebody else's stays as it is.
+            adopts what its guard leaves behind; processes of other owners are not changed.
         settings: Knobs of the controllers.
         metrics: Counts what happens, from the start on.
         containers: What runs the images of trials, as for `katib.local.open_engine`.

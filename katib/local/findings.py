@@ -6,11 +6,12 @@ The structural check reports wrong types; the rules here need not repeat it, and
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from katib.api.wording import shown
 from katib.errors import FieldError
 from katib.templates import has_placeholder
 
@@ -88,6 +89,17 @@ class Findings:
         for field_, number in lowest.items():
             self.below(number, given.get(field_), f"{path}.{field_}")
 
+    def choice(self, value: object, choices: Sequence[str], path: str) -> None:
+        """Add an error where a text is none of those that its field takes."""
+        if text(value) and value not in choices:
+            self.error(path, f"{shown(value)} is not known", f"use {' or '.join(choices)}", "job-choice")
+
+    def managed_by(self, manager: object, own: str, path: str, kind: str) -> None:
+        """Add an error for a job that another controller is to run, which does not run here."""
+        if text(manager) and manager != own:
+            cause = f"{shown(manager)} does not run on this machine, so nobody would run the {kind}"
+            self.error(path, cause, "remove it, or submit the experiment to Kubernetes", "job-managed-by")
+
     def notice(self, path: str, why: str) -> None:
         """Add a notice: a sentence without full stop that says what is different here."""
         self._notices.setdefault(why, []).append(path)
@@ -105,8 +117,9 @@ class Findings:
     @property
     def notices(self) -> list[str]:
         """Every notice once, as `path, path: sentence`; of many paths the first, and how many more."""
-        return [f"{_places(list(dict.fromkeys(paths)))}: {why}" for why, paths in self._notices.items()]
-
-
-def _places(paths: list[str]) -> str:
-    return ", ".join(paths) if len(paths) <= _MOST_PATHS else f"{paths[0]} and {len(paths) - 1} more"
+        lines = []
+        for why, given in self._notices.items():
+            paths = list(dict.fromkeys(given))
+            where = ", ".join(paths) if len(paths) <= _MOST_PATHS else f"{paths[0]} and {len(paths) - 1} more"
+            lines.append(f"{where}: {why}")
+        return lines

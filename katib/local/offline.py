@@ -22,7 +22,7 @@ from katib.tuning.trial_pages import TRIAL_FACTS
 
 if TYPE_CHECKING:
     from katib.api.algorithms import AlgorithmCatalog
-    from katib.local.trial_files import TrialFiles
+    from katib.local.trials.files import TrialFiles
     from katib.observations.sql import SqlObservationLog
     from katib.tuning.ports import EventReader
     from katib.tuning.service import Diagnosis, TuningService
@@ -140,21 +140,21 @@ class _Parts:
 
     @cached_property
     def files(self) -> TrialFiles:
-        from katib.local.trial_files import TrialFiles
+        from katib.local.trials.files import TrialFiles
 
         return TrialFiles(self._layout)
 
     @cached_property
     def catalog(self) -> AlgorithmCatalog:
-        from katib.services.catalog import Catalog
+        from katib.algorithm_services.catalog import Catalog
 
         return Catalog()
 
     def explain(self, namespace: str, name: str) -> Diagnosis:
-        from katib.diagnosis.diagnostician import Diagnostician
-        from katib.local.diagnosing import LocalJobs
+        from katib.explaining.diagnostician import Diagnostician
         from katib.local.processes.client import RECORD_FILE
         from katib.local.processes.remains import is_engine_at_work
+        from katib.local.trials.facts import LocalJobs
 
         return Diagnostician(
             store=self.store,

@@ -20,7 +20,7 @@ from katib.local.jobs.kinds import job_kinds, kinds_by_name
 from katib.local.jobs.networks import PUSHES_NOTHING, may_be_named
 from katib.local.jobs.selection import check_pod_labels
 from katib.local.pods.tokens import GPU_RESOURCES
-from katib.local.trial_templates import shipped_config_map
+from katib.local.shipped_templates import shipped_config_map
 from katib.runtime.objects import Key, Kind, Object
 from katib.templates.devices import device_errors
 from katib.tuning.submission import FindObject, Home, workspace_of

@@ -73,7 +73,7 @@ class SqlAccessList:
                 connection.execute(update(table).where(table.c.trial_name == trial_name).values(has_ended=True))
 
     def forget(self, trial_name: str) -> None:
-        """Let a log belong to nobody."""
+        """Remove the owner of a log."""
         with self._database.write() as connection:
             connection.execute(delete(table).where(table.c.trial_name == trial_name))
 

@@ -27,7 +27,7 @@ _UPDATE = update(table).where(*_OF_REPORTER).values(stored_to=bindparam("end"))
 
 
 def lock(connection: Connection, trial_names: Iterable[str]) -> None:
-    """Let nobody else report for these trials before the transaction is over."""
+    """Lock the reporters of these trials until the transaction ends."""
     statement = {"postgresql": _LOCK_POSTGRESQL, "mysql": _LOCK_MYSQL}.get(connection.dialect.name)
     if statement is not None:
         for name in sorted(trial_names):

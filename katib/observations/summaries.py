@@ -6,7 +6,7 @@ number, too, but has to be looked at by ourselves (huge exponents, hundreds of d
 Theory of operation. The database finds the smallest and the largest plain number, and then the few texts that lie
 within a hair of them, with all odd ones. Which of these are numbers, and which is the smallest, is decided here, by the
 rules that a short log is folded by. Where no text is what the database can have meant, the log is folded reading by
-reading, so that a value of a form that nobody thought of costs time and is never wrong.
+reading, so that a value of an unexpected form costs time and is never wrong.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Columns:
         number: The plain number, NULL where there is none.
         comparable: The same where there is one, anything elsewhere: cheaper.
         is_odd: Whether it has to be looked at.
-        text: The value, told apart by case whatever the table's collation is.
+        text: The value, distinguished by case whatever the table's collation is.
     """
 
     number: ColumnElement[Any]
@@ -157,7 +157,7 @@ def _columns(dialect: str) -> _Columns:
         real: ColumnElement[Any] = literal_column("CAST(value AS REAL)")
         looks_so: ColumnElement[bool] = literal_column(f"({_SQLITE_NUMBER})")
         is_large = func.abs(real) >= _LARGEST_PLAIN
-        # Comparing the bare number takes texts in that only begin with one; they are few, and told apart by ourselves.
+        # Comparing the bare number takes texts in that only begin with one; they are few, and distinguished here.
         return _Columns(_if(and_(looks_so, ~is_large), real), real, and_(is_large, looks_so), table.c.value)
     text: ColumnElement[Any] = table.c.value
     number: ColumnElement[Any] = literal_column("CAST(value AS DOUBLE PRECISION)")

@@ -1,7 +1,7 @@
 """The tables of the log: that of the readings as Katib's DB manager lays it out, so that both can share a database.
 
 Differs from Katib's: the step of a reading, a column at the end that Katib's statements do not name; an index, without
-which each read scans the readings of all trials; and on MySQL names and values of any script that are told apart by
+which each read scans the readings of all trials; and on MySQL names and values of any script that are distinguished by
 case, whatever the database is set to.
 """
 
@@ -166,7 +166,7 @@ class Transactions(Migratable, Protocol):
         """Run a block as one transaction that writes; rolled back when the block raises.
 
         Raises:
-            OutcomeUnknownError: It cannot be told whether the block took effect.
+            OutcomeUnknownError: It is unknown whether the block took effect.
         """
 
 

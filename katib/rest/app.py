@@ -15,14 +15,13 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from katib.api.algorithms import AlgorithmInfo
+from katib.controllers.metrics import Page
 from katib.errors import FieldError, KatibError, NotFoundError
-from katib.monitoring import Page
 from katib.rest.compression import Compression
 from katib.rest.docs_page import HEADERS, render_page
 from katib.rest.experiment_routes import experiment_routes
 from katib.rest.guard import LOOPBACK_HOSTS, Guard
 from katib.rest.problems import MEDIA_TYPE, Problem, problem, problem_of, render
-from katib.rest.request_headers import Headers
 from katib.rest.routing import (
     KIND_MARK,
     SCHEMAS,
@@ -37,7 +36,7 @@ from katib.rest.sessions import Sessions
 from katib.rest.streams import ChangeData, Closing
 from katib.rest.trial_routes import trial_routes
 from katib.rest.users import Gateway
-from katib.rest.visits import UI_PREFIX, PageRouter, ShowProblem, wants_page
+from katib.rest.visits import UI_PREFIX, Headers, PageRouter, ShowProblem, wants_page
 from katib.tuning.service import TuningService
 from katib.version import __version__
 

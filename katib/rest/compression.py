@@ -6,7 +6,7 @@ import asyncio
 import gzip
 
 from katib.rest.guard import App, Message, Receive, Scope, Send
-from katib.rest.request_headers import Headers
+from katib.rest.visits import Headers
 
 _LEAST_BYTES = 1_024
 _THREAD_BYTES = 32_768
@@ -37,28 +37,24 @@ class Compression:
 
 
 class _Answer:
-    """Sends an answer once its first part is there, which tells whether it is complete."""
+    """Sends an answer once its first part is there, which shows whether it is complete."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self._start: Message | None = None
 
     async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start" and _may_be_compressed(message):
-            self._start = message
-            return
+        if message["type"] == "http.response.start":
+            headers = Headers(message.get("headers", ()))
+            if headers.get("content-type").partition(";")[0].strip() in _TYPES and not headers.get("content-encoding"):
+                self._start = message
+                return
         start, self._start = self._start, None
         if start is not None:
             if message["type"] == "http.response.body" and not message.get("more_body", False):
                 start, message = await _compressed(start, message)
             await self._send(start)
         await self._send(message)
-
-
-def _may_be_compressed(start: Message) -> bool:
-    headers = Headers(start.get("headers", ()))
-    kind = headers.get("content-type").partition(";")[0].strip()
-    return kind in _TYPES and not headers.get("content-encoding")
 
 
 async def _compressed(start: Message, message: Message) -> tuple[Message, Message]:

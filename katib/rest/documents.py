@@ -9,7 +9,7 @@ from fastapi import HTTPException, Request
 
 from katib.api.loading import load_documents
 from katib.api.types import API_VERSION
-from katib.errors import FieldError, InvalidError, invalid
+from katib.errors import InvalidError, invalid
 from katib.rest.routing import SCHEMAS
 
 SOURCE = "request body"
@@ -68,21 +68,10 @@ def check_namespace(document: str, namespace: str) -> None:
         documents = load_documents(document, SOURCE)
     except InvalidError:
         return
-    for named in (_namespace(loaded.data) for loaded in documents if loaded.kind == EXPERIMENT_KIND):
-        if named not in ("", namespace):
-            raise InvalidError([_mismatch(named, namespace)])
-
-
-def _namespace(data: dict[str, Any]) -> str:
-    metadata = data.get("metadata")
-    named = metadata.get("namespace") if isinstance(metadata, dict) else None
-    return named if isinstance(named, str) else ""
-
-
-def _mismatch(named: str, namespace: str) -> FieldError:
-    return FieldError(
-        "metadata.namespace",
-        f'"{named}" is not the namespace of the path, "{namespace}"',
-        "make them equal, or post to /api/v1/experiments",
-        "namespace-mismatch",
-    )
+    for loaded in documents:
+        metadata = loaded.data.get("metadata") if loaded.kind == EXPERIMENT_KIND else None
+        named = metadata.get("namespace") if isinstance(metadata, dict) else None
+        if isinstance(named, str) and named not in ("", namespace):
+            cause = f'"{named}" is not the namespace of the path, "{namespace}"'
+            remedy = "make them equal, or post to /api/v1/experiments"
+            raise invalid("metadata.namespace", cause, remedy, "namespace-mismatch")

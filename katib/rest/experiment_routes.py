@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from http import HTTPStatus
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 from fastapi.concurrency import run_in_threadpool
@@ -54,6 +54,22 @@ Source = Annotated[
         max_length=4096,
     ),
 ]
+
+
+class _Sent(NamedTuple):
+    document: str
+    namespace: str
+    source: str
+
+
+async def read_sent(
+    document: Document, namespace: OtherNamespace = DEFAULT_NAMESPACE, source: Source = SOURCE
+) -> _Sent:
+    """Return a document as it was sent, with its namespace and what to call it."""
+    return _Sent(document, namespace, source)
+
+
+Sent = Annotated[_Sent, Depends(read_sent)]
 State = Literal["Pending", "Running", "Succeeded", "EarlyStopped", "Failed", "Killed", "MetricsUnavailable"]
 
 MAX_PAGE = 5000
@@ -63,7 +79,6 @@ def experiment_routes(closing: Closing) -> APIRouter:
     """Return the routes of experiments."""
     router = APIRouter(prefix="/api/v1", tags=["experiments"])
     _add_submission(router)
-    _add_preview(router)
     _add_reading(router)
     _add_changes(router)
     _add_history(router, closing)
@@ -88,14 +103,9 @@ def _add_submission(router: APIRouter) -> None:
         )
 
     @router.post("/experiments", response_model=SubmittedExperiment, responses=created, openapi_extra=REQUEST_BODY)
-    async def submit_experiment(
-        service: Service,
-        document: Document,
-        namespace: OtherNamespace = DEFAULT_NAMESPACE,
-        source: Source = SOURCE,
-    ) -> JSONResponse:
+    async def submit_experiment(service: Service, sent: Sent) -> JSONResponse:
         """Create an experiment, or resume or update the one of that name."""
-        return await run_in_threadpool(submitted, service, document, source, namespace)
+        return await run_in_threadpool(submitted, service, sent.document, sent.source, sent.namespace)
 
     @router.post(
         "/namespaces/{namespace}/experiments",
@@ -111,38 +121,21 @@ def _add_submission(router: APIRouter) -> None:
         return await run_in_threadpool(submitted, service, document, source, namespace, inside=True)
 
     @router.post("/runtimes", tags=["runtimes"], openapi_extra=RUNTIMES_BODY)
-    async def store_runtimes(
-        service: Service,
-        document: Document,
-        namespace: OtherNamespace = DEFAULT_NAMESPACE,
-        source: Source = SOURCE,
-    ) -> Items[StoredRuntime]:
+    async def store_runtimes(service: Service, sent: Sent) -> Items[StoredRuntime]:
         """Store training runtimes, so that TrainJobs can refer to them."""
-        stored = await run_in_threadpool(service.store_runtimes, document, source=source, namespace=namespace)
+        stored = await run_in_threadpool(service.store_runtimes, **sent._asdict())
         return {"items": list(stored)}
 
     @router.post("/validate", openapi_extra=REQUEST_BODY)
-    async def validate_experiment(
-        service: Service,
-        document: Document,
-        namespace: OtherNamespace = DEFAULT_NAMESPACE,
-        source: Source = SOURCE,
-    ) -> Notices:
+    async def validate_experiment(service: Service, sent: Sent) -> Notices:
         """Check an experiment as submitting it would, and store nothing."""
-        notices = await run_in_threadpool(service.validate, document, source=source, namespace=namespace)
+        notices = await run_in_threadpool(service.validate, **sent._asdict())
         return {"notices": list(notices)}
 
-
-def _add_preview(router: APIRouter) -> None:
     @router.post("/preview", openapi_extra=REQUEST_BODY)
-    async def preview_trial(
-        service: Service,
-        document: Document,
-        namespace: OtherNamespace = DEFAULT_NAMESPACE,
-        source: Source = SOURCE,
-    ) -> Preview:
+    async def preview_trial(service: Service, sent: Sent) -> Preview:
         """Return what the first trial of an experiment would run; nothing is stored, and no algorithm is asked."""
-        return await run_in_threadpool(service.preview, document, source=source, namespace=namespace)
+        return await run_in_threadpool(service.preview, **sent._asdict())
 
 
 def _add_reading(router: APIRouter) -> None:

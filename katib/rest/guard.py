@@ -28,11 +28,10 @@ from starlette.requests import Request
 
 from katib.api.yaml_text import MAX_BYTES
 from katib.rest.problems import Problem, problem, render
-from katib.rest.request_headers import Headers
 from katib.rest.sessions import Sessions, cookie_name, cookie_values
 from katib.rest.streams import CutOffError
 from katib.rest.users import UnknownUserError, User, UserHeaders
-from katib.rest.visits import ShowProblem, is_browser, is_own_site, is_visit, needs_no_token, wants_page
+from katib.rest.visits import Headers, ShowProblem, is_browser, is_own_site, is_visit, needs_no_token, wants_page
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -136,7 +135,8 @@ class Guard:
     def _check_token(self, scope: Scope, headers: Headers) -> Problem | None:
         if self._sessions is None or scope["path"] in OPEN_PATHS:
             return None
-        scope[_BY_COOKIE] = self._sessions.is_valid(_cookies(headers), time.time())
+        cookies = cookie_values(headers.get("cookie"), session_cookie(headers))
+        scope[_BY_COOKIE] = self._sessions.is_valid(cookies, time.time())
         if scope[_BY_COOKIE] or (self._show_problem is not None and needs_no_token(scope["path"])):
             return None
         if self._sessions.is_token(_token_in(headers.get("authorization"))):
@@ -196,10 +196,6 @@ def is_signed_in(scope: Scope) -> bool:
 def session_cookie(headers: Headers) -> str:
     """Return the name of the cookie for the address under which a browser knows this server."""
     return cookie_name(headers.port or _DEFAULT_PORT)
-
-
-def _cookies(headers: Headers) -> list[str]:
-    return cookie_values(headers.get("cookie"), session_cookie(headers))
 
 
 def _token_in(authorization: str) -> bytes:

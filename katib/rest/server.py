@@ -13,8 +13,8 @@ from typing import Self
 
 import uvicorn
 
+from katib.controllers.metrics import Page
 from katib.errors import FieldError, InvalidError
-from katib.monitoring import Page
 from katib.rest.app import MakePages, create_app
 from katib.rest.guard import LOOPBACK_HOSTS
 from katib.rest.sessions import Sessions
@@ -71,7 +71,9 @@ class Server:
         self.address = f"http://[{address}]:{self.port}" if ":" in address else f"http://{address}:{self.port}"
         ticket = secrets.token_urlsafe(_TICKET_BYTES) if token else ""
         own_name = self._take_own_name(Sessions(token.encode())) if token else ""
-        base = f"http://{own_name}:{self.port}" if own_name else _local(self.url, address)
+        # This machine reaches by its loopback address a server that listens at all addresses.
+        here = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(address, shown)  # noqa: S104 - compared with, not listened on
+        base = f"http://{own_name or here}:{self.port}"
         way_in = f"open?ticket={ticket}" if ticket else ""
         self.page = f"{base}{UI_PREFIX}/{way_in}" if ui and not behind_gateway else ""
         self.is_open = not token and not behind_gateway
@@ -134,12 +136,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _local(url: str, address: str) -> str:
-    """Return where this machine reaches a server that may listen at all its addresses."""
-    here = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(address)  # noqa: S104 - compared with, not listened on
-    return url if here is None else f"http://{here}:{url.rpartition(':')[2]}"
 
 
 def _no_token(host: str, *, behind_gateway: bool) -> FieldError:

@@ -82,18 +82,15 @@ class UserHeaders:
         if not value.startswith(self.prefix):
             raise UnknownUserError(f"the header {self.user} does not begin with {self.prefix!r}; see --user-prefix")
         name = value.removeprefix(self.prefix)
-        self._check(name)
-        return name
-
-    def _check(self, name: str) -> None:
-        """Refuse what is not a name. A comma is what proxies join two headers with."""
         if not name:
             raise UnknownUserError(f"the header {self.user} names no user; log in at the gateway")
+        # A comma is what proxies join two headers with.
         if len(name) > LONGEST_NAME or not name.isprintable() or "," in name or name != name.strip():
             rule = f"give at most {LONGEST_NAME} printable characters without commas"
             raise UnknownUserError(f"the header {self.user} holds no name of a user; {rule}")
         if name.startswith(_RESERVED) and not _SERVICE_ACCOUNT.fullmatch(name):
             raise UnknownUserError(f"the header {self.user} names {name}, which is one of Kubernetes' own; use another")
+        return name
 
     def _groups_in(self, values: list[str]) -> tuple[str, ...]:
         """Return the groups, without those that Kubernetes keeps for itself, such as `system:masters`."""

@@ -7,13 +7,44 @@ page changes nothing. Data, and whatever changes something, may not.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Request, Response
 from typing_extensions import Protocol
 
 from katib.rest.problems import Problem
-from katib.rest.request_headers import Headers
+
+_HOST = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[\w.-]+))(?::(?P<port>\d+))?", re.ASCII)
+_JOINED_BY = {"cookie": "; "}
+
+
+class Headers:
+    """Headers of a request; repeated ones are joined, so that a second Host cannot hide behind the first."""
+
+    def __init__(self, raw: Iterable[tuple[bytes, bytes]]) -> None:
+        self._values: dict[str, str] = {}
+        for raw_name, raw_value in raw:
+            name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1").strip()
+            between = _JOINED_BY.get(name, ", ")
+            self._values[name] = f"{self._values[name]}{between}{value}" if name in self._values else value
+
+    def get(self, name: str) -> str:
+        """Return the value of a header, named in lower case; empty when it is absent."""
+        return self._values.get(name, "")
+
+    @property
+    def host_name(self) -> str:
+        """The name in the Host header, without port and brackets, in lower case; empty when it is malformed."""
+        match = _HOST.fullmatch(self.get("host"))
+        return (match["v6"] or match["name"]).lower() if match else ""
+
+    @property
+    def port(self) -> str:
+        """The port in the Host header; empty when there is none, which is that of the scheme."""
+        match = _HOST.fullmatch(self.get("host"))
+        return (match["port"] or "") if match else ""
+
 
 UI_PREFIX = "/katib"
 """Where the page for people lives: Katib's dashboards and gateways send them here. The API answers below it, too, so
@@ -29,7 +60,7 @@ _OWN_SITES = frozenset({"", "same-origin", "none"})
 
 
 class ShowProblem(Protocol):
-    """Returns the page that tells a person why there is not the one that was asked for."""
+    """Returns the page that explains why there is not the one that was asked for."""
 
     def __call__(self, request: Request, problem: Problem, /) -> Response:
         """Return the page."""

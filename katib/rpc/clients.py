@@ -15,8 +15,8 @@ from typing import NoReturn, TypeVar
 
 import grpc
 
-from katib.api.algorithms import Feature, StopVerdict, SuggestedAssignment, SuggestionsReply, check_features
-from katib.api.types import AlgorithmSpec, EarlyStoppingRule, Experiment, Trial
+from katib.api.algorithms import Feature, StopVerdict, SuggestionsReply, check_features
+from katib.api.types import AlgorithmSetting, AlgorithmSpec, EarlyStoppingRule, Experiment, Trial
 from katib.errors import InternalError, InvalidError, UnavailableError, one_line
 from katib.rpc import convert
 from katib.rpc._generated import api_pb2 as pb
@@ -227,14 +227,14 @@ def _known(value: Known) -> Future[Known]:
 
 def _suggestions(reply: pb.GetSuggestionsReply, metadata: Metadata, *, asked: int) -> SuggestionsReply:
     """Return a reply as an object. An empty one means the end unless it says otherwise: some know no other way."""
-    assignments = tuple(
-        SuggestedAssignment(convert.assignments_of(m.assignments), m.trial_name, dict(m.labels))
-        for m in reply.parameter_assignments
-    )
     waits = (SEARCH_SPACE_KEY, WAITING) in metadata
-    exhausted = (SEARCH_SPACE_KEY, EXHAUSTED) in metadata or (asked > 0 and not assignments and not waits)
+    is_empty = asked > 0 and not reply.parameter_assignments
     return SuggestionsReply(
-        assignments, convert.settings_of(reply.algorithm), exhausted, waits, one_line(reply.explanation)
+        convert.assignments_of(reply),
+        tuple(AlgorithmSetting(name=s.name, value=s.value) for s in reply.algorithm.algorithm_settings),
+        exhausted=(SEARCH_SPACE_KEY, EXHAUSTED) in metadata or (is_empty and not waits),
+        waits=waits,
+        explanation=one_line(reply.explanation),
     )
 
 

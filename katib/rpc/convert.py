@@ -10,7 +10,6 @@ trials or count them as bad points.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 from functools import partial
 from typing import Protocol, runtime_checkable
 
@@ -20,7 +19,6 @@ from katib.api.conditions import current_type, is_true
 from katib.api.metrics import MetricLog, format_timestamp, is_usable, parse_time
 from katib.api.trials import is_available, metric_text
 from katib.api.types import (
-    AlgorithmSetting,
     AlgorithmSpec,
     CollectorKind,
     ComparisonType,
@@ -32,10 +30,10 @@ from katib.api.types import (
     ObjectiveSpec,
     ObjectiveType,
     ParameterAssignment,
-    ParameterCondition,
     ParameterSpec,
     ParameterType,
     Trial,
+    TrialAssignment,
     TrialCondition,
     format_time,
 )
@@ -91,13 +89,18 @@ UNMEASURED_TRIALS_TAG = b"\xd2\x3e"
 
 def experiment_message(experiment: Experiment) -> pb.Experiment:
     """Return an experiment as services see it: name without namespace, and what matters to an algorithm."""
-    spec = experiment.spec
+    spec, algorithm = experiment.spec, experiment.spec.algorithm or AlgorithmSpec()
     message = pb.Experiment(
         name=experiment.name,
         spec=pb.ExperimentSpec(
             parameter_specs=pb.ExperimentSpec.ParameterSpecs(parameters=map(_parameter, spec.parameters)),
             objective=_objective(spec.objective),
-            algorithm=_algorithm(spec.algorithm),
+            algorithm=pb.AlgorithmSpec(
+                algorithm_name=algorithm.algorithm_name,
+                algorithm_settings=[
+                    pb.AlgorithmSetting(name=s.name, value=s.value) for s in algorithm.algorithm_settings
+                ],
+            ),
             parallel_trial_count=spec.parallel_trial_count or 0,
             max_trial_count=spec.max_trial_count or 0,
         ),
@@ -117,14 +120,6 @@ def early_stopping_message(spec: ExperimentSpec) -> pb.EarlyStoppingSpec:
         algorithm_settings=[
             pb.EarlyStoppingSetting(name=setting.name, value=setting.value) for setting in algorithm.algorithm_settings
         ],
-    )
-
-
-def _algorithm(algorithm: AlgorithmSpec | None) -> pb.AlgorithmSpec:
-    algorithm = algorithm or AlgorithmSpec()
-    return pb.AlgorithmSpec(
-        algorithm_name=algorithm.algorithm_name,
-        algorithm_settings=[pb.AlgorithmSetting(name=s.name, value=s.value) for s in algorithm.algorithm_settings],
     )
 
 
@@ -148,7 +143,7 @@ def _objective(objective: ObjectiveSpec | None) -> pb.ObjectiveSpec:
 
 
 def _parameter(parameter: ParameterSpec) -> pb.ParameterSpec:
-    space = parameter.feasible_space
+    space, when = parameter.feasible_space, parameter.when
     return pb.ParameterSpec(
         name=parameter.name,
         parameter_type=_PARAMETER_TYPES.get(parameter.parameter_type, pb.UNKNOWN_TYPE),
@@ -159,14 +154,8 @@ def _parameter(parameter: ParameterSpec) -> pb.ParameterSpec:
             step=space.step,
             distribution=_DISTRIBUTIONS.get(space.distribution, pb.DISTRIBUTION_UNSPECIFIED),
         ),
-        when=_condition(parameter.when),
+        when=None if when is None else pb.ParameterCondition(parameter=when.parameter, values=when.values),
     )
-
-
-def _condition(condition: ParameterCondition | None) -> pb.ParameterCondition | None:
-    if condition is None:
-        return None
-    return pb.ParameterCondition(parameter=condition.parameter, values=condition.values)
 
 
 def _nas_config(config: NasConfig) -> pb.NasConfig:
@@ -222,8 +211,8 @@ def trial_message(trial: Trial) -> pb.Trial:
             labels=trial.spec.labels,
         ),
         status=pb.TrialStatus(
-            start_time=_time(status.start_time),
-            completion_time=_time(status.completion_time),
+            start_time=format_time(status.start_time) if status.start_time else "",
+            completion_time=format_time(status.completion_time) if status.completion_time else "",
             condition=condition,
             observation=pb.Observation(metrics=observed),
         ),
@@ -235,10 +224,6 @@ def unmeasured_message(trial: Trial) -> pb.Trial:
     message = trial_message(trial)
     message.status.condition = pb.TrialStatus.METRICSUNAVAILABLE
     return message
-
-
-def _assignment(assignment: ParameterAssignment) -> pb.ParameterAssignment:
-    return pb.ParameterAssignment(name=assignment.name, value=assignment.value)
 
 
 def _observed(trial: Trial) -> list[pb.Metric]:
@@ -257,10 +242,6 @@ def _observed(trial: Trial) -> list[pb.Metric]:
     ]
 
 
-def _time(value: datetime | None) -> str:
-    return "" if value is None else format_time(value)
-
-
 @runtime_checkable
 class VersionedTrials(Protocol):
     """Trials that need not be read in order to know whether they changed."""
@@ -272,11 +253,9 @@ class VersionedTrials(Protocol):
 def _versions(trials: Iterable[Trial]) -> Iterator[tuple[str, str, Callable[[], Trial]]]:
     if isinstance(trials, VersionedTrials):
         return trials.versions()
-    return ((trial.metadata.uid, trial.metadata.resource_version, partial(_same, trial)) for trial in trials)
-
-
-def _same(trial: Trial) -> Trial:
-    return trial
+    return (
+        (trial.metadata.uid, trial.metadata.resource_version, partial(lambda same: same, trial)) for trial in trials
+    )
 
 
 class TrialEncoder:
@@ -332,14 +311,18 @@ def _varint(number: int) -> bytes:
 # --- replies ----------------------------------------------------------------------------------------------------------
 
 
-def assignments_of(messages: Iterable[pb.ParameterAssignment]) -> tuple[ParameterAssignment, ...]:
-    """Return assignments as objects."""
-    return tuple(ParameterAssignment(name=m.name, value=m.value) for m in messages)
-
-
-def settings_of(algorithm: pb.AlgorithmSpec) -> tuple[AlgorithmSetting, ...]:
-    """Return the settings that a service wants to see again."""
-    return tuple(AlgorithmSetting(name=s.name, value=s.value) for s in algorithm.algorithm_settings)
+def assignments_of(reply: pb.GetSuggestionsReply) -> tuple[TrialAssignment, ...]:
+    """Return what a service suggests; without rules, and without names where it leaves naming to the controller."""
+    return tuple(
+        TrialAssignment(
+            name=suggested.trial_name,
+            parameter_assignments=tuple(
+                ParameterAssignment(name=one.name, value=one.value) for one in suggested.assignments
+            ),
+            labels=dict(suggested.labels),
+        )
+        for suggested in reply.parameter_assignments
+    )
 
 
 def rules_of(messages: Iterable[pb.EarlyStoppingRule]) -> tuple[EarlyStoppingRule, ...]:

@@ -40,23 +40,23 @@ _WORKERS = 10
 _UNLIMITED = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
 
 
-Told = Callable[[Exception | None], None]
+OnCall = Callable[[Exception | None], None]
 """Takes how a call ended; None: well."""
 
 
 class DbManagerServicer(DBManagerServicer):
     """Answers the calls of a DBManager from a log."""
 
-    def __init__(self, log: ObservationLog, guard: LogGuard | None = None, told: Told | None = None) -> None:
+    def __init__(self, log: ObservationLog, guard: LogGuard | None = None, on_call: OnCall | None = None) -> None:
         self._log = log
         self._guard = guard
-        self._told = told
+        self._on_call = on_call
 
     def ReportObservationLog(  # noqa: N802 - the method's name on the wire
         self, request: pb.ReportObservationLogRequest, context: grpc.ServicerContext
     ) -> pb.ReportObservationLogReply:
         """Append readings."""
-        with _answered(context, self._told):
+        with _answered(context, self._on_call):
             trial = _trial_name(request)
             if self._guard is not None:
                 self._guard.check_report(Caller.of(context), trial)
@@ -68,7 +68,7 @@ class DbManagerServicer(DBManagerServicer):
     ) -> pb.GetObservationLogReply:
         """Return readings in order of time."""
         reply = pb.GetObservationLogReply()
-        with _answered(context, self._told):
+        with _answered(context, self._on_call):
             logs = self._log.read(
                 _readable(self._guard, request, context),
                 metric_name=request.metric_name,
@@ -82,7 +82,7 @@ class DbManagerServicer(DBManagerServicer):
         self, request: pb.DeleteObservationLogRequest, context: grpc.ServicerContext
     ) -> pb.DeleteObservationLogReply:
         """Remove the log of a trial; that of another namespace's trial of this name stays."""
-        with _answered(context, self._told):
+        with _answered(context, self._on_call):
             trial = _trial_name(request)
             if self._guard is None:
                 self._log.delete(trial)
@@ -95,17 +95,17 @@ class DbManagerServicer(DBManagerServicer):
 class LogServicer(ObservationsServicer):
     """Answers what the controllers ask beyond Katib's calls."""
 
-    def __init__(self, log: ObservationLog, guard: LogGuard | None = None, told: Told | None = None) -> None:
+    def __init__(self, log: ObservationLog, guard: LogGuard | None = None, on_call: OnCall | None = None) -> None:
         self._log = log
         self._guard = guard
-        self._told = told
+        self._on_call = on_call
 
     def Summarize(  # noqa: N802 - as above
         self, request: ours.SummarizeRequest, context: grpc.ServicerContext
     ) -> ours.SummarizeReply:
         """Return summaries of those metrics that have a reading."""
         reply = ours.SummarizeReply()
-        with _answered(context, self._told):
+        with _answered(context, self._on_call):
             trial = _readable(self._guard, request, context)
             found = self._log.summarize(trial, list(request.metric_names))
             for metric in () if found is None else found.metrics:
@@ -117,7 +117,7 @@ class LogServicer(ObservationsServicer):
     ) -> ours.GetNewestReply:
         """Return the newest readings in order of time."""
         reply = ours.GetNewestReply()
-        with _answered(context, self._told):
+        with _answered(context, self._on_call):
             trial = _readable(self._guard, request, context)
             newest = self._log.newest(trial, limit=request.limit, metric_name=request.metric_name)
             reply.readings.extend(map(our_message_of, newest))
@@ -125,7 +125,7 @@ class LogServicer(ObservationsServicer):
 
     def Report(self, request: ours.ReportRequest, context: grpc.ServicerContext) -> ours.ReportReply:  # noqa: N802 - as above
         """Append readings with their steps; a report of none asks whether numbered ones are stored once."""
-        with _answered(context, self._told):
+        with _answered(context, self._on_call):
             trial = _trial_name(request)
             if self._guard is not None:
                 self._guard.check_report(Caller.of(context), trial)
@@ -139,7 +139,7 @@ class LogServicer(ObservationsServicer):
     def Read(self, request: ours.ReadRequest, context: grpc.ServicerContext) -> ours.ReadReply:  # noqa: N802 - as above
         """Return readings in the order of their curve."""
         reply = ours.ReadReply()
-        with _answered(context, self._told):
+        with _answered(context, self._on_call):
             logs = self._log.read(
                 _readable(self._guard, request, context),
                 metric_name=request.metric_name,
@@ -154,7 +154,7 @@ class LogServicer(ObservationsServicer):
     ) -> ours.GetChangesReply:
         """Return what arrived of a metric after the cursors."""
         reply = ours.GetChangesReply()
-        with _answered(context, self._told):
+        with _answered(context, self._on_call):
             cursors = {entry.trial_name: entry.cursor for entry in request.cursors}
             if self._guard is not None:
                 self._guard.check_reads(Caller.of(context), cursors)
@@ -165,7 +165,7 @@ class LogServicer(ObservationsServicer):
     def Count(self, request: ours.CountRequest, context: grpc.ServicerContext) -> ours.CountReply:  # noqa: N802 - as above
         """Return how many readings there are."""
         reply = ours.CountReply()
-        with _answered(context, self._told):
+        with _answered(context, self._on_call):
             trial = _readable(self._guard, request, context)
             reply.count = self._log.count(trial, metric_name=request.metric_name)
         return reply
@@ -175,7 +175,7 @@ class LogServicer(ObservationsServicer):
     ) -> ours.GetCurveReply:
         """Return a thinned curve."""
         reply = ours.GetCurveReply()
-        with _answered(context, self._told):
+        with _answered(context, self._on_call):
             trial = _readable(self._guard, request, context)
             curve = self._log.curve(trial, request.metric_name, max(MIN_POINTS, request.max_points))
             reply.readings.extend(map(our_message_of, curve))
@@ -184,7 +184,7 @@ class LogServicer(ObservationsServicer):
     def GetBest(self, request: ours.GetBestRequest, context: grpc.ServicerContext) -> ours.GetBestReply:  # noqa: N802 - as above
         """Return the trial with the best reading."""
         reply = ours.GetBestReply()
-        with _answered(context, self._told):
+        with _answered(context, self._on_call):
             if self._guard is not None:
                 self._guard.check_reads(Caller.of(context), request.trial_names)
             found = self._log.best(request.trial_names, request.metric_name, maximize=request.maximize)
@@ -194,7 +194,7 @@ class LogServicer(ObservationsServicer):
 
     def Begin(self, request: ours.BeginRequest, context: grpc.ServicerContext) -> ours.BeginReply:  # noqa: N802 - as above
         """Empty the log of a trial and remember whose it is."""
-        with _answered(context, self._told):
+        with _answered(context, self._on_call):
             trial = _trial_name(request)
             if self._guard is None:
                 self._log.delete(trial)
@@ -204,7 +204,7 @@ class LogServicer(ObservationsServicer):
 
     def End(self, request: ours.EndRequest, context: grpc.ServicerContext) -> ours.EndReply:  # noqa: N802 - as above
         """Take no more readings of a trial; that of another namespace goes on."""
-        with _answered(context, self._told):
+        with _answered(context, self._on_call):
             trial = _trial_name(request)
             if self._guard is not None:
                 claims = self._guard.check_control(Caller.of(context), trial)
@@ -217,7 +217,7 @@ class LogServicer(ObservationsServicer):
     ) -> ours.GetRefusalReply:
         """Return why reports of a trial were refused."""
         reply = ours.GetRefusalReply()
-        with _answered(context, self._told):
+        with _answered(context, self._on_call):
             trial = _trial_name(request)
             if self._guard is not None:
                 self._guard.check_control(Caller.of(context), trial)
@@ -236,9 +236,9 @@ class LogServicer(ObservationsServicer):
 class DbManagerHealth(HealthServicer):
     """Reports whether the log answers."""
 
-    def __init__(self, log: ObservationLog, told: Told | None = None) -> None:
+    def __init__(self, log: ObservationLog, on_call: OnCall | None = None) -> None:
         self._log = log
-        self._told = told
+        self._on_call = on_call
 
     def Check(  # noqa: N802 - as above
         self, request: health_pb2.HealthCheckRequest, context: grpc.ServicerContext
@@ -249,9 +249,9 @@ class DbManagerHealth(HealthServicer):
         try:
             self._log.count("")
         except KatibError as error:
-            _tell(self._told, error)
+            _notify(self._on_call, error)
             context.abort(grpc.StatusCode.UNKNOWN, str(error))
-        _tell(self._told, None)
+        _notify(self._on_call, None)
         return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
 
 
@@ -275,7 +275,7 @@ def serve_db_manager(
     guard: LogGuard | None = None,
     credentials: grpc.ServerCredentials | None = None,
     plain_address: str = "",
-    told: Told | None = None,
+    on_call: OnCall | None = None,
 ) -> DbManagerServer:
     """Serve a log; messages may be of any size.
 
@@ -286,7 +286,7 @@ def serve_db_manager(
         credentials: Certificates to serve with; None: plain text.
         plain_address: Where to serve plain text in addition to certificates, for callers who come through a forwarded
             port.
-        told: Called after each call, on the thread that served it.
+        on_call: Called after each call, on the thread that served it.
 
     Raises:
         UnavailableError: The address cannot be listened on.
@@ -294,9 +294,9 @@ def serve_db_manager(
     # Without so_reuseport=0 two servers would share a port and take calls by turns.
     options = (*_UNLIMITED, ("grpc.so_reuseport", 0))
     server = grpc.server(ThreadPoolExecutor(_WORKERS, thread_name_prefix="db-manager"), options=options)
-    add_DBManagerServicer_to_server(DbManagerServicer(log, guard, told), server)  # type: ignore[no-untyped-call]  # generated
-    add_ObservationsServicer_to_server(LogServicer(log, guard, told), server)  # type: ignore[no-untyped-call]  # generated
-    add_HealthServicer_to_server(DbManagerHealth(log, told), server)  # type: ignore[no-untyped-call]  # generated
+    add_DBManagerServicer_to_server(DbManagerServicer(log, guard, on_call), server)  # type: ignore[no-untyped-call]  # generated
+    add_ObservationsServicer_to_server(LogServicer(log, guard, on_call), server)  # type: ignore[no-untyped-call]  # generated
+    add_HealthServicer_to_server(DbManagerHealth(log, on_call), server)  # type: ignore[no-untyped-call]  # generated
     bound = _listen(server, address, credentials)
     plain = _listen(server, plain_address, None) if plain_address else ""
     server.start()
@@ -316,22 +316,22 @@ def _listen(server: grpc.Server, address: str, credentials: grpc.ServerCredentia
 
 
 @contextmanager
-def _answered(context: grpc.ServicerContext, told: Told | None) -> Iterator[None]:
+def _answered(context: grpc.ServicerContext, on_call: OnCall | None) -> Iterator[None]:
     """Turn whatever goes wrong into the status that the caller gets."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - as it says
-        _tell(told, error)
+        _notify(on_call, error)
         status = status_of(error)
         context.set_trailing_metadata(status.metadata)
         context.abort(status.code, status.details)
     else:
-        _tell(told, None)
+        _notify(on_call, None)
 
 
-def _tell(told: Told | None, error: Exception | None) -> None:
-    if told is not None:
-        told(error)
+def _notify(on_call: OnCall | None, error: Exception | None) -> None:
+    if on_call is not None:
+        on_call(error)
 
 
 def _trial_name(request: Any) -> str:

@@ -31,9 +31,7 @@ class SystemClock:
         """Return the wall time, aware, in UTC."""
         return datetime.now(UTC)
 
-    def monotonic(self) -> float:
-        """Return seconds since an arbitrary start."""
-        return time.monotonic()
+    monotonic = staticmethod(time.monotonic)
 
     def wait(self, condition: threading.Condition, timeout_seconds: float | None = None) -> None:
         """Wait on a condition for at most this long."""

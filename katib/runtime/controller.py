@@ -31,8 +31,8 @@ class Result:
 DONE = Result()
 """Nothing more to do until something changes."""
 
-_NO_RECONCILE: Mapping[str, str] = {}
-_current: ContextVar[Mapping[str, str]] = ContextVar("reconcile", default=_NO_RECONCILE)
+_current: ContextVar[tuple[str, Key, int] | None] = ContextVar("reconcile", default=None)
+"""Name of the controller, key and number of the reconcile; made into text only where it is logged."""
 
 
 def current_reconcile() -> Mapping[str, str]:
@@ -40,7 +40,10 @@ def current_reconcile() -> Mapping[str, str]:
 
     For logs: whatever is logged on the way, by a store or a connection, can then be found by the id of its reconcile.
     """
-    return _current.get()
+    if (current := _current.get()) is None:
+        return {}
+    controller, key, number = current
+    return {"controller": controller, "key": str(key), "reconcile_id": f"{controller}-{number}"}
 
 
 Reconcile = Callable[[Key], Result]
@@ -132,14 +135,13 @@ class Controller:
             pass
 
     def _process(self, key: Key) -> None:
-        identity = {"controller": self.name, "key": str(key), "reconcile_id": f"{self.name}-{next(self._ids)}"}
-        outside = _current.set(identity)
+        outside = _current.set((self.name, key, next(self._ids)))
         try:
             result = self._reconcile(key)
         except ConflictError:
             self.queue.add_rate_limited(key)
         except Exception as error:  # noqa: BLE001 - the loop outlives every reconciler; the log gets the traceback
-            self._fail(key, error, identity)
+            self._fail(key, error)
         else:
             self.queue.forget(key)
             if result.requeue_after_seconds is not None:
@@ -147,7 +149,8 @@ class Controller:
         finally:
             _current.reset(outside)
 
-    def _fail(self, key: Key, error: Exception, extra: Mapping[str, str]) -> None:
+    def _fail(self, key: Key, error: Exception) -> None:
+        extra = current_reconcile()
         match error:
             case TerminalError() | InvalidError():
                 self.queue.forget(key)

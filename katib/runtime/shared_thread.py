@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from katib.runtime.clock import Clock, SystemClock
 
@@ -32,19 +33,20 @@ _RETRY_SECONDS = 1.0
 
 
 class Participant:
-    """One that takes turns. Safe to call from any thread, from turns too."""
+    """One that takes turns. Safe to call from any thread, from turns too.
 
-    __slots__ = ("_thread", "due", "first", "turn")
+    Attributes:
+        wake: Asks for a turn.
+    """
+
+    __slots__ = ("_thread", "due", "first", "turn", "wake")
 
     def __init__(self, thread: SharedThread, turn: Turn, *, first: bool) -> None:
         self._thread = thread
         self.turn = turn
         self.first = first
         self.due = 0.0  # when its pause ends, on the monotonic clock
-
-    def wake(self) -> None:
-        """Ask for a turn."""
-        self._thread.wake(self)
+        self.wake = partial(thread.wake, self)
 
     def leave(self) -> None:
         """Take no more turns, and wait for the one that is under way. Leaving twice is fine."""
@@ -96,7 +98,7 @@ class SharedThread:
                     self._condition.wait()
 
     def wake(self, participant: Participant) -> None:
-        """Do what `Participant.wake` says."""
+        """Give a participant a turn, after those that were woken before it."""
         with self._lock:
             woken = self._reading if participant.first else self._deciding
             if participant not in woken:

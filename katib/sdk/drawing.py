@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from katib.errors import UnavailableError, invalid
 from katib.figures.catalogue import check_choice, compare, draw, figure_named
 from katib.figures.data import Choice
-from katib.plotting.reading import read_experiment, with_curves
+from katib.figures.reading import read_experiment, with_curves
 from katib.tuning.service import DEFAULT_NAMESPACE, TuningService
 
 if TYPE_CHECKING:

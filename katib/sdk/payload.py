@@ -85,14 +85,11 @@ def check_defaults(function: Callable[..., Any], parameters: Mapping[str, Any]) 
         signature.bind(**always)
     except TypeError:
         called = getattr(function, "__name__", "the function")
-        lacking = ", ".join(name for name in conditional if _is_required(signature, name))
+        required = {name for name, one in signature.parameters.items() if one.default is inspect.Parameter.empty}
+        lacking = ", ".join(name for name in conditional if name in required)
         raise TypeError(
             f"{called}{signature} needs a default for {lacking}: trials without a value do not pass one"
         ) from None
-
-
-def _is_required(signature: inspect.Signature, name: str) -> bool:
-    return name in signature.parameters and signature.parameters[name].default is inspect.Parameter.empty
 
 
 def takes_mapping(function: Callable[..., Any], names: Mapping[str, Any]) -> bool:

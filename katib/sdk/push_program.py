@@ -10,15 +10,15 @@ import contextlib
 import fcntl
 import logging
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from katib.api.metrics import MetricLog
 from katib.errors import UnavailableError, one_line
-from katib.sdk.pushing import give_up_seconds
+from katib.sdk.pushing import give_up_seconds, say
 from katib.sdk.reporting import ADDRESS_VARIABLE, TRIAL_VARIABLE
 from metrics_collector.reporter import Reporter
 
@@ -47,7 +47,7 @@ class PushedReadings:
         trial_name: Whose they are.
         report: Stores readings.
         answer: Takes an answer to the program.
-        tell: Takes a sentence for the output of the trial.
+        say: Takes a sentence for the output of the trial.
         max_waiting: Readings that may wait.
     """
 
@@ -56,14 +56,14 @@ class PushedReadings:
         trial_name: str,
         report: Report,
         answer: Callable[[bytes], None],
-        tell: Callable[[str], None],
+        say: Callable[[str], None],
         *,
         max_waiting: int = MAX_WAITING,
     ) -> None:
         self._trial_name = trial_name
         self._report = report
         self._answer = answer
-        self._tell = tell
+        self._say = say
         self._problem = ""
         self._refusal = ""
         self._dropped = 0
@@ -81,7 +81,8 @@ class PushedReadings:
             if fields[0] == "flush":
                 self._queue(readings)
                 readings = []
-                self._flush(fields[1])
+                answer = f"{fields[1]}\n".encode()
+                self._reporter.flush(self._trial_name, partial(self._answer, answer))
             elif fields[0] == "end":
                 self._queue(readings)
                 return False
@@ -98,39 +99,36 @@ class PushedReadings:
         unsettled = self._reporter.close(0.0)
         if unsettled:
             cause = self._problem or "there was no answer in time"
-            self._tell(f"{_count(unsettled)} not delivered within {seconds:g} s: {cause}")
+            self._say(f"{_count(unsettled)} not delivered within {seconds:g} s: {cause}")
         if self._reporter.lost:
-            self._tell(f"{_count(self._reporter.lost)} refused: {self._refusal}")
+            self._say(f"{_count(self._reporter.lost)} refused: {self._refusal}")
         if self._dropped:
-            self._tell(f"{_count(self._dropped)} dropped, because too many waited")
+            self._say(f"{_count(self._dropped)} dropped, because too many waited")
         return unsettled + self._reporter.lost + self._dropped
 
     def _queue(self, readings: list[MetricLog]) -> None:
         if self._reporter.backlogged:
             if readings and not self._dropped:
-                self._tell(f"further metrics are dropped until those that wait are stored: {self._problem}")
+                self._say(f"further metrics are dropped until those that wait are stored: {self._problem}")
             self._dropped += len(readings)
         else:
             self._reporter.report(self._trial_name, readings)
-
-    def _flush(self, number: str) -> None:
-        self._reporter.flush(self._trial_name, lambda: self._answer(f"{number}\n".encode()))
 
     def _store(self, trial_name: str, readings: Sequence[MetricLog]) -> None:
         try:
             self._report(trial_name, readings)
         except UnavailableError as error:
             if not self._problem:
-                self._tell(f"metrics are kept and sent again: {one_line(error)}")
+                self._say(f"metrics are kept and sent again: {one_line(error)}")
             self._problem = one_line(error)
             raise
         except Exception as error:
             if not self._refusal:
-                self._tell(f"metrics are refused: {one_line(error)}")
+                self._say(f"metrics are refused: {one_line(error)}")
             self._refusal = one_line(error)
             raise
         if self._problem:
-            self._tell("metrics are sent again")
+            self._say("metrics are sent again")
         self._problem = ""
 
 
@@ -167,12 +165,6 @@ def _chunks(descriptor: int) -> Iterator[bytes]:
         time.sleep(_LOOK_SECONDS)
 
 
-def _tell(sentence: str) -> None:
-    with contextlib.suppress(OSError, ValueError):  # the program has none
-        sys.stderr.write(f"katib: {sentence}\n")
-        sys.stderr.flush()
-
-
 def _answer(data: bytes) -> None:
     with contextlib.suppress(OSError):  # the program waits no longer
         os.write(_ANSWERS, data)
@@ -181,7 +173,7 @@ def _answer(data: bytes) -> None:
 def main() -> None:
     """Send until the program ends, then say what was not delivered, and leave at once."""
     logging.disable()  # whatever happens is reported in sentences
-    pushed = PushedReadings(os.environ[TRIAL_VARIABLE], log_report(os.environ), _answer, _tell)
+    pushed = PushedReadings(os.environ[TRIAL_VARIABLE], log_report(os.environ), _answer, say)
     for data in _chunks(0):
         if not pushed.take(data):
             break

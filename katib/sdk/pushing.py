@@ -114,7 +114,7 @@ class Sender:
                 if self._answer(_END, give_up_seconds() + _MARGIN_SECONDS):
                     self._answer(_NOTHING, _MARGIN_SECONDS)  # until it is gone: it should not outlive the program
                 else:
-                    _tell("the process that sends metrics does not end; it is left alone")
+                    say("the process that sends metrics does not end; it is left alone")
             self._let_go()
             self._starts = 0
 
@@ -142,14 +142,10 @@ class Sender:
                 pass
             with self._lock:
                 if self._pipe == pipe:
-                    self._lose()
-
-    def _lose(self) -> None:
-        """Note that the process has ended by itself. Its last words stand on stderr."""
-        if self._is_mine():
-            last = " for good" * (self._starts >= _MOST_STARTS)
-            _tell(f"the process that sends metrics has ended{last}; what it had not sent is lost")
-        self._let_go()
+                    if self._is_mine():  # it has ended by itself; its last words stand on stderr
+                        last = " for good" * (self._starts >= _MOST_STARTS)
+                        say(f"the process that sends metrics has ended{last}; what it had not sent is lost")
+                    self._let_go()
 
     def _answer(self, wanted: bytes, seconds: float) -> bool:
         """Wait for an answer; return whether it came, or none will come any more."""
@@ -187,17 +183,13 @@ class Sender:
                 self._spawn()
             except OSError as error:
                 self._starts = _MOST_STARTS
-                _tell(f"metrics are not sent, because no process can be started for it: {error}")
+                say(f"metrics are not sent, because no process can be started for it: {error}")
                 return False
-            self._prepare()
+            if self._prepared != os.getpid():
+                self._prepared = os.getpid()
+                _call_at_exit(self.close)
+            _flush_at_sigterm(self)
             return True
-
-    def _prepare(self) -> None:
-        """Register what waits for the readings when the program ends."""
-        if self._prepared != os.getpid():
-            self._prepared = os.getpid()
-            _call_at_exit(self.close)
-        _flush_at_sigterm(self)
 
     def _spawn(self) -> None:
         pipe_read, pipe = os.pipe()
@@ -242,12 +234,11 @@ def _chunks(lines: Sequence[str]) -> list[bytes]:
     return chunks
 
 
-def _tell(sentence: str) -> None:
-    try:
+def say(sentence: str) -> None:
+    """Write a sentence to stderr, in the output of the trial."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # a program without stderr
         sys.stderr.write(f"katib: {sentence}\n")
         sys.stderr.flush()
-    except (AttributeError, OSError, ValueError):  # a program without stderr
-        pass
 
 
 # --- the end of a program ---------------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from katib.api.metrics import parse_value
 from katib.api.types import API_VERSION
 from katib.errors import KatibError, invalid
-from katib.following.lines import Lines, Silence
-from katib.following.progress import Progress, savings_of, with_remedy
+from katib.explaining.lines import Lines, Silence
+from katib.explaining.progress import Progress, savings_of, with_remedy
 from katib.local import open_engine
 from katib.sdk.payload import Payload, check_defaults, takes_mapping
 from katib.sdk.search import Parameter
@@ -162,15 +162,17 @@ def tune(
     name = name or _fresh_name(function)
     payload = Payload(function, space, constants, next(iter(objectives or [objective])))
     file = root.absolute() / "functions" / f"{name}.pickle"
+    single = {"type": direction, "objectiveMetricName": objective, "goal": goal}
+    bounds = constraints or {}
     experiment: Json = {
         "apiVersion": API_VERSION,
         "kind": "Experiment",
         "metadata": {"name": name},
         "spec": {
             "objective": _without_none(
-                **_objectives(objectives, goals or {}) if objectives else _objective(objective, direction, goal),
+                **(_objectives(objectives, goals or {}) if objectives else single),
                 additionalMetricNames=list(additional_metrics) or None,
-                constraints=_constraints(constraints or {}) or None,
+                constraints=[_without_none(metricName=key, min=b[0], max=b[1]) for key, b in bounds.items()] or None,
             ),
             "algorithm": _algorithm(algorithm, settings),
             "parameters": [parameter.spec(key) for key, parameter in space.items()],
@@ -180,7 +182,7 @@ def tune(
             "trialTemplate": _template(payload, file),
             **_without_none(
                 maxFailedTrialCount=max_failed,
-                initialTrials=[_initial_trial(trial) for trial in initial_trials] or None,
+                initialTrials=[{"parameterAssignments": _pairs(trial)} for trial in initial_trials] or None,
                 warmStart={"experiments": list(warm_start)} if warm_start else None,
                 earlyStopping=_algorithm(early_stopping, early_stopping_settings) if early_stopping else None,
             ),
@@ -200,10 +202,6 @@ def _fresh_name(function: Callable[..., Any]) -> str:
     return f"{stem}-{secrets.token_hex(3)}"
 
 
-def _objective(name: str, direction: str, goal: float | None) -> Json:
-    return {"type": direction, "objectiveMetricName": name, "goal": goal}
-
-
 def _objectives(directions: Mapping[str, str], goals: Mapping[str, float]) -> Json:
     unknown = [name for name in goals if name not in directions]
     if unknown:
@@ -215,17 +213,12 @@ def _objectives(directions: Mapping[str, str], goals: Mapping[str, float]) -> Js
     }
 
 
-def _constraints(bounds: Mapping[str, tuple[float | None, float | None]]) -> list[Json]:
-    return [_without_none(metricName=name, min=low, max=high) for name, (low, high) in bounds.items()]
-
-
 def _algorithm(name: str, settings: Mapping[str, Any] | None) -> Json:
-    pairs = [{"name": key, "value": str(value)} for key, value in (settings or {}).items()]
-    return {"algorithmName": name, **({"algorithmSettings": pairs} if pairs else {})}
+    return {"algorithmName": name, **({"algorithmSettings": _pairs(settings)} if settings else {})}
 
 
-def _initial_trial(values: Mapping[str, Any]) -> Json:
-    return {"parameterAssignments": [{"name": key, "value": str(value)} for key, value in values.items()]}
+def _pairs(values: Mapping[str, Any]) -> list[Json]:
+    return [{"name": key, "value": str(value)} for key, value in values.items()]
 
 
 def _template(payload: Payload, file: Path) -> Json:
@@ -278,15 +271,9 @@ def _result(service: TuningService, experiment: Json, space: Mapping[str, Parame
         nothing = infeasible_words(experiment) or f"none of {len(trials)} trials brought a value"
         cause = reason if state_of(experiment) == "Failed" else nothing
         raise TuneError(f"{name}: {cause}{_last_words(service, trials)}")
-    pareto = _pareto(experiment, trials)
-    return TuneResult(name, reason, _trial(best, space), tuple(trials), pareto, data_dir)
-
-
-def _pareto(experiment: Json, trials: Sequence[TrialResult]) -> tuple[TrialResult, ...]:
-    """Return the trials that none beats, those that the status names: they show the whole set."""
     by_name = {trial.name: trial for trial in trials}
-    names = map(name_of, pareto_trials(experiment))
-    return tuple(by_name[name] for name in names if name in by_name)
+    pareto = tuple(by_name[one] for one in map(name_of, pareto_trials(experiment)) if one in by_name)
+    return TuneResult(name, reason, _trial(best, space), tuple(trials), pareto, data_dir)
 
 
 def _last_words(service: TuningService, trials: Sequence[TrialResult]) -> str:

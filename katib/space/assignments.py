@@ -68,23 +68,7 @@ def _check_one(spec: ParameterSpec | None, assignment: ParameterAssignment, path
     if spec is None:
         cause, remedy = f'unknown parameter "{assignment.name}"', "name parameters of the experiment only"
         return [FieldError(f"{path}.name", cause, remedy, "assignment-unknown")]
-    problem = _infeasible(spec, assignment.value)
-    if problem is None:
-        return []
-    remedy = "stay in the feasible space"
-    return [FieldError(f"{path}.value", f"{spec.name}: {problem}", remedy, "assignment-infeasible")]
-
-
-def _missing(name: str) -> FieldError:
-    return FieldError("parameterAssignments", f"{name} has no value", "assign every parameter", "assignment-missing")
-
-
-def _repeated(name: str) -> FieldError:
-    return FieldError("parameterAssignments", f"{name} has several values", "assign it once", "assignment-duplicate")
-
-
-def _infeasible(spec: ParameterSpec, text: str) -> str | None:
-    parameter = build_parameter(spec)
+    parameter, text = build_parameter(spec), assignment.value
     try:
         if parameter is not None and spec.feasible_space.distribution not in _BELL:
             parameter.nearest(text)
@@ -95,5 +79,14 @@ def _infeasible(spec: ParameterSpec, text: str) -> str | None:
         elif parameter is not None:
             parameter.parse(text)
     except ValueError as error:
-        return str(error)
-    return None
+        cause = f"{spec.name}: {error}"
+        return [FieldError(f"{path}.value", cause, "stay in the feasible space", "assignment-infeasible")]
+    return []
+
+
+def _missing(name: str) -> FieldError:
+    return FieldError("parameterAssignments", f"{name} has no value", "assign every parameter", "assignment-missing")
+
+
+def _repeated(name: str) -> FieldError:
+    return FieldError("parameterAssignments", f"{name} has several values", "assign it once", "assignment-duplicate")

@@ -58,7 +58,14 @@ def _numeric(spec: ParameterSpec) -> Parameter | None:
     distribution = uniform_or(space.distribution)
     if low > high or (step is not None and step <= 0) or (low <= 0 and distribution in LOGARITHMIC):
         return None
-    return _range(spec.name, low, high, step, distribution, whole=whole)
+    if low == high:
+        return Grid(spec.name, low, Fraction(1), 1, whole)
+    if step is None:
+        return Interval(spec.name, Spread(float(low), float(high), distribution))
+    count = (high - low) // step + 1
+    if distribution == Distribution.UNIFORM or count == 1:
+        return Grid(spec.name, low, step, count, whole)
+    return Grid(spec.name, low, step, count, whole, _grid_spread(low, high, step, count, distribution))
 
 
 def _number(text: str, *, whole: bool) -> Fraction:
@@ -68,19 +75,6 @@ def _number(text: str, *, whole: bool) -> Fraction:
     if number not in INT64:
         raise ValueError(f"{text} does not fit into 64 bits")
     return Fraction(number)
-
-
-def _range(
-    name: str, low: Fraction, high: Fraction, step: Fraction | None, distribution: Distribution, *, whole: bool
-) -> Parameter:
-    if low == high:
-        return Grid(name, low, Fraction(1), 1, whole)
-    if step is None:
-        return Interval(name, Spread(float(low), float(high), distribution))
-    count = (high - low) // step + 1
-    if distribution == Distribution.UNIFORM or count == 1:
-        return Grid(name, low, step, count, whole)
-    return Grid(name, low, step, count, whole, _grid_spread(low, high, step, count, distribution))
 
 
 def _grid_spread(low: Fraction, high: Fraction, step: Fraction, count: int, distribution: Distribution) -> Spread:

@@ -9,7 +9,7 @@ from random import Random
 
 from katib.api.conditional_parameters import check_conditions
 from katib.api.search_space import check_parameters
-from katib.api.types import ParameterAssignment, ParameterSpec
+from katib.api.types import ParameterSpec
 from katib.errors import FieldError, InvalidError, invalid
 from katib.space.build import build_parameter
 from katib.space.conditions import Condition, absent_parameters, build_conditions
@@ -108,14 +108,10 @@ class SearchSpace:
         absent = self.absent(point)
         return {p.name: p.from_unit(0.5) if p.name in absent else point[p.name] for p in self.parameters}
 
-    def format(self, point: Point) -> tuple[ParameterAssignment, ...]:
-        """Return the assignments of a point, whole or not; none for a parameter that is absent."""
+    def format(self, point: Point) -> dict[str, str]:
+        """Return the texts of a point, whole or not, by name; none for a parameter that is absent."""
         absent = self.absent(point)
-        return tuple(
-            ParameterAssignment(name=parameter.name, value=parameter.format(point[parameter.name]))
-            for parameter in self.parameters
-            if parameter.name not in absent
-        )
+        return {p.name: p.format(point[p.name]) for p in self.parameters if p.name not in absent}
 
     def drop_absent(self, texts: Mapping[str, str]) -> Mapping[str, str]:
         """Return texts by parameter name without those of absent parameters; other names pass."""

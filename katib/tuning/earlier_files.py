@@ -37,7 +37,7 @@ def with_earlier_trials(document: str, source: str, table: str, table_source: st
     experiment = next((data for data in documents if data.get("kind") == "Experiment"), None)
     spec = experiment.get("spec") if experiment is not None else None
     if not isinstance(spec, dict):
-        return document  # what is wrong with it is told when it is submitted
+        return document  # what is wrong with it is reported when it is submitted
     rows = read_rows(table, table_source)
     start = spec.get("warmStart") or {}
     trials = [*(start.get("trials") or ()), *earlier_trials(rows, ExperimentSpec.decode(_readable(spec)), table_source)]

@@ -27,21 +27,22 @@ def preview_trial(experiment: Experiment, data_for: DataFor) -> Preview:
         data_for: Finds the ConfigMap of the template.
 
     Raises:
-        InvalidError: It is an architecture search, whose values nobody but its algorithm can make, or the template
+        InvalidError: It is an architecture search, whose values only its algorithm can make, or the template
             cannot be rendered with these values.
     """
-    assignments = _assignments(experiment)
+    texts = _texts(experiment)
+    assignments = [ParameterAssignment(name=name, value=text) for name, text in texts.items()]
     template = experiment.spec.trial_template or TrialTemplate()
     compiled = compile_template(template, template_text(template, data_for), experiment.spec.parameters)
     run_spec = compiled.render(assignments, f"{experiment.name}-example", experiment.namespace)
-    return Preview({assignment.name: assignment.value for assignment in assignments}, run_spec)
+    return Preview(texts, run_spec)
 
 
-def _assignments(experiment: Experiment) -> tuple[ParameterAssignment, ...]:
+def _texts(experiment: Experiment) -> dict[str, str]:
     if experiment.spec.initial_trials:
-        return experiment.spec.initial_trials[0].parameter_assignments
+        return {a.name: a.value for a in experiment.spec.initial_trials[0].parameter_assignments}
     if experiment.spec.nas_config is not None:
         cause, remedy = "only its algorithm makes architectures", "submit it to see its first trial"
         raise invalid("spec.nasConfig", cause, remedy, "preview-nas")
     space = SearchSpace.of(experiment.spec.parameters)
-    return tuple(space.format(space.sample(Random(0))))
+    return space.format(space.sample(Random(0)))

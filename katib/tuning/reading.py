@@ -70,7 +70,7 @@ def early_stop_reason(message: str) -> str:
 
 
 def failure_of(trial: Json) -> str:
-    """Return why a trial failed; empty when it did not, or when nobody knows."""
+    """Return why a trial failed; empty when it did not, or when the cause is unknown."""
     return trial_failure(str((condition_of(trial, "Failed") or {}).get("message", ""))).rstrip(".")
 
 

@@ -148,8 +148,8 @@ def state_words(pod: Json) -> str:
     containers = status.get("containerStatuses") or ()
     reasons = list(filter(None, map(_reason_of, containers)))
     ended = "Completed" if len(reasons) == len(containers) else ""
-    told = next((reason for reason in reasons if reason != "Completed"), ended) if reasons else ""
-    return told or str(status.get("phase") or "Unknown")
+    known = next((reason for reason in reasons if reason != "Completed"), ended) if reasons else ""
+    return known or str(status.get("phase") or "Unknown")
 
 
 def _reason_of(container: Json) -> str:
@@ -170,14 +170,14 @@ def restarts_of(pod: Json) -> int:
 
 
 def is_running(pod: Json) -> bool:
-    """Return whether it runs and nobody ends it."""
+    """Return whether it runs and is not being ended."""
     status = status_of(pod)
     going = pod.get("metadata", {}).get("deletionTimestamp") or status.get("reason") in _ENDED_BY_ITS_JOB
     return status.get("phase") == "Running" and not going
 
 
 def is_over(pod: Json) -> bool:
-    """Return whether it has ended, or somebody ends it."""
+    """Return whether it has ended, or is being ended."""
     status = status_of(pod)
     return status.get("phase") in ("Succeeded", "Failed") or status.get("reason") in _ENDED_BY_ITS_JOB
 
@@ -226,14 +226,14 @@ def code_words(end: Json) -> str:
     """Return the exit code of a container that ended, with the signal or cause where there is one."""
     code = int(end.get("exitCode") or 0)
     number = int(end.get("signal") or code - _SIGNAL_BASE)
-    told = signal.Signals(number).name if number in {s.value for s in signal.Signals} else ""
+    word = signal.Signals(number).name if number in {s.value for s in signal.Signals} else ""
     if end.get("reason") == "OOMKilled":
-        told = "OOMKilled"
-    return f"{code} ({told})" if told else str(code)
+        word = "OOMKilled"
+    return f"{code} ({word})" if word else str(code)
 
 
 def waiting_words(pod: Json) -> str:
-    """Return why a pod does not run yet; empty when it does, or nobody says."""
+    """Return why a pod does not run yet; empty when it does, or the cause is unknown."""
     status = status_of(pod)
     for condition in status.get("conditions") or ():
         if (condition.get("type"), condition.get("status")) == ("PodScheduled", "False"):

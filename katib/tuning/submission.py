@@ -12,7 +12,7 @@ from msgspec import structs
 
 from katib.api.algorithms import AlgorithmCatalog
 from katib.api.defaults import default_algorithm, with_defaults
-from katib.api.loading import Submission, holds_runtimes, load_experiment, load_runtimes
+from katib.api.loading import LoadedDocument, Submission, are_runtimes, experiment_of, load_documents, runtimes_of
 from katib.api.names import WORKSPACE_ANNOTATION
 from katib.api.types import CollectorKind, Experiment, ParameterSpec, TrialTemplate
 from katib.api.validation import admit, admit_update, find_warnings
@@ -132,7 +132,10 @@ class Gate:
 
     def load(self, document: str, *, source: str, namespace: str) -> Submission:
         """Read a document. Raises InvalidError when it holds no experiment."""
-        submission = self._with_primary_labels(load_experiment(document, source, namespace))
+        return self._load(load_documents(document, source), source, namespace)
+
+    def _load(self, documents: Sequence[LoadedDocument], source: str, namespace: str) -> Submission:
+        submission = self._with_primary_labels(experiment_of(documents, source, namespace))
         algorithm = default_algorithm(submission.experiment.spec)
         if algorithm is not None:
             self._home.prewarm(algorithm.algorithm_name)
@@ -162,7 +165,10 @@ class Gate:
         Raises:
             InvalidError: With everything that is wrong with them.
         """
-        found = load_runtimes(document, source, namespace)
+        return self._runtimes(load_documents(document, source), source, namespace)
+
+    def _runtimes(self, documents: Sequence[LoadedDocument], source: str, namespace: str) -> tuple[dict[str, Any], ...]:
+        found = runtimes_of(documents, source, namespace)
         errors = [error for place, runtime in found for error in self._home.check_runtime(runtime, place)]
         if errors:
             raise InvalidError(errors)
@@ -174,10 +180,11 @@ class Gate:
         Raises:
             InvalidError: With everything that is wrong with it.
         """
-        if holds_runtimes(document, source):
-            self.runtimes(document, source=source, namespace=namespace)
+        documents = load_documents(document, source)
+        if are_runtimes(documents):
+            self._runtimes(documents, source, namespace)
             return None
-        return self.admit(self.load(document, source=source, namespace=namespace))
+        return self.admit(self._load(documents, source, namespace))
 
     def admit(self, submission: Submission) -> Admitted:
         """Return a new experiment, ready to be created.

@@ -79,4 +79,4 @@ def _brevity(trial: Json) -> float:
 
 TRIAL_FACTS = FactsOf(2, {TRIAL: _facts_of})
 """What a store keeps beside trials. Raise the version whenever a state, an objective value or a time is read in another
-way: at its next opening, a store derives all of it anew."""
+way: at its next opening, a store derives all of it again."""

@@ -3,11 +3,51 @@
 Belongs here: pages (Jinja2 templates), their styles and scripts, the data that scripts ask for, the live stream.
 Does not belong here: what a figure shows (`katib.figures`), what can be asked (`katib.tuning`), by whom (`katib.rest`).
 
-`routes` is the list of everything that answers. A page is complete without its scripts but for figures and live
+`ui_routes` lists everything that answers. A page is complete without its scripts but for figures and live
 changes: what a template shows comes from a view (`views`), a pure function of objects. Scripts are ES modules without a
 build; everything that a page needs comes from this server.
 """
 
-from katib.ui.routes import ui_routes
+from __future__ import annotations
+
+from katib.rest.streams import Closing
+from katib.rest.visits import PageRouter
+from katib.ui.about_pages import about_pages
+from katib.ui.assets import asset_routes
+from katib.ui.compare_pages import compare_pages
+from katib.ui.entry import entry_routes, show_problem
+from katib.ui.experiment_list_routes import experiment_list_routes
+from katib.ui.experiment_pages import experiment_pages
+from katib.ui.figure_routes import figure_routes
+from katib.ui.katib_paths import katib_paths
+from katib.ui.live import live_routes
+from katib.ui.new_pages import new_pages
+from katib.ui.tables import Tables
+from katib.ui.trial_pages import trial_data_routes, trial_pages
+from katib.ui.trial_table_routes import trial_table_routes
 
 __all__ = ["ui_routes"]
+
+
+def ui_routes(closing: Closing) -> PageRouter:
+    """Return the routes of the pages, of what their scripts ask for, and of what these are made of."""
+    tables = Tables(closing)
+    router = PageRouter(show_problem)
+    parts = (
+        asset_routes(),
+        entry_routes(),
+        katib_paths(),
+        experiment_list_routes(closing),
+        experiment_pages(tables),
+        trial_table_routes(tables),
+        figure_routes(tables),
+        live_routes(tables, closing),
+        new_pages(),
+        about_pages(),
+        trial_pages(),
+        trial_data_routes(tables, closing),
+        compare_pages(tables),
+    )
+    for part in parts:
+        router.include_router(part)
+    return router

@@ -14,8 +14,8 @@ from fastapi.responses import HTMLResponse
 
 from katib.api.algorithm_advice import ADVICE, suits
 from katib.api.algorithms import AlgorithmInfo, Feature
+from katib.controllers.metrics import Page
 from katib.errors import KatibError
-from katib.monitoring import Page
 from katib.rest.routing import Service
 from katib.tuning.reading import Json, is_completed, last_condition, name_of, namespace_of, state_of
 from katib.tuning.service import TuningService

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any
@@ -27,10 +27,9 @@ from katib.ui.compare_views import (
     trial_groups,
     why_no_history,
 )
-from katib.ui.looking import Viewer, table_for
 from katib.ui.rendering import render
-from katib.ui.tables import Tables
-from katib.ui.trial_data import NO_STORE, By, Smoothing
+from katib.ui.tables import Tables, Viewer
+from katib.ui.trial_pages import NO_STORE, By, Smoothing
 from katib.ui.trial_reading import attempt, read_curve, read_metric_names
 
 _PATIENCE_SECONDS = 20.0
@@ -65,7 +64,9 @@ def compare_pages(tables: Tables) -> APIRouter:
         link = partial(_address, wanted)
         experiments = _read(service, "Experiment", wanted["Experiment"], link)
         trials = _read(service, "Trial", wanted["Trial"], link)
-        metrics = shared_metrics(trials.objects, _metric_names_of(service))
+        metrics = shared_metrics(
+            trials.objects, lambda one: attempt(lambda: read_metric_names(service, one), list[str]()).value
+        )
         known = _all_experiments(service)
         return render(
             request,
@@ -155,14 +156,10 @@ def _address(wanted: dict[str, list[Reference]], kind: str, without: Reference) 
     return f"compare?{urlencode(pairs, safe='/')}" if pairs else "compare"
 
 
-def _metric_names_of(service: TuningService) -> Callable[[Json], Iterable[str]]:
-    return lambda trial: attempt(lambda: read_metric_names(service, trial), list[str]()).value
-
-
 def _experiment_data(tables: Tables, service: TuningService, user: Any, reference: Reference) -> ExperimentData | None:
     """Return the trials of an experiment; None where it cannot be read, which the page says beside the picture."""
     try:
-        table = table_for(tables, service, user, reference.namespace, reference.name)
+        table = tables.table(service, user, reference.namespace, reference.name)
         snapshot = table.snapshot(wait_seconds=_PATIENCE_SECONDS)
     except KatibError:
         return None

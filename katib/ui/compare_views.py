@@ -9,7 +9,7 @@ from typing import Any
 
 from katib.api.metrics import is_usable
 from katib.errors import invalid
-from katib.figures.trials import Objective, objectives_of
+from katib.figures.trials import Objective, number_of, objectives_of
 from katib.tuning.reading import (
     Json,
     assignments_of,
@@ -119,17 +119,21 @@ def experiment_groups(experiments: Sequence[Json]) -> list[Group]:
         _row("Trials at once", experiments, lambda e: str(e["spec"].get("parallelTrialCount", ""))),
         _row("Budget of trials", experiments, lambda e: str(e["spec"].get("maxTrialCount") or "none")),
     ]
+    objectives = {(o.name, o.maximize): o for o in (objectives_of(e)[0] for e in experiments)}
+    shared = next(iter(objectives.values())) if len(objectives) == 1 else None
     results = [
         _row("State", experiments, state_of),
-        _best_row(experiments),
-        _linked_row("Best trial", experiments, _best_trial, "trials"),
-        *_rows_of_all(experiments, _best_parameters, prefix="Best "),
+        _marked(_row("Best value", experiments, lambda e: best_value(e) or ""), shared),
+        _linked_row("Best trial", experiments, lambda e: str(_best(e).get("bestTrialName", "")), "trials"),
+        *_rows_of_all(experiments, lambda e: assignments_of({"spec": _best(e)}), prefix="Best "),
         _row("Trials ended", experiments, lambda e: str(completed_count(e))),
         _row("Failed", experiments, lambda e: str(status_of(e).get("trialsFailed") or 0)),
         _row("Stopped early", experiments, lambda e: str(status_of(e).get("trialsEarlyStopped") or 0)),
         _row("Duration", experiments, duration_of),
     ]
-    space = _rows_of_all(experiments, _space)
+    space = _rows_of_all(
+        experiments, lambda e: {str(spec.get("name", "")): _axis(spec) for spec in e["spec"].get("parameters") or ()}
+    )
     return [Group("Results", tuple(results)), Group("Settings", tuple(settings)), Group("Search space", tuple(space))]
 
 
@@ -137,7 +141,8 @@ def why_no_history(experiments: Sequence[Json]) -> str:
     """Return in a sentence why the best so far of experiments cannot stand in one picture; empty when it can."""
     if len(experiments) < 2:  # noqa: PLR2004 - one alone has its history on its own page
         return "Add another experiment for a picture of both."
-    words = {name_of(e): _direction(objectives_of(e)[0]) for e in experiments}
+    objectives = {name_of(e): objectives_of(e)[0] for e in experiments}
+    words = {name: f"{'maximizes' if one.maximize else 'minimizes'} {one.name}" for name, one in objectives.items()}
     (first, reference), *others = words.items()
     for name, other in others:
         if other != reference:
@@ -145,10 +150,6 @@ def why_no_history(experiments: Sequence[Json]) -> str:
     if all(best_value(e) is None for e in experiments):
         return "No trial of them has a value yet."
     return ""
-
-
-def _direction(objective: Objective) -> str:
-    return f"{'maximizes' if objective.maximize else 'minimizes'} {objective.name}"
 
 
 def trial_groups(trials: Sequence[Json]) -> list[Group]:
@@ -160,7 +161,7 @@ def trial_groups(trials: Sequence[Json]) -> list[Group]:
         _row("Duration", trials, duration_of),
     ]
     parameters = _rows_of_all(trials, assignments_of)
-    objectives = {name: objective for trial in trials for name, objective in _objectives(trial).items()}
+    objectives = {objective.name: objective for trial in trials for objective in objectives_of(trial)}
     metrics = [
         _marked(row, objectives.get(row.title))
         for row in _rows_of_all(trials, lambda trial: dict([*objective_values(trial), *metric_values(trial)]))
@@ -177,23 +178,14 @@ def shared_metrics(trials: Sequence[Json], names: Callable[[Json], Iterable[str]
     return list(dict.fromkeys(name for trial in trials for name in names(trial)))
 
 
-def _objectives(trial: Json) -> dict[str, Objective]:
-    return {objective.name: objective for objective in objectives_of(trial)}
-
-
 def _row(title: str, objects: Sequence[Json], read: Callable[[Json], str]) -> Row:
     return _row_of(title, [read(obj) for obj in objects])
 
 
 def _row_of(title: str, texts: Sequence[str | None]) -> Row:
-    cells = tuple(Cell(_shown(text), text or "") for text in texts)
+    shown = [short(text) if text and is_usable(text) else shortened(text or _ABSENT, _LONGEST) for text in texts]
+    cells = tuple(Cell(one, text or "") for one, text in zip(shown, texts, strict=True))
     return Row(title, cells, differs=len(set(texts)) > 1)
-
-
-def _shown(text: str | None) -> str:
-    if not text:
-        return _ABSENT
-    return short(text) if is_usable(text) else shortened(text, _LONGEST)
 
 
 def _rows_of_all(objects: Sequence[Json], read: Callable[[Json], dict[str, str]], prefix: str = "") -> list[Row]:
@@ -212,17 +204,10 @@ def _linked_row(title: str, objects: Sequence[Json], read: Callable[[Json], str]
     return Row(title, cells, differs=len(set(names)) > 1)
 
 
-def _best_row(experiments: Sequence[Json]) -> Row:
-    """Return the best values; the best of them is marked where all optimize the same metric in the same direction."""
-    row = _row("Best value", experiments, lambda e: best_value(e) or "")
-    objectives = {(o.name, o.maximize): o for o in (objectives_of(e)[0] for e in experiments)}
-    return _marked(row, next(iter(objectives.values())) if len(objectives) == 1 else None)
-
-
 def _marked(row: Row, objective: Objective | None) -> Row:
     if objective is None or len(row.cells) < 2:  # noqa: PLR2004 - one alone is not the best of several
         return row
-    numbers = [_number(cell.exact) for cell in row.cells]
+    numbers = [number_of(cell.exact) for cell in row.cells]
     known = [number for number in numbers if math.isfinite(number)]
     if not known or not row.differs:
         return row
@@ -231,13 +216,6 @@ def _marked(row: Row, objective: Objective | None) -> Row:
         Cell(cell.text, cell.exact, cell.link, number == best) for cell, number in zip(row.cells, numbers, strict=True)
     )
     return Row(row.title, tuple(cells), row.differs)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
 
 
 def _settings(algorithm: Any) -> dict[str, str]:
@@ -252,16 +230,8 @@ def _algorithm(algorithm: Any) -> str:
     return f"{algorithm.get('algorithmName', '')}{f' ({settings})' if settings else ''}"
 
 
-def _best_trial(experiment: Json) -> str:
-    return str((status_of(experiment).get("currentOptimalTrial") or {}).get("bestTrialName", ""))
-
-
-def _best_parameters(experiment: Json) -> dict[str, str]:
-    return assignments_of({"spec": status_of(experiment).get("currentOptimalTrial") or {}})
-
-
-def _space(experiment: Json) -> dict[str, str]:
-    return {str(spec.get("name", "")): _axis(spec) for spec in experiment["spec"].get("parameters") or ()}
+def _best(experiment: Json) -> Json:
+    return status_of(experiment).get("currentOptimalTrial") or {}
 
 
 def _axis(spec: Json) -> str:

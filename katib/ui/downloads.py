@@ -16,10 +16,8 @@ from enum import StrEnum
 from importlib.util import find_spec
 from typing import Any
 
-import numpy as np
-
 from katib.errors import invalid
-from katib.figures.trials import Floats, Rows, TrialTable
+from katib.figures.trials import Rows, TrialTable
 from katib.ui.trial_columns import Column, Kind, exact, iso_time, numbers_of
 
 _PART_ROWS = 2_000
@@ -144,7 +142,7 @@ def _parts(rows: Rows, size: int) -> Iterator[Rows]:
 def _texts(table: TrialTable, column: Column, rows: Rows) -> list[str]:
     if column.kind is Kind.TEXT:
         return list(table.names[rows])
-    numbers = _numbers(table, column, rows)
+    numbers = numbers_of(table, column)[rows].tolist()
     if column.kind is Kind.CHOICE:
         return [_choice(column, value) or "" for value in numbers]
     return [iso_time(value) for value in numbers] if column.kind is Kind.TIME else [exact(value) for value in numbers]
@@ -154,7 +152,7 @@ def _values(table: TrialTable, column: Column, rows: Rows) -> list[Any]:
     """Return values as JSON has them. It has no word for infinities: they are texts."""
     if column.kind is Kind.TEXT:
         return list(table.names[rows])
-    numbers = _numbers(table, column, rows)
+    numbers = numbers_of(table, column)[rows].tolist()
     if column.kind is Kind.CHOICE:
         return [_choice(column, value) for value in numbers]
     if column.kind is Kind.TIME:
@@ -165,15 +163,10 @@ def _values(table: TrialTable, column: Column, rows: Rows) -> list[Any]:
 def _parquet_values(table: TrialTable, column: Column, rows: Rows) -> list[Any]:
     if column.kind in (Kind.TEXT, Kind.CHOICE):
         return _values(table, column, rows)
-    numbers = _numbers(table, column, rows)
+    numbers = numbers_of(table, column)[rows].tolist()
     if column.kind is Kind.TIME:
         return [None if math.isnan(value) else round(value * 1e6) for value in numbers]
     return [None if math.isnan(value) else int(value) if column.whole else value for value in numbers]
-
-
-def _numbers(table: TrialTable, column: Column, rows: Rows) -> list[float]:
-    values: Floats = numbers_of(table, column)[rows]
-    return [float(value) for value in np.asarray(values)]
 
 
 def _choice(column: Column, value: float) -> str | None:

@@ -13,10 +13,9 @@ from fastapi.responses import RedirectResponse
 
 from katib.rest.guard import session_cookie
 from katib.rest.problems import Problem
-from katib.rest.request_headers import Headers
 from katib.rest.routing import sessions_of
 from katib.rest.sessions import LIFETIME_SECONDS, set_cookie
-from katib.rest.visits import is_own_site
+from katib.rest.visits import Headers, is_own_site
 from katib.ui.rendering import here_of, render
 
 HOME = "./"

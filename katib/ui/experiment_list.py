@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
 from katib.errors import invalid
+from katib.figures.trials import number_of
 from katib.ui.views import Summary
 
 Order = Callable[[Summary], Any]
@@ -17,23 +17,12 @@ SIZE = 50
 """Rows of a page."""
 
 
-def _best(row: Summary) -> float:
-    try:
-        return float(row["best"]["value"])
-    except (TypeError, ValueError):
-        return math.nan
-
-
-def _share(row: Summary) -> float:
-    return float(row["done"] / row["limit"]) if row["limit"] else float(row["done"])
-
-
 SORTS: dict[str, tuple[str, Order]] = {
     "name": ("Name", lambda row: row["name"]),
     "namespace": ("Namespace", lambda row: row["namespace"]),
     "state": ("State", lambda row: row["state"]),
-    "progress": ("Trials", _share),
-    "best": ("Best", _best),
+    "progress": ("Trials", lambda row: row["done"] / (row["limit"] or 1)),
+    "best": ("Best", lambda row: number_of(row["best"]["value"])),
     "algorithm": ("Algorithm", lambda row: row["algorithm"]),
     "age": ("Age", lambda row: row["created"]),
 }
@@ -144,13 +133,6 @@ def _ordered(rows: list[Summary], query: ListQuery) -> list[Summary]:
     if query.sort not in SORTS:
         raise invalid("sort", f"there is no column {query.sort!r}", f"use {', '.join(SORTS)}", "table-sort")
     _, key = SORTS[query.sort]
-    with_value, without = _split(newest_first, key)
+    without = [row for row in newest_first if key(row) != key(row)]  # NaN differs from itself
+    with_value = [row for row in newest_first if key(row) == key(row)]
     return sorted(with_value, key=key, reverse=query.descending) + without
-
-
-def _split(rows: Iterable[Summary], key: Order) -> tuple[list[Summary], list[Summary]]:
-    with_value: list[Summary] = []
-    without: list[Summary] = []
-    for row in rows:
-        (without if key(row) != key(row) else with_value).append(row)  # NaN differs from itself
-    return with_value, without

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Hashable
 from typing import Annotated, Any
 
@@ -11,18 +10,16 @@ from fastapi.responses import HTMLResponse, StreamingResponse
 
 from katib.rest.problems import problem_of
 from katib.rest.routing import Service
-from katib.rest.streams import HEARTBEAT_SECONDS, Closing
+from katib.rest.streams import Closing
 from katib.tuning.service import TuningService
 from katib.ui.experiment_list import SORTS, ListQuery, list_page
 from katib.ui.experiment_watch import ExperimentWatch, Look, RowKey, Watches
-from katib.ui.live import STREAM_HEADERS, event
-from katib.ui.looking import Viewer
+from katib.ui.live import STREAM_HEADERS, Changes, event
 from katib.ui.rendering import fragment, render
-from katib.ui.views import Summary
+from katib.ui.tables import Viewer
 
-_CHECK_SECONDS = 0.5
 _LONGEST = 4_096
-_MOST_TOLD = 100
+_MOST_SENT = 100
 """So many changed rows are sent; when there are more, the page is asked to reload what it shows."""
 
 Text = Annotated[str, Query(max_length=_LONGEST)]
@@ -77,29 +74,18 @@ def experiment_list_routes(closing: Closing) -> APIRouter:
 async def list_events(watch: ExperimentWatch, closing: Closing) -> AsyncIterator[bytes]:
     """Yield an event `rows` for what changed: new HTML of rows by their ids, those that are gone, and the total.
 
-    The first one tells no rows; the page has them, or asks for them when it connects again. `problem` says that the
+    The first one has no rows; the page has them, or asks for them when it connects again. `problem` says that the
     experiments cannot be read for now.
     """
-    loop, changed = asyncio.get_running_loop(), asyncio.Event()
-
-    def notify() -> None:
-        loop.call_soon_threadsafe(changed.set)
-
-    end = watch.watch(notify)
-    sent, silent = watch.last, 0.0
+    changes = Changes()
+    end, sent = watch.watch(changes.notify), watch.last
     yield b"retry: 1000\n\n" + event("hello", {"total": len(sent.rows)})
     try:
-        while not closing.begun:
-            try:
-                await asyncio.wait_for(changed.wait(), _CHECK_SECONDS)
-            except TimeoutError:
-                silent += _CHECK_SECONDS
-                if silent >= HEARTBEAT_SECONDS:
-                    silent = 0.0
-                    yield b": still here\n\n"
+        async for beat in changes.beats(closing):
+            if beat:
+                yield beat
                 continue
-            changed.clear()
-            silent, found = 0.0, watch.last
+            found = watch.last
             yield event("problem", problem_of(found.error)) if found.error else event("rows", difference(sent, found))
             sent = found
     finally:
@@ -109,11 +95,11 @@ async def list_events(watch: ExperimentWatch, closing: Closing) -> AsyncIterator
 def difference(before: Look, after: Look) -> dict[str, object]:
     """Return what is new in a look: rows as HTML by their ids, the ids of those that are gone, and the total."""
     rows = {key: row for key, row in after.rows.items() if before.rows.get(key) is not row}
-    told = rows if len(rows) <= _MOST_TOLD else {}
+    sent = rows if len(rows) <= _MOST_SENT else {}
     return {
-        "rows": {row_id(key): _row_html(row) for key, row in told.items()},
+        "rows": {row_id(key): fragment("parts/experiment_row.html", row=row) for key, row in sent.items()},
         "gone": [row_id(key) for key in before.rows if key not in after.rows],
-        "other": len(rows) > len(told),
+        "other": len(rows) > len(sent),
         "total": len(after.rows),
     }
 
@@ -121,7 +107,3 @@ def difference(before: Look, after: Look) -> dict[str, object]:
 def row_id(key: RowKey) -> str:
     """Return the id of an experiment's row in the page."""
     return "/".join(key)
-
-
-def _row_html(row: Summary) -> str:
-    return fragment("parts/experiment_row.html", row=row)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -14,11 +14,10 @@ from katib.figures.catalogue import FIGURES
 from katib.figures.trials import STATES, TrialTable
 from katib.rest.routing import Name, Namespace, Service
 from katib.tuning.reading import Json, status_of
-from katib.ui.looking import Viewer, table_for
 from katib.ui.rendering import render
-from katib.ui.tables import Snapshot, Tables
+from katib.ui.tables import Snapshot, Tables, Viewer
 from katib.ui.trial_columns import Group, columns_of, first_columns
-from katib.ui.trial_table import SIZES, TablePage, TableQuery, page_of
+from katib.ui.trial_table import SIZES, TableQuery, page_of
 from katib.ui.trial_table_routes import Asked
 from katib.ui.views import action_fields, experiment_head, yaml_of
 
@@ -58,13 +57,13 @@ def experiment_pages(tables: Tables) -> APIRouter:
             "figures": FIGURES,
         }
         if tab in ("overview", "trials"):
-            live = table_for(tables, service, user, namespace, name)
+            live = tables.table(service, user, namespace, name)
             given = set(request.query_params)
             try:
                 snapshot = live.snapshot(wait_seconds=_PATIENCE_SECONDS)
             except UnavailableError:
                 snapshot = None
-            values |= vars_of(_first_table(experiment, snapshot, query, tab, given))
+            values |= _first_table(experiment, snapshot, query, tab, given)
             values["table_version"] = snapshot.version if snapshot and snapshot.complete else 0
         elif tab == "analysis":
             empty = TrialTable.of(experiment, ())
@@ -99,39 +98,10 @@ def experiment_pages(tables: Tables) -> APIRouter:
     return router
 
 
-@dataclass(frozen=True)
-class _FirstTable:
-    """What a page shows of trials before its script runs.
-
-    Attributes:
-        query: What is asked, with what a tab asks by itself.
-        table: The rows; None while they are being read, and when they cannot be shown.
-        problem: Why they cannot be shown.
-        columns: All there are, by key.
-        shown: Keys of those that are shown when none is chosen.
-        complete: Whether all trials have been read.
-        states: That there are.
-        sizes: Rows of a page that are offered.
-    """
-
-    query: TableQuery
-    table: TablePage | None
-    problem: str
-    columns: Any
-    shown: tuple[str, ...]
-    complete: bool
-    states: tuple[str, ...] = STATES
-    sizes: tuple[int, ...] = SIZES
-
-
-def vars_of(first: _FirstTable) -> dict[str, Any]:
-    """Return its attributes as values of a template."""
-    return dict(vars(first))
-
-
 def _first_table(
     experiment: Json, snapshot: Snapshot | None, asked: TableQuery, tab: str, given: set[str]
-) -> _FirstTable:
+) -> dict[str, Any]:
+    """Return what a page shows of trials before its script runs; no `table` while they are being read."""
     trials = snapshot.trials if snapshot else TrialTable.of(experiment, ())
     columns = columns_of(trials)
     query = asked
@@ -149,7 +119,16 @@ def _first_table(
         except InvalidError as error:
             problem = str(error)
     complete = snapshot is not None and snapshot.complete
-    return _FirstTable(query, table, problem, columns, first_columns(columns), complete)
+    return {
+        "query": query,
+        "table": table,
+        "problem": problem,
+        "columns": columns,
+        "shown": first_columns(columns),
+        "complete": complete,
+        "states": STATES,
+        "sizes": SIZES,
+    }
 
 
 def _newest_events(service: Service, namespace: str, name: str) -> dict[str, Any]:

@@ -50,8 +50,8 @@ def trial_csv(trial: Json, readings: Iterable[MetricLog]) -> str:
         if reading.name not in types or not is_usable(reading.value):
             continue
         key = (reading.name, reading.time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S"))
-        if key not in best or _is_better(types[reading.name], reading.value, best[key]):
-            best[key] = reading.value
+        pick = min if types[reading.name] == ObjectiveType.MINIMIZE else max
+        best[key] = pick(best.get(key, reading.value), reading.value, key=float)
     order = {name: place for place, name in enumerate(types)}
     lines = sorted(best.items(), key=lambda item: (order[item[0][0]], item[0][1]))
     return _csv([["metricName", "time", "value"], *([*key, value] for key, value in lines)])
@@ -87,7 +87,7 @@ def architecture_graph(architecture: str, config: str) -> str:
         return ""
     embedding = operations.get("embedding") if isinstance(operations, dict) else None
     labels = ["Input", *(_operation_label(layer[0], embedding) for layer in layers), "Output"]
-    nodes = [f"{place} [label={_quoted(label)}];" for place, label in enumerate(labels)]
+    nodes = [f"{place} [label={json.dumps(label, ensure_ascii=False)}];" for place, label in enumerate(labels)]
     edges = [f"{place}->{place + 1};" for place in range(len(labels) - 1)]
     for place, layer in enumerate(layers, start=1):
         links = enumerate(layer[1:], start=1)  # from the first layer on; the one before is always connected
@@ -140,10 +140,6 @@ def _best_text(trial: Json, name: str, direction: str) -> str:
     return "" if text == UNAVAILABLE else text
 
 
-def _is_better(direction: str, value: str, than: str) -> bool:
-    return float(value) < float(than) if direction == ObjectiveType.MINIMIZE else float(value) > float(than)
-
-
 def _condition_type(obj: Json) -> str:
     return str(last_condition(obj).get("type") or "Created")
 
@@ -173,7 +169,3 @@ def _operation_label(number: Any, embedding: Any) -> str:
     parameters = operation.get("opt_params")
     settings = [f"{key}={value}" for key, value in parameters.items()] if isinstance(parameters, dict) else []
     return "\n".join([str(operation.get("opt_type", number)), *settings])
-
-
-def _quoted(label: str) -> str:
-    return json.dumps(label, ensure_ascii=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -16,11 +16,11 @@ from fastapi import APIRouter, Body, HTTPException, Response
 from fastapi.responses import JSONResponse
 
 from katib.errors import NotFoundError
+from katib.figures.reading import each_trial
 from katib.rest.routing import LONGEST_NAME, OBJECT_NAME, Service
 from katib.tuning.service import Json, TemplateService, TuningService
 from katib.ui.katib_forms import architecture_rows, experiment_csv, experiment_row, template_rows, trial_csv
 
-_PAGE = 5000
 _LOG_LINES = 100_000
 """Of a longer log the end is sent: the answer is one text."""
 _SOURCE = "postData"
@@ -59,7 +59,7 @@ def _suggestion(service: Service, namespace: str = "", suggestionName: str = "")
 
 def _experiment_table(service: Service, namespace: str = "", experimentName: str = "") -> Response:  # noqa: N803 - as above
     experiment = _experiment(service, namespace, experimentName)
-    return JSONResponse(experiment_csv(experiment, list(_trials(service, namespace, experimentName))))
+    return JSONResponse(experiment_csv(experiment, list(each_trial(service, namespace, experimentName))))
 
 
 def _trial_table(service: Service, namespace: str = "", trialName: str = "") -> Response:  # noqa: N803 - as above
@@ -69,7 +69,7 @@ def _trial_table(service: Service, namespace: str = "", trialName: str = "") -> 
 
 def _architectures(service: Service, namespace: str = "", experimentName: str = "") -> list[Json]:  # noqa: N803 - as above
     _experiment(service, namespace, experimentName)
-    return architecture_rows(_trials(service, namespace, experimentName))
+    return architecture_rows(each_trial(service, namespace, experimentName))
 
 
 def _log(service: Service, namespace: str = "", trialName: str = "") -> Response:  # noqa: N803 - as above
@@ -137,16 +137,6 @@ _WRITING = (
     ("POST", "edit_template", _edit_template),
     ("POST", "delete_template", _delete_template),
 )
-
-
-def _trials(service: TuningService, namespace: str, experiment: str) -> Iterator[Json]:
-    cursor = ""
-    while True:
-        page = service.trials(namespace, experiment, limit=_PAGE, cursor=cursor)
-        yield from page.items
-        cursor = page.cursor
-        if not cursor:
-            return
 
 
 def _offering(service: TuningService) -> TemplateService:

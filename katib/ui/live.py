@@ -6,6 +6,7 @@ An event says what is new in a few hundred bytes, at most some times a second; t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -17,13 +18,12 @@ from katib.errors import KatibError
 from katib.rest.problems import problem_of
 from katib.rest.routing import Name, Namespace, Service
 from katib.rest.streams import HEARTBEAT_SECONDS, Closing
-from katib.ui.looking import Viewer, table_for
-from katib.ui.tables import LiveTable, Tables
+from katib.ui.tables import LiveTable, Tables, Viewer
 from katib.ui.views import experiment_summary
 
 _PAUSE_SECONDS = 0.2
 """Between two events of a stream: a hundred trials a second are no reason to draw a hundred times."""
-_CHECK_SECONDS = 0.5
+CHECK_SECONDS = 0.5
 
 STREAM_HEADERS = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
@@ -34,42 +34,59 @@ def live_routes(tables: Tables, closing: Closing) -> APIRouter:
 
     @router.get("/experiments/{namespace}/{name}/live")
     def follow(service: Service, user: Viewer, namespace: Namespace, name: Name) -> StreamingResponse:
-        table = table_for(tables, service, user, namespace, name)
+        table = tables.table(service, user, namespace, name)
         return StreamingResponse(table_events(table, closing), media_type="text/event-stream", headers=STREAM_HEADERS)
 
     return router
 
 
+class Changes:
+    """The changes that an event stream waits for; made on its loop."""
+
+    def __init__(self) -> None:
+        self._loop, self._changed = asyncio.get_running_loop(), asyncio.Event()
+
+    def notify(self) -> None:
+        """Say that something changed; from any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._changed.set)
+
+    async def beats(self, closing: Closing) -> AsyncIterator[bytes]:
+        """Yield an empty part after every change, and a comment after a long silence, until the server ends."""
+        silent = 0.0
+        while not closing.begun:
+            try:
+                await asyncio.wait_for(self._changed.wait(), CHECK_SECONDS)
+            except TimeoutError:
+                silent += CHECK_SECONDS
+                if silent >= HEARTBEAT_SECONDS:
+                    silent = 0.0
+                    yield b": still here\n\n"
+                continue
+            self._changed.clear()
+            silent = 0.0
+            yield b""
+
+
 async def table_events(table: LiveTable, closing: Closing) -> AsyncIterator[bytes]:
     """Yield an event `change` with the head of the page after every change, and `problem` when there are no more."""
-    loop, changed = asyncio.get_running_loop(), asyncio.Event()
-
-    def notify() -> None:
-        loop.call_soon_threadsafe(changed.set)
-
-    end = table.watch(notify)
-    version, silent = -1, 0.0
+    changes = Changes()
+    changes.notify()
+    end, version = table.watch(changes.notify), -1
     yield b"retry: 1000\n\n"
     try:
-        while not closing.begun:
-            if table.has_ended or changed.is_set() or version < 0:
-                changed.clear()
-                snapshot = await asyncio.to_thread(table.snapshot, wait_seconds=_CHECK_SECONDS)
-                if snapshot.version != version:
-                    version, silent = snapshot.version, 0.0
-                    head = experiment_summary(snapshot.experiment)
-                    yield event("change", {"version": version, "complete": snapshot.complete, "experiment": head})
-                if table.has_ended:  # it was given up for others; who connects again gets one that is followed
-                    return
-                await asyncio.sleep(_PAUSE_SECONDS)
+        async for beat in changes.beats(closing):
+            if beat:
+                yield beat
                 continue
-            try:
-                await asyncio.wait_for(changed.wait(), _CHECK_SECONDS)
-            except TimeoutError:
-                silent += _CHECK_SECONDS
-            if silent >= HEARTBEAT_SECONDS:
-                silent = 0.0
-                yield b": still here\n\n"
+            snapshot = await asyncio.to_thread(table.snapshot, wait_seconds=CHECK_SECONDS)
+            if snapshot.version != version:
+                version = snapshot.version
+                head = experiment_summary(snapshot.experiment)
+                yield event("change", {"version": version, "complete": snapshot.complete, "experiment": head})
+            if table.has_ended:  # it was given up for others; who connects again gets one that is followed
+                return
+            await asyncio.sleep(_PAUSE_SECONDS)
     except KatibError as error:
         yield event("problem", problem_of(error))
     finally:

@@ -55,7 +55,12 @@ def new_pages() -> APIRouter:
     def show(
         request: Request, service: Service, start: str = "job", origin: Annotated[str, Query(alias="from")] = ""
     ) -> HTMLResponse:
-        text = _copy_of(service, origin) if origin else _start_text(start)
+        if origin:
+            namespace, _, name = origin.partition("/")
+            experiment = service.get("Experiment", namespace, name)
+            text = yaml_of(unsubmitted(experiment, map(name_of, service.experiments(namespace))))
+        else:
+            text = files("katib.ui").joinpath("starts", f"{start if start in STARTS else 'job'}.yaml").read_text()
         infos = service.algorithms()
         return render(
             request,
@@ -132,15 +137,3 @@ def _experiment_in(documents: list[Any]) -> Json:
     mappings = [document for document in documents if isinstance(document, dict)]
     named = [document for document in mappings if document.get("kind") == "Experiment"]
     return next(iter((*named, *mappings)), {})
-
-
-def _start_text(start: str) -> str:
-    name = start if start in STARTS else "job"
-    return files("katib.ui").joinpath("starts", f"{name}.yaml").read_text()
-
-
-def _copy_of(service: TuningService, origin: str) -> str:
-    """Return the text of an experiment for a clone. `origin` is `namespace/name`."""
-    namespace, _, name = origin.partition("/")
-    experiment = service.get("Experiment", namespace, name)
-    return yaml_of(unsubmitted(experiment, map(name_of, service.experiments(namespace))))

@@ -14,9 +14,13 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from fastapi import Depends, Request
 
 from katib.errors import ExpiredError, KatibError, NotFoundError, UnavailableError
 from katib.figures.trials import TrialRows, TrialTable
+from katib.rest.guard import user_of
 from katib.rest.streams import Closing
 from katib.tuning.reading import Json
 from katib.tuning.service import TuningService
@@ -27,7 +31,7 @@ MOST_TABLES = 32
 _SLICE_SECONDS = 5.0
 """One wait for changes: so long at most does a thread live on that is no longer needed."""
 _AGAIN_SECONDS = 1.0
-_TELLING_SECONDS = 0.25
+_NOTICE_SECONDS = 0.25
 """While trials are read, waiting callers and watchers are notified so often: one notice per trial takes too long."""
 
 _log = logging.getLogger(__name__)
@@ -69,7 +73,7 @@ class LiveTable:
         self._experiment: Json = {}
         self._snapshot: Snapshot | None = None
         self._version = time.time_ns() // 1_000_000 * 1_000  # a script has 53 bits for it
-        self._told_at = 0.0
+        self._notified_at = 0.0
         self._complete = False
         self._error: KatibError | None = None
         self._given_up = False
@@ -138,7 +142,7 @@ class LiveTable:
         """Follow the experiment no longer."""
         with self._changed:
             self._given_up = True
-            self._changed.notify_all()
+        self._notify()
 
     def _run(self) -> None:
         cursor = ""
@@ -153,7 +157,8 @@ class LiveTable:
                 _log.warning("The table of %s/%s waits: %s", self._namespace, self._name, error)
                 if self._rows is None:
                     return self._fail(error)
-                self._pause()
+                with self._changed:
+                    self._changed.wait_for(lambda: self._given_up, _AGAIN_SECONDS)
             except KatibError as error:
                 return self._fail(error)
             except Exception:
@@ -195,26 +200,22 @@ class LiveTable:
             self._complete = self._complete or complete
             self._version += 1
             now = time.monotonic()
-            if not self._complete and now - self._told_at < _TELLING_SECONDS:
+            if not self._complete and now - self._notified_at < _NOTICE_SECONDS:
                 return
-            self._told_at = now
-            self._changed.notify_all()
-            watchers = tuple(self._watchers)
-        for notify in watchers:
-            notify()
+            self._notified_at = now
+        self._notify()
 
     def _fail(self, error: KatibError) -> None:
         with self._changed:
             self._error = error
+        self._notify()
+
+    def _notify(self) -> None:
+        with self._changed:
             self._changed.notify_all()
             watchers = tuple(self._watchers)
         for notify in watchers:
             notify()
-
-    def _pause(self) -> None:
-        with self._changed:
-            if not self._given_up:
-                self._changed.wait(_AGAIN_SECONDS)
 
 
 @dataclass(slots=True)
@@ -230,23 +231,35 @@ class Tables:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def table(self, service: TuningService, user: Hashable, namespace: str, name: str) -> LiveTable:
-        """Return the table of an experiment.
+        """Return the table of an experiment that this user may read.
+
+        The experiment is read first, with the user's rights: a table that was filled before they were taken away is not
+        shown any more.
 
         Args:
             service: Asked with the rights of the user.
             user: The user: tables of different users are never shared. None where there is one user.
             namespace: Of the experiment.
             name: Of the experiment.
+
+        Raises:
+            KatibError: There is no such experiment, or the user may not read it.
         """
+        service.get("Experiment", namespace, name)
         key = (user, namespace, name)
         with self._lock:
             self._kept = {other: table for other, table in self._kept.items() if not table.has_ended}
             if key not in self._kept:
-                self._make_room()
+                while len(self._kept) >= MOST_TABLES:
+                    oldest = min(self._kept, key=lambda key: self._kept[key].used_at)
+                    self._kept.pop(oldest).give_up()
                 self._kept[key] = LiveTable(service, namespace, name, self.closing)
             return self._kept[key]
 
-    def _make_room(self) -> None:
-        while len(self._kept) >= MOST_TABLES:
-            oldest = min(self._kept, key=lambda key: self._kept[key].used_at)
-            self._kept.pop(oldest).give_up()
+
+def _viewer(request: Request) -> Hashable:
+    return user_of(request.scope)
+
+
+Viewer = Annotated[Hashable, Depends(_viewer)]
+"""As the type of a route's parameter: the user, as the key of what is kept for them; None where there is one user."""

@@ -15,7 +15,7 @@ from enum import StrEnum
 import numpy as np
 
 from katib.api.types import ParameterType
-from katib.figures.trials import STATES, Floats, Parameter, Rows, TrialTable
+from katib.figures.trials import STATES, Floats, Rows, TrialTable
 from katib.tuning.reading import format_duration, short
 
 
@@ -103,7 +103,10 @@ _LARGEST_WHOLE = 1e15
 
 def columns_of(table: TrialTable) -> dict[str, Column]:
     """Return all columns of a table by their keys: the fixed ones around metrics and parameters."""
-    parameters = {axis.name: _of_parameter(axis) for axis in table.parameters}
+    parameters = {}
+    for axis in table.parameters:
+        kind, whole = Kind.CHOICE if axis.is_categorical else Kind.NUMBER, axis.type == ParameterType.INT
+        parameters[axis.name] = Column(axis.name, axis.name, kind, Group.PARAMETER, axis.choices, whole=whole)
     taken = set(parameters)
     metrics = [Column(_free(name, Group.METRIC, taken), name, Kind.NUMBER, Group.METRIC) for name in table.metrics]
     taken |= {column.key for column in metrics}
@@ -169,8 +172,17 @@ def cells_of(table: TrialTable, column: Column, rows: Rows) -> list[Cell]:
     """Return what a column shows of some trials."""
     if column.kind is Kind.TEXT:
         return [Cell(name, name) for name in table.names[rows]]
-    show = _SHOW[column.kind]
-    return [show(column, float(value)) for value in numbers_of(table, column)[rows]]
+    values: list[float] = numbers_of(table, column)[rows].tolist()
+    if column.kind is Kind.DURATION:
+        nothing = Cell("", "")
+        return [nothing if math.isnan(v) else Cell(format_duration(v), f"{exact(v)} s") for v in values]
+    if column.kind is Kind.TIME:
+        return [Cell(text, text) for text in map(iso_time, values)]
+    if column.kind is Kind.CHOICE:
+        texts = ["" if math.isnan(value) else column.choices[int(value)] for value in values]
+    else:
+        texts = list(map(exact, values))
+    return [Cell(short(text), text) for text in texts]
 
 
 def exact(value: float) -> str:
@@ -187,11 +199,6 @@ def iso_time(seconds: float) -> str:
     return "" if math.isnan(seconds) else datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
-def _of_parameter(axis: Parameter) -> Column:
-    kind = Kind.CHOICE if axis.is_categorical else Kind.NUMBER
-    return Column(axis.name, axis.name, kind, Group.PARAMETER, axis.choices, whole=axis.type == ParameterType.INT)
-
-
 def _free(name: str, group: Group, taken: set[str]) -> str:
     key = name
     while key in taken:
@@ -199,31 +206,6 @@ def _free(name: str, group: Group, taken: set[str]) -> str:
     return key
 
 
-def _show_number(_column: Column, value: float) -> Cell:
-    text = exact(value)
-    return Cell(short(text), text)
-
-
-def _show_choice(column: Column, value: float) -> Cell:
-    text = "" if math.isnan(value) else column.choices[int(value)]
-    return Cell(short(text), text)
-
-
-def _show_time(_column: Column, value: float) -> Cell:
-    text = iso_time(value)
-    return Cell(text, text)
-
-
-def _show_duration(_column: Column, value: float) -> Cell:
-    return Cell("", "") if math.isnan(value) else Cell(format_duration(value), f"{exact(value)} s")
-
-
-_SHOW: dict[Kind, Callable[[Column, float], Cell]] = {
-    Kind.NUMBER: _show_number,
-    Kind.CHOICE: _show_choice,
-    Kind.TIME: _show_time,
-    Kind.DURATION: _show_duration,
-}
 _FIXED: dict[str, Callable[[TrialTable], Floats]] = {
     NUMBER: lambda table: np.arange(1, len(table) + 1, dtype=np.float64),
     STATE: lambda table: table.states.astype(np.float64),

@@ -19,7 +19,7 @@ from katib.errors import KatibError, UnavailableError
 from katib.rest.streams import Closing
 from katib.tuning.reading import Json, is_completed
 from katib.tuning.service import NOW, TuningService
-from katib.ui.trial_views import experiment_name
+from katib.ui.trial_reading import read_experiment
 
 LOOK_SECONDS = 0.1
 _SHARE = 3.0
@@ -176,19 +176,11 @@ class LiveTrial:
         has_ended = is_completed(trial) and was_over and is_quiet
         if not changed and not has_ended:
             return
-        experiment = known.experiment if known is not None and not changed else self._experiment_of(trial)
+        experiment = known.experiment if known is not None and not changed else read_experiment(self._service, trial)
         version = (known.version if known is not None else 0) + changed
         with self._lock:
             self._news = TrialNews(trial, experiment, version, has_ended)
         self._tell()
-
-    def _experiment_of(self, trial: Json) -> Json | None:
-        try:
-            return self._service.get("Experiment", self._namespace, experiment_name(trial))
-        except UnavailableError:
-            raise
-        except KatibError:
-            return None
 
     def _fail(self, error: KatibError) -> None:
         with self._lock:

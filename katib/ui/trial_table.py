@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from katib.errors import invalid
+from katib.figures.data import measure_of
 from katib.figures.style import places
 from katib.figures.trials import STATES, Rows, TrialTable
 from katib.ui.trial_columns import (
@@ -219,12 +220,17 @@ def page_of(table: TrialTable, query: TableQuery) -> TablePage:
     pages = max(1, -(-len(rows) // query.size))
     page = min(max(1, query.page), pages)
     here = rows[(page - 1) * query.size : page * query.size]
+    cells = zip(*(cells_of(table, column, here) for column in shown), strict=True) if shown else [()] * len(here)
+    best = measure_of(table).best
     return TablePage(
         query=replace(query, page=page),
         columns=columns,
         shown=shown,
         filters=filters,
-        rows=tuple(_rows(table, shown, here)),
+        rows=tuple(
+            TableRow(str(table.names[row]), table.state_of(row), row == best, bool(table.feasible[row]), of_row)
+            for row, of_row in zip(here, cells, strict=True)
+        ),
         matching=len(rows),
         total=len(table),
         pages=pages,
@@ -249,7 +255,9 @@ def matching_rows(table: TrialTable, query: TableQuery, filters: Sequence[Filter
     """Return the trials that pass all filters, in the order of creation."""
     passes = np.ones(len(table), dtype=np.bool_)
     if query.states:
-        _check_states(query.states)
+        for state in query.states:
+            if state not in STATES:
+                raise invalid("state", f"{state!r} is not a state of trials", f"use {', '.join(STATES)}", "table-state")
         passes &= table.in_states(*query.states)
     for condition in filters:
         passes &= condition.mask(table)
@@ -333,12 +341,6 @@ def _column(columns: Mapping[str, Column], key: str, field_name: str) -> Column:
     return columns[key]
 
 
-def _check_states(states: Iterable[str]) -> None:
-    for state in states:
-        if state not in STATES:
-            raise invalid("state", f"{state!r} is not a state of trials", f"use {', '.join(STATES)}", "table-state")
-
-
 def _holds_text(table: TrialTable, text: str) -> Mask:
     passes = np.fromiter((text in name for name in table.names), dtype=np.bool_, count=len(table))
     for axis in table.parameters:
@@ -347,14 +349,6 @@ def _holds_text(table: TrialTable, text: str) -> Mask:
             if chosen:
                 passes |= np.isin(table.values[axis.name], chosen)
     return passes
-
-
-def _rows(table: TrialTable, shown: Sequence[Column], rows: Rows) -> Iterable[TableRow]:
-    columns = [cells_of(table, column, rows) for column in shown]
-    best = table.best
-    for place, row in enumerate(rows):
-        cells = tuple(column[place] for column in columns)
-        yield TableRow(str(table.names[row]), table.state_of(row), row == best, bool(table.feasible[row]), cells)
 
 
 def _split_values(text: str) -> tuple[tuple[str, ...], bool]:

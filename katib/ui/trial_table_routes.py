@@ -10,9 +10,8 @@ from fastapi.responses import HTMLResponse, StreamingResponse
 from katib.rest.routing import Name, Namespace, Service
 from katib.tuning.reading import status_of
 from katib.ui.downloads import MEDIA_TYPES, FileFormat, write_trials
-from katib.ui.looking import Viewer, table_for
 from katib.ui.rendering import render
-from katib.ui.tables import Tables
+from katib.ui.tables import Tables, Viewer
 from katib.ui.trial_table import MOST_ROWS, TableQuery, chosen_rows, page_of
 
 _PATIENCE_SECONDS = 30.0
@@ -62,7 +61,7 @@ def trial_table_routes(tables: Tables) -> APIRouter:
         request: Request, service: Service, user: Viewer, namespace: Namespace, name: Name, query: Asked, tab: str = ""
     ) -> HTMLResponse:
         """Answer with the part of the page that holds the rows."""
-        table = table_for(tables, service, user, namespace, name)
+        table = tables.table(service, user, namespace, name)
         snapshot = table.snapshot(wait_seconds=_GLANCE_SECONDS)
         return render(
             request,
@@ -80,7 +79,7 @@ def trial_table_routes(tables: Tables) -> APIRouter:
         service: Service, user: Viewer, namespace: Namespace, name: Name, form: FileFormat, query: Asked
     ) -> StreamingResponse:
         """Answer with a file of all trials that pass, with the chosen columns, or all."""
-        table = table_for(tables, service, user, namespace, name)
+        table = tables.table(service, user, namespace, name)
         trials = table.snapshot(wait_seconds=_PATIENCE_SECONDS).trials
         rows, columns = chosen_rows(trials, query)
         return StreamingResponse(

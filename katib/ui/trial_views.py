@@ -10,7 +10,7 @@ import yaml
 
 from katib.api.job_kinds import suspend_field
 from katib.api.names import EXPERIMENT_LABEL, GENERATION_LABEL, PARENT_LABEL
-from katib.diagnosis.replicas import trouble_of
+from katib.explaining.replicas import trouble_of
 from katib.figures.trials import Objective, objectives_of
 from katib.tuning.reading import (
     Json,

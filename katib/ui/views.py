@@ -15,8 +15,8 @@ from katib.api.metrics import is_usable
 from katib.api.names import EXPERIMENT_STOPPED, STOPPED, STOPPED_ANNOTATION
 from katib.api.types import ParameterType
 from katib.api.yaml_text import dump_yaml
+from katib.explaining.progress import Progress
 from katib.figures.trials import objectives_of
-from katib.following.progress import Progress
 from katib.tuning.reading import (
     Json,
     assignments_of,

@@ -150,7 +150,7 @@ class RecordReader:
         return int(length)
 
     def _next_beginning(self, data: bytes, position: int) -> int:
-        """Return where the next record begins, or the first place of which there is not enough to tell."""
+        """Return where the next record begins, or the first place of which there is not enough to decide."""
         for candidate in _CANDIDATE.finditer(data, position):
             if self._length(data[candidate.start() : candidate.start() + HEADER_BYTES]) is not None:
                 return candidate.start()

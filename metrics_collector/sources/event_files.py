@@ -25,7 +25,7 @@ _MARK_BYTES = 64
 
 
 class FileIdentity(NamedTuple):
-    """Tells one file from another, whatever their names."""
+    """Identifies a file, whatever its name."""
 
     device: int
     inode: int

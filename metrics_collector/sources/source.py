@@ -33,7 +33,7 @@ class Position(NamedTuple):
 
     Attributes:
         device: Of what is read.
-        inode: Of what is read; it and the device tell one file from another.
+        inode: Of what is read; it and the device identify it.
         size: Bytes read of it.
         length: Bytes that it has.
         beginnings: How often reading began at a start.

@@ -30,7 +30,7 @@ from suggestion_services.base.settings import Settings, read_settings
 
 
 class Outcome(Enum):
-    """What a past trial tells a search."""
+    """What a search learns from a past trial."""
 
     PENDING = "pending"
     """It has been created or runs: its point is taken."""
@@ -48,7 +48,7 @@ class PastTrial:
 
     Attributes:
         name: Unique within the experiment.
-        outcome: What it tells.
+        outcome: What a search learns from it.
         assignments: Text by parameter name. It may lack parameters, or hold values outside the space: trials can come
             from an earlier version of the experiment or from another service.
         objective: Value of the objective metric; NaN unless MEASURED, and then finite.

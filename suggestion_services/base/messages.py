@@ -30,7 +30,7 @@ from katib.api.types import (
 )
 from katib.errors import InvalidError, invalid
 from katib.rpc._generated import api_pb2
-from suggestion_services.base.algorithm import Outcome, PastTrial, Problem, Proposal
+from suggestion_services.base.algorithm import Outcome, PastTrial, Proposal
 
 if TYPE_CHECKING:
     from katib.space import Point, SearchSpace
@@ -149,7 +149,9 @@ def _parameter_spec(message: api_pb2.ParameterSpec, path: str) -> ParameterSpec:
             list=tuple(space.list),
             distribution=_DISTRIBUTIONS[space.distribution],
         ),
-        when=_condition(message.when) if message.HasField("when") else None,
+        when=ParameterCondition(parameter=message.when.parameter, values=tuple(message.when.values))
+        if message.HasField("when")
+        else None,
     )
 
 
@@ -162,10 +164,6 @@ def _whole_step(text: str) -> str:
     if step is None or not math.isfinite(step) or step <= 0 or step.is_integer():
         return text
     return str(max(round(step), 1))
-
-
-def _condition(message: api_pb2.ParameterCondition) -> ParameterCondition:
-    return ParameterCondition(parameter=message.parameter, values=tuple(message.values))
 
 
 def _unknown_number(path: str, number: int) -> InvalidError:
@@ -252,29 +250,18 @@ def without_settings(experiment: api_pb2.Experiment, names: Sequence[str]) -> ap
 
 
 def reply(
-    problem: Problem,
-    suggestions: Sequence[Point | Proposal],
-    explanation: str = "",
-    settings: Mapping[str, str] | None = None,
+    space: SearchSpace, suggestions: Sequence[Point | Proposal], explanation: str, settings: Mapping[str, str]
 ) -> api_pb2.GetSuggestionsReply:
     """Return the message that carries these suggestions, and settings that come back with the next request."""
-    message = api_pb2.GetSuggestionsReply(
-        parameter_assignments=[_suggested(problem.space, suggestion) for suggestion in suggestions],
-        explanation=explanation,
-    )
-    for name, value in (settings or {}).items():
+    message = api_pb2.GetSuggestionsReply(explanation=explanation)
+    for suggestion in suggestions:
+        if isinstance(suggestion, Proposal):
+            texts = space.drop_absent(suggestion.assignments)
+            sent = message.parameter_assignments.add(trial_name=suggestion.trial_name, labels=suggestion.labels)
+        else:
+            texts, sent = space.format(suggestion), message.parameter_assignments.add()
+        for name, text in texts.items():
+            sent.assignments.add(name=name, value=text)
+    for name, value in settings.items():
         message.algorithm.algorithm_settings.add(name=name, value=value)
     return message
-
-
-def _suggested(space: SearchSpace, suggestion: Point | Proposal) -> api_pb2.GetSuggestionsReply.ParameterAssignments:
-    if not isinstance(suggestion, Proposal):
-        suggestion = Proposal({a.name: a.value for a in space.format(suggestion)})
-    return api_pb2.GetSuggestionsReply.ParameterAssignments(
-        assignments=[
-            api_pb2.ParameterAssignment(name=name, value=text)
-            for name, text in space.drop_absent(suggestion.assignments).items()
-        ],
-        trial_name=suggestion.trial_name,
-        labels=suggestion.labels,
-    )

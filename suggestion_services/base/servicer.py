@@ -24,7 +24,7 @@ from katib.rpc.errors import status_of
 from katib.space import Point
 from suggestion_services.base import messages
 from suggestion_services.base.algorithm import Algorithm, NotYet, Outcome, PastTrial, Problem, Proposal
-from suggestion_services.base.sessions import Session, Sessions
+from suggestion_services.base.sessions import MAX_SESSIONS, LatestUsed, Session, session_key
 from suggestion_services.base.settings import LiteralError
 
 EXHAUSTED_METADATA = ("katib-search-space", "exhausted")
@@ -96,7 +96,7 @@ class SuggestionServicer:
     def __init__(self, info: AlgorithmInfo, load: Callable[[], type[Algorithm]]) -> None:
         self._info = info
         self._load = load
-        self._sessions = Sessions()
+        self._sessions = LatestUsed[tuple[str, bytes], Session](MAX_SESSIONS)
 
     def ValidateAlgorithmSettings(  # noqa: N802  # the wire's name
         self, request: api_pb2.ValidateAlgorithmSettingsRequest, context: grpc.ServicerContext
@@ -119,9 +119,10 @@ class SuggestionServicer:
         with answered(context):
             count = request.current_request_number
             if not 0 <= count <= MAX_COUNT:
-                raise _refusal("currentRequestNumber", f"{count} is not between 0 and {MAX_COUNT}", "request-count")
+                cause = f"{count} is not between 0 and {MAX_COUNT}"
+                raise invalid("currentRequestNumber", cause, "fix the request", "request-count")
             experiment = messages.without_settings(request.experiment, self._info.echoed)
-            session = self._sessions.get(experiment, lambda: self._session(experiment))
+            session = self._sessions.get(session_key(experiment), lambda: self._session(experiment))
             first = max(request.total_request_number - count, 0)
             with session.lock:
                 trials = session.history(request) if self._info.reads_history else []
@@ -137,7 +138,7 @@ class SuggestionServicer:
                 explanation, settings = session.algorithm.explain(), session.algorithm.reply_settings()
             if len(taken) < count:
                 context.set_trailing_metadata((missing,))
-            return messages.reply(session.algorithm.problem, taken, explanation, settings)
+            return messages.reply(session.algorithm.problem.space, taken, explanation, settings)
 
     def _session(self, experiment: api_pb2.Experiment) -> Session:
         spec = messages.experiment_spec(experiment)
@@ -239,7 +240,3 @@ def _abort(context: grpc.ServicerContext, code: grpc.StatusCode, details: str) -
         line = line[:_MAX_DETAILS] + b" ..."
     context.abort(code, line.decode(errors="ignore"))
     raise AssertionError("abort() always raises")
-
-
-def _refusal(path: str, cause: str, origin: str) -> InvalidError:
-    return invalid(path, cause, "fix the request", origin)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
+from typing import Generic, TypeVar
 
 from google.protobuf.message import DecodeError
 
@@ -19,7 +20,10 @@ from katib.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
 from suggestion_services.base.algorithm import Algorithm, PastTrial
 from suggestion_services.base.messages import past_trial
 
-_MAX_SESSIONS = 16  # with ten thousand trials each they take half a gigabyte; one machine seldom tunes more at once
+MAX_SESSIONS = 16  # with ten thousand trials each they take half a gigabyte; one machine seldom tunes more at once
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
 
 
 class Session:
@@ -35,7 +39,7 @@ class Session:
         """Return the earlier trials and then the experiment's own, sorted by name; of equally named ones, the last.
 
         A trial that was in the previous request, byte for byte, is the same object again, so that the algorithm can
-        tell at a glance what is new.
+        see at a glance what is new.
 
         Raises:
             InvalidError: The bytes of a trial are not one.
@@ -71,31 +75,31 @@ class _Decoded:
         return past_trial(message, self._objective, is_earlier=self._is_earlier)
 
 
-class Sessions:
-    """Sessions by experiment name and fingerprint of what is searched. Thread-safe."""
+class LatestUsed(Generic[Key, Value]):
+    """A cache of so many values, of which the one that was not used for the longest time goes first. Thread-safe."""
 
-    def __init__(self, limit: int = _MAX_SESSIONS) -> None:
+    def __init__(self, limit: int) -> None:
         self._limit = limit
         self._lock = threading.Lock()
-        self._sessions: OrderedDict[tuple[str, bytes], Session] = OrderedDict()
+        self._values: OrderedDict[Key, Value] = OrderedDict()
 
-    def get(self, experiment: api_pb2.Experiment, create: Callable[[], Session]) -> Session:
-        """Return the session of the experiment, a new one when it is unknown or its definition changed.
-
-        Equally named experiments of two namespaces share a session if they are equal, which does no harm.
-        """
-        key = experiment.name, _fingerprint(experiment.spec)
+    def get(self, key: Key, create: Callable[[], Value]) -> Value:
+        """Return the value of a key, a new one when it is unknown."""
         with self._lock:
-            session = self._sessions.get(key)
-        if session is None:
-            session = create()  # outside the lock: it may import a library
+            value = self._values.get(key)
+        if value is None:
+            value = create()  # outside the lock: it may import a library
         with self._lock:
-            session = self._sessions.setdefault(key, session)
-            self._sessions.move_to_end(key)
-            while len(self._sessions) > self._limit:
-                self._sessions.popitem(last=False)
-        return session
+            value = self._values.setdefault(key, value)
+            self._values.move_to_end(key)
+            while len(self._values) > self._limit:
+                self._values.popitem(last=False)
+        return value
 
 
-def _fingerprint(spec: api_pb2.ExperimentSpec) -> bytes:
-    return spec.SerializeToString(deterministic=True)
+def session_key(experiment: api_pb2.Experiment) -> tuple[str, bytes]:
+    """Return the name of an experiment and a fingerprint of its definition: when that changes, a session is over.
+
+    Equally named experiments of two namespaces share a session if they are equal, which does no harm.
+    """
+    return experiment.name, experiment.spec.SerializeToString(deterministic=True)

@@ -49,4 +49,4 @@ def _ignored_warnings() -> Iterator[None]:
 
 
 quiet = SharedContext(_ignored_warnings)
-"""Ignores all warnings: what a library tells its programmer is no news to the user of a service."""
+"""Ignores all warnings: what a library advises its programmer does not concern the user of a service."""

@@ -13,7 +13,7 @@ from skopt.space import Categorical, Integer, Real
 
 from katib.space import Choice, Grid, Parameter, Point, SearchSpace, Value
 
-_INT_LIMIT = 2**53  # beyond it a float cannot tell neighbors apart
+_INT_LIMIT = 2**53  # beyond it a float cannot distinguish neighbors
 
 
 class Dimensions:

@@ -96,9 +96,8 @@ class Bohb(Hyperband):
 
     @override
     def noted(self, k: int, point: Point) -> None:
-        assignments = {a.name: a.value for a in self.problem.space.format(point)}
         if self._known:
-            self._known.append(PastTrial(f"/{k}", Outcome.PENDING, assignments))
+            self._known.append(PastTrial(f"/{k}", Outcome.PENDING, self.problem.space.format(point)))
 
     def _amount(self, trial: PastTrial) -> Value | None:
         """Return the resource that a trial had; None where it is not known."""

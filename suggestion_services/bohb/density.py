@@ -93,8 +93,8 @@ class DensityModel(Algorithm):
     def _other_categories(self, around: Rows, widths: Rows, random: np.random.Generator) -> Rows:
         """Return the rows with some categories drawn again."""
         sizes = np.maximum(self._categories, 1)
-        anew = (random.integers(0, sizes, size=around.shape) + 0.5) / sizes
-        return np.where(random.random(around.shape) < np.minimum(widths * _WIDER, 1.0), anew, around)
+        fresh = (random.integers(0, sizes, size=around.shape) + 0.5) / sizes
+        return np.where(random.random(around.shape) < np.minimum(widths * _WIDER, 1.0), fresh, around)
 
     def _bandwidths(self, rows: Rows) -> Rows:
         """Return a bandwidth for each parameter, shape (d,): by Scott's rule, of categories the share that differs."""

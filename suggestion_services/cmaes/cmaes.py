@@ -25,9 +25,8 @@ from cmaes import get_warm_start_mgd
 from typing_extensions import override
 
 from katib.errors import FieldError
-from katib.space import Point
 from suggestion_services.base.algorithm import Algorithm, Outcome, PastTrial, Problem, Proposal
-from suggestion_services.cmaes.coordinates import Coordinates, Place, is_numeric
+from suggestion_services.cmaes.coordinates import Candidate, Coordinates, is_numeric
 from suggestion_services.cmaes.distribution import Distribution, Start, usual_population
 from suggestion_services.cmaes.restarts import Restarts
 
@@ -38,7 +37,7 @@ _LEAST_NUMBERS = 2  # it learns how parameters depend on each other
 _SIGMA = 1 / 6  # of the range, as in Katib's services
 _LEAST_SIGMA = 1e-6
 _DRAWS = 20  # the second half of them uniform: where few points are left only chance finds them
-_CHECKPOINTS = 16  # generations that are kept, in case a straggler of one ends late
+_KEPT = 16  # generations that are kept, in case a straggler of one ends late
 _MOST_DIGITS = 18  # of a number that can be ours
 _LEAST_EARLIER = 20  # trials, of which the best tenth is taken
 
@@ -50,7 +49,7 @@ class CmaEs(Algorithm):
         super().__init__(problem)
         self._coordinates = Coordinates(problem.space)
         self._is_finite = problem.space.size is not None
-        self._checkpoints: deque[_Search] = deque(maxlen=_CHECKPOINTS)
+        self._kept: deque[_Search] = deque(maxlen=_KEPT)
         self._earlier: Sequence[PastTrial] = ()
 
     @classmethod
@@ -79,7 +78,7 @@ class CmaEs(Algorithm):
         return (t for t in trials if t.outcome is Outcome.PENDING and not t.is_earlier)
 
     def _key(self, trial: PastTrial) -> _Key:
-        """Return what a trial has of the space, in the texts of `_assignments`: without values of absent parameters."""
+        """Return what a trial has of the space, as `SearchSpace.format` gives it: without absent parameters."""
         space = self.problem.space
         return tuple((space.drop_absent(trial.assignments) if space.conditions else trial.assignments).items())
 
@@ -94,34 +93,31 @@ class CmaEs(Algorithm):
                 point = self._coordinates.point(distribution.draw((seed + attempt) % 2**32))
             else:
                 point = self.problem.space.sample(random)
-            assignments = self._assignments(point)
+            assignments = self.problem.space.format(point)
             if tuple(assignments.items()) not in taken:
                 break
         return assignments
 
-    def _assignments(self, point: Point) -> dict[str, str]:
-        return {a.name: a.value for a in self.problem.space.format(point)}
-
     def _replay(self, trials: Sequence[PastTrial]) -> _Search:
-        """Return the search that the history makes, beginning with the last checkpoint that still holds."""
+        """Return the search that the history makes, beginning with the last state that still holds."""
         own = [t for t in trials if not t.is_earlier and t.outcome in (Outcome.MEASURED, Outcome.BAD)]
         own.sort(key=_number_of)  # stable: of equal numbers, and without one, by name
         earlier = [t for t in trials if t.is_earlier and t.outcome is Outcome.MEASURED]
         search = self._resumed(own, earlier)
         while (after := search.advanced(own, self)) is not None:
             search = after
-            self._checkpoints.append(search)
+            self._kept.append(search)
         return search
 
     def _resumed(self, own: Sequence[PastTrial], earlier: Sequence[PastTrial]) -> _Search:
         if earlier != self._earlier:
-            self._checkpoints.clear()
+            self._kept.clear()
             self._earlier = earlier
-        while self._checkpoints:
-            told = self._checkpoints[-1].told
-            if len(told) <= len(own) and all(a is b or a == b for a, b in zip(told, own, strict=False)):
-                return self._checkpoints[-1]
-            self._checkpoints.pop()
+        while self._kept:
+            seen = self._kept[-1].seen
+            if len(seen) <= len(own) and all(a is b or a == b for a, b in zip(seen, own, strict=False)):
+                return self._kept[-1]
+            self._kept.pop()
         start = self._start(earlier)
         strategy = self.problem.settings.text("restart_strategy", "none").lower()
         return _Search(Restarts(strategy, start), self.distribution(start), (), 0)
@@ -135,15 +131,15 @@ class CmaEs(Algorithm):
         """Return the random source of where a restart begins."""
         return Random(f"{self.problem.seed}/restart {count}")
 
-    def solution(self, trial: PastTrial) -> tuple[Place, float] | None:
-        """Return the place and the cost of an ended trial; None when the trial does not fit the space."""
+    def solution(self, trial: PastTrial) -> tuple[Candidate, float] | None:
+        """Return the candidate and the cost of an ended trial; None when the trial does not fit the space."""
         point = self.problem.space.nearest(trial.assignments.items())
         if point is None:
             return None
         cost = math.inf
         if trial.outcome is Outcome.MEASURED:
             cost = -trial.objective if self.problem.maximize else trial.objective
-        return self._coordinates.place(point), cost
+        return self._coordinates.candidate(point), cost
 
     def _start(self, earlier: Sequence[PastTrial]) -> Start:
         settings, d = self.problem.settings, len(self._coordinates.numeric)
@@ -153,7 +149,7 @@ class CmaEs(Algorithm):
         population = max(usual, min(self.problem.parallel, 10 * usual))  # at least what runs at once
         start = Start(np.full(d, 0.5), sigma, population)
         found = [solution for trial in earlier if (solution := self.solution(trial)) is not None]
-        solutions = [(place.numbers, cost) for place, cost in found]
+        solutions = [(candidate.numbers, cost) for candidate, cost in found]
         if not solutions or d == 0:
             return start
         if len(solutions) < _LEAST_EARLIER:
@@ -169,13 +165,13 @@ class _Search:
     Attributes:
         restarts: The searches before.
         distribution: What is drawn from. Never changed once it is here.
-        told: The trials that have been used or passed over, in order.
+        seen: The trials that have been used or passed over, in order.
         used: How many of them the search at work has used.
     """
 
     restarts: Restarts
     distribution: Distribution
-    told: Sequence[PastTrial]
+    seen: Sequence[PastTrial]
     used: int
 
     def advanced(self, own: Sequence[PastTrial], algorithm: CmaEs) -> _Search | None:
@@ -183,9 +179,9 @@ class _Search:
         if self.restarts.strategy != "none" and self.distribution.has_converged:
             random = algorithm.random_of_restart(self.restarts.count + 1)
             restarts, start = self.restarts.next(self.used, random)
-            return _Search(restarts, algorithm.distribution(start), self.told, 0)
-        generation: list[tuple[Place, float]] = []
-        for i in range(len(self.told), len(own)):
+            return _Search(restarts, algorithm.distribution(start), self.seen, 0)
+        generation: list[tuple[Candidate, float]] = []
+        for i in range(len(self.seen), len(own)):
             if 0 <= _restarts_of(own[i]) < self.restarts.count:
                 continue  # a straggler of a search that has converged
             solution = algorithm.solution(own[i])

@@ -25,7 +25,7 @@ Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Place:
+class Candidate:
     """A point as CMA-ES sees it.
 
     Attributes:
@@ -55,15 +55,15 @@ class Coordinates:
         object.__setattr__(self, "numeric", [p for p in free if is_numeric(p)])
         object.__setattr__(self, "categorical", [p for p in free if not is_numeric(p)])
 
-    def place(self, point: Point) -> Place:
-        """Return the place of a feasible point."""
+    def candidate(self, point: Point) -> Candidate:
+        """Return the candidate of a feasible point."""
         numbers = np.array([p.to_unit(point[p.name]) for p in self.numeric], dtype=float)
-        return Place(numbers, tuple(p.index_of(point[p.name]) for p in self.categorical))
+        return Candidate(numbers, tuple(p.index_of(point[p.name]) for p in self.categorical))
 
-    def point(self, place: Place) -> Point:
-        """Return the feasible point nearest to a place."""
-        found: dict[str, Value] = {p.name: p.at(i) for p, i in zip(self.categorical, place.categories, strict=True)}
-        found |= {p.name: p.from_unit(x) for p, x in zip(self.numeric, place.numbers.tolist(), strict=True)}
+    def point(self, candidate: Candidate) -> Point:
+        """Return the feasible point nearest to a candidate."""
+        found: dict[str, Value] = {p.name: p.at(i) for p, i in zip(self.categorical, candidate.categories, strict=True)}
+        found |= {p.name: p.from_unit(x) for p, x in zip(self.numeric, candidate.numbers.tolist(), strict=True)}
         return {p.name: found[p.name] if p.name in found else p.at(0) for p in self.space.parameters}
 
 

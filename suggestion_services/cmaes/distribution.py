@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from cmaes import CMA
 
-from suggestion_services.cmaes.coordinates import Place, Vector
+from suggestion_services.cmaes.coordinates import Candidate, Vector
 
 _RATE = 0.3  # of the categories' probabilities; chosen on functions that no figure of ours is about
 _RENEWAL = 0.73  # probability that a converged search draws its best categories only, as in CatCMA
@@ -73,31 +73,31 @@ class Distribution:
         """How many trials make a generation."""
         return self.start.population
 
-    def draw(self, seed: int) -> Place:
-        """Return a place, the same for the same seed."""
+    def draw(self, seed: int) -> Candidate:
+        """Return a candidate, the same for the same seed."""
         random = np.random.RandomState(seed)
         categories = tuple(int(random.choice(len(shares), p=shares)) for shares in self._shares)
         if self._normal is None:
-            return Place(np.empty(0), categories)
+            return Candidate(np.empty(0), categories)
         self._normal.reseed_rng(seed)
-        return Place(self._normal.ask(), categories)
+        return Candidate(self._normal.ask(), categories)
 
-    def tell(self, generation: Sequence[tuple[Place, float]]) -> None:
+    def tell(self, generation: Sequence[tuple[Candidate, float]]) -> None:
         """Move the distribution.
 
         Args:
-            generation: As many places as the population has, each with its cost; infinite where a trial failed.
+            generation: As many candidates as the population has, each with its cost; infinite where a trial failed.
         """
         costs = [cost for _, cost in generation]
         if not any(map(math.isfinite, costs)):
             return  # nothing is better than anything else
         ranked = sorted(generation, key=lambda one: one[1])
-        self._tell_categories([place for place, cost in ranked if math.isfinite(cost)])
+        self._tell_categories([candidate for candidate, cost in ranked if math.isfinite(cost)])
         if self._normal is None:
             return
         with np.errstate(all="ignore"):  # infinite costs, and the largest floats
-            self._normal.tell([(place.numbers, cost) for place, cost in ranked])
-            places = np.array([place.numbers for place, _ in ranked])
+            self._normal.tell([(candidate.numbers, cost) for candidate, cost in ranked])
+            places = np.array([candidate.numbers for candidate, _ in ranked])
             self.is_exhausted = self._normal.should_stop()
             self.has_converged = self.is_exhausted or bool(np.all(np.ptp(places, axis=0) < _CONVERGED))
 
@@ -105,13 +105,13 @@ class Distribution:
         """Return an independent copy."""
         return copy.deepcopy(self)
 
-    def _tell_categories(self, ranked: Sequence[Place]) -> None:
-        """Move the probabilities of the categories towards the better half; `ranked` are the places, best first."""
+    def _tell_categories(self, ranked: Sequence[Candidate]) -> None:
+        """Move the probabilities of the categories towards the better half; `ranked` are the candidates, best first."""
         best = ranked[: max(self.population // 2, 1)]
         weights = np.array([math.log((self.population + 1) / 2) - math.log(i + 1) for i in range(len(best))])
         weights /= weights.sum()
         for j, shares in enumerate(self._shares):
-            wanted = np.bincount([place.categories[j] for place in best], weights, len(shares))
+            wanted = np.bincount([candidate.categories[j] for candidate in best], weights, len(shares))
             moved = (1 - _RATE) * shares + _RATE * wanted
             least = min((1 - _RENEWAL ** (1 / len(self._shares))) / (len(shares) - 1), 0.5 / len(shares))
             self._shares[j] = least + (1 - least * len(shares)) * moved

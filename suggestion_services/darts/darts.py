@@ -1,7 +1,7 @@
 """Differentiable architecture search: nothing to choose here, since one trial searches by itself.
 
 The trial trains a network whose layers are weighted mixtures of all operations, and learns the weights along with the
-network. The service tells it the settings of that training, the operations and the number of layers, in the texts that
+network. The service hands it the settings of that training, the operations and the number of layers, in the texts that
 Katib's training image reads. All suggestions are equal: more than one trial repeats the search with what is random in
 the training. Katib's service answers the first request only; this one answers all.
 

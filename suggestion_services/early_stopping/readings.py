@@ -21,7 +21,7 @@ class JudgedTrial:
 
     Attributes:
         name: Its name.
-        start_time: Tells it from a trial of the same name in a former run of the experiment.
+        start_time: Distinguishes it from a trial of the same name in a former run of the experiment.
         standing: Whether it runs.
     """
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
@@ -24,6 +23,7 @@ from katib.rpc._generated import early_stopping_pb2 as judging
 from katib.rpc.credentials import Credentials
 from katib.rpc.db_manager_client import DbManagerClient
 from suggestion_services.base.servicer import answered
+from suggestion_services.base.sessions import LatestUsed
 from suggestion_services.base.settings import LiteralError
 from suggestion_services.early_stopping.algorithm import (
     StoppingAlgorithm,
@@ -37,7 +37,7 @@ from suggestion_services.early_stopping.readings import Curves, JudgedTrial
 from suggestion_services.early_stopping.replay import Recording, replay
 from suggestion_services.early_stopping.trial_status import TrialStatuses, in_cluster
 
-_MAX_SESSIONS = 64  # far more than one machine tunes at once; bounds the memory of a service that lives for months
+MAX_SESSIONS = 64  # far more than one machine tunes at once; bounds the memory of a service that lives for months
 
 _LOCK_SECONDS = 2.0  # a question that comes while another one takes long must not keep a thread of the server
 
@@ -102,7 +102,7 @@ class StoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_gr
         self._credentials = credentials or Credentials.of(os.environ)
         self._statuses = statuses or in_cluster()
         self._lock = threading.Lock()
-        self._sessions: OrderedDict[tuple[str, str, str, bytes], _Session] = OrderedDict()
+        self._sessions = LatestUsed[tuple[str, str, str, bytes], _Session](MAX_SESSIONS)
         self._logs: dict[str, DbManagerClient] = {}
 
     def ValidateEarlyStoppingSettings(  # noqa: N802  # the wire's name
@@ -183,18 +183,13 @@ class StoppingServicer(api_pb2_grpc.EarlyStoppingServicer, early_stopping_pb2_gr
         what = pb.ExperimentSpec(objective=spec.objective, early_stopping=spec.early_stopping)
         where = (request.namespace, experiment.name, request.db_manager_address)
         key = (*where, what.SerializeToString(deterministic=True))
-        with self._lock:
-            session = self._sessions.get(key)
-        if session is None:
+
+        def create() -> _Session:
             algorithm = self._algorithm(spec)
             problem = algorithm.problem
-            session = _Session(algorithm, Curves(problem.metric, maximize=problem.maximize))
-        with self._lock:
-            session = self._sessions.setdefault(key, session)
-            self._sessions.move_to_end(key)
-            while len(self._sessions) > _MAX_SESSIONS:
-                self._sessions.popitem(last=False)
-        return session
+            return _Session(algorithm, Curves(problem.metric, maximize=problem.maximize))
+
+        return self._sessions.get(key, create)
 
     def _log(self, address: str) -> DbManagerClient:
         if ":" not in address:

@@ -1,7 +1,7 @@
 """Efficient neural architecture search: a controller proposes networks, and learns from how well they did.
 
 Theory of operation: the controller's weights are a function of the seed and of the trials that have ended, taken in the
-order of their suggestions, which a label tells. The k-th architecture is drawn with these weights and the k-th random
+order of their suggestions, which is in a label. The k-th architecture is drawn with these weights and the k-th random
 source. So a restarted service, which learns from all trials again, answers as the undisturbed one. That one keeps the
 weights after each of the latest trials, so that a request costs no more than what is new; one that ended out of order
 costs those that were suggested after it.

@@ -76,7 +76,7 @@ def minimize(
 
 
 class _Pairs:
-    """What the last steps of each start tell of the curvature."""
+    """What the last steps of each start show of the curvature."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self._shape = shape

@@ -192,8 +192,7 @@ class Hyperband(Algorithm):
         value = bracket.plan.rungs[0].resource
         if self._parameter is not None and value is not None:
             point = {**point, self._parameter.name: value}
-        assignments = {a.name: a.value for a in self.problem.space.format(point)}
-        return self._proposed(k, bracket, 0, assignments)
+        return self._proposed(k, bracket, 0, self.problem.space.format(point))
 
     def _proposed(
         self, k: int, bracket: Bracket, rung: int, assignments: Mapping[str, str], parent: str = ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,12 +14,12 @@ from katib.rpc.credentials import Credentials
 from katib.rpc.db_manager_client import DbManagerClient
 from suggestion_services.algorithms import find_entry
 from suggestion_services.base.servicer import answered
-from suggestion_services.early_stopping.servicer import StoppingServicer, rule_message
+from suggestion_services.base.sessions import LatestUsed
+from suggestion_services.early_stopping.servicer import MAX_SESSIONS, StoppingServicer, rule_message
 from suggestion_services.early_stopping.trial_status import TrialStatuses
 from suggestion_services.medianstop.rule import NAME, MedianRule
 from suggestion_services.medianstop.running import MedianStopping
 
-_MAX_SESSIONS = 64  # far more than one machine tunes at once; bounds the memory of a service that lives for months
 _READERS = 4  # logs read at once after a restart, when all are due
 
 _Ended = tuple[str, str, str]
@@ -65,7 +64,7 @@ class MedianStop(StoppingServicer):
     def __init__(self, statuses: TrialStatuses | None = None, credentials: Credentials | None = None) -> None:
         info = find_entry(NAME, early_stopping=True).info
         super().__init__(info, lambda: MedianStopping, statuses=statuses, credentials=credentials)
-        self._averages: OrderedDict[tuple[str, str, str, int], _Averages] = OrderedDict()
+        self._averages = LatestUsed[tuple[str, str, str, int], _Averages](MAX_SESSIONS)
 
     def ValidateEarlyStoppingSettings(  # noqa: N802  # the wire's name
         self, request: pb.ValidateEarlyStoppingSettingsRequest, context: grpc.ServicerContext
@@ -86,20 +85,12 @@ class MedianStop(StoppingServicer):
                 return pb.GetEarlyStoppingRulesReply()
             objective = request.experiment.spec.objective
             metric, address = objective.objective_metric_name, request.db_manager_address
-            known = self._averages_of((request.experiment.name, metric, address, rule.start_step))
+            known = self._averages.get((request.experiment.name, metric, address, rule.start_step), _Averages)
             threshold = rule.threshold(known.averages(rule, succeeded, self._log(address), metric))
             if threshold is None:
                 return pb.GetEarlyStoppingRulesReply()
             message = rule_message(objective, threshold, rule.start_step)
             return pb.GetEarlyStoppingRulesReply(early_stopping_rules=[message])
-
-    def _averages_of(self, key: tuple[str, str, str, int]) -> _Averages:
-        with self._lock:
-            known = self._averages.setdefault(key, _Averages())
-            self._averages.move_to_end(key)
-            while len(self._averages) > _MAX_SESSIONS:
-                self._averages.popitem(last=False)
-            return known
 
 
 def _average(rule: MedianRule, log: DbManagerClient, trial: str, metric: str) -> float | None:

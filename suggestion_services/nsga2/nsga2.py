@@ -76,8 +76,7 @@ class Nsga2(Algorithm):
         for k in range(first, first + count):
             params = self._draw(study, k, parents, taken)
             taken.add(_key(params))
-            texts = self.problem.space.format(self._point(params))
-            yield Proposal({a.name: a.value for a in texts}, {GENERATION: str(generation)})
+            yield Proposal(self.problem.space.format(self._point(params)), {GENERATION: str(generation)})
 
     def _draw(self, study: Study, k: int, parents: list[FrozenTrial], taken: set[Key]) -> Params:
         """Return a child that no trial equals, unless luck is very bad or there are no others."""
@@ -131,7 +130,7 @@ class Nsga2(Algorithm):
         populations: dict[int, list[FrozenTrial]] = {}
         for number, (trial, _, frozen) in enumerate(self._known.values()):
             if frozen is not None:
-                frozen.number = number  # Optuna tells trials apart by it
+                frozen.number = number  # Optuna identifies trials by it
                 populations.setdefault(_generation_of(trial), []).append(frozen)
         return populations
 

@@ -136,7 +136,7 @@ class PopulationBasedTraining(Algorithm):
     def _step(
         self, population: Population, k: int, member: str, number: int, parent: str, generation: int, point: Point
     ) -> Step:
-        assignments = {assignment.name: assignment.value for assignment in self.problem.space.format(point)}
+        assignments = self.problem.space.format(point)
         name = f"{k}" if self._volume is None else self._volume.trial_name(self.problem.experiment, k, population.taken)
         return Step(member, number, generation, parent, name, Outcome.PENDING, math.nan, assignments)
 

@@ -28,7 +28,7 @@ from typing_extensions import override
 from katib.api.types import Distribution
 from katib.space import Choice, Grid, Interval, Parameter, Value
 
-_INT_LIMIT = 2**53  # beyond it Optuna's floats cannot tell neighbors apart
+_INT_LIMIT = 2**53  # beyond it Optuna's floats cannot distinguish neighbors
 
 
 @dataclass(frozen=True)

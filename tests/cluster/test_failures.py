@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from katib.api.names import TRIAL_LABEL
-from katib.cluster.nodes import native_sidecars_work, oldest_node
-from katib.cluster.version import ClusterVersion
+from katib.cluster.version import ClusterVersion, native_sidecars_work, oldest_node
 from tests.support.pod_cluster import (
     CORE,
     IMAGE,

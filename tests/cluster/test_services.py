@@ -17,8 +17,8 @@ from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated import api_pb2_grpc
 from katib.runtime.objects import Key, Kind
 from tests.support.api_server import ApiServer
+from tests.support.cluster_services import EARLY, POD_SECONDS, ServiceCluster, await_client, failure_of, waiting_for
 from tests.support.pod_cluster import GONE_SECONDS, PATIENCE, PodCluster
-from tests.support.service_cluster import EARLY, POD_SECONDS, ServiceCluster, await_client, failure_of, waiting_for
 from tests.support.waiting import eventually
 
 QUICK = ClusterTiming(patience=3.0, first_look=0.5, look=1.0)

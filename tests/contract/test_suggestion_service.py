@@ -453,4 +453,4 @@ def test_suggestions_are_text_that_reads_back_the_same() -> None:
     spec = ParameterSpec(name="x", parameter_type="double", feasible_space=FeasibleSpace(min="1e-07", max="1"))
     space = SearchSpace.of([spec])
 
-    assert [a.value for a in space.format({"x": 1e-05})] == ["1e-05"]
+    assert space.format({"x": 1e-05}) == {"x": "1e-05"}

@@ -13,13 +13,14 @@ import yaml
 
 from katib.api.configuration import read_configuration
 from katib.cluster.configuration.models import KatibConfig
-from katib.cluster.services.kinds import CONFIG_MAP, DEPLOYMENT, VOLUME_CLAIM
+from katib.cluster.services.kinds import DEPLOYMENT, VOLUME_CLAIM
 from katib.cluster.services.served import ClusterTiming
+from katib.controllers.kinds import CONFIG_MAP
 from katib.errors import ForbiddenError, NotFoundError
 from katib.runtime.objects import Key, Kind
 from suggestion_services.early_stopping.trial_status import TrialStatuses
 from tests.support.api_server import ApiServer
-from tests.support.service_cluster import EARLY, ServiceCluster, failure_of
+from tests.support.cluster_services import EARLY, ServiceCluster, failure_of
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster

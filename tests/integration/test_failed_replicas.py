@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from katib.diagnosis.replicas import trouble_of
+from katib.explaining.replicas import trouble_of
 from katib.local import open_engine
 from katib.tuning.reading import failure_of, is_completed, name_of
 from katib.tuning.replicas import replica_name

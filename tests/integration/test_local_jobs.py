@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from katib.algorithm_services.config import ServicesConfig
 from katib.api.configuration import read_configuration
 from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.backoff import Backoff
@@ -31,7 +32,6 @@ from katib.local.pods.records import Delays, PodRecord
 from katib.local.pods.tokens import Capacity
 from katib.local.processes.proc import is_running
 from katib.runtime.objects import Key, Object
-from katib.services.config import ServicesConfig
 from katib.stores.memory import MemoryStore
 from katib.stores.sql import SqlStore
 from tests.support.local_jobs import PRIMARY, Monitors, Owner, home, job, shell

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from katib.cluster import nodes
-from katib.cluster.nodes import NativeSidecars, oldest_node
+from katib.cluster import version
+from katib.cluster.version import NativeSidecars, oldest_node
 from katib.errors import NotFoundError
 from katib.runtime.clock import SystemClock
 from tests.support.api_server import ApiServer
@@ -36,7 +36,7 @@ def add(server: ApiServer, name: str) -> None:
 def test_the_oldest_node_is_found_page_by_page_without_reading_whole_nodes(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nodes, "_PAGE", "1")
+    monkeypatch.setattr(version, "_PAGE", "1")
     before = oldest_node(server.admin)
     add(server, "katib-test-c")  # has not said yet what it is
     unknown = oldest_node(server.admin)
@@ -58,13 +58,13 @@ def test_nodes_that_may_not_be_read_are_not_known(server: ApiServer) -> None:
 
 
 def test_a_node_that_joins_later_counts(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes, "NATIVE_SIDECARS", (1, 0))
-    monkeypatch.setattr(nodes, "_SKEW", 0)
+    monkeypatch.setattr(version, "NATIVE_SIDECARS", (1, 0))
+    monkeypatch.setattr(version, "_SKEW", 0)
     sidecars = NativeSidecars(server.admin, SystemClock())
     assert not sidecars()
     sidecars.look()
     before = sidecars()
-    monkeypatch.setattr(nodes, "NATIVE_SIDECARS", (1, 10))
+    monkeypatch.setattr(version, "NATIVE_SIDECARS", (1, 10))
     sidecars.look()
     add(server, "katib-test-b")
     with_newer_alone = sidecars()

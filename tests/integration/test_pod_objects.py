@@ -11,7 +11,7 @@ from katib.errors import UnavailableError
 from katib.local.jobs.batch.job import JOB
 from katib.local.layout import Layout
 from katib.local.pods.tokens import Capacity
-from katib.local.trial_files import TrialFiles
+from katib.local.trials.files import TrialFiles
 from katib.runtime.objects import Key, Kind
 from katib.stores.memory import MemoryStore
 from katib.tuning.replicas import POD, has_failed, place_words, replica_name, state_words

@@ -13,7 +13,7 @@ import pytest
 from katib.api.types import Trial
 from katib.cluster.access.events import server_events
 from katib.cluster.access.release import release
-from katib.cluster.admission.ca_bundle import MUTATING
+from katib.cluster.admission.certificate_sources import MUTATING
 from katib.cluster.client import RequestInfo, open_connection
 from katib.cluster.controller import WEBHOOK_CONFIGURATION
 from katib.cluster.pods.missed import MISSED_SELECTOR, MissedPods

@@ -15,6 +15,10 @@ from typing import Any
 
 import pytest
 
+from katib.algorithm_services.catalog import Catalog
+from katib.algorithm_services.config import ServicesConfig
+from katib.algorithm_services.plan import ServiceId, ServicePlan
+from katib.algorithm_services.states import Timing
 from katib.api.configuration import read_configuration
 from katib.api.types import Experiment
 from katib.backoff import Backoff
@@ -22,10 +26,6 @@ from katib.errors import InvalidError, TerminalError, UnavailableError
 from katib.local.processes.client import Processes
 from katib.local.services.host import ServiceHost
 from katib.rpc.clients import ServiceClient
-from katib.services.catalog import Catalog
-from katib.services.config import ServicesConfig
-from katib.services.plan import ServiceId, ServicePlan
-from katib.services.states import Timing
 from tests.support.experiments import an_experiment
 from tests.support.services import ScriptedSuggestion, serving, some_suggestions
 from tests.support.waiting import eventually
@@ -93,7 +93,7 @@ def ask(client: ServiceClient, experiment: Experiment, count: int = 1) -> Any:
 
 
 def pid_behind(client: ServiceClient, experiment: Experiment) -> int:
-    return int(ask(client, experiment).result(60).assignments[0].assignments[0].value)
+    return int(ask(client, experiment).result(60).assignments[0].parameter_assignments[0].value)
 
 
 def ended(pid: int) -> bool:
@@ -292,7 +292,7 @@ def test_a_service_killed_while_many_wait_comes_back_for_all(hosts: Hosts) -> No
         os.kill(pid, signal.SIGKILL)
         answers = list(threads.map(lambda e: eventually(lambda: _answer(host, e)), experiments))
 
-    pids = {answer.assignments[0].assignments[0].value for answer in answers}
+    pids = {answer.assignments[0].parameter_assignments[0].value for answer in answers}
     assert len(pids) == 1
     assert pids != {str(pid)}
 
@@ -364,7 +364,7 @@ def test_answers_in_between_keep_a_service_that_is_killed_often(hosts: Hosts) ->
     host, experiment = hosts.open(a_plan()), an_object()
     pids = set()
     for _ in range(QUICK.max_failures + 2):
-        pid = int(eventually(lambda: _answer(host, experiment)).assignments[0].assignments[0].value)
+        pid = int(eventually(lambda: _answer(host, experiment)).assignments[0].parameter_assignments[0].value)
         pids.add(pid)
         os.kill(pid, signal.SIGKILL)
         eventually(lambda pid=pid: ended(pid))

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from katib.algorithm_services.catalog import Catalog
+from katib.algorithm_services.config import ServicesConfig, read_config
 from katib.api.algorithms import check_settings
 from katib.api.types import Experiment, Trial
 from katib.errors import InvalidError
@@ -17,8 +19,6 @@ from katib.local.processes.client import Processes
 from katib.local.services.host import ServiceHost
 from katib.rpc._generated import api_pb2
 from katib.rpc.clients import ServiceClient
-from katib.services.catalog import Catalog
-from katib.services.config import ServicesConfig, read_config
 from tests.support.waiting import eventually
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "custom-algorithm"
@@ -62,7 +62,7 @@ def a_trial(x: str, y: str, loss: str) -> Trial:
 
 def suggest(client: ServiceClient, *trials: Trial, count: int = 8) -> list[tuple[float, float]]:
     future = client.get_suggestions(EXPERIMENT, trials, current_request=count, total_request=count + len(trials))
-    answers = [{a.name: float(a.value) for a in s.assignments} for s in future.result(60).assignments]
+    answers = [{a.name: float(a.value) for a in s.parameter_assignments} for s in future.result(60).assignments]
     return [(answer["x"], answer["y"]) for answer in answers]
 
 

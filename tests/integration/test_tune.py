@@ -139,7 +139,7 @@ def test_the_same_name_goes_further_when_the_budget_is_raised(tune: Callable[...
     ("options", "words"),
     [
         pytest.param({"max_failed": 1}, "max failed count has reached", id="by too many failures"),
-        pytest.param({}, "none of 3 trials brought a value", id="every trial"),
+        pytest.param({}, "none of its 3 trials brought a value", id="every trial"),
     ],
 )
 def test_a_function_that_raises_is_explained_by_its_last_words(

@@ -50,8 +50,8 @@ def _values(spec: ParameterSpec) -> list[str]:
     return list(space.list) or [str(x) for x in range(int(space.min), int(space.max) + 1, int(space.step))]
 
 
-def texts(assignments: tuple[ParameterAssignment, ...]) -> dict[str, str]:
-    return {assignment.name: assignment.value for assignment in assignments}
+def assigned(texts: dict[str, str]) -> list[ParameterAssignment]:
+    return [ParameterAssignment(name=name, value=text) for name, text in texts.items()]
 
 
 def expected_names(specs: list[ParameterSpec], values: dict[str, str]) -> set[str]:
@@ -77,22 +77,21 @@ def test_such_spaces_are_accepted(specs: list[ParameterSpec]) -> None:
 def test_exactly_what_is_present_is_assigned_and_survives_its_text(specs: list[ParameterSpec], us: list[float]) -> None:
     space = SearchSpace.of(specs)
     point = {p.name: p.from_unit(u) for p, u in zip(space.parameters, us, strict=False)}
-    assignments = space.format(point)
+    named = space.format(point)
     full = {p.name: p.format(point[p.name]) for p in space.parameters}
 
-    assert set(texts(assignments)) == expected_names(specs, full)
-    assert [a.name for a in assignments] == [s.name for s in specs if s.name in texts(assignments)]
-    assert check_assignments(specs, assignments) == []
-    assert space.drop_absent(full) == texts(assignments)
-    assert space.nearest(texts(assignments).items()) == space.nearest(full.items()) == space.complete(point)
+    assert set(named) == expected_names(specs, full)
+    assert list(named) == [s.name for s in specs if s.name in named]
+    assert check_assignments(specs, assigned(named)) == []
+    assert space.drop_absent(full) == named
+    assert space.nearest(named.items()) == space.nearest(full.items()) == space.complete(point)
 
 
 @given(forests(finite=False), st.data())
 def test_one_absent_too_many_or_one_present_too_few_is_refused(specs: list[ParameterSpec], data: st.DataObject) -> None:
     space = SearchSpace.of(specs)
-    assignments = space.format(space.sample(Random(data.draw(st.integers(0, 99)))))
-    named = texts(assignments)
-    absent = [p for p in space.parameters if p.name not in named]
+    named = space.format(space.sample(Random(data.draw(st.integers(0, 99)))))
+    absent, assignments = [p for p in space.parameters if p.name not in named], assigned(named)
 
     lost = data.draw(st.sampled_from(assignments))
     assert check_assignments(specs, [a for a in assignments if a != lost]) != []
@@ -104,7 +103,7 @@ def test_one_absent_too_many_or_one_present_too_few_is_refused(specs: list[Param
 @given(forests())
 def test_a_grid_lists_exactly_the_different_points(specs: list[ParameterSpec]) -> None:
     space = SearchSpace.of(specs)
-    listed = [tuple(sorted(texts(space.format(space.at(k))).items())) for k in range(space.size or 0)]
+    listed = [tuple(sorted(space.format(space.at(k)).items())) for k in range(space.size or 0)]
     every = [dict(zip((s.name for s in specs), values, strict=True)) for values in product(*map(_values, specs))]
 
     assert len(listed) == len(set(listed))
@@ -118,4 +117,4 @@ def test_draws_are_whole_and_equal_where_their_trials_are(specs: list[ParameterS
 
     assert list(point) == [spec.name for spec in specs]
     assert space.complete(space.active(point)) == point
-    assert space.nearest(texts(space.format(point)).items()) == point
+    assert space.nearest(space.format(point).items()) == point

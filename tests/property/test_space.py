@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from katib.api.types import FeasibleSpace, ParameterSpec
+from katib.api.types import FeasibleSpace, ParameterAssignment, ParameterSpec
 from katib.errors import InvalidError
 from katib.space import Parameter, SearchSpace, check_assignments
 from katib.space.build import build_parameter
@@ -65,7 +65,7 @@ def test_assignments_of_our_own_are_never_refused(spec: ParameterSpec, u: float)
     space = SearchSpace.of([spec])
     point = {"p": space.parameters[0].from_unit(u)}
 
-    assert check_assignments([spec], space.format(point)) == []
+    assert check_assignments([spec], [ParameterAssignment(name="p", value=space.format(point)["p"])]) == []
 
 
 @given(specs(), st.data())

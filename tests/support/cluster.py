@@ -1,14 +1,14 @@
 """A cluster for the tuning service: a store, and a stand-in for everything that works on its objects.
 
 `StandIn` plays the controllers, the kubelet and the collector: trials, pods and events are real objects of the store,
-readings go to a real observation log. It runs nothing; what a container would have printed is what it was told.
+readings go to a real observation log. It runs nothing; what a container would have printed is given by the test.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
@@ -32,6 +32,7 @@ from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.stores.memory import MemoryStore
 from katib.tuning.service import Json, TuningService
 from tests.support.api_server import ApiServer
+from tests.support.faulty_store import FaultyStore
 from tests.support.observations import MemoryObservationLog
 from tests.support.tuning import condition
 from tests.support.waiting import eventually
@@ -88,6 +89,8 @@ class ClusterWorld:
 
     service: TuningService
     stand_in: StandIn
+    faults: dict[Kind, Exception] = field(default_factory=dict)
+    """What reads of a kind by the service meet, in a world in memory."""
 
 
 def _no_forward(_pod: Key, _port: int) -> NoReturn:
@@ -113,7 +116,7 @@ class StandIn:
             self.logs.written[Key.of(pod), "main"] = f"starting\nloss={value}\n".encode()
             self.log.report(Key.of(trial).name, [MetricLog(datetime.now(UTC), "loss", value)])
             self.end_trial(trial, said("Succeeded", "TrialSucceeded"), loss=value)
-            self.tell(trial, "JobSucceeded", f"Job {Key.of(trial).name} has succeeded")
+            self.add_event(trial, "JobSucceeded", f"Job {Key.of(trial).name} has succeeded")
             ends = [said("Succeeded", "ExperimentMaxTrialsReached")] if index == limit - 1 else []
             self._sum_up(experiment, index + 1, f"{name}-{index:04d}", ends)
 
@@ -175,7 +178,7 @@ class StandIn:
                     ],
                 },
                 "spec": {
-                    "schedulerName": "nobody",
+                    "schedulerName": "none",
                     "automountServiceAccountToken": False,
                     "containers": [{"name": "main", "image": "none"}],
                 },
@@ -190,7 +193,7 @@ class StandIn:
             with suppress(ConflictError):
                 return self.store.update_status({**stored, "status": status})
 
-    def tell(self, about: Object, reason: str, message: str, *, warning: bool = False) -> None:
+    def add_event(self, about: Object, reason: str, message: str, *, warning: bool = False) -> None:
         """Record an event."""
         key, now = Key.of(about), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self.store.create(
@@ -274,8 +277,10 @@ def open_world(
 def memory_world(try_create: Callable[[Object], None] = lambda _obj: None) -> Iterator[ClusterWorld]:
     """Give a cluster in memory; `try_create` plays what its API server says to a dry run."""
     store = memory_cluster()
-    with open_world(store, events_in(store), try_create=try_create) as world:
-        yield world
+    faults: dict[Kind, Exception] = {}
+    faulty = FaultyStore(store, lambda call: faults.get(call.kind) if call.verb in {"get", "list"} else None)
+    with open_world(faulty, events_in(store), try_create=try_create) as world:
+        yield replace(world, stand_in=StandIn(store, world.stand_in.log, world.stand_in.logs), faults=faults)
 
 
 @contextmanager

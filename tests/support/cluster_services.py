@@ -1,26 +1,32 @@
-"""A cluster for services: objects in memory, a kubelet that does what the test says, and real gRPC on loopback.
+"""Services of a cluster, as one controller runs them: over objects in memory, or over an API server.
 
-Differs from the real thing: a Service's address is one of 127.0.0.0/8, where the test serves on the usual ports; pods
-and conditions are written by the test; nothing is scheduled, and what is owned goes at once.
+`World` has objects in memory, a kubelet that does what the test says, and real gRPC on loopback. A Service's address is
+one of 127.0.0.0/8, where the test serves on the usual ports; pods and conditions are written by the test; nothing is
+scheduled, and what is owned goes at once.
+
+`ServiceCluster` has a namespace of an API server. Its images come from `KATIB_TEST_SUGGESTION_IMAGE` and
+`KATIB_TEST_EARLY_STOPPING_IMAGE`, else they are the product's.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-import threading
-from collections.abc import Callable, Iterator
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import Any, Self
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal, Self
 
 import grpc
+import pytest
+import yaml
 
 from katib.api.configuration import read_configuration
 from katib.api.types import Experiment, Suggestion
 from katib.backoff import Backoff
 from katib.cluster.configuration.models import KatibConfig
-from katib.cluster.services.catalog import ClusterCatalog
 from katib.cluster.services.directory import ClusterServices
 from katib.cluster.services.kinds import (
     DEPLOYMENT,
@@ -29,20 +35,26 @@ from katib.cluster.services.kinds import (
     ROLE_BINDING,
     SERVICE,
     SERVICE_ACCOUNT,
+    SERVICE_SELECTORS,
     SUGGESTION_PORT,
     VOLUME,
     VOLUME_CLAIM,
 )
+from katib.cluster.services.plan import ClusterCatalog
 from katib.cluster.services.served import ClusterTiming
+from katib.cluster.store import KubernetesStore
+from katib.controllers.kinds import CONFIG_MAP, SUGGESTION, TRIAL
+from katib.errors import ConflictError, KatibError, NotFoundError, TerminalError
 from katib.rpc._generated import api_pb2_grpc, health_pb2, health_pb2_grpc
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.stores.memory import MemoryStore
+from tests.support.api_server import ApiServer
+from tests.support.server_kinds import install_kind
 from tests.support.services import ScriptedEarlyStopping, ScriptedSuggestion
 from tests.support.waiting import eventually
 
 NAMESPACE = "team"
-EXPERIMENT = Kind("kubeflow.org/v1beta1", "Experiment")
-SUGGESTION = Kind("kubeflow.org/v1beta1", "Suggestion")
+EARLY = {"algorithmName": "medianstop"}
 SERVING_KINDS = (DEPLOYMENT, SERVICE, SERVICE_ACCOUNT, ROLE, ROLE_BINDING, VOLUME_CLAIM, VOLUME)
 CONFIG = """
 runtime:
@@ -67,7 +79,35 @@ _hosts = (
 )
 
 
-class World:
+class Serving:
+    """What every world of services has: Suggestions in a store, a KatibConfig, and who was notified."""
+
+    store: ObjectStore
+    config: KatibConfig
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str]] = []
+
+    def make_services(self, store: ObjectStore, timing: ClusterTiming | None) -> ClusterServices:
+        services = ClusterServices(
+            store,
+            suggestion_of=self.find_suggestion,
+            config=lambda: self.config,
+            catalog=ClusterCatalog(lambda: self.config),
+            db_manager_address=lambda: "katib-db-manager.kubeflow:6789",
+            grpc_probes=False,
+            timing=timing,
+        )
+        services.on_change(lambda *user: self.told.append(user))
+        return services
+
+    def find_suggestion(self, key: Key) -> Suggestion | None:
+        with suppress(NotFoundError):
+            return Suggestion.decode(self.store.get(SUGGESTION, key))
+        return None
+
+
+class World(Serving):
     """Services over a store, as one controller runs them; a context manager.
 
     Args:
@@ -85,20 +125,10 @@ class World:
         through: Callable[[ObjectStore], ObjectStore] = lambda store: store,
         config: str = CONFIG,
     ) -> None:
-        self.store = store or MemoryStore(())
-        self.config: KatibConfig = read_configuration(KatibConfig, config, "katib-config.yaml")
-        self.told: list[tuple[str, str]] = []
-        self.woken = threading.Event()
-        self.services = ClusterServices(
-            through(self.store),
-            suggestion_of=self._suggestion,
-            config=lambda: self.config,
-            catalog=ClusterCatalog(lambda: self.config),
-            db_manager_address=lambda: "katib-db-manager.kubeflow:6789",
-            grpc_probes=False,
-            timing=timing,
-        )
-        self.services.on_change(lambda *user: self.told.append(user))
+        super().__init__()
+        self.store: MemoryStore = store or MemoryStore(())
+        self.config = read_configuration(KatibConfig, config, "katib-config.yaml")
+        self.services = self.make_services(through(self.store), timing)
 
     def __enter__(self) -> Self:
         self.services.start()
@@ -123,19 +153,16 @@ class World:
         self.store.create(suggestion)
         return Experiment.decode(experiment)
 
-    def suggestion(self, name: str = "demo") -> Suggestion:
-        found = self._suggestion(Key(NAMESPACE, name))
-        assert found is not None
-        return found
-
-    def _suggestion(self, key: Key) -> Suggestion | None:
-        items = self.store.list(SUGGESTION, key.namespace).items
-        return next((Suggestion.decode(obj) for obj in items if Key.of(obj) == key), None)
+    def start(self, **fields: Any) -> Experiment:
+        """Store an Experiment and ask for its service, which is not ready yet."""
+        experiment = self.submit(**fields)
+        self.services.service_for(experiment)
+        return experiment
 
     # --- the cluster ------------------------------------------------------------------------------------------------
 
     def objects(self) -> set[str]:
-        """Return kind and name of all that serves somebody."""
+        """Return kind and name of all that serves an experiment."""
         return {f"{kind.kind} {Key.of(obj).name}" for kind in SERVING_KINDS for obj in self.store.list(kind).items}
 
     def deployment(self, name: str = "demo-tpe") -> dict[str, Any]:
@@ -168,9 +195,29 @@ class World:
         """Return the client once there is one."""
         return eventually(lambda: self.services.service_for(experiment), "a client")
 
+    def failure(self, experiment: Experiment) -> str:
+        """Return why the services fail for good, once they do."""
+        with pytest.raises(TerminalError) as caught:
+            self.ready(experiment)
+        return str(caught.value)
 
-def an_object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    metadata = {"name": name, "namespace": NAMESPACE}
+    def await_object(self, experiment: Experiment, kind: str) -> None:
+        """Ask for the service until it has an object of this kind."""
+        eventually(lambda: self.services.service_for(experiment) or f"{kind} demo-tpe" in self.objects())
+
+    @contextmanager
+    def serving(
+        self, *, health: Health | Literal["own"] | None = "own", suggestion: ScriptedSuggestion | None = None
+    ) -> Iterator[str]:
+        """Have a Service with an address, an available Deployment, and a service that listens there."""
+        host = self.expose()
+        self.make_available()
+        with listening(host, health=Health() if health == "own" else health, suggestion=suggestion):
+            yield host
+
+
+def an_object(kind: str, name: str, spec: dict[str, Any], namespace: str = NAMESPACE) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": namespace}
     return {"apiVersion": "kubeflow.org/v1beta1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
@@ -216,3 +263,147 @@ def owner_of(obj: Object) -> dict[str, Any]:
     """Return the controller of an object."""
     (owner,) = obj["metadata"]["ownerReferences"]
     return dict(owner)
+
+
+SUGGESTION_IMAGE = os.environ.get("KATIB_TEST_SUGGESTION_IMAGE", "katib/suggestion:0.1.0")
+EARLY_STOPPING_IMAGE = os.environ.get("KATIB_TEST_EARLY_STOPPING_IMAGE", "katib/early-stopping:0.1.0")
+RESTRICTED = {
+    "runAsNonRoot": True,
+    "readOnlyRootFilesystem": True,
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+PARAMETER = {"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0.1", "max": "0.9"}}
+POD_SECONDS = 180.0
+
+
+def config_text() -> str:
+    ours = {
+        "image": SUGGESTION_IMAGE,
+        "securityContext": RESTRICTED,
+        "resources": {"limits": {"memory": "400Mi", "cpu": 2}},
+    }
+    suggestions = [
+        {**ours, "algorithmName": name, "args": ["--algorithm", name, "--address", "0.0.0.0:6789"]}
+        for name in ("random", "tpe")
+    ]
+    broken = [
+        {**ours, "algorithmName": "crashing", "args": ["--algorithm", "nonsense", "--address", "0.0.0.0:6789"]},
+        {"algorithmName": "missing", "image": "katib/no-such-image:0"},
+        {"algorithmName": "huge", "image": SUGGESTION_IMAGE, "resources": {"requests": {"memory": "9Ti"}}},
+        {"algorithmName": "refused", "image": SUGGESTION_IMAGE, "ports": [{"containerPort": 123456}]},
+    ]
+    early = [{**EARLY, "image": EARLY_STOPPING_IMAGE, "securityContext": RESTRICTED}]
+    return yaml.safe_dump({"runtime": {"suggestions": suggestions + broken, "earlyStoppings": early}})
+
+
+class ServiceCluster(Serving):
+    """A namespace of its own, with services as a controller runs them."""
+
+    def __init__(self, server: ApiServer, stack: ExitStack) -> None:
+        super().__init__()
+        self.server = server
+        self._stack = stack
+        for kind in (SUGGESTION, TRIAL):
+            try:
+                server.admin.discovery.resource(*kind)
+            except KatibError:
+                install_kind(server, *kind)
+        self.namespace = server.namespace(f"katib-services-{secrets.token_hex(3)}")
+        stack.callback(server.delete_namespace, self.namespace)
+        connection = server.connect()
+        stack.callback(connection.close)
+        self.store = KubernetesStore(connection)
+        self.config = read_configuration(KatibConfig, config_text(), "katib-config.yaml")
+
+    def services(self, kubeconfig: Path | None = None, timing: ClusterTiming | None = None) -> ClusterServices:
+        connection = self.server.connect(kubeconfig)
+        self._stack.callback(connection.close)
+        services = self.make_services(KubernetesStore(connection, selectors=SERVICE_SELECTORS), timing)
+        services.start()
+        self._stack.callback(services.close)
+        return services
+
+    def user(self, rights: Sequence[Mapping[str, Any]]) -> Path:
+        """Return the kubeconfig of a user with these rights, for as long as the test runs."""
+        name = f"{self.namespace}-{secrets.token_hex(3)}"
+        self._stack.callback(self.server.forget_user, name)
+        return self.server.user(name, rights)
+
+    def submit(
+        self,
+        algorithm: str = "random",
+        name: str = "demo",
+        *,
+        settings: Sequence[Mapping[str, str]] = (),
+        **fields: Any,
+    ) -> Experiment:
+        """Store a Suggestion. Its Experiment is a stand-in, which no controller of an installed Katib serves."""
+        stand_in = self.store.create(self._header(CONFIG_MAP, name))
+        objective = {"type": "minimize", "objectiveMetricName": "loss"}
+        asked = {"algorithmName": algorithm, "algorithmSettings": list(settings)}
+        spec: dict[str, Any] = {"algorithm": asked, **fields}
+        header = self._header(SUGGESTION, name)
+        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": stand_in["metadata"]["uid"]}
+        header["metadata"]["ownerReferences"] = [{**owner, "controller": True, "blockOwnerDeletion": True}]
+        self.store.create({**header, "spec": {**spec, "requests": 1}})
+        return Experiment.decode(
+            {"metadata": stand_in["metadata"], "spec": {**spec, "objective": objective, "parameters": [PARAMETER]}}
+        )
+
+    def trial(self, name: str) -> None:
+        """Store a Trial that seems to run and never ends."""
+        header = self._header(TRIAL, name)
+        container = {"name": "main", "image": "none", "command": ["true"]}
+        job = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": header["metadata"],
+            "spec": {"parallelism": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
+        }
+        stored = self.store.create({**header, "spec": {"runSpec": job, "primaryContainerName": "main"}})
+        running = {"type": "Running", "status": "True", "reason": "TrialRunning", "message": "Trial is running"}
+        with suppress(ConflictError):  # an installed controller was faster
+            self.store.update_status({**stored, "status": {"conditions": [running]}})
+
+    def conditions_of(self, trial: str) -> set[str]:
+        status = self.store.get(TRIAL, Key(self.namespace, trial))["status"]
+        return {condition["type"] for condition in status["conditions"]}
+
+    def left(self) -> set[str]:
+        """Return what serves an experiment."""
+        kinds = (DEPLOYMENT, SERVICE, POD, ROLE, ROLE_BINDING)
+        own_accounts = {
+            f"ServiceAccount {Key.of(obj).name}"
+            for obj in self.store.list(Kind("v1", "ServiceAccount"), self.namespace).items
+            if Key.of(obj).name != "default"
+        }
+        objects = [obj for kind in kinds for obj in self.store.list(kind, self.namespace).items]
+        return own_accounts | {f"{obj['kind']} {Key.of(obj).name}" for obj in objects}
+
+    def _header(self, kind: Kind, name: str) -> dict[str, Any]:
+        metadata = {"name": name, "namespace": self.namespace}
+        return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+
+
+def failure_of(services: ClusterServices, experiment: Experiment) -> str:
+    """Return why the services of an experiment fail for good."""
+
+    with pytest.raises(TerminalError) as caught:
+        await_client(services, experiment)
+    return str(caught.value)
+
+
+def waiting_for(services: ClusterServices, experiment: Experiment) -> str:
+    """Return what of the cluster keeps the services of an experiment from being ready."""
+
+    def ask() -> str:
+        assert services.service_for(experiment) is None
+        return services.waiting_for(experiment)
+
+    return str(eventually(ask, "the cluster's trouble", seconds=POD_SECONDS))
+
+
+def await_client(services: ClusterServices, experiment: Experiment) -> Any:
+    return eventually(lambda: services.service_for(experiment), "the client", seconds=POD_SECONDS)

@@ -24,6 +24,7 @@ from katib.api.types import (
     Resource,
     Suggestion,
     Trial,
+    TrialAssignment,
 )
 from katib.controllers.assembly import Caches, Ports, Queues, assemble
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
@@ -31,7 +32,6 @@ from katib.controllers.ports import (
     GivenRules,
     PodWatcher,
     StopVerdict,
-    SuggestedAssignment,
     SuggestionService,
     SuggestionsReply,
 )
@@ -70,10 +70,10 @@ def a_reply(first: int, count: int, names: Sequence[str] = ("lr",)) -> Suggestio
     """Return assignments number `first`, `first + 1`, ... of the fake service."""
     return SuggestionsReply(
         tuple(
-            SuggestedAssignment(
-                tuple(ParameterAssignment(name=name, value=f"{0.01 + 0.001 * (first + i):.3f}") for name in names),
-                "",
-                {},
+            TrialAssignment(
+                parameter_assignments=tuple(
+                    ParameterAssignment(name=name, value=f"{0.01 + 0.001 * (first + i):.3f}") for name in names
+                )
             )
             for i in range(count)
         )

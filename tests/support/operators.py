@@ -12,6 +12,8 @@ from contextlib import suppress
 from typing import Any, Self
 
 from tests.support.pod_cluster import Json, PodCluster, Room, wait_for
+from tests.support.server_kinds import definition_of
+from tests.support.stores import owned_by
 
 Children = Callable[[Json], list[Json]]
 """Returns the objects that a job is made of; their names are the same each time."""
@@ -55,26 +57,14 @@ class Operator:
     def _step(self, obj: Json) -> None:
         children = self._children(obj)
         if obj["metadata"]["uid"] not in self._made:
-            self._room.apply(*(owned(child, obj) for child in children))
+            owners = [{**owner, "controller": True, "blockOwnerDeletion": True} for owner in owned_by(obj)]
+            self._room.apply(*({**c, "metadata": {**c["metadata"], "ownerReferences": owners}} for c in children))
             self._made.add(obj["metadata"]["uid"])
         first = self._room.cluster.find(self._watched, children[0]["metadata"]["name"], self._room.namespace)
         if first is not None and "conditions" not in obj.get("status", {}) and (end := _end_of(first)):
             kind = self._succeeded if end == "Succeeded" else "Failed"
             condition = {"type": kind, "status": "True", "reason": f"Pod{end}", "message": f"the pod has {end.lower()}"}
             self._room.cluster.set_status(self._plural.split(".", maxsplit=1)[0], obj, {"conditions": [condition]})
-
-
-def owned(child: Json, owner: Json) -> Json:
-    """Return a child with its owner."""
-    reference = {
-        "apiVersion": owner["apiVersion"],
-        "kind": owner["kind"],
-        "name": owner["metadata"]["name"],
-        "uid": owner["metadata"]["uid"],
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
-    return {**child, "metadata": {**child["metadata"], "ownerReferences": [reference]}}
 
 
 def _end_of(child: Json) -> str:
@@ -88,27 +78,11 @@ def _end_of(child: Json) -> str:
 
 def install_kind(cluster: PodCluster, api_version: str, kind: str) -> str:
     """Install a kind that takes any content; return its name in paths with its group."""
-    group, version = api_version.split("/")
-    plural = f"{kind.lower()}s"
-    anything: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    served: Json = {
-        "name": version,
-        "served": True,
-        "storage": True,
-        "subresources": {"status": {}},
-        "schema": {"openAPIV3Schema": anything},
-    }
-    names = {"plural": plural, "singular": kind.lower(), "kind": kind}
-    cluster.apply(
-        {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": f"{plural}.{group}"},
-            "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [served]},
-        }
-    )
-    wait_for(lambda: f"{plural}." in cluster.run("api-resources", f"--api-group={group}", "-o", "name"), f"{kind}")
-    return f"{plural}.{group}"
+    definition = definition_of(api_version, kind)
+    group, name = definition["spec"]["group"], definition["metadata"]["name"]
+    cluster.apply(definition)
+    wait_for(lambda: name in cluster.run("api-resources", f"--api-group={group}", "-o", "name"), f"{kind}")
+    return str(name)
 
 
 def remove_kind(cluster: PodCluster, plural: str) -> None:

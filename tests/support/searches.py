@@ -105,7 +105,7 @@ def algorithm_for(
 def texts(algorithm: Algorithm, trials: Sequence[PastTrial], *, first: int, count: int = 1) -> list[Assignments]:
     """Return suggestions as they would be assigned."""
     points = algorithm.suggest(trials, first=first, count=count)
-    return [{a.name: a.value for a in algorithm.problem.space.format(point)} for point in points]
+    return list(map(algorithm.problem.space.format, points))
 
 
 def search(algorithm: Algorithm, loss: Callable[[Assignments], float], *, budget: int) -> list[PastTrial]:

@@ -11,13 +11,14 @@ import yaml
 
 from katib.api.types import API_VERSION
 from katib.runtime.objects import Kind
-from tests.support.stores import GADGET, NOTE, STAND_IN, WIDGET
+from tests.support.stores import GADGET, NOTE, STAND_IN, WIDGET, owned_by, widget
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.support.api_server import ApiServer
 
 CRDS = Path(__file__).resolve().parents[2] / "manifests" / "components" / "crds"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GARBAGE_SECONDS = 180.0
 """The garbage collector looks for new kinds every 30 s."""
 
@@ -34,7 +35,7 @@ def install_our_kinds(server: ApiServer) -> None:
     definitions = [yaml.safe_load(path.read_text()) for path in sorted(CRDS.glob("*.yaml"))]
     for definition in definitions:
         if definition["kind"] == "CustomResourceDefinition":
-            server.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+            server.create(DEFINITIONS, definition)
             _await_kind(server, API_VERSION, definition["spec"]["names"]["kind"], definition["spec"]["names"]["plural"])
     install_kind(server, STAND_IN.api_version, STAND_IN.kind)
 
@@ -43,30 +44,24 @@ def install_kind(
     server: ApiServer, api_version: str, kind: str, *, has_status: bool = True, scope: str = "Namespaced"
 ) -> None:
     """Install a kind that takes any content; wait until it is served."""
+    server.create(DEFINITIONS, definition_of(api_version, kind, has_status=has_status, scope=scope))
+    _await_kind(server, api_version, kind, f"{kind.lower()}s")
+
+
+def definition_of(api_version: str, kind: str, *, has_status: bool = True, scope: str = "Namespaced") -> dict[str, Any]:
+    """Return the definition of a kind that takes any content."""
     group, version = api_version.split("/")
     plural = f"{kind.lower()}s"
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    server.create(
-        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-        {
-            "metadata": {"name": f"{plural}.{group}"},
-            "spec": {
-                "group": group,
-                "scope": scope,
-                "names": {"plural": plural, "singular": kind.lower(), "kind": kind},
-                "versions": [
-                    {
-                        "name": version,
-                        "served": True,
-                        "storage": True,
-                        "subresources": {"status": {}} if has_status else {},
-                        "schema": {"openAPIV3Schema": anything},
-                    }
-                ],
-            },
-        },
-    )
-    _await_kind(server, api_version, kind, plural)
+    served = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}}
+    names = {"plural": plural, "singular": kind.lower(), "kind": kind}
+    versions = [{**served, "subresources": {"status": {}} if has_status else {}}]
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {"group": group, "scope": scope, "names": names, "versions": versions},
+    }
 
 
 def _await_kind(server: ApiServer, api_version: str, kind: str, plural: str) -> None:
@@ -78,7 +73,7 @@ def remove_kind(server: ApiServer, api_version: str, kind: str) -> None:
     """Take a kind away, with all its objects; wait until it is gone."""
     group = api_version.split("/", maxsplit=1)[0]
     plural = f"{kind.lower()}s"
-    server.admin.request("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.{group}")
+    server.admin.request("DELETE", f"{DEFINITIONS}/{plural}.{group}")
     eventually(lambda: not exists(server, f"/apis/{api_version}/{plural}"), f"{kind} to be gone")
 
 
@@ -130,23 +125,14 @@ def _path_of(kind: Kind, namespace: str = "") -> str:
 def await_garbage_collection(server: ApiServer) -> None:
     """Wait until what a gone Widget and a gone Gadget owned is deleted."""
     namespace = server.namespace("garbage-probe")
-    for owner_kind, owned_kind in ((WIDGET, "gadgets"), (GADGET, "widgets")):
-        owners = f"/apis/{WIDGET.api_version}/namespaces/{namespace}/{owner_kind.kind.lower()}s"
-        owned = f"/apis/{WIDGET.api_version}/namespaces/{namespace}/{owned_kind}"
-        owner = server.create(owners, {**_header(owner_kind), "metadata": {"name": "owner"}})
-        reference = {**_header(owner_kind), "name": "owner", "uid": owner["metadata"]["uid"]}
-        kind = GADGET if owned_kind == "gadgets" else WIDGET
-        server.create(owned, {**_header(kind), "metadata": {"name": "owned", "ownerReferences": [reference]}})
+    for owning, kind in ((WIDGET, GADGET), (GADGET, WIDGET)):
+        owners, owned = _path_of(owning, namespace), _path_of(kind, namespace)
+        owner = server.create(owners, widget("owner", namespace, kind=owning))
+        server.create(owned, widget("owned", namespace, kind=kind, ownerReferences=owned_by(owner)))
         server.admin.request("DELETE", f"{owners}/owner")
-        _await_gone(server, f"{owned}/owned")
-
-
-def _await_gone(server: ApiServer, path: str) -> None:
-    eventually(lambda: not exists(server, path), "garbage collection", seconds=GARBAGE_SECONDS)
-
-
-def _header(kind: tuple[str, str]) -> dict[str, str]:
-    return {"apiVersion": kind[0], "kind": kind[1]}
+        eventually(
+            lambda path=f"{owned}/owned": not exists(server, path), "garbage collection", seconds=GARBAGE_SECONDS
+        )
 
 
 def _is_listed(server: ApiServer, api_version: str, kind: str) -> bool:

@@ -93,7 +93,7 @@ def _recorded(event: Object) -> RecordedEvent:
     about: Mapping[str, Any] = event["involvedObject"]
     series: Mapping[str, Any] = event.get("series") or {}
     return RecordedEvent(
-        time=_time(event),
+        time=_last_seen(event),
         kind=str(about.get("kind", "")),
         name=str(about.get("name", "")),
         warning=event.get("type") == "Warning",
@@ -103,7 +103,7 @@ def _recorded(event: Object) -> RecordedEvent:
     )
 
 
-def _time(event: Object) -> datetime:
+def _last_seen(event: Object) -> datetime:
     """Return when an event was seen last; recorders of different age write different fields."""
     candidates = (
         (event.get("series") or {}).get("lastObservedTime"),

@@ -12,10 +12,10 @@ from katib.cluster.pods.logs import ClusterOutput, most_telling_first
 from katib.cluster.pods.reading import POD, container_statuses, facts_of
 from katib.cluster.services.kinds import DEPLOYMENT, object_name
 from katib.cluster.services.trouble import is_available, trouble_of
-from katib.diagnosis import JobFacts, Place, ServiceFacts
-from katib.diagnosis.diagnostician import attempt_of
-from katib.diagnosis.replicas import failed_replica
 from katib.errors import ForbiddenError, KatibError, KindNotInstalledError, NotFoundError, UnavailableError
+from katib.explaining import JobFacts, Place, ServiceFacts
+from katib.explaining.diagnostician import attempt_of
+from katib.explaining.replicas import failed_replica
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.ports import EventReader
 from katib.tuning.reading import failure_of, is_completed, state_of
@@ -65,7 +65,7 @@ def cluster_place(core_namespace: str) -> Place:
 
 
 class ClusterJobs:
-    """Gathers the facts of a trial's job. Fits `katib.diagnosis.diagnostician.JobFactsOf`.
+    """Gathers the facts of a trial's job. Fits `katib.explaining.diagnostician.JobFactsOf`.
 
     What may not be read is left out.
 
@@ -94,16 +94,13 @@ class ClusterJobs:
             job = None
         except (ForbiddenError, UnavailableError):
             job = {}  # it may well be there
-        pods = self._pods(trial)
+        pods: Sequence[Object] = ()
+        with suppress(ForbiddenError, UnavailableError):
+            key = Key.of(trial)
+            pods = most_telling_first(self._store.list(POD, key.namespace, labels={TRIAL_LABEL: key.name}).items)
         if job is not None and not pods and not is_completed(dict(trial)):
             return self._without_pods(kind, trial, job)
         return self._with_pods(trial, job, pods)
-
-    def _pods(self, trial: Object) -> Sequence[Object]:
-        with suppress(ForbiddenError, UnavailableError):
-            key = Key.of(trial)
-            return most_telling_first(self._store.list(POD, key.namespace, labels={TRIAL_LABEL: key.name}).items)
-        return ()
 
     def _without_pods(self, kind: Kind, trial: Object, job: dict[str, Any]) -> JobFacts:
         """Return why a job has no pod: its own events say who refused it, or the trial has found out."""
@@ -112,7 +109,7 @@ class ClusterJobs:
         with suppress(KatibError):
             events = self._events.events_of(kind.kind, key.namespace, key.name)
             refusals = [event for event in events if event.warning and event.reason == "FailedCreate"]
-        message = " ".join(refusals[-1].message.split()) if refusals else _told_refusal(trial)
+        message = " ".join(refusals[-1].message.split()) if refusals else _reported_refusal(trial)
         if not message:
             return JobFacts(job=job, attempt=attempt_of(job))
         return JobFacts(
@@ -125,65 +122,52 @@ class ClusterJobs:
     def _with_pods(self, trial: Object, job: dict[str, Any] | None, pods: Sequence[Object]) -> JobFacts:
         troubled = next((pod for pod in pods if facts_of(pod).waiting), None)
         oldest_first = sorted(map(dict, pods), key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
-        told = troubled or failed_replica(oldest_first, failure_of(dict(trial))) or next(iter(pods), None)
-        ended = _last_end(told, str(trial["spec"].get("primaryContainerName", ""))) if told else {}
+        chosen = troubled or failed_replica(oldest_first, failure_of(dict(trial))) or next(iter(pods), None)
+        ended = _last_end(chosen, str(trial["spec"].get("primaryContainerName", ""))) if chosen else {}
         code = ended.get("exitCode")
         looped = troubled is not None and _remedy_of(troubled) == _OUTPUT
-        wants_tail = told is not None and (looped or state_of(dict(trial)) in ("Failed", "MetricsUnavailable"))
+        wants_tail = chosen is not None and (looped or state_of(dict(trial)) in ("Failed", "MetricsUnavailable"))
         return JobFacts(
             job=job,
             waiting=facts_of(troubled).waiting if troubled else "",
             remedy=_remedy_of(troubled) if troubled else "",
-            attempt=max(attempt_of(job or {}), 1 + _restarts(told)),
+            attempt=max(attempt_of(job or {}), 1 + _restarts(chosen)),
             exit_code=code if isinstance(code, int) else None,
             signal=_signal_name(ended),
             out_of_memory=ended.get("reason") == "OOMKilled",
-            log_tail=self._output.tail(trial, told, _LOG_LINES) if told is not None and wants_tail else (),
+            log_tail=self._output.tail(trial, chosen, _LOG_LINES) if chosen is not None and wants_tail else (),
             pods=tuple(oldest_first),
         )
 
 
-class ClusterServices:
-    """Tells how the service of a suggestion is doing. Fits `katib.diagnosis.diagnostician.ServiceFactsOf`."""
-
-    def __init__(self, store: ObjectStore) -> None:
-        self._store = store
-
-    def __call__(self, suggestion: Object) -> Iterator[ServiceFacts]:
-        """Yield what is known of the Deployment that serves a Suggestion; nothing while there is none."""
-        key = Key.of(suggestion)
-        algorithm = (suggestion["spec"].get("algorithm") or {}).get("algorithmName", "")
-        name = object_name(key.name, algorithm)
-        with suppress(NotFoundError, ForbiddenError, UnavailableError):
-            deployment = self._store.get(DEPLOYMENT, Key(key.namespace, name))
-            if is_available(deployment):
-                yield ServiceFacts(algorithm, "ready")
-                return
-            labels = ((deployment["spec"].get("selector") or {}).get("matchLabels")) or {}
-            pods = self._store.list(POD, key.namespace, labels=labels).items if labels else ()
-            trouble = trouble_of(deployment, pods)
-            yield ServiceFacts(
-                algorithm,
-                "failing" if trouble else "starting",
-                attempts=1 + max(map(_restarts, pods), default=0),
-                last_error=trouble.words,
-                remedy=f"Look at it: kubectl -n {key.namespace} describe deployment {name}, and its pods.",
-            )
+def services_of(store: ObjectStore, suggestion: Object) -> Iterator[ServiceFacts]:
+    """Yield what is known of the Deployment that serves a Suggestion; nothing while there is none."""
+    key = Key.of(suggestion)
+    algorithm = (suggestion["spec"].get("algorithm") or {}).get("algorithmName", "")
+    name = object_name(key.name, algorithm)
+    with suppress(NotFoundError, ForbiddenError, UnavailableError):
+        deployment = store.get(DEPLOYMENT, Key(key.namespace, name))
+        if is_available(deployment):
+            yield ServiceFacts(algorithm, "ready")
+            return
+        labels = ((deployment["spec"].get("selector") or {}).get("matchLabels")) or {}
+        pods = store.list(POD, key.namespace, labels=labels).items if labels else ()
+        trouble = trouble_of(deployment, pods)
+        yield ServiceFacts(
+            algorithm,
+            "failing" if trouble else "starting",
+            attempts=1 + max(map(_restarts, pods), default=0),
+            last_error=trouble.words,
+            remedy=f"Look at it: kubectl -n {key.namespace} describe deployment {name}, and its pods.",
+        )
 
 
-class Controllers:
-    """Returns whether a controller is at work, as far as the caller may know."""
-
-    def __init__(self, store: ObjectStore, core_namespace: str) -> None:
-        self._store = store
-        self._key = Key(core_namespace, CONTROLLER)
-
-    def are_at_work(self) -> bool:
-        """Return False only when there is a Deployment of the controller and none of its pods is ready."""
-        with suppress(KatibError):
-            status = self._store.get(DEPLOYMENT, self._key).get("status") or {}
-            return bool(status.get("readyReplicas"))
-        return True
+def is_controller_at_work(store: ObjectStore, core_namespace: str) -> bool:
+    """Return False only when there is a Deployment of the controller and none of its pods is ready."""
+    with suppress(KatibError):
+        status = store.get(DEPLOYMENT, Key(core_namespace, CONTROLLER)).get("status") or {}
+        return bool(status.get("readyReplicas"))
+    return True
 
 
 def _remedy_of(pod: Object) -> str:
@@ -195,7 +179,7 @@ def _remedy_of(pod: Object) -> str:
     return next((_REMEDIES[reason] for reason in reasons if reason in _REMEDIES), "")
 
 
-def _told_refusal(trial: Object) -> str:
+def _reported_refusal(trial: Object) -> str:
     """Return what a trial says of refused pods; empty when it says nothing of them."""
     conditions = (trial.get("status") or {}).get("conditions") or ()
     message = next((str(c.get("message", "")) for c in conditions if c.get("type") == "Running"), "")

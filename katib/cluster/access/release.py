@@ -7,15 +7,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from katib.api.names import EXPERIMENT_FINALIZER, TRIAL_FINALIZER
-from katib.api.types import API_VERSION
-from katib.cluster.access.facts import Controllers
+from katib.cluster.access.facts import CONTROLLER, is_controller_at_work
 from katib.cluster.client import open_connection
 from katib.cluster.environment import core_namespace
+from katib.cluster.services.kinds import DEPLOYMENT
 from katib.cluster.store import KubernetesStore
+from katib.controllers.kinds import EXPERIMENT, TRIAL
 from katib.errors import ConflictError, KindNotInstalledError, NotFoundError, TerminalError
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 
-EXPERIMENT, TRIAL = Kind(API_VERSION, "Experiment"), Kind(API_VERSION, "Trial")
 _FINALIZERS = {EXPERIMENT: EXPERIMENT_FINALIZER, TRIAL: TRIAL_FINALIZER}
 _ATTEMPTS = 5
 
@@ -35,8 +35,8 @@ def require_no_controller(store: ObjectStore) -> None:
     """
     namespace = core_namespace()
     with suppress(NotFoundError):
-        store.get(Kind("apps/v1", "Deployment"), Key(namespace, "katib-controller"))
-        if Controllers(store, namespace).are_at_work():
+        store.get(DEPLOYMENT, Key(namespace, CONTROLLER))
+        if is_controller_at_work(store, namespace):
             raise TerminalError(
                 f"the controller in namespace {namespace} is at work and lets go what is deleted; wait for it, or give "
                 "--force"

@@ -18,22 +18,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from katib.algorithm_services.catalog import Catalog
+from katib.api.algorithms import AlgorithmCatalog, AlgorithmInfo
+from katib.api.configuration import read_configuration
 from katib.api.metrics import ObservationReader
 from katib.api.names import EXPERIMENT_LABEL, TRIAL_LABEL
 from katib.api.types import Experiment
-from katib.cluster.access.catalog import UsersCatalog
 from katib.cluster.access.connect import Cluster, connect
 from katib.cluster.access.events import ClusterEventReader, server_events
-from katib.cluster.access.facts import ClusterJobs, ClusterServices, Controllers, cluster_place
+from katib.cluster.access.facts import ClusterJobs, cluster_place, is_controller_at_work, services_of
 from katib.cluster.access.metrics import MetricsAccess, direct_address
 from katib.cluster.client.port_forward import PortForward
+from katib.cluster.configuration.models import KatibConfig
+from katib.cluster.configuration.source import CONFIG_MAP_KEY, CONFIG_MAP_NAME
 from katib.cluster.installation_key import SECRET_NAME, InstallationTokens
 from katib.cluster.pods.logs import ClusterOutput, PodLogs, ServerLogs
 from katib.cluster.pods.reading import POD
+from katib.cluster.services.plan import ClusterCatalog
 from katib.cluster.store import KubernetesStore
 from katib.cluster.template_warnings import template_errors, template_warnings
 from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT
-from katib.diagnosis.diagnostician import Diagnostician
 from katib.errors import (
     AlreadyExistsError,
     FieldError,
@@ -42,6 +46,7 @@ from katib.errors import (
     KindNotInstalledError,
     UnavailableError,
 )
+from katib.explaining.diagnostician import Diagnostician
 from katib.rpc.credentials import Credentials
 from katib.rpc.tokens import Claims, Role, Tokens
 from katib.runtime.clock import Clock, SystemClock
@@ -96,7 +101,16 @@ def open_cluster(
 
 def open_metrics(cluster: Cluster, db_manager: str, clock: Clock) -> MetricsAccess:
     """Return the way to the observation log of a cluster, to be entered; without an address it is found by itself."""
-    return _metrics(cluster, KubernetesStore(cluster.connection), db_manager, clock)
+    store = KubernetesStore(cluster.connection)
+    tokens = InstallationTokens(store, Key(cluster.core_namespace, SECRET_NAME), may_make=False)
+    return MetricsAccess(
+        db_manager or direct_address(os.environ),
+        store,
+        cluster.core_namespace,
+        partial(PortForward, cluster.access.load),
+        clock,
+        partial(reader_credentials, tokens),
+    )
 
 
 def service_on(
@@ -116,7 +130,7 @@ def service_on(
         scoped: Makes the store of one namespace, and for None of all; left out: a plain one over the connection.
         core_store: As `make_tuning_service` takes it.
     """
-    scoped = scoped or partial(_scoped, cluster)
+    scoped = scoped or (lambda namespace: KubernetesStore(cluster.connection, namespace=namespace))
     store = scoped(None)
     return make_tuning_service(
         store=store,
@@ -178,8 +192,8 @@ def make_tuning_service(
             events=events,
             clock=clock,
             jobs=ClusterJobs(store, events, output),
-            services=ClusterServices(store),
-            is_at_work=Controllers(core_store, core_namespace).are_at_work,
+            services=partial(services_of, store),
+            is_at_work=partial(is_controller_at_work, core_store, core_namespace),
             place=cluster_place(core_namespace),
         ).explain,
         catalog=catalog,
@@ -238,15 +252,6 @@ class PodsAftermath:
         return any((pod["metadata"].get("labels") or {}).get(TRIAL_LABEL) in names for pod in pods)
 
 
-def _metrics(cluster: Cluster, store: ObjectStore, given: str, clock: Clock) -> MetricsAccess:
-    address = given or direct_address(os.environ)
-    forward = partial(PortForward, cluster.access.load)
-    tokens = InstallationTokens(store, Key(cluster.core_namespace, SECRET_NAME), may_make=False)
-    return MetricsAccess(
-        address, store, cluster.core_namespace, forward, clock, lambda namespace: reader_credentials(tokens, namespace)
-    )
-
-
 def reader_credentials(tokens: Callable[[], Tokens], namespace: str) -> Credentials:
     """Return what we bring as a reader: what we were handed, else what the key of the installation signs for us.
 
@@ -260,10 +265,6 @@ def reader_credentials(tokens: Callable[[], Tokens], namespace: str) -> Credenti
     except KatibError:
         return handed
     return Credentials(token, handed.authority)
-
-
-def _scoped(cluster: Cluster, namespace: str | None) -> ObjectStore:
-    return KubernetesStore(cluster.connection, namespace=namespace)
 
 
 def _serves(cluster: Cluster, kind: Kind) -> bool:
@@ -288,7 +289,7 @@ class ServingHome(Home):
     """What a cluster says of experiments to its users: the webhook, which sees them next, knows more.
 
     Args:
-        serves: Tells whether the cluster has a kind.
+        serves: Returns whether the cluster has a kind.
     """
 
     notes_workspace = False
@@ -310,3 +311,39 @@ class ServingHome(Home):
             template_errors(source, path, experiment.spec),
             [*notices, *template_warnings(source, path, experiment.spec)],
         )
+
+
+class UsersCatalog:
+    """Fits `katib.api.algorithms.AlgorithmCatalog`.
+
+    Where the KatibConfig may not be read, any name is taken to be offered, and the cluster's own admission decides.
+
+    Args:
+        store: Has the ConfigMap of the KatibConfig.
+        core_namespace: Where it is.
+    """
+
+    def __init__(self, store: ObjectStore, core_namespace: str) -> None:
+        self._store = store
+        self._key = Key(core_namespace, CONFIG_MAP_NAME)
+        self._ours = Catalog()
+
+    def find(self, name: str, *, early_stopping: bool = False) -> AlgorithmInfo | None:
+        """Return an algorithm by name, None when it is not offered."""
+        offered = self._offered()
+        if offered is not None:
+            return offered.find(name, early_stopping=early_stopping)
+        known = self._ours.find(name, early_stopping=early_stopping)
+        return known or AlgorithmInfo(name, early_stopping=early_stopping)
+
+    def all(self) -> Sequence[AlgorithmInfo]:
+        """Return every algorithm that is known to be offered; else those of the default configuration."""
+        return (self._offered() or self._ours).all()
+
+    def _offered(self) -> AlgorithmCatalog | None:
+        try:
+            data = self._store.get(CONFIG_MAP, self._key).get("data") or {}
+            config = read_configuration(KatibConfig, str(data.get(CONFIG_MAP_KEY, "")), f"ConfigMap {self._key}")
+        except KatibError:
+            return None
+        return ClusterCatalog(lambda: config)

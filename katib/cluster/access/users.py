@@ -20,8 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from katib.api.metrics import ObservationReader
-from katib.cluster.access.connect import Cluster, connect
+from katib.cluster.access.connect import connect
 from katib.cluster.access.tuning_service import NAMESPACE, open_metrics, service_on
 from katib.cluster.client import (
     KEPT_SECONDS,
@@ -35,7 +34,7 @@ from katib.cluster.client import (
 )
 from katib.cluster.store import KubernetesStore, objects
 from katib.rest.users import User
-from katib.runtime.clock import Clock, SystemClock
+from katib.runtime.clock import SystemClock
 from katib.runtime.objects import Key, Kind, Object, ObjectList, ObjectStore
 from katib.tuning.service import TuningService
 
@@ -86,46 +85,33 @@ def open_users(
         OpenStreams(kept_seconds) as streams,
     ):
         reviews = AccessReviews(connection, kept_seconds=kept_seconds)
-        users = _Users(cluster, reviews, streams, observations, clock)
-        yield OpenUsers(users.service_of, connection.host)
+        core_store = KubernetesStore(connection)
+
+        def service_of(user: User) -> TuningService:
+            guarded = GuardedConnection(connection, partial(_permit, reviews, Subject(user.name, user.groups)), streams)
+            return service_on(
+                replace(cluster, connection=guarded),
+                observations,
+                clock,
+                scoped=partial(UserStore, guarded, user.name, partial(_namespaces, core_store)),
+                core_store=core_store,
+            )
+
+        yield OpenUsers(service_of, connection.host)
 
 
-@dataclass(frozen=True, slots=True)
-class _Users:
-    """Makes the tuning services of users."""
-
-    cluster: Cluster
-    reviews: AccessReviews
-    streams: OpenStreams
-    observations: ObservationReader
-    clock: Clock
-
-    def service_of(self, user: User) -> TuningService:
-        """Return the tuning service with the rights of a user."""
-        subject = Subject(user.name, user.groups)
-        own = self.cluster.connection
-        connection = GuardedConnection(own, partial(self._permit, subject), self.streams)
-        core_store = KubernetesStore(own)
-        return service_on(
-            replace(self.cluster, connection=connection),
-            self.observations,
-            self.clock,
-            scoped=partial(UserStore, connection, user.name, partial(_namespaces, core_store)),
-            core_store=core_store,
-        )
-
-    def _permit(self, subject: Subject, request: RequestInfo) -> None:
-        try:
-            self.reviews.permit(subject, request)
-        except NotPermittedError:
-            if request.is_write:
-                about = {"user": subject.name, "verb": request.verb, "object": request.subject}
-                audit.info("Refused to write for a user", extra=about)
-            raise
+def _permit(reviews: AccessReviews, subject: Subject, request: RequestInfo) -> None:
+    try:
+        reviews.permit(subject, request)
+    except NotPermittedError:
+        if request.is_write:
+            about = {"user": subject.name, "verb": request.verb, "object": request.subject}
+            audit.info("Refused to write for a user", extra=about)
+        raise
 
 
 class UserStore(KubernetesStore):
-    """The objects of a cluster as a user may see and change them; tells who wrote what.
+    """The objects of a cluster as a user may see and change them; the audit log gets who wrote what.
 
     A list of all namespaces holds what is in those whose objects of the kind the user may list, where the user may not
     list them everywhere; its revision is then empty, as there is none to watch from.

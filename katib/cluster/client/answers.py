@@ -96,15 +96,12 @@ def _conflict(answer: dict[str, Any], message: str, request: RequestInfo) -> Kat
     return ConflictError(f"{request.subject}: {message}; read it again")
 
 
-def _expired(_answer: dict[str, Any], message: str, request: RequestInfo) -> KatibError:
-    return ExpiredError(f"{request.subject}: {message}; list again")
-
-
 def _forbidden(answer: dict[str, Any], message: str, request: RequestInfo) -> KatibError:
     if any(cause.get("reason") == _TERMINATING for cause in _causes(answer)):
         return NamespaceGoneError(f"namespace {request.namespace}: is being deleted; use another one")
     if _RBAC_DENIAL.search(message):
-        return ForbiddenError(denial(_user(message), request))
+        found = re.search(r'User "([^"]*)"', message)
+        return ForbiddenError(denial(found[1] if found else "the user", request))
     return ForbiddenError(f"{request.subject}: {message}; ask who runs the cluster to allow it")
 
 
@@ -123,12 +120,12 @@ def _unauthorized(_answer: dict[str, Any], message: str, request: RequestInfo) -
 def _invalid(answer: dict[str, Any], message: str, request: RequestInfo) -> KatibError:
     causes = [cause for cause in _causes(answer) if cause.get("message")]
     if not causes:
-        return invalid(request.subject, message, _NO_REMEDY, _origin(answer))
-    split = _cause_and_remedy if _WEBHOOK_DENIAL.match(message) else _cause_alone
+        return invalid(request.subject, message, _NO_REMEDY, _kebab(answer.get("reason") or "Invalid"))
+    is_ours = _WEBHOOK_DENIAL.match(message) is not None
     errors = (
         FieldError(
             cause.get("field") or request.subject,
-            *split(one_line(cause["message"])),
+            *_cause_and_remedy(one_line(cause["message"]), has_remedy=is_ours),
             _kebab(cause.get("reason") or answer.get("reason") or "Invalid"),
         )
         for cause in causes
@@ -142,33 +139,20 @@ _MEANINGS = {
     403: _forbidden,
     404: _not_found,
     409: _conflict,
-    410: _expired,
+    410: lambda _answer, message, request: ExpiredError(f"{request.subject}: {message}; list again"),
     422: _invalid,
 }
 
 
-def _cause_alone(message: str) -> tuple[str, str]:
-    return message, _NO_REMEDY
-
-
-def _cause_and_remedy(message: str) -> tuple[str, str]:
+def _cause_and_remedy(message: str, *, has_remedy: bool) -> tuple[str, str]:
     """Split what a webhook says at its last semicolon, behind which ours say what to do."""
     cause, semicolon, remedy = message.rpartition("; ")
-    return (cause, remedy) if semicolon else (message, _NO_REMEDY)
+    return (cause, remedy) if has_remedy and semicolon else (message, _NO_REMEDY)
 
 
 def _causes(answer: dict[str, Any]) -> list[dict[str, Any]]:
     return (answer.get("details") or {}).get("causes") or []
 
 
-def _origin(answer: dict[str, Any]) -> str:
-    return _kebab(answer.get("reason") or "Invalid")
-
-
 def _kebab(reason: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", reason).lower()
-
-
-def _user(message: str) -> str:
-    found = re.search(r'User "([^"]*)"', message)
-    return found[1] if found else "the user"

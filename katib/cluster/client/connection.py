@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import urlencode
 
 import urllib3
+from kubernetes import client
+from kubernetes.config.config_exception import ConfigException
 
+from katib.backoff import Backoff
 from katib.cluster.client.answers import error_of
 from katib.cluster.client.configuration import Access, access
 from katib.cluster.client.discovery import Discovery
 from katib.cluster.client.requests import RequestInfo, request_info
-from katib.cluster.client.retries import RETRIED_STATUSES, pause_before, retry_after
-from katib.cluster.client.session import Session
 from katib.cluster.client.stream import Stream
 from katib.errors import ConflictError, InvalidError, KatibError, UnavailableError, invalid, one_line
 
@@ -27,16 +30,106 @@ READ_SECONDS = 40.0
 RELOAD_SECONDS = 5.0
 """How often a refused login may have the credentials read again."""
 
+RETRIED_STATUSES = frozenset((429, 500, 502, 503, 504))
+BACKOFF = Backoff(0.05, 2.0, factor=4.0, jitter=0.5)
+MAX_ATTEMPTS = 5
+"""About four seconds in all: it outlasts a hiccup. The caller has a work queue with patience for real outages."""
+LONGEST_RETRY_AFTER_SECONDS = 10.0
+"""A server that asks for more is believed, but not waited for: a worker thread has other things to do."""
+
+_CREDENTIALS_KEPT_SECONDS = 5.0
+"""Asking the package for them costs as much as the rest of a request; its own sources change by the minute."""
+
 Hook = Callable[[RequestInfo, int], None]
 
 _log = logging.getLogger(__name__)
+
+
+class Session:
+    """A pool of connections with fixed TLS settings and credentials that renew themselves.
+
+    Bodies pass through as bytes: the package's models would cost more than the request itself.
+    """
+
+    def __init__(self, configuration: client.Configuration, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self.host = str(configuration.host)
+        self._configuration = configuration
+        self._pool: Any = client.ApiClient(configuration).rest_client.pool_manager
+        self._lock = threading.Lock()
+        self._credentials: dict[str, str] = {}
+        self._renewed = float("-inf")
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        timeout: urllib3.Timeout,
+        *,
+        stream: bool,
+    ) -> urllib3.BaseHTTPResponse:
+        """Send one request once.
+
+        Raises:
+            urllib3.exceptions.HTTPError: No answer.
+            UnavailableError: The credentials cannot be had now.
+        """
+        url = f"{self.host}{path}" + (f"?{urlencode(query)}" if query else "")
+        response: urllib3.BaseHTTPResponse = self._pool.urlopen(
+            method,
+            url,
+            body=body,
+            headers={**headers, **self._current_credentials()},
+            timeout=timeout,
+            retries=False,
+            redirect=False,
+            preload_content=not stream,
+        )
+        return response
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._pool.clear()
+
+    def _current_credentials(self) -> dict[str, str]:
+        now = self._monotonic()
+        if now - self._renewed > _CREDENTIALS_KEPT_SECONDS:
+            with self._lock:  # a plugin that fetches tokens runs once, not once a thread
+                if now - self._renewed > _CREDENTIALS_KEPT_SECONDS:
+                    self._credentials = self._read_credentials()
+                    self._renewed = self._monotonic()
+        return self._credentials
+
+    def _read_credentials(self) -> dict[str, str]:
+        try:
+            settings: Mapping[str, Any] = self._configuration.auth_settings()
+        except (ConfigException, OSError, ValueError) as error:  # a token file that is empty for a moment, say
+            cause = one_line(error) or type(error).__name__
+            raise UnavailableError(f"credentials of the cluster: {cause}; fix them where they come from") from error
+        return {setting["key"]: setting["value"] for setting in settings.values() if setting.get("value")}
+
+
+def pause_before(attempt: int, retry_after_seconds: float = 0.0) -> float | None:
+    """Return how long to wait before an attempt (the second is 2); None when it is not worth it."""
+    if attempt > MAX_ATTEMPTS or retry_after_seconds > LONGEST_RETRY_AFTER_SECONDS:
+        return None
+    return retry_after_seconds + BACKOFF.pause_seconds(attempt - 1, random.random())
+
+
+def retry_after(headers: Mapping[str, str]) -> float:
+    """Return what the Retry-After header asks for in seconds; 0 when it is absent or a date."""
+    text = headers.get("Retry-After", "")
+    return float(text) if text.isdecimal() else 0.0
 
 
 class Connection:
     """Talks to one API server. Safe to call from any thread.
 
     Requests are tried again, a few times within some seconds, when the server cannot be reached, is overloaded (429) or
-    fails (5xx). A write may then have happened although its answer was lost; `on_doubt` of `request` tells.
+    fails (5xx). A write may then have happened although its answer was lost; `on_doubt` of `request` is called then.
 
     Args:
         access: Where the server is and who we are.
@@ -48,7 +141,7 @@ class Connection:
         self, access: Access, *, user_agent: str = "katib", monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         self.namespace = access.namespace
-        self.discovery = Discovery(self._discover)
+        self.discovery = Discovery(lambda path: self.request("GET", path))
         self._access = access
         self._monotonic = monotonic
         self._headers = {"Accept": "application/json", "User-Agent": user_agent}
@@ -153,12 +246,15 @@ class Connection:
                 response = session.send(method, path, query, body, {**self._headers, **headers}, timeout, stream=stream)
                 refusal = response.data if response.status >= 400 else b""  # noqa: PLR2004 - HTTP's own number
             except (urllib3.exceptions.HTTPError, OSError) as error:
-                self._tell(info, 0)
-                failure: KatibError = _unreachable(session.host, info, error)
+                self._notify(info, 0)
+                reason = one_line(error) or type(error).__name__
+                failure: KatibError = UnavailableError(
+                    f"{info.subject}: no answer from {session.host}, {reason}; check the API server and the network"
+                )
                 cause: Exception | None = error
                 doubtful = not isinstance(error, urllib3.exceptions.NewConnectionError)
             else:
-                self._tell(info, response.status)
+                self._notify(info, response.status)
                 if response.status < 400:  # noqa: PLR2004 - HTTP's own number
                     return response
                 failure, cause = error_of(response.status, refusal, info), None
@@ -189,15 +285,12 @@ class Connection:
             session.close()
             return True
 
-    def _tell(self, info: RequestInfo, status: int) -> None:
+    def _notify(self, info: RequestInfo, status: int) -> None:
         for hook in self._hooks:
             try:
                 hook(info, status)
             except Exception:  # noqa: BLE001 - a counter must not break what it counts
                 _log.exception("Observer of requests failed", extra={"observer": repr(hook)})
-
-    def _discover(self, path: str) -> dict[str, Any]:
-        return self.request("GET", path)
 
 
 def open_connection(
@@ -211,18 +304,12 @@ def open_connection(
 
 
 def _is_worth_retrying(method: str, status: int, failure: KatibError) -> bool:
-    """Return whether another attempt may succeed; some failures of the server are the request's own fault."""
-    return (status in RETRIED_STATUSES and not isinstance(failure, InvalidError)) or _is_contention(method, failure)
+    """Return whether another attempt may succeed; some failures of the server are the request's own fault.
 
-
-def _is_contention(method: str, failure: KatibError) -> bool:
-    """Return whether a creation came in the way of another one: they count against the same quota."""
-    return method == "POST" and isinstance(failure, ConflictError)
-
-
-def _unreachable(host: str, info: RequestInfo, error: Exception) -> UnavailableError:
-    reason = one_line(error) or type(error).__name__
-    return UnavailableError(f"{info.subject}: no answer from {host}, {reason}; check the API server and the network")
+    Creations that count against the same quota are in each other's way for a moment.
+    """
+    is_contention = method == "POST" and isinstance(failure, ConflictError)
+    return is_contention or (status in RETRIED_STATUSES and not isinstance(failure, InvalidError))
 
 
 def _encoded(body: Any) -> bytes:

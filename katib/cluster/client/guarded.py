@@ -22,7 +22,7 @@ class GuardedConnection(Connection):
     """A connection for one user, whose requests are sent with the credentials of a shared one.
 
     Nothing is sent that was not permitted, whichever method asks for it; looking up how kinds are served is free to
-    everybody. Cheap to make: one for each request of a user is fine. Closing it leaves the shared one open.
+    all users. Cheap to make: one for each request of a user is fine. Closing it leaves the shared one open.
 
     Args:
         connection: Sends the requests.

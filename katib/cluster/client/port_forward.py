@@ -91,7 +91,7 @@ class PortForward:
         return found
 
     def _error_of(self, error: client.ApiException) -> KatibError:
-        """Return what a refused handshake means; the package tells of it in one line with the answer at its end."""
+        """Return what a refused handshake means; the package reports it in one line with the answer at its end."""
         text = str(error.reason or "")
         status = re.search(r"Handshake status (\d+)", text)
         if status is None:

@@ -8,7 +8,10 @@ from collections.abc import Callable
 
 from katib.api.configuration import read_configuration
 from katib.cluster.configuration.models import KatibConfig
+from katib.controllers.kinds import CONFIG_MAP
 from katib.errors import ForbiddenError, InvalidError, NotFoundError, UnavailableError
+from katib.runtime.clock import Clock
+from katib.runtime.objects import Key, ObjectStore
 
 _log = logging.getLogger(__name__)
 
@@ -58,15 +61,17 @@ class ConfigSource:
             assert known is not None
             return known  # another thread is reading, maybe for long; what was good a moment ago is good enough
         try:
-            told = self._trouble
+            reported = self._trouble
             if self._monotonic() >= self._next_look:
                 self._look()
                 self._next_look = self._monotonic() + self._fresh_seconds
             config, trouble = self._config, self._trouble
         finally:
             self._lock.release()
-        if trouble and trouble != told:
-            self._tell(trouble)
+        if trouble and trouble != reported:
+            _log.warning("KatibConfig is not usable: %s", trouble)
+            if self._on_trouble is not None:
+                self._on_trouble(trouble)
         if config is None:
             raise UnavailableError(trouble)
         return config
@@ -94,7 +99,35 @@ class ConfigSource:
             return "nothing can be started until it can be"
         return "the last good configuration stays in force"
 
-    def _tell(self, trouble: str) -> None:
-        _log.warning("KatibConfig is not usable: %s", trouble)
-        if self._on_trouble is not None:
-            self._on_trouble(trouble)
+
+CONFIG_MAP_NAME = "katib-config"
+CONFIG_MAP_KEY = "katib-config.yaml"
+
+
+def config_source(
+    store: ObjectStore,
+    namespace: str,
+    clock: Clock,
+    *,
+    on_trouble: Callable[[str], None] | None = None,
+    fresh_seconds: float = FRESH_SECONDS,
+) -> ConfigSource:
+    """Return the KatibConfig of a cluster.
+
+    Args:
+        store: Has the ConfigMap.
+        namespace: The core namespace.
+        clock: Measures how old a reading is.
+        on_trouble: Called once for each new trouble, with the reason why an edit is not in force.
+        fresh_seconds: How long a reading is used without asking the store again.
+    """
+    key = Key(namespace, CONFIG_MAP_NAME)
+
+    def read() -> str:
+        data = store.get(CONFIG_MAP, key).get("data") or {}
+        if CONFIG_MAP_KEY not in data:
+            raise NotFoundError(f"it has no key {CONFIG_MAP_KEY}")
+        return str(data[CONFIG_MAP_KEY])
+
+    source = f"ConfigMap {key} {CONFIG_MAP_KEY}"
+    return ConfigSource(read, source, monotonic=clock.monotonic, on_trouble=on_trouble, fresh_seconds=fresh_seconds)

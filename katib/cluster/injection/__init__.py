@@ -6,8 +6,7 @@ Does not belong here: finding the trial of a pod, serving the webhook.
 
 from __future__ import annotations
 
-from katib.cluster.injection.inject import inject
-from katib.cluster.injection.primary import missing_primary_container
+from katib.cluster.injection.inject import inject, missing_primary_container
 from katib.cluster.injection.settings import CollectorEntry, InjectionSettings, VolumeClaim
 
 __all__ = ["CollectorEntry", "InjectionSettings", "VolumeClaim", "inject", "missing_primary_container"]

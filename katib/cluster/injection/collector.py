@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from katib.api.container_restarts import OWN_FIELDS
-from katib.api.types import CollectorKind, EarlyStoppingRule, ObjectiveSpec, SourceSpec, Trial
+from katib.api.types import CollectorKind, SourceSpec, Trial
 from katib.cluster.injection.paths import MetricsPath, collector_kind, http_get, marker_path
 from katib.cluster.injection.settings import CollectorEntry, InjectionSettings
 from katib.errors import invalid
@@ -36,7 +36,9 @@ def collector_arguments(trial: Trial, path: MetricsPath | None, settings: Inject
     Raises:
         InvalidError: The trial has no objective, or rules without a service to report an early stop to.
     """
-    objective = _objective(trial)
+    objective = trial.spec.objective
+    if objective is None:
+        raise invalid("spec.objective", "the trial has none", "give the metric to optimize", "objective-missing")
     kind, source = collector_kind(trial), trial.spec.metrics_collector.source
     entry = settings.collectors.get(kind)
     arguments = ["-t", trial.name, "-m", ";".join(objective.metric_names), "-o-type", objective.type]
@@ -95,13 +97,6 @@ def grace_seconds(pod: Mapping[str, Any]) -> float:
     return DEFAULT_GRACE_SECONDS if seconds is None else seconds
 
 
-def _objective(trial: Trial) -> ObjectiveSpec:
-    if trial.spec.objective is None:
-        remedy = "give the metric to optimize"
-        raise invalid("spec.objective", "the trial has none", remedy, "objective-missing")
-    return trial.spec.objective
-
-
 def _reading(kind: str, source: SourceSpec | None) -> Iterator[str]:
     if source is not None and source.filter is not None and source.filter.metrics_format:
         yield from ("-f", ";".join(source.filter.metrics_format))
@@ -120,12 +115,8 @@ def _stopping(trial: Trial, settings: InjectionSettings) -> Iterator[str]:
         remedy = "look at the experiment's Suggestion, whose service is missing"
         raise invalid("spec.earlyStoppingRules", cause, remedy, "early-stopping-service")
     for rule in rules:
-        yield from ("-stop-rule", _rule_text(rule))
+        yield from ("-stop-rule", f"{rule.name};{rule.value};{rule.comparison};{rule.start_step}")
     yield from ("-s-earlystop", settings.early_stopping_address)
-
-
-def _rule_text(rule: EarlyStoppingRule) -> str:
-    return f"{rule.name};{rule.value};{rule.comparison};{rule.start_step}"
 
 
 def _environment(
@@ -158,7 +149,7 @@ def _security_context(
 
     To end processes of the primary container the collector must run as the same user: a user named there is taken over,
     one named for the pod holds for both. Where none is named and root is not refused, the program runs as whomever its
-    image says, and the collector of a trial with rules is root with just the rights to end it and to tell it why.
+    image says, and the collector of a trial with rules is root with just the rights to end it and leave the reason.
     """
     given = primary.get("securityContext") or {}
     if copy and given:

@@ -1,4 +1,4 @@
-"""The primary container's command, wrapped so that the collector can tell how the program ended.
+"""The primary container's command, wrapped so that the collector knows how the program ended.
 
 The program and its arguments are handed to a shell as positional parameters, so no text of theirs is read by a shell a
 second time, and references such as `$(NAME)` stay elements of a list that Kubernetes expands as before.

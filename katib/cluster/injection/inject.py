@@ -17,9 +17,9 @@ from katib.api.types import CollectorKind, Trial
 from katib.cluster.injection.collector import collector_container, grace_seconds, is_native
 from katib.cluster.injection.command import Patience, wrapped
 from katib.cluster.injection.paths import MetricsPath, collector_kind, http_get, marker_path, metrics_path
-from katib.cluster.injection.primary import is_primary, primary_index
 from katib.cluster.injection.settings import InjectionSettings, VolumeClaim
 from katib.errors import InvalidError, invalid
+from katib.runtime.objects import Object
 
 METRICS_PORT_VARIABLE = "KATIB_METRICS_PORT"
 """Where a program is to offer its metrics, as on one machine, where every trial has a port of its own."""
@@ -46,7 +46,8 @@ def inject(admitted: Mapping[str, Any], trial: Trial, settings: InjectionSetting
         InvalidError: The pod cannot be collected from as its template is written.
     """
     pod: Pod = copy.deepcopy(dict(admitted))
-    _label(pod, trial)
+    labels = pod.setdefault("metadata", {}).get("labels") or {}
+    pod["metadata"]["labels"] = {**labels, **trial.metadata.labels, TRIAL_LABEL: trial.name}
     index = primary_index(pod, trial)
     if index is None or not is_primary(pod, trial):
         return pod
@@ -56,11 +57,6 @@ def inject(admitted: Mapping[str, Any], trial: Trial, settings: InjectionSetting
     if collector_kind(trial) not in _UNACCOMPANIED:
         _collect(pod, primary, f"spec.containers[{index}]", trial, settings, shared)
     return pod
-
-
-def _label(pod: Pod, trial: Trial) -> None:
-    labels = pod.setdefault("metadata", {}).get("labels") or {}
-    pod["metadata"]["labels"] = {**labels, **trial.metadata.labels, TRIAL_LABEL: trial.name}
 
 
 def _introduce(primary: Pod, trial: Trial, settings: InjectionSettings) -> None:
@@ -75,7 +71,7 @@ def _introduce(primary: Pod, trial: Trial, settings: InjectionSettings) -> None:
         variables.append(_address_variable(settings))
     if kind == CollectorKind.PROMETHEUS_METRIC:
         variables.append({"name": METRICS_PORT_VARIABLE, "value": str(http_get(trial).get("port") or "")})
-    _tell(primary, variables)
+    _add_variables(primary, variables)
     if pushes:
         _entrust(primary, settings)
 
@@ -88,7 +84,7 @@ def _address_variable(settings: InjectionSettings) -> Pod:
     return {"name": "KATIB_DB_MANAGER_ADDRESS", "value": settings.db_manager_address}
 
 
-def _tell(container: Pod, variables: list[Pod]) -> None:
+def _add_variables(container: Pod, variables: list[Pod]) -> None:
     """Give a container variables of the environment; those that its author sets stay."""
     given = {variable.get("name") for variable in container.get("env") or ()}
     new = [variable for variable in variables if variable["name"] not in given]
@@ -178,7 +174,7 @@ def _collector(
         where = "spec.metricsCollectorSpec.collector.customCollector"
         raise invalid(where, "it has no name", "describe the container", "collector-container")
     container = copy.deepcopy(custom)
-    _tell(container, [_trial_variable(), _address_variable(settings)])
+    _add_variables(container, [_trial_variable(), _address_variable(settings)])
     return container
 
 
@@ -222,7 +218,7 @@ def _know_variables(primary: Pod, collector: Pod, expression: str) -> None:
 def _mount_claim(pod: Pod, primary: Pod, claim: VolumeClaim) -> str:
     """Mount the checkpoint of a trial and return where; empty where the template mounts a volume of its own there."""
     mounts = primary.get("volumeMounts") or ()
-    _tell(primary, [{"name": DIRECTORY_VARIABLE, "value": claim.mount_path}])
+    _add_variables(primary, [{"name": DIRECTORY_VARIABLE, "value": claim.mount_path}])
     if any(_same_place(mount.get("mountPath"), claim.mount_path) for mount in mounts):
         return ""
     mount = {"name": SUGGESTION_VOLUME, "mountPath": claim.mount_path, "subPath": claim.sub_path}
@@ -266,3 +262,37 @@ def _wrap(primary: Pod, where: str, trial: Trial, path: MetricsPath, patience: P
 
 def _same_place(one: str | None, other: str) -> bool:
     return one is not None and posixpath.normpath(one) == posixpath.normpath(other)
+
+
+def is_primary(pod: Object, trial: Trial) -> bool:
+    """Return whether the pod carries all primary pod labels of the trial; without any, every pod does."""
+    labels = pod.get("metadata", {}).get("labels") or {}
+    return trial.spec.primary_pod_labels.items() <= labels.items()
+
+
+def primary_index(pod: Object, trial: Trial) -> int | None:
+    """Return the position of the primary container among the pod's containers; None when it is not there."""
+    names = [container.get("name") for container in containers(pod)]
+    name = trial.spec.primary_container_name
+    return names.index(name) if name in names else None
+
+
+def containers(pod: Object) -> list[dict[str, Any]]:
+    """Return the containers of a pod, without init containers."""
+    return list(pod.get("spec", {}).get("containers") or ())
+
+
+def missing_primary_container(pod: Object, trial: Trial) -> str:
+    """Return one sentence on a primary pod without the primary container; empty when nothing is wrong.
+
+    Such a pod runs without collector. That is right for the side steps of a pipeline and wrong for a misspelt name,
+    and only the user can distinguish them.
+    """
+    if not is_primary(pod, trial) or primary_index(pod, trial) is not None:
+        return ""
+    found = ", ".join(str(container.get("name")) for container in containers(pod))
+    return (
+        f"no metrics are collected from a pod of trial {trial.name}: it has no container "
+        f"{trial.spec.primary_container_name!r}, only {found}; if metrics come from it, fix "
+        "spec.trialTemplate.primaryContainerName, else narrow primaryPodLabels"
+    )

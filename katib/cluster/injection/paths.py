@@ -44,7 +44,7 @@ def metrics_path(trial: Trial) -> MetricsPath | None:
 
 
 def marker_path(trial: Trial, primary: Mapping[str, Any]) -> MetricsPath | None:
-    """Return where the shell around the program and the collector tell each other how far they are.
+    """Return where the shell around the program and the collector exchange how far they are.
 
     None where no shell is put around it: a custom collector knows none, and a Prometheus endpoint can be scraped of a
     program whose command is not known here, too.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Protocol, Self
 
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
@@ -26,22 +26,21 @@ from katib.cluster.pods.missed import FindTrial, MissedPods
 from katib.cluster.pods.reading import TrialPods
 from katib.cluster.pods.refusals import ListEvents, Refusals
 from katib.cluster.pods.repair import PERIOD_SECONDS, PodRepair
-from katib.cluster.services.catalog import ClusterCatalog
 from katib.cluster.services.directory import ClusterServices
+from katib.cluster.services.plan import ClusterCatalog
 from katib.controllers import retention
 from katib.controllers.assembly import Caches, Ports, Queues, assemble
 from katib.controllers.experiment.ledger import creation_second
+from katib.controllers.metrics import ControllerMetrics
 from katib.controllers.ports import EventRecorder, PodUpdate
 from katib.controllers.retention import Retention
 from katib.controllers.settings import ControllerSettings
 from katib.controllers.trial.jobs import Jobs
 from katib.controllers.trial.observing import TrialLogs
 from katib.errors import FieldError
-from katib.monitoring import ControllerMetrics
 from katib.rpc.db_manager_client import DbManagerClient
 from katib.runtime.clock import Clock
 from katib.runtime.informer import InformerEvent
-from katib.runtime.manager import Manager
 from katib.runtime.objects import Object
 from katib.runtime.periodic import Periodic
 from metrics_collector.uncollected import UncollectedTrials
@@ -149,7 +148,15 @@ class Leading:
                 events=dependencies.events,
                 clock=dependencies.clock,
             )
-            refusals = self._refusals(caches, pods, missed)
+            refusals = Refusals(
+                trials=caches.trials,
+                pods=pods,
+                missed=missed,
+                find_job=Jobs(stores.main, caches.jobs).find,
+                find_trial=dependencies.find_trial,
+                list_events=dependencies.list_events,
+                clock=dependencies.clock,
+            )
             caches.trials.add_handler(lambda event: _forget_ended(event, pods))
             services = ClusterServices(
                 stores.main,
@@ -166,6 +173,9 @@ class Leading:
                 dependencies.db_manager.client, dependencies.config, caches.suggestions.get, stores.leads
             )
             queues = Queues.of(dependencies.clock)
+            # Its threads wait for the DB manager, so that no worker does; what hangs at the end is not waited for.
+            log_pool = ThreadPoolExecutor(OBSERVATION_CALLS, thread_name_prefix="observations")
+            stack.callback(log_pool.shutdown, wait=False, cancel_futures=True)
             manager = assemble(
                 stores.main,
                 caches,
@@ -174,7 +184,7 @@ class Leading:
                     services=services,
                     logs=logs,
                     given_rules=UncollectedTrials(dependencies.db_manager.client),
-                    log_pool=_pool(stack),
+                    log_pool=log_pool,
                     events=dependencies.events,
                     check=dependencies.check,
                     pods=_ClusterPods(pods, repair, refusals),
@@ -194,25 +204,17 @@ class Leading:
             services.start()
             self._keep_rules(stack)
             self._keep_logs(stack, caches, logs)
-            strays.start()
-            stack.callback(strays.stop)
-            self._start(stack, manager, pods, missed)
-            care.start()
-            stack.callback(care.stop)
+            _run(stack, strays)
+            _run(stack, pods.informer)  # not waited for: what pods say explains, nothing is decided by its absence
+            _run(stack, missed.informer)
+            missed.informer.wait_for_sync(_SYNC_SECONDS)  # without a leader, a pod may have run and ended unseen
+            _run(stack, manager)
+            _run(stack, care)
             self._running = stack.pop_all()
         return self
 
     def __exit__(self, *_exc: object) -> None:
         self._running.close()
-
-    def _start(self, stack: ExitStack, manager: Manager, pods: TrialPods, missed: MissedPods) -> None:
-        pods.informer.start()  # not waited for: what pods say is an explanation, nothing is decided by its absence
-        stack.callback(pods.informer.stop)
-        missed.informer.start()
-        stack.callback(missed.informer.stop)
-        missed.informer.wait_for_sync(_SYNC_SECONDS)  # without a leader, a pod may have run and ended unseen
-        manager.start()
-        stack.callback(manager.stop)
 
     def _keep_rules(self, stack: ExitStack) -> None:
         if self._dependencies.validation_rules:
@@ -222,41 +224,29 @@ class Leading:
                 "definition-rules", [lambda: rules.keep_rules(store)], rules.PERIOD_SECONDS, clock, complaint=complaint
             )
             keeper.wake()
-            keeper.start()
-            stack.callback(keeper.stop)
+            _run(stack, keeper)
 
     def _keep_logs(self, stack: ExitStack, caches: Caches, logs: TrialLogs) -> None:
         """Remove the logs of trials that are over, as the configuration says."""
         config, clock = self._dependencies.config, self._dependencies.clock
         look = Retention(
-            caches.experiments.all,
-            caches.trials.all,
-            logs,
-            lambda: config().runtime.metrics_retention,
-            clock,
+            caches.experiments.all, caches.trials.all, logs, lambda: config().runtime.metrics_retention, clock
         ).look
-        keeper = Periodic("retention", [look], retention.PERIOD_SECONDS, clock, complaint=retention.COMPLAINT)
-        keeper.start()
-        stack.callback(keeper.stop)
-
-    def _refusals(self, caches: Caches, pods: TrialPods, missed: MissedPods) -> Refusals:
-        dependencies = self._dependencies
-        return Refusals(
-            trials=caches.trials,
-            pods=pods,
-            missed=missed,
-            find_job=Jobs(dependencies.stores.main, caches.jobs).find,
-            find_trial=dependencies.find_trial,
-            list_events=dependencies.list_events,
-            clock=dependencies.clock,
-        )
+        _run(stack, Periodic("retention", [look], retention.PERIOD_SECONDS, clock, complaint=retention.COMPLAINT))
 
 
-def _pool(stack: ExitStack) -> ThreadPoolExecutor:
-    """Return threads that wait for the DB manager, so that no worker does; what hangs at the end is not waited for."""
-    pool = ThreadPoolExecutor(OBSERVATION_CALLS, thread_name_prefix="observations")
-    stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-    return pool
+class _Runs(Protocol):
+    """Something that works on threads of its own."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+def _run(stack: ExitStack, part: _Runs) -> None:
+    """Start something, and stop it when the stack ends."""
+    part.start()
+    stack.callback(part.stop)
 
 
 def _forget_ended(event: InformerEvent[Trial], pods: TrialPods) -> None:

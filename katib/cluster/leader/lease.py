@@ -13,7 +13,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
 from katib.errors import AlreadyExistsError, ConflictError, KatibError, NotFoundError
@@ -160,7 +160,9 @@ class Leadership:
                 self._changed.notify_all()
 
     def _record(self, metadata: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
-        now = _micro_time(self._clock.now())
+        now = (
+            self._clock.now().astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        )  # with microseconds, as Leases hold it
         ours = old.get("holderIdentity") == self._identity
         spec = {
             **old,
@@ -180,8 +182,3 @@ class Leadership:
                 self._store.update({**lease, "spec": {**spec, "holderIdentity": "", "leaseDurationSeconds": 1}})
         except KatibError as error:
             _log.warning("Lease not given back: %s", error, extra={"lease": str(self._key)})
-
-
-def _micro_time(moment: datetime) -> str:
-    """Return a moment as Leases hold it: UTC with microseconds."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -10,7 +10,7 @@ from katib.api.trials import is_available
 from katib.api.types import Suggestion, Trial
 from katib.cluster.configuration.models import KatibConfig
 from katib.cluster.injection.paths import collector_kind
-from katib.cluster.leader.fencing import check_leading
+from katib.cluster.leader.stores import check_leading
 from katib.controllers.ports import TrialReport
 from katib.controllers.trial.observing import TrialLogs
 from katib.errors import AlreadyExistsError, ForbiddenError, UnavailableError, invalid

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from prometheus_client import Counter, Gauge, Histogram
 
 from katib.cluster.listener import TEXT, Answer, Listener
-from katib.monitoring import ControllerMetrics, Page
+from katib.controllers.metrics import ControllerMetrics, Page
 
 
 class ClusterMetrics(ControllerMetrics):

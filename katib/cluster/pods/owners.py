@@ -97,7 +97,9 @@ class TrialFinder:
         return self._walk(pod, namespace, _MAX_DEPTH, patient=patient)
 
     def _walk(self, obj: Object, namespace: str, depth: int, *, patient: bool) -> OwningTrial | None:
-        named = (_owner(reference, namespace) for reference in _references(obj))
+        references = obj.get("metadata", {}).get("ownerReferences") or ()
+        controller_first = sorted(references, key=lambda reference: not reference.get("controller"))
+        named = (_owner(reference, namespace) for reference in controller_first)
         owners = [owner for owner in named if owner.kind not in _NEVER_OF_TRIALS]
         direct = next((owner for owner in owners if owner.kind == TRIAL), None)
         if direct is not None:
@@ -162,12 +164,6 @@ class TrialFinder:
             self._refusals[place] = _Refusal(error, failures, now + REFUSAL.pause_seconds(failures))
             if len(self._refusals) > _MAX_REMEMBERED:
                 self._refusals.popitem(last=False)
-
-
-def _references(obj: Object) -> list[Mapping[str, Any]]:
-    """Return the owners of an object, the one that controls it first."""
-    references = obj.get("metadata", {}).get("ownerReferences") or ()
-    return sorted(references, key=lambda reference: not reference.get("controller"))
 
 
 def _owner(reference: Mapping[str, Any], namespace: str) -> _Owner:

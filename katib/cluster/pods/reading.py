@@ -95,7 +95,7 @@ class TrialPods:
     """Follows the pods of trials.
 
     How the last container failed is remembered until the trial is over: a job may remove its failed pods before
-    anybody asks.
+    the trial is judged.
     """
 
     def __init__(self, store: ObjectStore, clock: Clock) -> None:
@@ -239,8 +239,8 @@ def _how(ended: Mapping[str, Any]) -> str:
     code, reason = ended.get("exitCode", 0), ended.get("reason", "")
     if reason == "OOMKilled":
         return f"{OUT_OF_MEMORY}; raise its memory limit"
-    told = "" if reason in ("", "Error", "Completed") else f" ({reason})"
-    return f"ended with exit code {code}{told}"
+    named = "" if reason in ("", "Error", "Completed") else f" ({reason})"
+    return f"ended with exit code {code}{named}"
 
 
 def _reports(pod: Object) -> Iterator[str]:
@@ -255,7 +255,8 @@ def _ended_collectors(pod: Object) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the collectors that will not run again, and how they ended."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     is_over = status.get("phase") in _OVER or "deletionTimestamp" in pod["metadata"]
-    by_name = {container["name"]: container for container in _containers(spec)}
+    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    by_name = {container["name"]: container for container in containers}
     for container in container_statuses(status):
         name, state = container.get("name"), container.get("state") or {}
         ended, before = state.get("terminated"), (container.get("lastState") or {}).get("terminated") or {}
@@ -308,7 +309,3 @@ def _started_after(pod: Object, moment: str) -> Iterator[str]:
         started = (state.get("terminated") or state.get("running") or {}).get("startedAt") or ""
         if moment and container.get("name") in names and started > moment:  # both are in UTC, to the second
             yield str(container["name"])
-
-
-def _containers(spec: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]

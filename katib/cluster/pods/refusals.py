@@ -64,13 +64,14 @@ def refusal_of(events: Iterable[Object], after: datetime | None = None) -> PodRe
         events: Events about the job, what it owns, and its trial.
         after: When the job was seen with a pod last: what was refused before that was allowed since.
     """
-    told = sorted((event for event in events if after is None or _last_time(event) > after), key=_last_time)
-    if not told:
+    dated = [(_time(event, "lastTimestamp"), event) for event in events]
+    known = [event for last, event in sorted(dated, key=lambda one: one[0]) if after is None or last > after]
+    if not known:
         return None
-    final = next((event for event in reversed(told) if _is_final(event)), None)
-    chosen = final or told[-1]
+    final = next((event for event in reversed(known) if _is_final(event)), None)
+    chosen = final or known[-1]
     passing = _is_passing(chosen)
-    firsts = [_first_time(event) for event in told if _is_passing(event) is passing]
+    firsts = [_time(event, "firstTimestamp") for event in known if _is_passing(event) is passing]
     since = min(firsts) if after is None else max(min(firsts), after)
     return PodRefusal(_words(chosen), since, is_final=final is not None, is_passing=passing)
 
@@ -93,14 +94,6 @@ def _words(event: Object) -> str:
     """Return the message without names of pods, which differ from try to try."""
     text = _FORBIDDEN.sub("", _INVALID.sub("the pod is invalid: ", _message(event)))
     return text if len(text) <= _LONGEST_MESSAGE else f"{text[: _LONGEST_MESSAGE - 3]}..."
-
-
-def _first_time(event: Object) -> datetime:
-    return _time(event, "firstTimestamp")
-
-
-def _last_time(event: Object) -> datetime:
-    return _time(event, "lastTimestamp")
 
 
 def _time(event: Object, field: str) -> datetime:

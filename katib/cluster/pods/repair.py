@@ -54,7 +54,7 @@ class Remedy(Enum):
     """What is done about a pod without collector; the value is how an event says it."""
 
     REPLACE_POD = "it is deleted, so that its job makes another one"
-    RUN_ANEW = "the job is restarted"
+    RESTART = "the job is restarted"
 
 
 def remedy_for(pod: MissedPod, maker: Object | None, trial_uid: str) -> Remedy:
@@ -66,16 +66,16 @@ def remedy_for(pod: MissedPod, maker: Object | None, trial_uid: str) -> Remedy:
         trial_uid: Of its trial.
     """
     if maker is None or pod.phase == "Succeeded":
-        return Remedy.RUN_ANEW
+        return Remedy.RESTART
     spec: Mapping[str, Any] = maker.get("spec") or {}
     makes_one = max(spec.get("completions") or 1, spec.get("parallelism") or 1) == 1
     is_whole = any(owner.get("uid") == trial_uid for owner in maker["metadata"].get("ownerReferences") or ())
     if makes_one and is_whole:
-        return Remedy.RUN_ANEW
+        return Remedy.RESTART
     limit = spec.get("backoffLimit", _DEFAULT_BACKOFF_LIMIT)
     has_tries = ((maker.get("status") or {}).get("failed") or 0) < limit
     judges_failures = spec.get("podFailurePolicy") or spec.get("backoffLimitPerIndex") is not None
-    return Remedy.REPLACE_POD if has_tries and not judges_failures else Remedy.RUN_ANEW
+    return Remedy.REPLACE_POD if has_tries and not judges_failures else Remedy.RESTART
 
 
 class PodRepair:
@@ -105,7 +105,10 @@ class PodRepair:
     def look(self) -> None:
         """Look once; raises what the store raises."""
         trials = self._trials.all()
-        self._forget_all_but({trial.metadata.uid for trial in trials})
+        for uid in self._repairs.keys() - {trial.metadata.uid for trial in trials}:
+            del self._repairs[uid]
+            self._handled.pop(uid, None)
+            self._repaired_at.pop(uid, None)
         running = [trial for trial in trials if _is_active(trial) and self._missed.is_any_in(trial.namespace)]
         for namespace in {trial.namespace for trial in running}:
             found = self._missed.by_trial(namespace)
@@ -156,14 +159,14 @@ class PodRepair:
     def _replace(self, trial: Trial, pods: Sequence[MissedPod]) -> None:
         """Replace pods one by one, or all of them by restarting the job."""
         remedies = [remedy_for(pod, self._maker(pod), trial.metadata.uid) for pod in pods]
-        if Remedy.RUN_ANEW in remedies:
-            self._run_anew(trial)
-            self._tell(trial, pods[0], Remedy.RUN_ANEW)
+        if Remedy.RESTART in remedies:
+            self._restart(trial)
+            self._report(trial, pods[0], Remedy.RESTART)
             return
         for pod in pods:
             with suppress(NotFoundError):
                 self._store.delete(POD, pod.key, uid=pod.uid)
-            self._tell(trial, pod, Remedy.REPLACE_POD)
+            self._report(trial, pod, Remedy.REPLACE_POD)
 
     def _maker(self, pod: MissedPod) -> Object | None:
         owner = next((owner for owner in pod.owners if owner.get("controller")), pod.owners[0])
@@ -174,7 +177,7 @@ class PodRepair:
             return job if job["metadata"]["uid"] == owner.get("uid") else None
         return None
 
-    def _run_anew(self, trial: Trial) -> None:
+    def _restart(self, trial: Trial) -> None:
         """Delete the job, which the trial then creates again; not that of a trial which is over by now."""
         key = key_of(trial)
         with suppress(NotFoundError):
@@ -184,18 +187,12 @@ class PodRepair:
             if is_its and _is_active(current) and current.metadata.uid == trial.metadata.uid:
                 self._store.delete(job_kind(trial), key, uid=job["uid"])
 
-    def _tell(self, trial: Trial, pod: MissedPod, remedy: Remedy) -> None:
+    def _report(self, trial: Trial, pod: MissedPod, remedy: Remedy) -> None:
         message = (
             f"Pod {pod.key.name} started without metrics collector while the webhook did not answer; {remedy.value}"
         )
         self._events.record(trial, warning=True, reason="PodWithoutCollector", message=message)
         _log.warning("Pod has no collector", extra={"trial": str(key_of(trial)), "remedy": remedy.value})
-
-    def _forget_all_but(self, uids: set[str]) -> None:
-        for uid in self._repairs.keys() - uids:
-            del self._repairs[uid]
-            self._handled.pop(uid, None)
-            self._repaired_at.pop(uid, None)
 
 
 def _is_active(trial: Trial) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from katib.algorithm_services.states import Listener, ServiceState, User
 from katib.api.algorithms import AlgorithmCatalog
 from katib.api.conditions import is_true
 from katib.api.types import Experiment, ResumePolicy, Suggestion, SuggestionCondition
@@ -22,7 +23,6 @@ from katib.rpc.connection import Connection
 from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.informer import Informer, InformerEvent
 from katib.runtime.objects import Key, Object, ObjectStore
-from katib.services.states import Listener, ServiceState, User
 
 _SYNC_SECONDS = 10.0
 
@@ -73,7 +73,7 @@ class ClusterServices:
             grpc_probes=grpc_probes,
             reader_variables=reader_variables,
         )
-        self._watch = ServiceWatch(self._objects, self._clock, self._timing, self._tell)
+        self._watch = ServiceWatch(self._objects, self._clock, self._timing, self._notify)
         self._clients: dict[User, tuple[tuple[Connection, ...], ServiceClient]] = {}
         self._listeners: list[Listener] = []
         for informer in (self._deployments, self._services):
@@ -135,7 +135,8 @@ class ClusterServices:
         user = (experiment.namespace, experiment.name)
         suggestion = self._suggestion_of(Key(*user))
         if suggestion is not None and _owns(experiment, suggestion):
-            if _is_long_running(experiment) and not is_true(suggestion.status.conditions, SuggestionCondition.FAILED):
+            is_long_running = experiment.spec.resume_policy == ResumePolicy.LONG_RUNNING
+            if is_long_running and not is_true(suggestion.status.conditions, SuggestionCondition.FAILED):
                 return
             self._remove(user, suggestion)
         self._forget(user)
@@ -218,9 +219,9 @@ class ClusterServices:
             self._watch.change(served, lambda current: replace(current, created_at=None))  # it may be recreated at once
         self._watch.wake()
         if served is None or event.new is None:
-            self._tell(user)  # an experiment that is not served here may have something to remove or to make
+            self._notify(user)  # an experiment that is not served here may have something to remove or to make
 
-    def _tell(self, user: User) -> None:
+    def _notify(self, user: User) -> None:
         for listener in self._listeners:
             listener(*user)
 
@@ -228,10 +229,6 @@ class ClusterServices:
 def _owns(experiment: Experiment, suggestion: Suggestion) -> bool:
     owners = suggestion.metadata.owner_references
     return any(owner.controller and owner.uid == experiment.metadata.uid for owner in owners)
-
-
-def _is_long_running(experiment: Experiment) -> bool:
-    return experiment.spec.resume_policy == ResumePolicy.LONG_RUNNING
 
 
 def _as_is(obj: Object) -> Object:

@@ -12,7 +12,6 @@ ROLE_BINDING = Kind("rbac.authorization.k8s.io/v1", "RoleBinding")
 VOLUME_CLAIM = Kind("v1", "PersistentVolumeClaim")
 VOLUME = Kind("v1", "PersistentVolume")
 POD = Kind("v1", "Pod")
-CONFIG_MAP = Kind("v1", "ConfigMap")
 
 DEPLOYMENT_LABEL = "katib.kubeflow.org/deployment"
 EXPERIMENT_LABEL = "katib.kubeflow.org/experiment"

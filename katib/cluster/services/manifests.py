@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from katib.algorithm_services.plan import SUGGESTION_HEALTH
 from katib.api.checkpoints import CHECKPOINT_ROOT_VARIABLE, NAMESPACE_VARIABLE
 from katib.api.types import Suggestion
 from katib.cluster.configuration.models import SuggestionConfig
@@ -33,9 +34,8 @@ from katib.cluster.services.kinds import (
     VOLUME,
     VOLUME_CLAIM,
 )
-from katib.cluster.services.plan import ClusterPlan, Endpoint
+from katib.cluster.services.plan import ClusterPlan
 from katib.runtime.objects import Kind
-from katib.services.plan import SUGGESTION_HEALTH
 
 Json = dict[str, Any]
 
@@ -68,7 +68,11 @@ def manifests(
             objects.append(_volume(suggestion, plan, plan.suggestion))
         objects.append(_claim(suggestion, plan, plan.suggestion))
     if needs_rights(plan):
-        objects += [_service_account(suggestion, plan), _role(suggestion, plan), _role_binding(suggestion, plan)]
+        objects += [
+            _object(suggestion, SERVICE_ACCOUNT, plan.name),
+            _role(suggestion, plan),
+            _role_binding(suggestion, plan),
+        ]
     pod = _pod(suggestion, plan, grpc_probes=grpc_probes, reader_variables=reader_variables)
     return (*objects, _service(suggestion, plan), _deployment(suggestion, plan, pod))
 
@@ -113,13 +117,13 @@ def _pod(suggestion: Suggestion, plan: ClusterPlan, *, grpc_probes: bool, reader
     if plan.suggestion is not None:
         container = _suggestion_container(plan.suggestion, has_volume=plan.has_volume, grpc_probes=grpc_probes)
         if plan.keeps_checkpoints:
-            _tell_of_checkpoints(container, suggestion, plan.suggestion)
+            _add_checkpoint_variables(container, suggestion, plan.suggestion)
         containers.append(container)
     if plan.early_stopping is not None:
         port = {"name": _EARLY_STOPPING_PORT_NAME, "containerPort": EARLY_STOPPING_PORT}
         env: Json = {"env": [{"name": name, "value": value} for name, value in reader_variables.items()]}
         containers.append(
-            _talkative({**plan.early_stopping.container(), "ports": [port], **(env if reader_variables else {})})
+            _with_last_lines({**plan.early_stopping.container(), "ports": [port], **(env if reader_variables else {})})
         )
     pod: Json = {"containers": containers}
     if plan.suggestion is not None and plan.suggestion.pod_security_context:
@@ -135,7 +139,7 @@ def _pod(suggestion: Suggestion, plan: ClusterPlan, *, grpc_probes: bool, reader
 
 
 def _suggestion_container(config: SuggestionConfig, *, has_volume: bool, grpc_probes: bool) -> Json:
-    container = _talkative(config.container())
+    container = _with_last_lines(config.container())
     port = {"name": _SUGGESTION_PORT_NAME, "containerPort": SUGGESTION_PORT}
     container["ports"] = [*container.get("ports", ()), port]
     if grpc_probes:
@@ -149,7 +153,7 @@ def _suggestion_container(config: SuggestionConfig, *, has_volume: bool, grpc_pr
     return {**container, "volumeMounts": mounts} if mounts else container
 
 
-def _tell_of_checkpoints(container: Json, suggestion: Suggestion, config: SuggestionConfig) -> None:
+def _add_checkpoint_variables(container: Json, suggestion: Suggestion, config: SuggestionConfig) -> None:
     """Set the variables of a service: where the volume is, and the namespace that distinguishes its trials."""
     own = {CHECKPOINT_ROOT_VARIABLE: config.volume_mount_path, NAMESPACE_VARIABLE: suggestion.namespace}
     given = container.get("env") or []
@@ -157,7 +161,7 @@ def _tell_of_checkpoints(container: Json, suggestion: Suggestion, config: Sugges
     container["env"] = [*given, *({"name": n, "value": v} for n, v in own.items() if n not in names)]
 
 
-def _talkative(container: Json) -> Json:
+def _with_last_lines(container: Json) -> Json:
     """Keep the last lines of a failed container in the pod's status, where they can be read."""
     return {"terminationMessagePolicy": "FallbackToLogsOnError", **container}
 
@@ -165,18 +169,13 @@ def _talkative(container: Json) -> Json:
 def _service(suggestion: Suggestion, plan: ClusterPlan) -> Json:
     service = _object(suggestion, SERVICE, plan.name)
     service["metadata"]["labels"] = {SUGGESTION_LABEL: suggestion.name}
-    ports = [_service_port(endpoint) for endpoint in plan.ports]
+    names = {False: _SUGGESTION_PORT_NAME, True: _EARLY_STOPPING_PORT_NAME}
+    ports = [
+        {"name": names[e.id.early_stopping], "port": e.port, "targetPort": e.port, "protocol": "TCP"}
+        for e in plan.ports
+    ]
     spec = {"type": "ClusterIP", "selector": pod_labels(suggestion, plan.name), "ports": ports}
     return {**service, "spec": spec}
-
-
-def _service_port(endpoint: Endpoint) -> Json:
-    name = _EARLY_STOPPING_PORT_NAME if endpoint.id.early_stopping else _SUGGESTION_PORT_NAME
-    return {"name": name, "port": endpoint.port, "targetPort": endpoint.port, "protocol": "TCP"}
-
-
-def _service_account(suggestion: Suggestion, plan: ClusterPlan) -> Json:
-    return _object(suggestion, SERVICE_ACCOUNT, plan.name)
 
 
 def _role(suggestion: Suggestion, plan: ClusterPlan) -> Json:

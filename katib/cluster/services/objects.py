@@ -166,15 +166,11 @@ class ServiceObjects:
         if not _is_usable(found, suggestion.metadata.uid):
             raise BlockedError(f"{kind.kind} {key} belongs to something else; remove it or rename the experiment")
         labels = found["metadata"].get("labels") or {}
-        if kind in _WATCHED and SUGGESTION_LABEL not in labels:
-            self._label(found, suggestion.name)
-
-    def _label(self, found: Object, suggestion: str) -> None:
-        """Label an object that another controller made, Katib's for example, so that the watch shows it."""
-        try:
-            self._store.patch(found, {"metadata": {"labels": {SUGGESTION_LABEL: suggestion}}})
+        if kind not in _WATCHED or SUGGESTION_LABEL in labels:
+            return
+        try:  # another controller made it, Katib's for example; the watch shows it only with the label
+            self._store.patch(found, {"metadata": {"labels": {SUGGESTION_LABEL: suggestion.name}}})
         except (ConflictError, NotFoundError, ForbiddenError) as error:
-            kind, key = Kind.of(found), Key.of(found)
             raise BlockedError(f"{kind.kind} {key} cannot be labelled {SUGGESTION_LABEL}: {error}") from error
 
     def _delete_ours(self, kind: Kind, key: Key, owner_uid: str) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from katib.algorithm_services.plan import SUGGESTION_HEALTH, ServiceId
+from katib.api.algorithms import AlgorithmInfo
 from katib.api.checkpoints import checkpoint_directory
 from katib.api.types import AlgorithmSpec, ResumePolicy, Suggestion
 from katib.cluster.configuration.models import EarlyStoppingConfig, KatibConfig, SuggestionConfig
 from katib.cluster.services.kinds import EARLY_STOPPING_PORT, SUGGESTION_PORT, object_name
 from katib.errors import UnavailableError
-from katib.services.plan import SUGGESTION_HEALTH, ServiceId
+from suggestion_services.algorithms import ENTRIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +115,41 @@ def _not_offered(service: ServiceId, section: str) -> UnavailableError:
     return UnavailableError(
         f"{service} is not offered here: the KatibConfig has no entry for it; add one under runtime.{section}"
     )
+
+
+_OURS = {(entry.info.name, entry.info.early_stopping): entry.info for entry in ENTRIES}
+
+
+class ClusterCatalog:
+    """Fits `katib.api.algorithms.AlgorithmCatalog`.
+
+    What is known of one of our algorithms holds whatever image serves it, since all accept the settings of Katib. Of
+    others nothing is known: their service alone checks settings, and gets the trials.
+
+    Args:
+        config: Returns the KatibConfig in force.
+    """
+
+    def __init__(self, config: Callable[[], KatibConfig]) -> None:
+        self._config = config
+
+    def find(self, name: str, *, early_stopping: bool = False) -> AlgorithmInfo | None:
+        """Return an algorithm by name, None when it is not offered."""
+        config = self._config()
+        entry = config.early_stopping(name) if early_stopping else config.suggestion(name)
+        return None if entry is None else _info(name, early_stopping=early_stopping)
+
+    def all(self) -> Sequence[AlgorithmInfo]:
+        """Return every algorithm, suggestion algorithms first."""
+        runtime = self._config().runtime
+        searching = dict.fromkeys(entry.algorithm_name for entry in runtime.suggestions)
+        stopping = dict.fromkeys(entry.algorithm_name for entry in runtime.early_stoppings)
+        return [
+            *(_info(name, early_stopping=False) for name in searching),
+            *(_info(name, early_stopping=True) for name in stopping),
+        ]
+
+
+def _info(name: str, *, early_stopping: bool) -> AlgorithmInfo:
+    known = _OURS.get((name, early_stopping))
+    return known or AlgorithmInfo(name, early_stopping=early_stopping)

@@ -44,7 +44,7 @@ def trouble_of(deployment: Object, pods: Iterable[Object]) -> Trouble:
 
     Args:
         deployment: The Deployment.
-        pods: Its pods; the newest tells what its present attempt runs into.
+        pods: Its pods; the newest shows what its present attempt runs into.
     """
     newest = sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")), reverse=True)
     for pod in newest:

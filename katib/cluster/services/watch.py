@@ -8,6 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 
+from katib.algorithm_services.readiness import ask_health
+from katib.algorithm_services.states import User
 from katib.cluster.services.objects import ServiceObjects
 from katib.cluster.services.served import (
     ClusterTiming,
@@ -22,8 +24,6 @@ from katib.cluster.services.trouble import NO_TROUBLE, Trouble, trouble_of
 from katib.errors import ForbiddenError, KatibError, UnavailableError
 from katib.rpc.connection import Connection
 from katib.runtime.clock import Clock
-from katib.services.readiness import ask_health
-from katib.services.states import User
 
 _log = logging.getLogger(__name__)
 
@@ -35,16 +35,16 @@ class ServiceWatch:
         objects: Finds Deployments, Services and pods.
         clock: Where patience is measured.
         timing: How long things may take.
-        tell: Called, without lock, with the experiments that have to be looked at again.
+        notify: Called, without lock, with the experiments that have to be looked at again.
     """
 
     def __init__(
-        self, objects: ServiceObjects, clock: Clock, timing: ClusterTiming, tell: Callable[[User], None]
+        self, objects: ServiceObjects, clock: Clock, timing: ClusterTiming, notify: Callable[[User], None]
     ) -> None:
         self._objects = objects
         self._clock = clock
         self._timing = timing
-        self._tell = tell
+        self._notify = notify
         self._changed = threading.Condition()
         self._served: dict[User, Served] = {}
         self._connections: dict[User, dict[int, Connection]] = {}
@@ -117,7 +117,7 @@ class ServiceWatch:
         return current if current is not None and current.plan is of.plan else None  # each one has a plan of its own
 
     def _advance(self, of: Served, step_from: Callable[[Served], Step]) -> Step | None:
-        """Take the state of a step, and tell of it; return the step, None for a service that was forgotten."""
+        """Take the state of a step, and notify of it; return the step, None for a service that was forgotten."""
         with self._changed:
             old = self._current(of)
             if old is None:
@@ -125,7 +125,7 @@ class ServiceWatch:
             step = step_from(old)
             self._served[of.user] = step.served
         if is_notable(old, step.served):
-            self._tell(of.user)
+            self._notify(of.user)
         return step
 
     # --- the thread ---------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class ServiceWatch:
         if step is None:
             return None
         if step.creates:
-            self._tell(served.user)
+            self._notify(served.user)
         for i in step.asks:
             self._ask(served, i)
         if step.looks_at_pods:

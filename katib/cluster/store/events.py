@@ -25,7 +25,7 @@ from katib.stores.event_queue import Event, EventQueue
 MAX_REMEMBERED = 5_000
 """Written events whose repetition is recognized; the server itself forgets events after an hour."""
 PAUSE_SECONDS = 0.04
-"""Between two writes: at most 25 a second, so that telling never competes with doing."""
+"""Between two writes: at most 25 a second, so that events never compete with work."""
 REPEAT_SECONDS = 10.0
 RETRY_SECONDS = 2.0
 LONGEST_MESSAGE = 1024
@@ -99,9 +99,9 @@ class KubernetesEvents:
         """Note that something happened to an object. Returns at once and never fails."""
         subject = _Subject(obj.api_version, type(obj).__name__, obj.namespace, obj.name, obj.metadata.uid)
         now = self._clock.now()
-        told = message if len(message) <= LONGEST_MESSAGE else f"{message[: LONGEST_MESSAGE - 3]}..."
+        text = message if len(message) <= LONGEST_MESSAGE else f"{message[: LONGEST_MESSAGE - 3]}..."
         with self._changed:
-            self._waiting.add(Event(subject, warning, reason, told, now, now))
+            self._waiting.add(Event(subject, warning, reason, text, now, now))
             self._changed.notify_all()
 
     def _run(self) -> None:
@@ -151,16 +151,13 @@ class KubernetesEvents:
             path = self._count_up(written, event, count)
         if path is None:  # new, or the server has forgotten it
             count = event.count
-            path = self._create(event)
+            namespace = event.subject.namespace or "default"
+            name = f"{event.subject.name[:230]}.{secrets.token_hex(8)}"
+            self._connection.request("POST", _path(namespace), body=self._body(event, namespace, name))
+            path = f"{_path(namespace)}/{quote(name, safe='')}"
         self._written[event.identity] = _Written(path, count, self._clock.monotonic() + REPEAT_SECONDS)
         while len(self._written) > MAX_REMEMBERED:
             self._written.popitem(last=False)
-
-    def _create(self, event: Event[_Subject]) -> str:
-        namespace = event.subject.namespace or "default"
-        name = f"{event.subject.name[:230]}.{secrets.token_hex(8)}"
-        self._connection.request("POST", _path(namespace), body=self._body(event, namespace, name))
-        return f"{_path(namespace)}/{quote(name, safe='')}"
 
     def _count_up(self, written: _Written, event: Event[_Subject], count: int) -> str | None:
         """Patch what was written; return its path, None when it is gone."""

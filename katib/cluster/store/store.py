@@ -14,7 +14,6 @@ from katib.cluster.client import (
     NotThisObjectError,
 )
 from katib.cluster.store import objects
-from katib.cluster.store.listing import METADATA_ONLY, list_pages
 from katib.cluster.store.watch import KubernetesWatch
 from katib.errors import (
     AlreadyExistsError,
@@ -32,6 +31,44 @@ PAGE_SIZE = 100
 METADATA_PAGE_SIZE = 500
 _NAMES_TRIED = 5
 _MERGE_PATCH = "application/merge-patch+json"
+METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+"""Accepts a list of objects of any kind that have nothing but metadata."""
+
+
+def list_pages(
+    connection: Connection,
+    path: str,
+    kind: Kind,
+    query: Mapping[str, str],
+    page_size: int | None = None,
+    *,
+    accept: str = "",
+) -> Iterator[ObjectList]:
+    """Yield the pages of a list, at least one; none of them is held while the next one is fetched.
+
+    Args:
+        connection: To the API server.
+        path: Of the list.
+        kind: Of its objects.
+        query: Selectors.
+        page_size: How many objects a page has; None: all.
+        accept: The form of the answer, if not whole objects.
+
+    Raises:
+        ExpiredError: The server does not know the revision of the first page any more.
+    """
+    following = {} if page_size is None else {"limit": str(page_size)}
+    while True:
+        answer = connection.request("GET", path, query={**query, **following}, accept=accept)
+        metadata = answer.get("metadata") or {}
+        items = [objects.shown(item, kind) for item in answer.pop("items", None) or ()]
+        page = ObjectList(tuple(items), metadata.get("resourceVersion", ""))
+        del items
+        yield page
+        del page
+        if not metadata.get("continue"):
+            return
+        following["continue"] = metadata["continue"]
 
 
 def never(_kind: Kind) -> bool:

@@ -135,7 +135,8 @@ class ExperimentAdmission:
         experiment = with_defaults(submission.experiment)
         errors = [*self._check_namespace(namespace), *self._check_volume(experiment, namespace)]
         try:
-            notices = self._gate().admit(submission).notices
+            gate = Gate(self._catalog(), AdmittingHome(self._collectors()), StoredObjects(self._store))
+            notices = gate.admit(submission).notices
         except InvalidError as error:
             raise InvalidError([*errors, *error.errors]) from error
         if errors:
@@ -158,9 +159,6 @@ class ExperimentAdmission:
         ]
         if errors:
             raise InvalidError(errors)
-
-    def _gate(self) -> Gate:
-        return Gate(self._catalog(), AdmittingHome(self._collectors()), StoredObjects(self._store))
 
     def _check_namespace(self, namespace: str) -> Iterator[FieldError]:
         """Check that metrics can be collected there: pods of other namespaces are left alone."""

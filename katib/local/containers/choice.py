@@ -13,11 +13,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from katib.algorithm_services.config import ServicesConfig
 from katib.errors import TerminalError
 from katib.local.containers.arguments import Abilities, Program
 from katib.local.containers.failures import is_daemon_missing, runtime_down, short
 from katib.local.containers.runtime import OWNER_LABEL, Runtime
-from katib.services.config import ServicesConfig
 
 _log = logging.getLogger(__name__)
 

@@ -92,7 +92,7 @@ def _script_of(find: Sequence[str], remove: Sequence[str]) -> str:
 
 
 def _removed(find: Sequence[str], remove: Sequence[str], environ: Mapping[str, str], level: int) -> bool:
-    """Remove what is found; True when nothing is left, even if somebody else has removed it."""
+    """Remove what is found; True when nothing is left, even if another process has removed it."""
     found = _output(find, environ)
     if not found or not found.split():
         return found is not None

@@ -1,6 +1,6 @@
 """The step before a trial's own containers: its checkpoint folder is made, empty or as a copy of its parent's.
 
-It is a container of the pod like an init container of the template: a copy of any size holds up nobody else, is ended
+It is a container of the pod like an init container of the template: a copy of any size delays no other pod, is ended
 with the pod, and says on its output why it failed. All pods of one run of a job share the folder, so the first of them
 makes it; a run that was cut off leaves no note in the new job directory, and the next one begins from the parent again.
 """

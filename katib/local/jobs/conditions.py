@@ -1,15 +1,12 @@
-"""Conditions in the status of a job of any kind, and what follows from its end. Pure."""
+"""Conditions in the status of a job of any kind. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
 from katib.api.types import format_time
-from katib.local.jobs.kind import Moment, Plan
-from katib.local.pods.records import PodRecord
 from katib.runtime.objects import Object
 
 Conditions = tuple[dict[str, Any], ...]
@@ -42,16 +39,6 @@ class Reason(StrEnum):
     POD_FAILED = "PodFailed"
 
 
-def hopeless(pods: Iterable[PodRecord]) -> tuple[Reason, str] | None:
-    """Return why no further pod of a job would do better, and in words; None when one may."""
-    for pod in pods:
-        if pod.cannot_start:
-            return Reason.POD_CANNOT_START, pod.cannot_start
-        if pod.evicted:
-            return Reason.POD_EVICTED, pod.evicted
-    return None
-
-
 def conditions_of(status: Object) -> Conditions:
     """Return the conditions in a status."""
     return tuple(status.get("conditions") or ())
@@ -79,21 +66,6 @@ def end_of(status: Object) -> dict[str, Any] | None:
     return None
 
 
-def after_the_end(ttl_seconds: int | None, status: dict[str, Any], end: dict[str, Any], moment: Moment) -> Plan:
-    """Return what follows for a job that is over: nothing, or its removal once it has outlived its time.
-
-    Args:
-        ttl_seconds: Its ttlSecondsAfterFinished.
-        status: As it is.
-        end: The condition that says it is over.
-        moment: Now.
-    """
-    if ttl_seconds is None:
-        return Plan(status)
-    due = parse_time(end["lastTransitionTime"]) + timedelta(seconds=ttl_seconds)
-    return Plan(status, delete=True) if moment.wall >= due else Plan(status, wake_at=moment.steady_of(due))
-
-
 def with_condition(
     conditions: Conditions, type_: str, *, holds: bool = True, reason: str, message: str, now: datetime
 ) -> Conditions:
@@ -112,6 +84,11 @@ def with_condition(
         "lastTransitionTime": moment,
     }
     return (*(c for c in conditions if c["type"] != type_), new)
+
+
+def without_probes(conditions: Conditions) -> list[dict[str, Any]]:
+    """Return conditions for a status without the field that only a Job's have."""
+    return [{name: value for name, value in c.items() if name != "lastProbeTime"} for c in conditions]
 
 
 def with_message(conditions: Conditions, type_: str, *, reason: str, message: str, now: datetime) -> Conditions:

@@ -29,7 +29,8 @@ from katib.local.jobs.conditions import JobCondition, conditions_of, end_of, tru
 from katib.local.jobs.kind import JobKind, Moment, Observed, Plan, PodStart
 from katib.local.jobs.kinds import kinds_by_name
 from katib.local.jobs.machine import JobSettings, Machine
-from katib.local.jobs.networks import NamedWiring, network_of
+from katib.local.jobs.networks import LocalWiring, NamedWiring, PortTable, network_of
+from katib.local.jobs.outcomes import earliest
 from katib.local.jobs.owner import JobOwner, PodMetrics
 from katib.local.jobs.pod_objects import PodObjects
 from katib.local.jobs.prepare import (
@@ -40,7 +41,6 @@ from katib.local.jobs.prepare import (
     prepare_pod,
 )
 from katib.local.jobs.run import JobRun, Standing
-from katib.local.jobs.wiring import LocalWiring, PortTable
 from katib.local.pods.gang import start_together
 from katib.local.pods.image_process import execute
 from katib.local.pods.images import HOST_NETWORK
@@ -51,7 +51,6 @@ from katib.local.pods.pulls import ImagePulls
 from katib.local.pods.tokens import Tokens
 from katib.runtime.clock import SteadyTime
 from katib.runtime.controller import DONE, Controller, Result
-from katib.runtime.informer import InformerEvent
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.runtime.shared_thread import SharedThread
 from katib.runtime.work_queue import WorkQueue
@@ -62,7 +61,7 @@ RESTARTED_ANNOTATION = "katib.kubeflow.org/started-anew"
 
 _STORING_SECONDS = 1.0
 """How long a stop waits for readings when no process is left. A job whose readings cannot be stored, as while the disk
-is full, begins anew at the next start, and its readings with it."""
+is full, begins again at the next start, and its readings with it."""
 
 _TTL_RETRY_SECONDS = 1.0
 
@@ -122,7 +121,7 @@ class JobController:
         self._stopping = False
         self._queue: WorkQueue[Key] = WorkQueue(clock)
         self._controller = Controller("local-jobs", self._reconcile, self._queue, thread=thread)
-        jobs.add_handler(self._job_changed)
+        jobs.add_handler(lambda event: self._queue.add(event.key))
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -140,7 +139,7 @@ class JobController:
         self._announce_end()
         self._controller.stop()
         self._write_what_ended()
-        pods = self._unfinished_pods()
+        pods = [pod for run in self._runs.values() for pod in run.unfinished_pods()]
         for pod in pods:
             self._loop.call_soon(partial(pod.stop, grace_seconds))
         with self._ended:
@@ -149,14 +148,11 @@ class JobController:
         self._objects.stop()
         self._loop.stop()
 
-    def _unfinished_pods(self) -> list[Pod]:
-        return [pod for run in self._runs.values() for pod in run.unfinished_pods()]
-
     def _write_what_ended(self) -> None:
-        """Conclude jobs whose last pod ended as we were told to stop, so that they are not run again."""
+        """Conclude jobs whose last pod ended while we stopped, so that they are not run again."""
         for key, run in list(self._runs.items()):
             if run.pods and not run.unfinished_pods():
-                with contextlib.suppress(KatibError):  # the next start runs it anew
+                with contextlib.suppress(KatibError):  # the next start runs it again
                     self._reconcile(key)
 
     # --- question -----------------------------------------------------------------------------------------------------
@@ -197,15 +193,9 @@ class JobController:
 
     # --- reconciling --------------------------------------------------------------------------------------------------
 
-    def _job_changed(self, event: InformerEvent[Object]) -> None:
-        self._queue.add(event.key)
-
-    def _find(self, key: Key) -> Object | None:
-        """Return a job; its pods have their directories under its name, so there is one of each name, of any kind."""
-        return next((job for informer in self._jobs.known if (job := informer.get(key)) is not None), None)
-
     def _reconcile(self, key: Key) -> Result:
-        job = self._find(key)
+        # Pods have their directories under the name of their job: there is one of each name, of any kind.
+        job = next((job for informer in self._jobs.known if (job := informer.get(key)) is not None), None)
         run = self._runs.get(key)
         if run is not None and (job is None or run.uid != job["metadata"]["uid"] or _is_being_deleted(job)):
             return self._let_go(key, run)
@@ -231,7 +221,7 @@ class JobController:
             return run
         earlier = begun_by(self._settings.root, job)
         cut_off = earlier == run.uid or bool(run.status.get("startTime"))
-        if cut_off or earlier is not None:  # of another uid: a job of this trial that somebody deleted
+        if cut_off or earlier is not None:  # of another uid: a job of this trial that was deleted
             self._metrics.discard(job)
         if cut_off:
             _log.warning("Job was cut off and starts anew", extra={"job": str(Key.of(job))})
@@ -292,7 +282,9 @@ class JobController:
         if decision.anew:  # before anything is remembered: when the log cannot be reached, the same is planned again
             self._metrics.discard(run.job)
         run.started_at, run.waiting, run.memory = decision.started_at, decision.waiting, decision.memory
-        self._stop_pods(run, decision)
+        for pod in run.pods:
+            if pod.record.name in decision.stop:
+                self._loop.call_soon(pod.stop)
         if decision.new_addresses:
             run.wiring.release()
         if decision.start and not self._stopping:
@@ -303,7 +295,7 @@ class JobController:
                 self._release(run)
             run.pods.clear()
             self._objects.finish(run.job)
-        return Result(_earliest(wait, self._tell(run), self._seconds_until(decision)))
+        return Result(earliest(wait, self._tell(run), self._seconds_until(decision)))
 
     def _tell(self, run: JobRun) -> float | None:
         """Say whether a job runs and what it waits for once that has held; return in how many seconds to look again."""
@@ -332,11 +324,6 @@ class JobController:
             if run.retrying not in ("", text):
                 self._owner.retried(run.job, run.retrying)
             run.retrying = "" if text == stored else text
-
-    def _stop_pods(self, run: JobRun, decision: Plan) -> None:
-        for pod in run.pods:
-            if pod.record.name in decision.stop:
-                self._loop.call_soon(pod.stop)
 
     def _start_pods(self, key: Key, run: JobRun, starts: Sequence[PodStart]) -> None:
         """Start pods that were decided on at once: those of a job with roles together or not at all."""
@@ -455,29 +442,23 @@ class JobController:
         if not run.is_over and left > 0:
             return left
         if run.is_over and not run.explanation_written:
-            self._write_explanation(run)
+            texts = list(dict.fromkeys(r.explanation for r in run.records if r.explanation))
+            if texts:
+                self._annotate(run, {METRICS_REPORT_ANNOTATION: "; ".join(texts)})
+            run.explanation_written = True
         self._with_retry(run, self._store.update_status, lambda job: {**job, "status": run.status})
         run.unwritten_since, run.retrying = None, ""
         return None
 
-    def _write_explanation(self, run: JobRun) -> None:
-        texts = list(dict.fromkeys(r.explanation for r in run.records if r.explanation))
-        if texts:
-            self._annotate(run, {METRICS_REPORT_ANNOTATION: "; ".join(texts)})
-        run.explanation_written = True
-
     def _annotate(self, run: JobRun, annotations: dict[str, str]) -> None:
         def annotated(job: Object) -> Object:
-            metadata = job["metadata"]
-            return {
-                **job,
-                "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **annotations}},
-            }
+            all_ = {**(job["metadata"].get("annotations") or {}), **annotations}
+            return {**job, "metadata": {**job["metadata"], "annotations": all_}}
 
         self._with_retry(run, self._store.update, annotated)
 
     def _with_retry(self, run: JobRun, write: Callable[[Object], Object], change: Callable[[Object], Object]) -> None:
-        """Write a change of the job; when somebody else changed it meanwhile, once more on what it is now.
+        """Write a change of the job; when it was changed meanwhile, once more on what it is now.
 
         Raises:
             ConflictError: It keeps changing.
@@ -500,7 +481,3 @@ def _retrying(status: Object) -> str:
 
 def _is_being_deleted(job: Object) -> bool:
     return bool(job["metadata"].get("deletionTimestamp"))
-
-
-def _earliest(*seconds: float | None) -> float | None:
-    return min((s for s in seconds if s is not None), default=None)

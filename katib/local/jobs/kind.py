@@ -63,7 +63,7 @@ class Plan:
         delete: The job object has outlived its time.
         memory: What the kind wants to know at the next plan and does not show in the status.
         new_addresses: The pods that start now and later get other ports than those before them.
-        anew: All pods begin again, with those that start now, for a reason of this machine: a port that somebody took,
+        anew: All pods begin again, with those that start now, for a reason of this machine: a port that was taken,
             a guard that died. That try never counted, so what it reported is removed first. A try that the author of
             the job asked for (backoffLimit, restartPolicy, maxRestarts) is none of these: what was reported before it
             stays, as it does on a cluster. Such a program usually goes on from its checkpoint, and without the
@@ -117,7 +117,7 @@ class Wiring(Protocol):
         """Return where a pod of the job listens; the same answer for as long as the pods of this try live.
 
         Args:
-            name: The name that its operator tells the others, as `demo-worker-0` or `demo-worker-0.default.svc`.
+            name: The name that its operator gives the others, as `demo-worker-0` or `demo-worker-0.default.svc`.
             port: Its port on a cluster.
             port_name: Tells several ports of one pod apart.
         """
@@ -138,7 +138,7 @@ class NewPod:
         annotations: Besides those of the template, which they replace.
         hostname: Its own name in its network; empty: its name.
         aliases: Further names that lead to it on a cluster, for those who share a network with it.
-        variables: By the name of a container, what the operator tells it; the user cannot change these.
+        variables: By the name of a container, what the operator sets; the user cannot change these.
         defaults: Variables of all containers that a user's entry of the same name replaces.
         files: Text of files in the pod's directory, by relative path. A script is executable when it begins with `#!`.
         rewrites: Absolute path prefixes as the containers know them, and the directory of the pod that stands for each.
@@ -170,7 +170,7 @@ class PodLabels:
     """The labels of pods that a job will have, as far as they are known before it runs.
 
     Attributes:
-        own: Those by which its author tells pods apart: what the template says, roles and indexes.
+        own: Those by which its author distinguishes pods: what the template says, roles and indexes.
         others: All further ones, such as those that are known only when the job runs.
     """
 
@@ -247,7 +247,7 @@ class KnowsPeers(Protocol):
     """An ability of a kind: its pods find each other."""
 
     def addresses_told(self, job: Object) -> str:
-        """Return which variables tell a program where its peers listen; empty when none do.
+        """Return which variables hold the addresses of a program's peers; empty when none do.
 
         Args:
             job: The object; may be malformed or hold placeholders.

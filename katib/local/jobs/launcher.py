@@ -1,4 +1,4 @@
-"""What a launcher requests that does the work of pods that are not started: on one machine `mpirun` enters nobody."""
+"""What a launcher requests that does the work of pods that are not started: on one machine `mpirun` enters no pod."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def with_resources_of(launcher: Mapping[str, Any], workers: Workers) -> Mapping[
     grown = {"requests": {name: _text(amount) for name, amount in total.items()}}
     if limits := mapping(resources.get("limits")):
         grown["limits"] = {
-            name: limit if has_placeholder(limit) else _text(_amount(limit) + added.get(name, Decimal(0)))
+            name: limit if has_placeholder(limit) else _text(amount_of(limit) + added.get(name, Decimal(0)))
             for name, limit in limits.items()
         }
     first = {**containers[0], "resources": {**resources, **grown}}
@@ -54,14 +54,15 @@ def _add(amounts: dict[str, Decimal], container: Mapping[str, Any], times: int) 
     given = {**mapping(resources.get("limits")), **mapping(resources.get("requests"))}
     for name, amount in given.items():
         if not has_placeholder(amount):
-            amounts[name] = amounts.get(name, Decimal(0)) + times * _amount(amount)
+            amounts[name] = amounts.get(name, Decimal(0)) + times * amount_of(amount)
 
 
-def _amount(value: object) -> Decimal:
+def amount_of(value: object) -> Decimal:
+    """Return a quantity, 0 for what is none: admission reports it where it stands."""
     try:
         return parse_quantity(value)
     except (ValueError, ArithmeticError):
-        return Decimal(0)  # said where it stands
+        return Decimal(0)
 
 
 def _text(amount: Decimal) -> str:

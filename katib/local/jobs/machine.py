@@ -16,7 +16,7 @@ from katib.runtime.clock import Clock
 
 SETTLE_SECONDS = 0.1
 """How long a status that is not final must hold before it is worth a write: a tiny trial is over by then, on a machine
-that is busy, too. A write costs a turn of everybody who watches jobs, and nobody waits for it."""
+that is busy, too. A write costs a turn of every watcher of jobs, and none of them needs it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,17 @@
-"""Which network the pods of a job have when they run in their images."""
+"""The network of the pods of a job, and the addresses that they have in it.
+
+A cluster gives every pod an address of its own, so the pods of any number of jobs listen on the same port. Pods in
+their images may have a network of their own, too. All others share the loopback interface, where no two of them may
+have the same port, whichever job they are of.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from katib.algorithm_services.plan import free_port
 from katib.api.types import CollectorKind
 from katib.local.findings import mapping, mappings
 from katib.local.jobs.batch.job import JOB
@@ -13,9 +20,10 @@ from katib.local.pods.images import HOST_NETWORK, ImageRuntime
 from katib.runtime.objects import Kind, Object
 
 PUSHES_NOTHING: Final = frozenset({CollectorKind.STDOUT, CollectorKind.NONE})
-"""Collectors whose programs have nothing to push and nobody to answer: `katib.report` prints there."""
+"""Collectors whose programs have nothing to push and no request to answer: `katib.report` prints there."""
 
 _UID_DIGITS = 8
+LOOPBACK = "127.0.0.1"
 
 
 def network_of(
@@ -72,3 +80,52 @@ class NamedWiring:
 
     def release(self) -> None:
         """Keep everything: names are free as soon as their containers are gone."""
+
+
+class PortTable:
+    """The ports that jobs of this machine were promised. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._taken: set[int] = set()
+
+    def take(self) -> int:
+        """Return a port that is free now and promised to no other job."""
+        with self._lock:
+            port = free_port(self._taken)
+            self._taken.add(port)
+            return port
+
+    def give_back(self, port: int) -> None:
+        """Take back the promise."""
+        with self._lock:
+            self._taken.discard(port)
+
+
+class LocalWiring:
+    """Where the pods of one job listen, decided when it is first asked. Fits `katib.local.jobs.kind.Wiring`.
+
+    Args:
+        ports: Of all jobs.
+    """
+
+    def __init__(self, ports: PortTable) -> None:
+        self._ports = ports
+        self._addresses: dict[tuple[str, str], Address] = {}
+
+    def address(self, name: str, _port: int, port_name: str = "") -> Address:
+        """Return where a pod listens; the same answer until `renew` or `release`."""
+        key = (name, port_name)
+        if key not in self._addresses:
+            self._addresses[key] = Address(LOOPBACK, self._ports.take())
+        return self._addresses[key]
+
+    def host(self, _name: str) -> str:
+        """Return the address that all pods share."""
+        return LOOPBACK
+
+    def release(self) -> None:
+        """Give all ports back: no process of the job is left, or all begin again with other ports."""
+        for address in self._addresses.values():
+            self._ports.give_back(address.port)
+        self._addresses.clear()

@@ -66,8 +66,8 @@ class PodMetrics(Protocol):
 
         Args:
             job: The job object as stored; its controller owner reference names the Trial.
-            pod_labels: Labels of the pod, to tell primary pods from others.
-            container: Name of the container, to tell the primary container from others.
+            pod_labels: Labels of the pod, to distinguish primary pods from others.
+            container: Name of the container, to distinguish the primary container from others.
             directory: The pod's working directory on disk.
         """
 

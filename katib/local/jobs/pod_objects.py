@@ -172,7 +172,7 @@ class PodObjects:
                 return
             try:
                 followed.stored[name] = uid, self._store.update({**stored, "status": wanted["status"]})
-            except (ConflictError, NotFoundError):  # somebody else changed or removed it
+            except (ConflictError, NotFoundError):  # it was changed or removed meanwhile
                 del followed.stored[name]
                 uid = ""
             else:

@@ -237,7 +237,8 @@ def _containers(
         processes=wanted.processes,
     )
     workspace = tools.owner.workspace(job)
-    placed = [(c, f"{spec_path}.initContainers[{i}]", _init_role(c)) for i, c in enumerate(init)]
+    placed = [(c, f"{spec_path}.initContainers[{i}]", Role.INIT) for i, c in enumerate(init)]
+    placed = [(c, path, Role.SIDECAR if c.get("restartPolicy") == "Always" else role) for c, path, role in placed]
     companions = tools.metrics.companions(job, identity.labels)
     placed += [(c, path, Role.SIDECAR) for path, c in companions]
     placed += [(c, f"{spec_path}.containers[{i}]", Role.MAIN) for i, c in enumerate(mains)]
@@ -278,7 +279,3 @@ def _containers(
     if checkpoint is not None:
         plans.insert(0, checkpoint_container(checkpoint, directory.parent))
     return tuple(plans)
-
-
-def _init_role(container: Mapping[str, Any]) -> Role:
-    return Role.SIDECAR if container.get("restartPolicy") == "Always" else Role.INIT

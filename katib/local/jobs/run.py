@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from katib.api.json_values import without_nulls
 from katib.local.jobs.conditions import end_of
 from katib.local.jobs.kind import JobKind
-from katib.local.jobs.networks import NamedWiring
-from katib.local.jobs.wiring import LocalWiring
+from katib.local.jobs.networks import LocalWiring, NamedWiring
 from katib.local.pods.images import HOST_NETWORK
 from katib.local.pods.pod import Pod
 from katib.local.pods.records import PodRecord
@@ -42,7 +41,7 @@ class JobRun:
         started_at: From when the deadline counts, in steady time.
         unwritten_since: When the status began to differ from the stored one, on the monotonic clock.
         waiting: Why nothing is started, for people.
-        told: What was last said of whether it runs, and of what it waits for.
+        told: What was last reported: whether it runs, and what it waits for.
         untold: What is to be said once it has held for a moment, and since when it has, on the monotonic clock.
         explanation_written: Whether what the monitors say stands on the job.
         memory: What its kind asked us to remember.

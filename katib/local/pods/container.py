@@ -71,7 +71,7 @@ class Container:
         changed: Called after each start and end of a process and when nothing more comes.
         images: Runs images; for a plan that has one.
         pulls: Fetches them before.
-        told: Called when the image has to be fetched, and when that has ended.
+        on_pull: Called when the image has to be fetched, and when that has ended.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Container:
         after_feed: Callable[[], None],
         images: ImageRuntime | None = None,
         pulls: ImagePulls | None = None,
-        told: Callable[[PullNews], None] = lambda _news: None,
+        on_pull: Callable[[PullNews], None] = lambda _news: None,
     ) -> None:
         self.plan = plan
         self.monitor = monitor
@@ -112,7 +112,7 @@ class Container:
         self._changed = changed
         self._after_feed = after_feed
         self._pulls = pulls
-        self._told = told
+        self._on_pull = on_pull
         self._give_up_image: Callable[[], None] | None = None
         self._image: ImageProcess | None = None
         if plan.image is not None and images is not None:
@@ -210,7 +210,7 @@ class Container:
     def _image_news(self, news: PullNews) -> None:
         self.pulling = news.image if news.seconds is None else ""
         self._changed()
-        self._told(news)
+        self._on_pull(news)
 
     def _image_here(self, error: KatibError | None) -> None:
         self._give_up_image = None

@@ -8,7 +8,7 @@ Ours are `KATIB_TRIAL_NAME`, `KATIB_TRIAL_DIR` (a directory of this pod that is 
 adds, and `PYTHONUNBUFFERED=1` unless it is set: without it Python keeps what it prints to a pipe for itself, 8 kB at a
 time, and metrics would come late, or never when the trial is stopped early.
 
-A container that requests CPUs is told to use as many threads (`thread_variables`): libraries of linear algebra take all
+A container that requests CPUs has to use as many threads (`thread_variables`): libraries of linear algebra take all
 cores of the machine otherwise, and trials that share it slow each other down.
 """
 
@@ -154,14 +154,15 @@ def thread_variables(
     """
     resources = container.get("resources") or {}
     amounts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
-    told = environment.get(_PROCESSES, "")
-    if "cpu" not in amounts or _THREADS in environment or (told and not told.isdecimal()):  # as many as it finds cards
+    processes = environment.get(_PROCESSES, "")
+    as_many_as_cards = processes and not processes.isdecimal()
+    if "cpu" not in amounts or _THREADS in environment or as_many_as_cards:
         return {}
     try:
         cores = int(parse_quantity(amounts["cpu"]).to_integral_value(ROUND_CEILING))
     except ValueError as error:
         raise invalid(f"{path}.resources", str(error), "write quantities such as 500m", "quantity") from error
-    threads = max(1, cores // max(1, int(told or context.processes)))
+    threads = max(1, cores // max(1, int(processes or context.processes)))
     return {name: str(threads) for name in (_THREADS, *_OTHER_THREADS) if name not in environment}
 
 

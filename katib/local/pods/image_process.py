@@ -68,7 +68,7 @@ class ImageProcess:
         return f"was killed by SIGKILL, for want of memory if by nobody else: its limit is {limit}"
 
     def ran_out_of_memory(self, ended: Exit) -> bool:
-        """Return whether it was killed because it took more memory than its limit; false where nobody says so."""
+        """Return whether it was killed because it took more memory than its limit; false where that is unknown."""
         return ended.code == _KILLED and not ended.lost and self._runtime.ran_out_of_memory(self._name)
 
     def clear(self, ended: Exit, then: Callable[[], None]) -> None:

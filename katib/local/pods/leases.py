@@ -11,7 +11,8 @@ Laws:
    guard ends after all processes.
 4. Who asked first is served first: what the first waiting pod of another engine asked for earlier is kept for it, as
    long as that engine says every few seconds that it waits.
-5. Nobody waits for a file: where the table cannot be used, an engine leases as if it were alone, and the log says so.
+5. Engines do not wait for a file: where the table cannot be used, an engine leases as if it were alone, and the log
+   says so.
 """
 
 from __future__ import annotations
@@ -304,7 +305,7 @@ class LeaseTable:
     def _free_cards(
         self, free: Sequence[str], others: Sequence[_Engine], ahead: Sequence[tuple[_Engine, _Claim]]
     ) -> list[str]:
-        """Return the cards that nobody holds and that are not needed for those who asked earlier."""
+        """Return the cards that are free and that are not needed for those who asked earlier."""
         taken = {card for e in others for claim in e.claims if claim.since is None for card in claim.cards}
         taken |= {card for held in self._held.values() for card in held.cards}
         ours = {self._ids[name] for name in free}
@@ -352,7 +353,7 @@ class LeaseTable:
             close_now(descriptor)
 
     def _enter(self) -> None:
-        """Have files of our own, also after somebody cleaned the directory."""
+        """Have files of our own, also after the directory was cleaned."""
         if self._descriptors:
             with contextlib.suppress(FileNotFoundError):
                 if self._file.stat().st_ino == os.fstat(self._descriptors[-1]).st_ino:
@@ -406,7 +407,7 @@ def _open(path: Path, flags: int) -> int:
 
 
 def _check_owner(directory: Path) -> None:
-    """Raise OSError unless the directory is ours: in a directory for all, somebody else may have made it."""
+    """Raise OSError unless the directory is ours: in a directory for all, another user may have made it."""
     found = directory.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
         raise OSError(errno.EPERM, f"it is not a directory of user {os.getuid()}")

@@ -30,7 +30,7 @@ _ADDRESS_IN_USE = re.compile(
     rb"|failed to start rpc server|could not start grpc server|binding port \d+ failed",
     re.IGNORECASE,
 )
-"""What programs print whose port somebody else has; the second line is all that JAX, TensorFlow and LightGBM say."""
+"""What programs print whose port is taken; the second line is all that JAX, TensorFlow and LightGBM say."""
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 

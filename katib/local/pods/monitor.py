@@ -31,7 +31,7 @@ class Monitor(Protocol):
         """Look at the files it follows. Called every 0.2 s or so, and once after the container ended."""
 
     def hasten(self) -> None:
-        """Say that the container is about to be told to end: what goes with it is to be read now. Does not wait."""
+        """Say that the container is about to be ended: what goes with it is to be read now. Does not wait."""
 
     @property
     def backlogged(self) -> bool:

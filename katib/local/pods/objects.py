@@ -42,7 +42,7 @@ class PodPlan:
         containers: In the order in which they start.
         cannot_start: Why it cannot start at all; then there are no containers.
         images: What its template calls the image of each container.
-        holder: For whom it leases resources, as users of other engines are told.
+        holder: For whom it leases resources, as shown to users of other engines.
         replica: As in its record.
     """
 
@@ -117,8 +117,8 @@ def _status(plan: PodPlan, record: PodRecord, steady: SteadyTime) -> Json:
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": record.waiting}
         ]
     status.update({name: text for name, text in zip(("reason", "message"), _reason(record), strict=True) if text})
-    told = next((c.name for c in record.containers if c.exit is not None and c.exit.code), "")
-    outputs = {told: record.last_output} if record.last_output else {}
+    failed = next((c.name for c in record.containers if c.exit is not None and c.exit.code), "")
+    outputs = {failed: record.last_output} if record.last_output else {}
     containers = record.containers or _not_started(plan, record)
     statuses = [(c.is_main, _container_status(c, plan.images, outputs, steady)) for c in containers]
     for _, found in statuses:

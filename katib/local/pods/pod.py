@@ -197,7 +197,7 @@ class Pod:
             after_feed=self._judge,
             images=self._tools.images,
             pulls=self._tools.pulls,
-            told=self._pulled,
+            on_pull=self._pulled,
         )
 
     def _open_monitor(self, container: str) -> Monitor | None:
@@ -403,7 +403,7 @@ class Pod:
     def _write_note(self, end: PodRecord | None = None, *, is_measured: bool = False) -> None:
         """Write down which pod it is, what it runs, and how it ended where that is given.
 
-        Several replicas are told by it when their pods are gone with the job.
+        Several replicas learn by it when their pods are gone with the job.
 
         Args:
             end: How it ended.

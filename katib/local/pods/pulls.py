@@ -1,7 +1,7 @@
 """Images are fetched before the containers that need them start, so that people see what a trial waits for.
 
 Containers that need the same image at the same time wait for one fetch. That an image is on this machine is asked once
-for each; should somebody remove it later, the runtime fetches it again when it starts the container. Lives on the loop.
+for each; if it is removed later, the runtime fetches it again when it starts the container. Lives on the loop.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PullNews(NamedTuple):
 
 
 class _Waiter(NamedTuple):
-    told: Callable[[PullNews], None]
+    on_pull: Callable[[PullNews], None]
     then: Callable[[KatibError | None], None]
 
 
@@ -77,16 +77,16 @@ class ImagePulls:
         return run.pull is Pull.NEVER or (run.pull is Pull.MISSING and run.image in self._here)
 
     def fetch(
-        self, run: ImageRun, told: Callable[[PullNews], None], then: Callable[[KatibError | None], None]
+        self, run: ImageRun, on_pull: Callable[[PullNews], None], then: Callable[[KatibError | None], None]
     ) -> Callable[[], None]:
         """See to it that an image is on this machine, and return what gives that up.
 
         Args:
             run: What is to run.
-            told: Called when it has to be fetched, and when that has ended; not after it was given up.
+            on_pull: Called when it has to be fetched, and when that has ended; not after it was given up.
             then: Called later and once, with the error when the image cannot be had; not after it was given up.
         """
-        key, waiter = (run.image, run.pull), _Waiter(told, then)
+        key, waiter = (run.image, run.pull), _Waiter(on_pull, then)
         fetch = self._open.get(key)
         if fetch is None:
             fetch = self._open[key] = _Fetch(run, [waiter])
@@ -94,7 +94,7 @@ class ImagePulls:
         else:
             fetch.waiters.append(waiter)
             if fetch.began is not None:
-                self._loop.call_soon(lambda: told(PullNews(run.image)) if waiter in fetch.waiters else None)
+                self._loop.call_soon(lambda: on_pull(PullNews(run.image)) if waiter in fetch.waiters else None)
         return lambda: self._give_up(fetch, waiter)
 
     def _give_up(self, fetch: _Fetch, waiter: _Waiter) -> None:
@@ -136,7 +136,7 @@ class ImagePulls:
         if fetch.began is None:
             fetch.began = self._clock.monotonic()
             for waiter in list(fetch.waiters):
-                waiter.told(PullNews(fetch.run.image))
+                waiter.on_pull(PullNews(fetch.run.image))
         command = self._runtime.pull(fetch.run.image)
         try:
             fetch.output = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the program has ended
@@ -188,7 +188,7 @@ class ImagePulls:
         waiters, fetch.waiters = fetch.waiters, []
         for waiter in waiters:
             if seconds is not None:
-                waiter.told(PullNews(fetch.run.image, seconds, "" if error is None else str(error)))
+                waiter.on_pull(PullNews(fetch.run.image, seconds, "" if error is None else str(error)))
             waiter.then(error)
 
 

@@ -91,7 +91,7 @@ class PodRecord:
         name: Unique within the job.
         index: Completion index or replica index; None when its job does not number its pods.
         phase: Succeeded and Failed are final: no process is left and all metrics are stored.
-        stopping: It was told to end, by the job and not by itself.
+        stopping: It was ended by the job and not by itself.
         restarts: How often containers were started again in place.
         restart_due: Whether a container of it failed and waits for its restart.
         failures: How often in a row a container failed that is started again in place, without a long run between.
@@ -100,7 +100,7 @@ class PodRecord:
         exits: How its containers ended last, those that did.
         message: Which container ended how; the reason why a pod failed.
         last_output: The last line that the container printed which `message` speaks of first.
-        address_in_use: A container that failed said that somebody else has its port.
+        address_in_use: A container that failed said that its port is taken.
         cannot_start: Why no further pod of the job could start either, such as a missing command; empty otherwise.
         evicted: Why it was ended for what it took from others, and would be again; empty otherwise.
         verdict: Why its trial is stopped early; empty otherwise.

@@ -210,7 +210,7 @@ class Tokens:
             name: Of the pod.
             request: What it asks for.
             granted: Takes the lease.
-            holder: For whom, as users of other engines are told.
+            holder: For whom, as shown to users of other engines.
             waits: Called when the reason changes for which the pod waits.
         """
         if request.is_empty:
@@ -238,7 +238,7 @@ class Tokens:
         self._serve()
 
     def free_gpus(self) -> tuple[str, ...]:
-        """Return the cards that nobody has leased, here or elsewhere."""
+        """Return the cards that are not leased, here or elsewhere."""
         elsewhere = frozenset[str]() if self._table is None or not self._gpus else self._table.held_elsewhere()
         return tuple(card for card in self.capacity.gpus if card in self._gpus and card not in elsewhere)
 

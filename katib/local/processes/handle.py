@@ -10,7 +10,7 @@ _SIGNAL_BASE = 128
 """A shell's and a container's exit code of a process that died by signal n is 128 + n."""
 
 _FROM_OUTSIDE = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM})
-"""Signals that somebody else sends: the kernel's OOM killer, an administrator, a machine that shuts down."""
+"""Signals that others send: the kernel's OOM killer, an administrator, a machine that shuts down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Exit:
 
     @property
     def from_outside(self) -> bool:
-        """Whether somebody else ended the process, or the one that a shell or a container runtime ran for it."""
+        """Whether another process ended this one, or the one that a shell or a container runtime ran for it."""
         return self.code - _SIGNAL_BASE in _FROM_OUTSIDE
 
     def __str__(self) -> str:

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from katib.services.plan import ServiceId
+from katib.algorithm_services.plan import ServiceId
 
 _PREFIX = "katib-"
 _MAX_DIRECTORY = 80

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from katib.algorithm_services.plan import ServiceId, ServicePlan, own_plan
+from katib.algorithm_services.states import Listener, ServiceState, Timing, User
 from katib.errors import TerminalError
 from katib.local.services.files import ServiceLog, SocketDirectory
 from katib.local.services.supervisor import Supervisor
 from katib.runtime.clock import Clock, SystemClock
-from katib.services.plan import ServiceId, ServicePlan, own_plan
-from katib.services.states import Listener, ServiceState, Timing, User
 
 if TYPE_CHECKING:
     from katib.api.algorithms import AlgorithmCatalog
@@ -62,11 +62,11 @@ class ServiceHost:
         self._closed = False
 
     def on_change(self, listener: Listener) -> None:
-        """Have a listener told of every experiment whose service became ready or has failed."""
+        """Register a callback for each experiment whose service became ready or has failed."""
         self._listeners.append(listener)
 
     def prewarm(self, algorithm: str, *, early_stopping: bool = False) -> None:
-        """Start a service before anybody asks for it; it stops again when nobody does.
+        """Start a service before it is needed; it stops again when it is not used.
 
         Raises:
             TerminalError: There is no such algorithm.
@@ -156,7 +156,7 @@ class ServiceHost:
         return self._supervisor(service, user).connection()
 
     def _addressed_connection(self, plan: ServicePlan) -> Connection:
-        """Return the connection to a service that somebody else runs: always "ready", its calls tell if it is not."""
+        """Return the connection to a service that is run elsewhere: always "ready", its calls fail if it is not."""
         from katib.rpc.connection import Connection
 
         with self._lock:

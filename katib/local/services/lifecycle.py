@@ -1,7 +1,7 @@
 """The life cycle of a service whose process is kept running. Pure: a state and what happened in, a state out.
 
     STARTING --serves--> READY --exits--> STARTING (after a pause that grows)
-    STARTING, READY --nobody needs it--> STOPPED        STARTING, READY --exits again and again--> FAILED
+    STARTING, READY --unused--> STOPPED        STARTING, READY --exits again and again--> FAILED
 
 A process that answered at least one call wipes out the failures before it: a service that crashes on one in a hundred
 requests goes on, one that crashes on every request ends as FAILED with its last words. One that is ended from outside,
@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from katib.services.plan import ServicePlan
-from katib.services.states import Phase, ServiceState, Timing, User
+from katib.algorithm_services.plan import ServicePlan
+from katib.algorithm_services.states import Phase, ServiceState, Timing, User
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Lifecycle:
         return replace(self, idle_since=now, users=self.users - {user})
 
     def at(self, now: float) -> Lifecycle:
-        """Return the state at a moment: it stops when nobody has used it for long."""
+        """Return the state at a moment: it stops when it was not used for long."""
         left = self.seconds_until_idle(now)
         return replace(self, stopping=True) if left is not None and left <= 0 else self
 

@@ -1,7 +1,7 @@
-"""Keeps one service process running for as long as somebody uses it: a thread around its life cycle.
+"""Keeps one service process running for as long as it is used: a thread around its life cycle.
 
 The thread starts the process, asks until it serves, then sleeps until the process exits, its users have been gone for a
-while, or it is told to stop. What follows is decided in `lifecycle`.
+while, or it is stopped. What follows is decided in `lifecycle`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from concurrent.futures import wait
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from katib.algorithm_services.plan import ServicePlan, resolve_command
+from katib.algorithm_services.states import Phase, ServiceState, Timing, User
 from katib.backoff import Backoff
 from katib.errors import TerminalError, UnavailableError
 from katib.local.services.files import ServiceLog, SocketDirectory
 from katib.local.services.lifecycle import Lifecycle
 from katib.runtime.clock import Clock
-from katib.services.plan import ServicePlan, resolve_command
-from katib.services.states import Phase, ServiceState, Timing, User
 
 if TYPE_CHECKING:
     from katib.local.processes.client import Processes
@@ -155,7 +155,7 @@ class Supervisor:
                 self._sleep(state.pause_seconds)
         except TerminalError as error:
             self._set(Phase.FAILED, error=str(error))
-        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait for the service have to be told
+        except Exception as error:  # noqa: BLE001 - whatever it is, those who wait for the service must learn it
             _log.exception("Service is given up", extra={"service": str(self._plan.id)})
             self._set(Phase.FAILED, error=f"{self._plan.id} cannot be kept up: {error}")
         else:
@@ -201,8 +201,8 @@ class Supervisor:
 
     def _await_ready(self, process: _Process, address: str) -> bool:
         # Late: the process starts while we import what it takes to talk to it.
+        from katib.algorithm_services.readiness import accepts_connections, is_serving
         from katib.rpc.connection import Connection
-        from katib.services.readiness import accepts_connections, is_serving
 
         deadline = self._clock.monotonic() + self._timing.start
         attempts = 0

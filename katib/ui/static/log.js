@@ -194,7 +194,7 @@ export class LogView {
 
   // --- search ---------------------------------------------------------------------------------------------------------
 
-  #find(anew) {
+  #find(again) {
     const wanted = this.search.value.toLowerCase();
     const found = [];
     let count = 0;
@@ -215,7 +215,7 @@ export class LogView {
       }
     }
     this.found = found;
-    if (anew || this.current >= found.length) this.current = -1;
+    if (again || this.current >= found.length) this.current = -1;
     this.count = count;
     this.#mark();
   }

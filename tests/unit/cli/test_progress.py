@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from katib.following.lines import moment_line
-from katib.following.progress import BestChanged, FailingAlike, Progress, TrialEnded, TrialStarted, with_remedy
+from katib.explaining.lines import moment_line
+from katib.explaining.progress import BestChanged, FailingAlike, Progress, TrialEnded, TrialStarted, with_remedy
 from katib.tuning.service import Change, Diagnosis, Json
 from tests.support.tuning import (
     START,

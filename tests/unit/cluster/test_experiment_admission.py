@@ -243,29 +243,29 @@ def test_collectors_without_an_image_of_ours_are_always_offered(world: World, co
     assert world.create(an_experiment(metricsCollectorSpec={"collector": collector})).allowed
 
 
-def test_a_template_in_a_config_map_has_to_be_readable(world: World) -> None:
+def with_config_map(namespace: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return an experiment whose template is in a ConfigMap, and the ConfigMap."""
     template = a_template()
     text = yaml.safe_dump(template.pop("trialSpec"))
-    place = {"configMapName": "templates", "configMapNamespace": "team", "templatePath": "job.yaml"}
+    place = {"configMapName": "templates", "configMapNamespace": namespace, "templatePath": "job.yaml"}
     conditions = {"successCondition": "status.succeeded", "failureCondition": "status.failed"}
     raw = an_experiment(namespace="team", trialTemplate={**template, **conditions, "configMap": place})
+    metadata = {"namespace": namespace, "name": "templates"}
+    return raw, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"job.yaml": text}}
+
+
+def test_a_template_in_a_config_map_has_to_be_readable(world: World) -> None:
+    raw, config_map = with_config_map("team")
     assert origins(lambda: world.create(raw)) == ["template-config-map-missing"]
 
-    metadata = {"namespace": "team", "name": "templates"}
-    world.store.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"job.yaml": text}})
+    world.store.create(config_map)
 
     assert world.create(raw).allowed
 
 
 def test_a_config_map_of_another_namespace_is_as_good_as_none_unless_it_is_offered(world: World) -> None:
     """The controller may read every ConfigMap; who creates an experiment may not."""
-    template = a_template()
-    text = yaml.safe_dump(template.pop("trialSpec"))
-    place = {"configMapName": "templates", "configMapNamespace": "kube-system", "templatePath": "job.yaml"}
-    conditions = {"successCondition": "status.succeeded", "failureCondition": "status.failed"}
-    raw = an_experiment(namespace="team", trialTemplate={**template, **conditions, "configMap": place})
-    metadata = {"namespace": "kube-system", "name": "templates"}
-    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"job.yaml": text}}
+    raw, config_map = with_config_map("kube-system")
     stored = world.store.create(config_map)
     assert origins(lambda: world.create(raw)) == ["template-config-map-missing"]
 

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from katib.cluster.leader.fencing import FencedStore
 from katib.cluster.leader.lease import LEASE, Leadership, LeaseTimes
+from katib.cluster.leader.stores import FencedStore
 from katib.errors import UnavailableError
 from katib.runtime.objects import Key, ObjectStore
 from katib.runtime.testing import VirtualClock

@@ -13,7 +13,7 @@ from prometheus_client.exposition import generate_latest
 
 from katib.cluster.monitoring.health import ClusterMetrics, serve_pages
 from katib.cluster.monitoring.log_records import JsonFormatter, ReconcileFields
-from katib.monitoring import ControllerMetrics, check_page
+from katib.controllers.metrics import ControllerMetrics, check_page
 from katib.runtime.controller import DONE, Controller, Result
 from katib.runtime.objects import Key
 from tests.support.controllers import JobEnd, World

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from katib.cluster.nodes import native_sidecars_work
-from katib.cluster.version import number_of
+from katib.cluster.version import native_sidecars_work, number_of
 
 
 @pytest.mark.parametrize(

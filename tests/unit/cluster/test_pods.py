@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from katib.api.failure_text import failure_cause
 from katib.api.types import CollectorSpec, MetricsCollectorSpec
 from katib.cluster.pods.reading import POD, PodFacts, TrialPods, facts_of
 from katib.controllers.ports import NO_UPDATE, PodUpdate
@@ -29,51 +31,54 @@ def container(name: str = "main", last: dict[str, Any] | None = None, **state: A
     return {"name": name, "image": "img:1", "state": state, "lastState": last or {}}
 
 
+def waits(reason: str, last: dict[str, Any] | None = None, **fields: str) -> dict[str, Any]:
+    return {"containerStatuses": [container(last=last, waiting={"reason": reason, **fields})]}
+
+
 def terminated(code: int, reason: str = "Error", at: str = "2024-05-01T12:00:00Z", **fields: Any) -> dict[str, Any]:
     return {"terminated": {"exitCode": code, "reason": reason, "finishedAt": at, **fields}}
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore(frozenset())
+
+
+@pytest.fixture
+def pods(store: MemoryStore) -> Iterator[TrialPods]:
+    """The pods of trials, not followed before the test starts the informer."""
+    pods = TrialPods(store, SystemClock())
+    yield pods
+    pods.informer.stop()
+
+
+DEMO = Key("default", "demo-1")
 
 
 @pytest.mark.parametrize(
     ("status", "waiting"),
     [
-        ({"phase": "Pending", "containerStatuses": [container(waiting={"reason": "ContainerCreating"})]}, ""),
+        ({"phase": "Pending", **waits("ContainerCreating")}, ""),
         ({"phase": "Running", "containerStatuses": [container(running={})]}, ""),
-        (
-            {"containerStatuses": [container(waiting={"reason": "ErrImagePull"})]},
-            'image "img:1" of container main in pod demo-1-x cannot be pulled',
-        ),
-        (
-            {"containerStatuses": [container(waiting={"reason": "ImagePullBackOff"})]},
-            'image "img:1" of container main in pod demo-1-x cannot be pulled',
-        ),
+        (waits("ErrImagePull"), 'image "img:1" of container main in pod {} cannot be pulled'),
+        (waits("ImagePullBackOff"), 'image "img:1" of container main in pod {} cannot be pulled'),
         (
             {"initContainerStatuses": [container("init", waiting={"reason": "InvalidImageName"})]},
-            'image "img:1" of container init in pod demo-1-x cannot be pulled',
+            'image "img:1" of container init in pod {} cannot be pulled',
         ),
         (
-            {
-                "containerStatuses": [
-                    container(waiting={"reason": "CreateContainerConfigError", "message": "no secret"})
-                ]
-            },
-            "container main in pod demo-1-x cannot be started: no secret",
+            waits("CreateContainerConfigError", message="no secret"),
+            "container main in pod {} cannot be started: no secret",
         ),
         (
-            {"containerStatuses": [container(last=terminated(3), waiting={"reason": "CrashLoopBackOff"})]},
-            "container main in pod demo-1-x ended with exit code 3 and is restarted with growing pauses",
+            waits("CrashLoopBackOff", terminated(3)),
+            "container main in pod {} ended with exit code 3 and is restarted with growing pauses",
         ),
-        (
-            {
-                "conditions": [
-                    {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no cpu"}
-                ]
-            },
-            "pod demo-1-x cannot be scheduled: no cpu",
-        ),
+        ({"conditions": [{**UNSCHEDULED, "message": "no cpu"}]}, "pod {} cannot be scheduled: no cpu"),
     ],
 )
 def test_why_a_pod_waits(status: dict[str, Any], waiting: str) -> None:
-    assert facts_of(pod(**status)).waiting == waiting
+    assert facts_of(pod(**status)).waiting == waiting.format("demo-1-x")
 
 
 @pytest.mark.parametrize(
@@ -86,10 +91,7 @@ def test_why_a_pod_waits(status: dict[str, Any], waiting: str) -> None:
             "Container main in pod demo-1-x was killed because it ran out of memory; raise its memory limit",
         ),
         ({"containerStatuses": [container("metrics-logger-and-collector", **terminated(1))]}, ""),
-        (
-            {"phase": "Failed", "reason": "Evicted", "message": "disk"},
-            "Pod demo-1-x failed: Evicted: disk",
-        ),
+        ({"phase": "Failed", "reason": "Evicted", "message": "disk"}, "Pod demo-1-x failed: Evicted: disk"),
     ],
 )
 def test_how_a_pod_failed(status: dict[str, Any], failure: str) -> None:
@@ -190,26 +192,19 @@ def test_a_collector_that_will_be_started_again_has_not_ended(
     assert bool(facts_of(final).incomplete) is (code != 0)
 
 
-def test_what_a_pod_says_last_of_its_readings_counts() -> None:
-    store = MemoryStore(frozenset())
-    pods = TrialPods(store, SystemClock())
+def test_what_a_pod_says_last_of_its_readings_counts(store: MemoryStore, pods: TrialPods) -> None:
     pods.informer.start()
-    try:
-        one = pod(phase="Running", initContainerStatuses=[container(COLLECTOR, **terminated(137))])
-        store.create(one)  # without a spec it cannot be seen that the collector will be started again
-        eventually(lambda: pods.update_of(trial("demo-1")).incomplete)
-        stored = container(
-            COLLECTOR, last=terminated(137), **terminated(0, "Completed", message="all readings are stored")
-        )
-        found = store.get(POD, Key("default", "demo-1-x"))
-        store.update({**found, "status": {"phase": "Succeeded", "initContainerStatuses": [stored]}})
-        eventually(lambda: not pods.update_of(trial("demo-1")).incomplete)
-        store.delete(POD, Key("default", "demo-1-x"))
-        eventually(lambda: not pods.has_pods(Key("default", "demo-1")))
+    one = pod(phase="Running", initContainerStatuses=[container(COLLECTOR, **terminated(137))])
+    store.create(one)  # without a spec it cannot be seen that the collector will be started again
+    eventually(lambda: pods.update_of(trial("demo-1")).incomplete)
+    stored = container(COLLECTOR, last=terminated(137), **terminated(0, "Completed", message="all readings are stored"))
+    found = store.get(POD, Key("default", "demo-1-x"))
+    store.update({**found, "status": {"phase": "Succeeded", "initContainerStatuses": [stored]}})
+    eventually(lambda: not pods.update_of(trial("demo-1")).incomplete)
+    store.delete(POD, Key("default", "demo-1-x"))
+    eventually(lambda: not pods.has_pods(DEMO))
 
-        assert pods.update_of(trial("demo-1")) == NO_UPDATE
-    finally:
-        pods.informer.stop()
+    assert pods.update_of(trial("demo-1")) == NO_UPDATE
 
 
 STORED = {"message": "all readings are stored"}
@@ -279,51 +274,43 @@ def test_a_pod_without_status_says_nothing() -> None:
     del bare["status"]
 
     labels = frozenset({("katib.kubeflow.org/trial", "demo-1")})
-    assert facts_of(bare) == PodFacts(Key("default", "demo-1"), labels=labels)
+    assert facts_of(bare) == PodFacts(DEMO, labels=labels)
 
 
-def test_news_follow_the_pods_and_a_failure_outlives_its_pod() -> None:
-    store = MemoryStore(frozenset())
-    pods = TrialPods(store, SystemClock())
+def test_news_follow_the_pods_and_a_failure_outlives_its_pod(store: MemoryStore, pods: TrialPods) -> None:
     woken: list[Key] = []
     pods.on_change(woken.append)
     pods.informer.start()
-    try:
-        store.create(pod(containerStatuses=[container(**terminated(2))]))
-        eventually(lambda: pods.update_of(trial("demo-1")).last_failure)
-        store.delete(POD, Key("default", "demo-1-x"))
-        eventually(lambda: not pods.has_pods(Key("default", "demo-1")))
-        remembered = pods.update_of(trial("demo-1"))
-        pods.forget(Key("default", "demo-1"))
+    store.create(pod(containerStatuses=[container(**terminated(2))]))
+    eventually(lambda: pods.update_of(trial("demo-1")).last_failure)
+    store.delete(POD, Key("default", "demo-1-x"))
+    eventually(lambda: not pods.has_pods(DEMO))
+    remembered = pods.update_of(trial("demo-1"))
+    pods.forget(DEMO)
 
-        assert remembered == PodUpdate(last_failure="Container main in pod demo-1-x ended with exit code 2")
-        assert pods.update_of(trial("demo-1")) == NO_UPDATE
-        assert set(woken) == {Key("default", "demo-1")}
-    finally:
-        pods.informer.stop()
+    assert remembered == PodUpdate(last_failure="Container main in pod demo-1-x ended with exit code 2")
+    assert pods.update_of(trial("demo-1")) == NO_UPDATE
+    assert set(woken) == {DEMO}
 
 
-def test_readings_that_are_missing_are_remembered_beyond_the_pod_but_not_those_of_a_failed_try() -> None:
-    store = MemoryStore(frozenset())
-    pods = TrialPods(store, SystemClock())
+def test_readings_that_are_missing_are_remembered_beyond_the_pod_but_not_those_of_a_failed_try(
+    store: MemoryStore, pods: TrialPods
+) -> None:
     before = pods.update_of(trial("demo-1"))
     killed = container(COLLECTOR, **terminated(137))
     pods.informer.start()
-    try:
-        store.create(pod("lost", phase="Succeeded", initContainerStatuses=[killed]))
-        store.create(pod("tried", trial_name="demo-2", phase="Failed", containerStatuses=[killed]))
-        eventually(lambda: pods.update_of(trial("demo-1")).incomplete)
-        eventually(lambda: pods.update_of(trial("demo-2")).lost)
-        store.delete(POD, Key("default", "lost"))
-        eventually(lambda: not pods.has_pods(Key("default", "demo-1")))
+    store.create(pod("lost", phase="Succeeded", initContainerStatuses=[killed]))
+    store.create(pod("tried", trial_name="demo-2", phase="Failed", containerStatuses=[killed]))
+    eventually(lambda: pods.update_of(trial("demo-1")).incomplete)
+    eventually(lambda: pods.update_of(trial("demo-2")).lost)
+    store.delete(POD, Key("default", "lost"))
+    eventually(lambda: not pods.has_pods(DEMO))
 
-        assert before.collecting == "its pods could not be looked at"
-        assert "pod lost" in pods.update_of(trial("demo-1")).incomplete
-        assert pods.update_of(trial("demo-1")).collecting == ""
-        assert pods.update_of(trial("demo-2")).incomplete == ""
-        assert pods.update_of(trial("demo-1", metrics_collector=PUSH)) == NO_UPDATE
-    finally:
-        pods.informer.stop()
+    assert before.collecting == "its pods could not be looked at"
+    assert "pod lost" in pods.update_of(trial("demo-1")).incomplete
+    assert pods.update_of(trial("demo-1")).collecting == ""
+    assert pods.update_of(trial("demo-2")).incomplete == ""
+    assert pods.update_of(trial("demo-1", metrics_collector=PUSH)) == NO_UPDATE
 
 
 @pytest.mark.parametrize(
@@ -335,18 +322,15 @@ def test_readings_that_are_missing_are_remembered_beyond_the_pod_but_not_those_o
         ("Running", "worker", False),
     ],
 )
-def test_only_a_primary_pod_that_may_still_run_is_an_active_one(phase: str, role: str, *, is_active: bool) -> None:
-    store = MemoryStore(frozenset())
-    pods = TrialPods(store, SystemClock())
+def test_only_a_primary_pod_that_may_still_run_is_an_active_one(
+    store: MemoryStore, pods: TrialPods, phase: str, role: str, *, is_active: bool
+) -> None:
     one = pod(phase=phase)
     one["metadata"]["labels"]["role"] = role
     store.create(one)
     pods.informer.start()
-    try:
-        assert pods.informer.wait_for_sync(10)
-        assert pods.has_active_pod(trial("demo-1", primary_pod_labels={"role": "master"})) is is_active
-    finally:
-        pods.informer.stop()
+    assert pods.informer.wait_for_sync(10)
+    assert pods.has_active_pod(trial("demo-1", primary_pod_labels={"role": "master"})) is is_active
 
 
 @pytest.mark.parametrize(
@@ -370,3 +354,24 @@ def test_only_a_primary_pod_that_may_still_run_is_an_active_one(phase: str, role
 )
 def test_a_pod_runs_while_a_container_of_the_job_does(status: dict[str, Any], runs: bool) -> None:
     assert facts_of({"metadata": {"name": "p", "namespace": "ns"}, "status": status}).runs is runs
+
+
+@pytest.mark.parametrize(
+    ("said", "ended", "cause"),
+    [
+        pytest.param("last output: KeyError: 3", terminated(1), "KeyError: 3 (exit code 1)", id="an exception"),
+        pytest.param("", terminated(1, ""), "its program ended with exit code 1", id="no output"),
+        pytest.param(
+            "last output: epoch 7",
+            terminated(137, "OOMKilled"),
+            "its program was killed because it ran out of memory; raise its memory limit; last output: epoch 7",
+            id="out of memory",
+        ),
+    ],
+)
+def test_the_cause_of_a_failure_comes_before_how_the_container_ended(
+    said: str, ended: dict[str, Any], cause: str
+) -> None:
+    collectors = [container(COLLECTOR, **terminated(0, message=said))] if said else []
+
+    assert failure_cause(facts_of(pod(containerStatuses=[container(**ended), *collectors])).failure) == cause

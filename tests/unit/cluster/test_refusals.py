@@ -59,48 +59,40 @@ def event(
     }
 
 
+def created(message: str, **fields: Any) -> dict[str, Any]:
+    return event(f"Error creating: {message}", **fields)
+
+
+HOST_PID = event("spec.hostPID: true; remove it", reason="PodRefused")
+
+
 @pytest.mark.parametrize(
     ("told", "words", "kind"),
     [
-        (
-            [event(f"Error creating: {QUOTA.format('a')}"), event(f"Error creating: {QUOTA.format('b')}", first=10)],
+        pytest.param(
+            [created(QUOTA.format("a")), created(QUOTA.format("b"), first=10)],
             "exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0",
             PASSING,
+            id="quota",
         ),
-        (
+        pytest.param(
             [event(f"(combined from similar events): Error creating: {SECURITY}")],
             'violates PodSecurity "restricted:latest": privileged',
             LASTING,
+            id="pod security",
         ),
-        ([event(f"Error creating: {THEIRS}")], THEIRS, LASTING),
-        ([event(f"Error creating: {OURS}")], OURS, PASSING),
-        ([event(f"Error creating: {AWAY}")], AWAY, PASSING),
-        (
-            [event(f"Error creating: {QUOTA.format('a')}", first=-60), event(f"Error creating: {THEIRS}")],
-            THEIRS,
-            LASTING,
+        pytest.param([created(THEIRS)], THEIRS, LASTING, id="a webhook of others"),
+        pytest.param([created(OURS)], OURS, PASSING, id="our webhook for now"),
+        pytest.param([created(AWAY)], AWAY, PASSING, id="a webhook is away"),
+        pytest.param([created(QUOTA.format("a"), first=-60), created(THEIRS)], THEIRS, LASTING, id="another refusal"),
+        pytest.param(
+            [created(INVALID)], "the pod is invalid: spec.containers[0].image: Required value", FINAL, id="invalid"
         ),
-        ([event(f"Error creating: {INVALID}")], "the pod is invalid: spec.containers[0].image: Required value", FINAL),
-        ([event("spec.hostPID: true; remove it", reason="PodRefused")], "spec.hostPID: true; remove it", FINAL),
-        (
-            [event("spec.hostPID: true; remove it", reason="PodRefused"), event(f"Error creating: {OURS}", first=60)],
-            "spec.hostPID: true; remove it",
-            FINAL,
-        ),
-    ],
-    ids=[
-        "quota",
-        "pod security",
-        "a webhook of others",
-        "our webhook for now",
-        "a webhook is away",
-        "another refusal",
-        "invalid",
-        "our webhook forever",
-        "what is final wins",
+        pytest.param([HOST_PID], HOST_PID["message"], FINAL, id="our webhook forever"),
+        pytest.param([HOST_PID, created(OURS, first=60)], HOST_PID["message"], FINAL, id="what is final wins"),
     ],
 )
-def test_events_tell_who_refuses_and_whether_it_can_change(
+def test_events_show_who_refuses_and_whether_it_can_change(
     told: list[dict[str, Any]], words: str, kind: Mapping[str, bool]
 ) -> None:
     assert refusal_of(told) == PodRefusal(words, NOON, **kind)
@@ -112,9 +104,6 @@ def test_a_refusal_counts_from_its_first_time_or_from_the_last_pod() -> None:
     assert refusal_of(told) == PodRefusal("no", NOON)
     assert refusal_of(told, NOON + timedelta(seconds=50)) == PodRefusal("no", NOON + timedelta(seconds=50))
     assert refusal_of(told, NOON + timedelta(seconds=100)) is None
-
-
-def test_nobody_refuses_when_nothing_is_told() -> None:
     assert refusal_of([]) is None
 
 
@@ -232,7 +221,7 @@ def place() -> Iterator[Place]:
 
 
 def test_the_refusal_of_a_job_s_pods_is_that_of_its_trial(place: Place) -> None:
-    place.events.append(event(f"Error creating: {SECURITY}", about=about(place.job)))
+    place.events.append(created(SECURITY, about=about(place.job)))
 
     assert place.look() == PodRefusal('violates PodSecurity "restricted:latest": privileged', NOON)
     assert place.woken == [Key(NAMESPACE, "demo-1")]
@@ -241,7 +230,7 @@ def test_the_refusal_of_a_job_s_pods_is_that_of_its_trial(place: Place) -> None:
 def test_what_a_job_owns_may_be_refused_as_well(place: Place) -> None:
     job_set = place.add(JOB_SET, "demo-1", TRIAL, place.store.get(TRIAL, Key(NAMESPACE, "demo-1")))
     child = place.add(JOB, "demo-1-node-0", JOB_SET, job_set)
-    place.events.append(event("Error creating: no room", about=about(child)))
+    place.events.append(created("no room", about=about(child)))
 
     found = place.look()
 
@@ -268,12 +257,12 @@ def test_other_events_are_no_refusal_of_this_trial(place: Place, case: str) -> N
     if case == "an earlier job of that name":
         subject["uid"] = "earlier"
     reason = "BackoffLimitExceeded" if case == "another reason" else "FailedCreate"
-    place.events.append(event("Error creating: no", about=subject, reason=reason))
+    place.events.append(created("no", about=subject, reason=reason))
 
     assert place.look() is None
 
 
-def test_nobody_is_asked_while_a_pod_is_there_or_the_trial_is_young(place: Place) -> None:
+def test_no_events_are_listed_while_a_pod_is_there_or_the_trial_is_young(place: Place) -> None:
     place.look(after_seconds=1)
     place.add_pod()
     place.look()
@@ -283,26 +272,26 @@ def test_nobody_is_asked_while_a_pod_is_there_or_the_trial_is_young(place: Place
 
 def test_a_pod_that_has_ended_is_no_active_one(place: Place) -> None:
     place.add_pod("Failed")
-    place.events.append(event("Error creating: no", about=about(place.job)))
+    place.events.append(created("no", about=about(place.job)))
 
     assert place.look() == PodRefusal("no", NOON)
 
 
 def test_a_refusal_is_over_when_a_pod_is_there_and_what_was_refused_before_it_counts_no_more(place: Place) -> None:
-    place.events.append(event("Error creating: no", about=about(place.job)))
+    place.events.append(created("no", about=about(place.job)))
     place.look()
     place.add_pod()
 
     assert place.look() is None
     place.remove_pod()
     assert place.look() is None
-    place.events.append(event("Error creating: not again", first=500, about=about(place.job)))
+    place.events.append(created("not again", first=500, about=about(place.job)))
     assert place.look(400) == PodRefusal("not again", NOON + timedelta(seconds=500))
 
 
 @pytest.mark.parametrize("how", ["suspended", "gone"])
-def test_nobody_is_asked_about_a_job_without_pods_on_purpose(place: Place, how: str) -> None:
-    place.events.append(event("Error creating: no", about=about(place.job)))
+def test_no_events_are_listed_of_a_job_without_pods_on_purpose(place: Place, how: str) -> None:
+    place.events.append(created("no", about=about(place.job)))
     place.look()
     if how == "suspended":
         place.store.update({**place.job, "spec": {"suspend": True}})
@@ -324,8 +313,8 @@ def test_events_are_asked_for_with_growing_pauses(place: Place) -> None:
     assert place.questions <= first * 15
 
 
-def test_a_process_that_begins_anew_holds_nothing_old_against_a_job_that_had_pods(place: Place) -> None:
+def test_a_restarted_process_holds_nothing_old_against_a_job_that_had_pods(place: Place) -> None:
     place.store.update_status({**place.job, "status": {"failed": 1}})
-    place.events.append(event("Error creating: no", about=about(place.job)))
+    place.events.append(created("no", about=about(place.job)))
 
     assert place.look(1800) is None

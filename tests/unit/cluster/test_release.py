@@ -75,7 +75,7 @@ def test_a_definition_that_has_gone_already_is_passed_over(store: MemoryStore) -
     assert list(release(FaultyStore(store, fail_on))) == ["experiment team/gone"]
 
 
-def test_a_write_of_somebody_else_in_between_is_no_obstacle(store: MemoryStore) -> None:
+def test_a_write_of_another_client_in_between_is_no_obstacle(store: MemoryStore) -> None:
     an_experiment(store, "gone", trials=0)
     store.delete(EXPERIMENT, Key("team", "gone"))
     conflicts = [ConflictError("read it again")]

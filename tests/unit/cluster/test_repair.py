@@ -50,7 +50,16 @@ class Place:
             store=self.store, trials=self.trials, missed=self.missed, events=self.events, clock=self.clock
         )
 
-    def add_trial(self, *, collector: str = "StdOut", state: str = "Running", **spec: Any) -> None:
+    def begin(self, **trial: Any) -> None:
+        """Add the trial and its job, with a pod that missed its collector."""
+        self.add_trial(**trial)
+        self.add_job()
+        self.add_pod()
+
+    def add_trial(
+        self, *, collector: str = "StdOut", state: str = "Running", primary_container_name: str = "main", **spec: Any
+    ) -> None:
+        spec["primary_container_name"] = primary_container_name
         made = trial("demo-1", holding(state), run_spec={"apiVersion": "batch/v1", "kind": "Job"}, **spec)
         status = structs.replace(made.status, start_time=datetime.now(UTC) - timedelta(seconds=60))
         body = {**made.encode()["spec"], "metricsCollector": {"collector": {"kind": collector}}}
@@ -122,21 +131,17 @@ def place() -> Iterator[Place]:
 
 
 @pytest.mark.parametrize("collector", ["StdOut", "Custom", "Push"])
-def test_a_job_whose_pod_has_no_collector_runs_anew(place: Place, collector: str) -> None:
-    place.add_trial(collector=collector, primary_container_name="main")
-    place.add_job()
-    place.add_pod()
+def test_a_job_whose_pod_has_no_collector_is_restarted(place: Place, collector: str) -> None:
+    place.begin(collector=collector)
     place.repair.look()
 
     assert not place.has_job()
     assert place.events.reasons() == {"PodWithoutCollector"}
 
 
-def test_what_the_old_job_says_counts_no_more_once_it_is_to_run_anew(place: Place) -> None:
+def test_what_the_old_job_says_counts_no_more_once_it_is_to_be_restarted(place: Place) -> None:
     """A trial is judged from a cache, which may show the old job for a moment."""
-    place.add_trial(primary_container_name="main")
-    place.add_job()
-    place.add_pod()
+    place.begin()
     place.repair.look()
     at_once = place.repair.uncollected(place.trial)
     place.clock.advance(SETTLING_SECONDS)
@@ -147,7 +152,7 @@ def test_what_the_old_job_says_counts_no_more_once_it_is_to_run_anew(place: Plac
 
 
 def test_a_pod_is_found_beside_another_one_that_has_its_collector(place: Place) -> None:
-    place.add_trial(primary_container_name="main")
+    place.add_trial()
     place.add_job(completions=2, parallelism=2, backoffLimit=0)
     place.add_pod("collected", **{TRIAL_LABEL: "demo-1"})
     place.add_pod("missed")
@@ -157,7 +162,7 @@ def test_a_pod_is_found_beside_another_one_that_has_its_collector(place: Place) 
 
 
 def test_only_the_pod_is_replaced_where_its_job_makes_another_one(place: Place) -> None:
-    place.add_trial(primary_container_name="main")
+    place.add_trial()
     place.add_job(completions=3, parallelism=3)
     place.add_pod("collected", **{TRIAL_LABEL: "demo-1"})
     place.add_pod("missed")
@@ -190,8 +195,8 @@ def test_all_others_are_left_alone(place: Place, case: str) -> None:
     assert place.repair.uncollected(place.trial) is None
 
 
-def test_a_job_is_run_anew_only_so_often_and_then_its_trial_says_what_it_was(place: Place) -> None:
-    place.add_trial(primary_container_name="main")
+def test_a_job_is_restarted_only_so_often_and_then_its_trial_says_what_it_was(place: Place) -> None:
+    place.add_trial()
     told = []
     for number in range(len(PAUSES_SECONDS) + 2):
         if not place.has_job():
@@ -207,8 +212,8 @@ def test_a_job_is_run_anew_only_so_often_and_then_its_trial_says_what_it_was(pla
     assert told[-1].message == "pod p3 ran without metrics collector, because the webhook that adds it did not answer"
 
 
-def test_the_webhook_is_given_time_before_a_job_runs_anew_again(place: Place) -> None:
-    place.add_trial(primary_container_name="main")
+def test_the_webhook_is_given_time_before_a_job_is_restarted_again(place: Place) -> None:
+    place.add_trial()
     runs = 0
     for number in range(12):
         if not place.has_job():
@@ -223,9 +228,7 @@ def test_the_webhook_is_given_time_before_a_job_runs_anew_again(place: Place) ->
 
 
 def test_an_api_server_that_does_not_answer_counts_as_no_try(place: Place) -> None:
-    place.add_trial(primary_container_name="main")
-    place.add_job()
-    place.add_pod()
+    place.begin()
     place.refused["delete", JOB] = UnavailableError("away")
     for _ in range(len(PAUSES_SECONDS) + 1):
         with pytest.raises(UnavailableError):
@@ -237,9 +240,7 @@ def test_an_api_server_that_does_not_answer_counts_as_no_try(place: Place) -> No
 
 
 def test_a_right_that_is_missing_ends_the_tries_and_holds_no_trial_forever(place: Place) -> None:
-    place.add_trial(primary_container_name="main")
-    place.add_job()
-    place.add_pod()
+    place.begin()
     place.refused["delete", JOB] = ForbiddenError("no")
     for _ in PAUSES_SECONDS:
         place.look_later()
@@ -250,7 +251,7 @@ def test_a_right_that_is_missing_ends_the_tries_and_holds_no_trial_forever(place
 
 
 def test_each_foreign_pod_is_looked_up_once(place: Place) -> None:
-    place.add_trial(primary_container_name="main")
+    place.add_trial()
     place.add_job()
     place.add_foreign_pods(100)
     for _ in range(10):
@@ -261,7 +262,7 @@ def test_each_foreign_pod_is_looked_up_once(place: Place) -> None:
 
 
 def test_pods_of_a_kind_that_may_not_be_read_are_not_asked_for_again_and_again(place: Place) -> None:
-    place.add_trial(primary_container_name="main")
+    place.add_trial()
     place.add_job()
     place.refused["get", STRANGER] = ForbiddenError("no")
     place.add_foreign_pods(100)
@@ -287,28 +288,18 @@ def job(*, owner: str = "uid-trial", failed: int = 0, **spec: Any) -> dict[str, 
 @pytest.mark.parametrize(
     ("maker", "phase", "remedy"),
     [
-        (job(), "Running", Remedy.RUN_ANEW),
-        (job(completions=2), "Running", Remedy.REPLACE_POD),
-        (job(parallelism=4), "Pending", Remedy.REPLACE_POD),
-        (job(completions=2), "Succeeded", Remedy.RUN_ANEW),
-        (job(completions=2, backoffLimit=0), "Running", Remedy.RUN_ANEW),
-        (job(completions=2, backoffLimit=1, failed=1), "Running", Remedy.RUN_ANEW),
-        (job(completions=2, backoffLimitPerIndex=1), "Running", Remedy.RUN_ANEW),
-        (job(completions=2, podFailurePolicy={"rules": [{}]}), "Running", Remedy.RUN_ANEW),
-        (job(owner="a-job-set"), "Running", Remedy.REPLACE_POD),
-        (None, "Running", Remedy.RUN_ANEW),
-    ],
-    ids=[
-        "one pod",
-        "completions",
-        "parallelism",
-        "it is done",
-        "no retry",
-        "no retry left",
-        "retries per index",
-        "failure policy",
-        "one of several jobs",
-        "another operator's",
+        pytest.param(job(), "Running", Remedy.RESTART, id="one pod"),
+        pytest.param(job(completions=2), "Running", Remedy.REPLACE_POD, id="completions"),
+        pytest.param(job(parallelism=4), "Pending", Remedy.REPLACE_POD, id="parallelism"),
+        pytest.param(job(completions=2), "Succeeded", Remedy.RESTART, id="it is done"),
+        pytest.param(job(completions=2, backoffLimit=0), "Running", Remedy.RESTART, id="no retry"),
+        pytest.param(job(completions=2, backoffLimit=1, failed=1), "Running", Remedy.RESTART, id="no retry left"),
+        pytest.param(job(completions=2, backoffLimitPerIndex=1), "Running", Remedy.RESTART, id="retries per index"),
+        pytest.param(
+            job(completions=2, podFailurePolicy={"rules": [{}]}), "Running", Remedy.RESTART, id="failure policy"
+        ),
+        pytest.param(job(owner="a-job-set"), "Running", Remedy.REPLACE_POD, id="one of several jobs"),
+        pytest.param(None, "Running", Remedy.RESTART, id="another operator's"),
     ],
 )
 def test_what_is_done_about_a_pod(maker: dict[str, Any] | None, phase: str, remedy: Remedy) -> None:

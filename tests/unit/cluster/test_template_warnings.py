@@ -72,7 +72,7 @@ def test_a_primary_container_that_no_container_is_named_like_is_pointed_out() ->
     assert "step-train" in line
 
 
-def test_a_rule_that_nobody_knows_is_refused_where_the_webhook_of_pods_would() -> None:
+def test_an_unknown_rule_is_refused_where_the_webhook_of_pods_would() -> None:
     rule = {"action": "Reboot", "exitCodes": {"operator": "In", "values": [3]}}
     main = {**POD["spec"]["containers"][0], "restartPolicy": "Never", "restartPolicyRules": [rule]}
     job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": {"containers": [main]}}}}
@@ -90,7 +90,7 @@ SILENT_POD = {"spec": {"containers": [{"name": "main", "image": "x", "args": ["a
 TORCH = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"}
 
 
-def test_a_primary_container_without_command_is_pointed_out_where_somebody_may_add_one() -> None:
+def test_a_primary_container_without_command_is_pointed_out_where_an_operator_may_add_one() -> None:
     source = {"apiVersion": "example.com/v1", "kind": "Gizmo", "spec": {"template": SILENT_POD}}
 
     assert errors_of(source) == []
@@ -143,7 +143,7 @@ def test_a_training_job_is_refused_if_no_role_has_a_command(roles: dict[str, Any
         ("TFJob", "tfReplicaSpecs", {"restartPolicy": "OnFailure"}, {"backoffLimit": 3}, False),
     ],
 )
-def test_training_that_is_restarted_for_ever_is_pointed_out(
+def test_training_that_is_restarted_forever_is_pointed_out(
     kind: str, field: str, replica: dict[str, Any], policy: dict[str, Any], is_endless: bool
 ) -> None:
     found = paths(warnings_of(a_training_job(kind, field, policy=policy, **replica), primaryPodLabels={"a": "b"}))

@@ -104,11 +104,6 @@ def test_a_trial_whose_log_has_ended_reports_no_more(world: World) -> None:
     assert world.log.read("a") == []
 
 
-def test_a_db_manager_that_takes_another_key_is_named_when_a_log_ends(world: World) -> None:
-    with pytest.raises(UnavailableError, match="restart both"):
-        world.logs(key=b"o" * 32).end(trial("a"))
-
-
 @pytest.mark.parametrize("write", ["begin", "end", "delete"])
 def test_who_does_not_lead_any_more_writes_no_log(world: World, write: str) -> None:
     demo, logs = trial("a"), world.logs()
@@ -125,7 +120,7 @@ def trial_client(world: World) -> DbManagerClient:
     return world.client.speaking_as(trial_token(Tokens([KEY]), "default", "a"))
 
 
-def test_a_refused_report_is_what_a_trial_without_metrics_is_told(world: World) -> None:
+def test_a_refused_report_explains_a_trial_without_metrics(world: World) -> None:
     demo = trial("a")
     world.logs().begin(demo)
     with pytest.raises(ForbiddenError):
@@ -144,6 +139,7 @@ def test_a_trial_whose_name_another_namespace_has_is_refused_with_a_remedy(world
     )
 
 
-def test_a_db_manager_with_another_key_is_waited_for_and_named(world: World) -> None:
+@pytest.mark.parametrize("call", ["begin", "end"])
+def test_a_db_manager_with_another_key_is_waited_for_and_named(world: World, call: str) -> None:
     with pytest.raises(UnavailableError, match="restart both, so that they use one key"):
-        world.logs(key=b"o" * 32).begin(trial("a"))
+        getattr(world.logs(key=b"o" * 32), call)(trial("a"))

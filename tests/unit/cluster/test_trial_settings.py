@@ -8,7 +8,7 @@ from katib.api.configuration import read_configuration
 from katib.api.types import Trial
 from katib.cluster.configuration.models import KatibConfig
 from katib.cluster.injection.settings import VolumeClaim
-from katib.cluster.webhooks.trial_settings import TrialSettings
+from katib.cluster.webhooks.pods import TrialSettings
 from katib.stores.memory import MemoryStore
 
 CONFIG = """

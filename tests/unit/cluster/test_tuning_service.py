@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,7 +29,7 @@ from katib.rpc.db_manager import serve_db_manager
 from katib.rpc.log_guard import LogGuard, MemoryAccessList
 from katib.rpc.tokens import Claims, Role, Tokens
 from katib.runtime.clock import SystemClock
-from katib.runtime.objects import Key, Kind, Object, ObjectList
+from katib.runtime.objects import Key, Object
 from katib.runtime.testing import VirtualClock
 from katib.stores.memory import MemoryStore
 from katib.tuning.service import Diagnosis
@@ -45,8 +45,12 @@ def world() -> Iterator[ClusterWorld]:
     """A cluster in which `demo` was submitted and has one trial, `demo-0000`, that runs."""
     with memory_world() as made:
         made.service.submit(document("demo"), source="demo.yaml")
-        made.stand_in.start_trial(made.stand_in.store.get(EXPERIMENT, Key(NS, "demo")), "demo-0000")
+        start_trial(made, "demo-0000")
         yield made
+
+
+def start_trial(world: ClusterWorld, name: str = "demo-0001", **spec: Any) -> Object:
+    return world.stand_in.start_trial(world.stand_in.store.get(EXPERIMENT, Key(NS, "demo")), name, **spec)
 
 
 def trial_of(world: ClusterWorld, name: str = "demo-0000") -> dict[str, Any]:
@@ -62,6 +66,24 @@ def add_job(world: ClusterWorld, **status: Any) -> Object:
 
 def container(state: dict[str, Any], *, name: str = "main", **more: Any) -> dict[str, Any]:
     return {"name": name, "image": "nosuch:1", "state": state, **more}
+
+
+def waiting(reason: str, message: str = "", **more: Any) -> dict[str, Any]:
+    """Return the status of a pod whose container waits."""
+    state = {"waiting": {"reason": reason, "message": message}}
+    return {"phase": "Pending", "containerStatuses": [container(state, **more)]}
+
+
+def unscheduled(message: str) -> dict[str, Any]:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    return {"phase": "Pending", "conditions": [condition]}
+
+
+def add_pod(world: ClusterWorld, trial: Object | None = None, name: str = "", *, log: str = "", **status: Any) -> None:
+    """Add a pod of a trial, whose container printed this."""
+    pod = world.stand_in.add_pod(trial or trial_of(world), name, **status)
+    if log:
+        world.stand_in.logs.written[Key.of(pod), "main"] = log.encode()
 
 
 def why(world: ClusterWorld, name: str = "demo-0000") -> Diagnosis:
@@ -95,8 +117,7 @@ def logged(world: ClusterWorld, **options: Any) -> bytes:
 def test_the_output_is_that_of_the_pod_that_tells_most(world: ClusterWorld) -> None:
     trial = trial_of(world)
     for name, phase in (("a-failed", "Failed"), ("b-runs", "Running"), ("c-waits", "Pending")):
-        pod = world.stand_in.add_pod(trial, name, phase=phase)
-        world.stand_in.logs.written[Key.of(pod), "main"] = f"{name}\n".encode()
+        add_pod(world, trial, name, log=f"{name}\n", phase=phase)
 
     assert logged(world) == b"b-runs\n"
 
@@ -111,19 +132,14 @@ def test_the_collector_shows_what_it_took_over(world: ClusterWorld) -> None:
 
 
 def test_other_collectors_leave_the_output_to_the_primary_container(world: ClusterWorld) -> None:
-    experiment = world.stand_in.store.get(EXPERIMENT, Key(NS, "demo"))
-    file = {"collector": {"kind": "File"}}
-    trial = world.stand_in.start_trial(experiment, "demo-0001", metricsCollector=file)
-    pod = world.stand_in.add_pod(trial, phase="Running")
-    world.stand_in.logs.written[Key.of(pod), "main"] = b"from the program\n"
+    trial = start_trial(world, metricsCollector={"collector": {"kind": "File"}})
+    add_pod(world, trial, log="from the program\n", phase="Running")
 
     assert b"".join(world.service.logs(NS, "demo-0001")) == b"from the program\n"
 
 
 def test_only_primary_pods_are_read(world: ClusterWorld) -> None:
-    experiment = world.stand_in.store.get(EXPERIMENT, Key(NS, "demo"))
-    trial = world.stand_in.start_trial(experiment, "demo-0001", primaryPodLabels={"role": "master"})
-    world.stand_in.add_pod(trial, "worker", phase="Running")
+    add_pod(world, start_trial(world, primaryPodLabels={"role": "master"}), phase="Running")
 
     with pytest.raises(NotFoundError, match="has no pod yet"):
         world.service.logs(NS, "demo-0001")
@@ -167,49 +183,25 @@ def test_following_waits_for_the_pod_and_goes_on_to_the_next_one(world: ClusterW
     ("status", "verdict", "remedy"),
     [
         pytest.param(
-            {
-                "phase": "Pending",
-                "conditions": [
-                    {
-                        "type": "PodScheduled",
-                        "status": "False",
-                        "reason": "Unschedulable",
-                        "message": "0/1 nodes are available: 1 Insufficient cpu.",
-                    }
-                ],
-            },
+            unscheduled("0/1 nodes are available: 1 Insufficient cpu."),
             "cannot be scheduled: 0/1 nodes are available: 1 Insufficient cpu",
             "Wait for room in the cluster",
             id="unschedulable",
         ),
         pytest.param(
-            {"phase": "Pending", "containerStatuses": [container({"waiting": {"reason": "ImagePullBackOff"}})]},
+            waiting("ImagePullBackOff"),
             'image "nosuch:1" of container main in pod demo-0000-pod cannot be pulled',
             "Check the name of the image",
             id="image",
         ),
         pytest.param(
-            {
-                "phase": "Pending",
-                "containerStatuses": [
-                    container({"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "s" not found'}})
-                ],
-            },
+            waiting("CreateContainerConfigError", 'secret "s" not found'),
             'container main in pod demo-0000-pod cannot be started: secret "s" not found',
             "Fix the container",
             id="configuration",
         ),
         pytest.param(
-            {
-                "phase": "Running",
-                "containerStatuses": [
-                    container(
-                        {"waiting": {"reason": "CrashLoopBackOff"}},
-                        lastState={"terminated": {"exitCode": 3, "reason": "Error"}},
-                        restartCount=2,
-                    )
-                ],
-            },
+            waiting("CrashLoopBackOff", lastState={"terminated": {"exitCode": 3}}, restartCount=2),
             "ended with exit code 3 and is restarted with growing pauses",
             "Read the output below",
             id="crash-loop",
@@ -230,9 +222,8 @@ def test_a_pod_that_does_not_run_says_why(
 
 def test_a_crash_loop_shows_the_end_of_the_output(world: ClusterWorld) -> None:
     add_job(world, active=1)
-    state = container({"waiting": {"reason": "CrashLoopBackOff"}}, lastState={"terminated": {"exitCode": 1}})
-    pod = world.stand_in.add_pod(trial_of(world), phase="Running", containerStatuses=[state])
-    world.stand_in.logs.written[Key.of(pod), "main"] = b"ValueError: no data\n"
+    ended = {"terminated": {"exitCode": 1}}
+    add_pod(world, log="ValueError: no data\n", **waiting("CrashLoopBackOff", lastState=ended))
 
     assert why(world).log_tail == ("ValueError: no data",)
 
@@ -249,7 +240,7 @@ def test_a_crash_loop_shows_the_end_of_the_output(world: ClusterWorld) -> None:
 )
 def test_a_job_whose_pod_is_refused_says_by_whom(world: ClusterWorld, message: str, remedy: str) -> None:
     job = add_job(world)
-    world.stand_in.tell(job, "FailedCreate", f"Error creating: {message}", warning=True)
+    world.stand_in.add_event(job, "FailedCreate", f"Error creating: {message}", warning=True)
 
     assert f"no pod of its job can be created: Error creating: {message}" in why(world).verdict
     assert why(world).remedies[0].startswith(remedy)
@@ -279,45 +270,23 @@ def test_a_failed_trial_says_how_its_container_ended(world: ClusterWorld, ended:
     add_job(world, failed=1)
     collector = container({"terminated": {"exitCode": 9}}, name="metrics-logger-and-collector")
     states = [collector, container({"terminated": ended})]
-    pod = world.stand_in.add_pod(trial_of(world), phase="Failed", containerStatuses=states)
-    world.stand_in.logs.written[Key.of(pod), "main"] = b"last words\n"
+    add_pod(world, log="last words\n", phase="Failed", containerStatuses=states)
     world.stand_in.end_trial(trial_of(world), said("Failed", "TrialFailed"))
 
     assert verdict in why(world).verdict
     assert why(world).log_tail == ("last words",)
 
 
-def test_a_kind_that_is_not_installed_is_told(world: ClusterWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = world.stand_in.store
-    get = store.get
-
-    def without_jobs(kind: Kind, key: Key) -> Object:
-        if kind == JOB:
-            raise KindNotInstalledError("batch/v1 Job: the cluster has no such kind")
-        return get(kind, key)
-
-    monkeypatch.setattr(store, "get", without_jobs)
+def test_a_kind_that_is_not_installed_is_named(world: ClusterWorld) -> None:
+    world.faults[JOB] = KindNotInstalledError("batch/v1 Job: the cluster has no such kind")
 
     assert "the cluster serves no Job (batch/v1)" in why(world).verdict
     assert why(world).remedies == ("Install the operator of Job; the trial goes on by itself.",)
 
 
-def test_what_the_user_may_not_see_is_left_out(world: ClusterWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = world.stand_in.store
-    get, list_ = store.get, store.list
-
-    def guarded_get(kind: Kind, key: Key) -> Object:
-        if kind in (JOB, DEPLOYMENT):
-            raise ForbiddenError("not for you")
-        return get(kind, key)
-
-    def guarded_list(kind: Kind, *arguments: Any, **options: Any) -> ObjectList:
-        if kind == POD:
-            raise ForbiddenError("not for you")
-        return list_(kind, *arguments, **options)
-
-    monkeypatch.setattr(store, "get", guarded_get)
-    monkeypatch.setattr(store, "list", guarded_list)
+def test_what_the_user_may_not_see_is_left_out(world: ClusterWorld) -> None:
+    for kind in (JOB, DEPLOYMENT, POD):
+        world.faults[kind] = ForbiddenError("not for you")
 
     assert why(world).verdict.startswith("demo-0000 is running")
     assert why(world, "demo").verdict.startswith("demo is progressing")
@@ -337,11 +306,11 @@ def test_a_service_that_does_not_come_up_says_why() -> None:
         )
         state = container({"waiting": {"reason": "ErrImagePull", "message": "no such image"}}, name="suggestion")
         world.stand_in.add_pod(deployment, labels=labels, phase="Pending", containerStatuses=[state])
-        told = why(world, "demo")
+        found = why(world, "demo")
 
-    assert "waits for the suggestion service random, which does not start" in told.verdict
-    assert "ErrImagePull: no such image" in told.verdict
-    assert told.remedies == ("Look at it: kubectl -n default describe deployment demo-random, and its pods.",)
+    assert "waits for the suggestion service random, which does not start" in found.verdict
+    assert "ErrImagePull: no such image" in found.verdict
+    assert found.remedies == ("Look at it: kubectl -n default describe deployment demo-random, and its pods.",)
 
 
 @pytest.mark.parametrize(("ready", "at_work"), [(1, True), (0, False)], ids=["ready", "none-ready"])
@@ -438,37 +407,35 @@ class Way:
         self.closed += 1
 
 
-def newest(access: MetricsAccess) -> Sequence[MetricLog]:
-    return access.within("").newest("t", limit=10)
+def newest(access: MetricsAccess) -> list[str]:
+    return [reading.value for reading in access.within("").newest("t", limit=10)]
+
+
+@contextmanager
+def reached_through(*addresses: str, port: int | str = "api") -> Iterator[tuple[Way, MetricsAccess]]:
+    """Give the way to a DB manager that has one reading; `here` stands for its address."""
+    store, log = memory_cluster(), MemoryObservationLog()
+    service_and_pod(store, port=port)
+    log.report("t", [MetricLog(ZERO_TIME, "loss", "0.5")])
+    server = serve_db_manager(log, "127.0.0.1:0")
+    way = Way(*(server.address if address == "here" else address for address in addresses))
+    with MetricsAccess("", store, CORE, way.open, SystemClock()) as access:
+        yield way, access
+    server.stop(0)
 
 
 def test_from_outside_a_ready_pod_is_reached_through_the_api_server() -> None:
-    store, log = memory_cluster(), MemoryObservationLog()
-    service_and_pod(store)
-    log.report("t", [MetricLog(ZERO_TIME, "loss", "0.5")])
-    server = serve_db_manager(log, "127.0.0.1:0")
-    way = Way(server.address)
-    with MetricsAccess("", store, CORE, way.open, SystemClock()) as access:
-        first, second = newest(access), newest(access)
-    server.stop(0)
+    with reached_through("here") as (way, access):
+        assert newest(access) == newest(access) == ["0.5"]
 
-    assert [reading.value for reading in first] == ["0.5"]
-    assert first == second
     assert way.opened == [(Key(CORE, "db-1"), 7000)]
     assert way.closed == 1
 
 
-def test_a_way_that_was_lost_is_found_anew() -> None:
-    store, log = memory_cluster(), MemoryObservationLog()
-    service_and_pod(store, port=6789)
-    log.report("t", [MetricLog(ZERO_TIME, "loss", "0.5")])
-    server = serve_db_manager(log, "127.0.0.1:0")
-    way = Way("127.0.0.1:1", server.address)
-    with MetricsAccess("", store, CORE, way.open, SystemClock()) as access:
-        readings = newest(access)
-    server.stop(0)
+def test_a_way_that_was_lost_is_found_again() -> None:
+    with reached_through("127.0.0.1:1", "here", port=6789) as (way, access):
+        assert newest(access) == ["0.5"]
 
-    assert [reading.value for reading in readings] == ["0.5"]
     assert (len(way.opened), way.closed) == (2, 2)
 
 
@@ -517,12 +484,12 @@ def test_metrics_that_cannot_be_read_do_not_keep_why_from_answering(
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
-def test_events_of_a_deleted_namesake_are_not_told(world: ClusterWorld) -> None:
+def test_events_of_a_deleted_namesake_are_not_listed(world: ClusterWorld) -> None:
     store = world.stand_in.store
     for obj in (store.get(EXPERIMENT, Key(NS, "demo")), trial_of(world)):
         earlier = {**obj, "metadata": {**obj["metadata"], "uid": "of-an-earlier-one"}}
-        world.stand_in.tell(earlier, "MetricsNotDeleted", "the log was away", warning=True)
-        world.stand_in.tell(obj, "JobCreated", "a job is there")
+        world.stand_in.add_event(earlier, "MetricsNotDeleted", "the log was away", warning=True)
+        world.stand_in.add_event(obj, "JobCreated", "a job is there")
 
     for kind, name in (("Experiment", "demo"), ("Trial", "demo-0000")):
         assert {event.reason for event in world.service.events(kind, NS, name)} == {"JobCreated"}
@@ -567,8 +534,7 @@ def test_a_container_without_command_is_refused_when_it_is_submitted(world: Clus
 )
 def test_a_pod_that_no_node_takes_is_explained_by_its_cause(world: ClusterWorld, message: str, remedy: str) -> None:
     add_job(world)
-    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
-    world.stand_in.add_pod(trial_of(world), phase="Pending", conditions=[unscheduled])
+    add_pod(world, **unscheduled(message))
 
-    (told,) = why(world).remedies
-    assert remedy in told
+    (found,) = why(world).remedies
+    assert remedy in found

@@ -12,13 +12,13 @@ import yaml
 from click.testing import CliRunner
 
 import katib
+from katib.algorithm_services.config import AlgorithmEntry, ServicesConfig, SettingEntry
 from katib.api.configuration import read_configuration
 from katib.cli.app import COMMANDS, cli
 from katib.errors import ERROR_CODES
 from katib.local import validate_document
 from katib.local.admission.fields import FIELDS, Effect
 from katib.rest.app import create_app
-from katib.services.config import AlgorithmEntry, ServicesConfig, SettingEntry
 from tests.support.tuning import MemoryTuningService
 
 ROOT = Path(__file__).parents[3]

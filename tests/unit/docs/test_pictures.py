@@ -10,7 +10,7 @@ import pytest
 from katib.figures.catalogue import COMPARISON, FIGURES
 
 PAGE = (Path(__file__).parents[3] / "docs" / "ui.md").read_text()
-CHAPTER = PAGE.partition("## What each picture tells and how to act on it\n")[2].partition("\n## ")[0]
+CHAPTER = PAGE.partition("## What each picture shows and how to act on it\n")[2].partition("\n## ")[0]
 SECTIONS = dict(re.findall(r"(?ms)^### (\S+)\n(.*?)(?=^### |\Z)", CHAPTER))
 
 

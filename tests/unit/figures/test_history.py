@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from katib.figures.data import Choice
-from katib.figures.history import draw_history
+from katib.figures.data import Choice, measure_of
+from katib.figures.history import draw_edf, draw_history
 from katib.figures.trials import STATES
 from tests.support.tables import large_table, make_data, make_table
 
@@ -80,7 +80,7 @@ def test_the_goal_is_a_line() -> None:
     assert not [name for name in names(draw([1.0, 0.5])) if name.startswith("goal")]
 
 
-def test_another_metric_is_drawn_without_a_best_because_nobody_said_what_is_better() -> None:
+def test_another_metric_is_drawn_without_a_best_because_it_has_no_direction() -> None:
     figure = draw([1.0, 2.0], more={"seconds": [30.0, 20.0]}, choice=Choice(metric="seconds"))
 
     assert list(trace(figure, "Succeeded").y) == [30.0, 20.0]
@@ -129,3 +129,43 @@ def test_names_are_no_html() -> None:
 
     assert "<img" not in figure.to_json()
     assert figure.layout.yaxis.title.text == "&lt;b&gt;loss"
+
+
+def test_the_line_rises_by_one_trial_at_each_value() -> None:
+    line = trace(draw_edf(make_data(make_table([3.0, 1.0, 2.0, 2.0])), Choice()), "all trials")
+
+    assert list(line.x) == [1, 2, 2, 3]
+    assert list(line.y) == [0.25, 0.5, 0.75, 1.0]
+    assert line.line.shape == "hv"
+
+
+def test_the_distribution_does_not_count_trials_without_a_value_and_the_note_says_so() -> None:
+    table = make_table([1.0, math.nan, 2.0, math.nan], ["Succeeded", "Failed", "Succeeded", "Running"])
+    figure = draw_edf(make_data(table), Choice())
+
+    assert list(trace(figure, "all trials").y) == [0.5, 1.0]
+    assert figure.layout.annotations[0].text == "Trials that ended without a value, not counted: 1"
+
+
+def test_the_halves_of_many_trials_show_whether_the_algorithm_learns() -> None:
+    figure = draw_edf(make_data(make_table(np.linspace(1, 0, 20))), Choice())
+
+    assert min(trace(figure, "first half").x) > max(trace(figure, "second half").x)
+    assert [t.name for t in draw_edf(make_data(make_table([1.0] * 19)), Choice()).data] == ["all trials"]
+
+
+def test_the_distribution_may_be_that_of_another_metric() -> None:
+    table = make_table([1.0, 2.0], more={"seconds": [7.0, 9.0]})
+
+    assert list(trace(draw_edf(make_data(table), Choice(metric="seconds")), "all trials").x) == [7, 9]
+
+
+def test_of_the_distribution_of_many_trials_the_extremes_and_the_quantiles_stay() -> None:
+    table = large_table(100_000)
+    line = trace(draw_edf(make_data(table), Choice()), "all trials")
+    values = table.objective_values[measure_of(table).drawn]
+
+    assert len(line.x) <= 1_000
+    assert line.x[0] == pytest.approx(values.min())
+    assert line.x[-1] == pytest.approx(values.max())
+    assert float(np.interp(np.median(values), line.x, line.y)) == pytest.approx(0.5, abs=0.002)

@@ -9,9 +9,9 @@ import pytest
 
 from katib.errors import InvalidError
 from katib.figures.catalogue import draw, figure_named
-from katib.figures.data import Choice
+from katib.figures.data import Choice, measure_of
 from katib.figures.importance import importances_of
-from katib.figures.telling import by_telling
+from katib.figures.targets import by_telling
 from katib.figures.trials import Parameter, TrialTable
 from tests.support.figure_tables import LR, MOMENTUM, OPTIMIZER, a_table, data_of, many_trials
 
@@ -81,7 +81,7 @@ def test_importances_that_mean_little_say_so() -> None:
 
 def test_a_few_diverged_trials_do_not_decide() -> None:
     table = many_trials(300)
-    table.metrics["loss"][np.flatnonzero(table.measured)[:3]] = 1e30
+    table.metrics["loss"][np.flatnonzero(measure_of(table).drawn)[:3]] = 1e30
 
     assert importances_of(table).names[0] == "lr"
 
@@ -111,7 +111,7 @@ def test_importances_take_trials_and_parameters(values: Any, cause: str) -> None
 def test_a_metric_of_one_trial_has_no_importances() -> None:
     table = many_trials(60)
     column = np.full(60, NAN)
-    column[int(np.flatnonzero(table.measured)[0])] = 1.0
+    column[int(np.flatnonzero(measure_of(table).drawn)[0])] = 1.0
     table.metrics["rare"] = column  # type: ignore[index]  # a Mapping to its readers
 
     with pytest.raises(InvalidError, match="for rare, it takes 10 trials with a value; there are 1"):

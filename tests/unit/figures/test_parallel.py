@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from katib.figures.catalogue import draw, figure_named
-from katib.figures.data import Choice
+from katib.figures.data import Choice, measure_of
 from katib.figures.parallel import lines_of, true_range
 from katib.figures.trials import Objective, Parameter, TrialTable
 from tests.support.figure_tables import LAYERS, LR, MOMENTUM, OPTIMIZER, a_table, data_of, many_trials
@@ -115,7 +115,7 @@ def test_the_first_of_several_objectives_is_the_last_axis() -> None:
 def test_of_many_trials_the_best_and_the_extremes_are_drawn() -> None:
     table = many_trials(100_000)
     rows = set(lines_of(table, 1_500).tolist())
-    measured = np.flatnonzero(table.measured)
+    measured = np.flatnonzero(measure_of(table).drawn)
     feasible = measured[table.feasible[measured]]
 
     assert len(rows) == 1_500

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from katib.figures.scales import compact, time_unit, value_axis
+from katib.figures.axes import compact, time_unit, value_axis
 from katib.figures.style import add_note, even_rows, new_figure, thinned_rows
 
 
@@ -38,7 +38,7 @@ def test_an_even_choice_stays_while_trials_are_added() -> None:
 @pytest.mark.parametrize(
     ("seconds", "name"), [(0.0, "seconds"), (179.0, "seconds"), (180.0, "minutes"), (3 * 3600, "hours"), (9e5, "days")]
 )
-def test_a_time_is_told_in_the_unit_of_which_it_has_three(seconds: float, name: str) -> None:
+def test_a_time_is_in_the_unit_of_which_it_has_three(seconds: float, name: str) -> None:
     assert time_unit(seconds).name == name
 
 

@@ -206,7 +206,7 @@ def test_an_image_is_no_root_and_starts_from_the_same_base(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_change_of_our_code_installs_no_packages_anew(name: str) -> None:
+def test_a_change_of_our_code_installs_no_packages_again(name: str) -> None:
     packages = [f"{word} {what}" for word, what in stage(name, "packages")]
 
     assert [line for line in packages if "--requirement" in line]

@@ -102,7 +102,7 @@ def test_every_service_of_an_algorithm_fits_the_restricted_level_of_pod_security
 
 
 @pytest.mark.parametrize("install", INSTALLS)
-def test_a_dead_controller_keeps_nobody_from_starting_pods_or_editing_experiments(install: str) -> None:
+def test_a_dead_controller_keeps_no_user_from_starting_pods_or_editing_experiments(install: str) -> None:
     found = webhooks(install)
 
     assert {name: hook["failurePolicy"] for name, hook in found.items()} == {
@@ -320,7 +320,7 @@ def test_behind_kubeflow_the_network_lets_only_the_gateway_reach_the_server() ->
     assert source["podSelector"]["matchLabels"] == {"istio": "ingressgateway"}
 
 
-def test_what_users_may_do_is_asked_only_where_there_are_users_and_nobody_may_act_for_them() -> None:
+def test_what_users_may_do_is_asked_only_where_there_are_users_and_no_account_may_act_for_them() -> None:
     asking = set()
     for install in INSTALLS:
         for role in (*of_kind(install, "ClusterRole"), *of_kind(install, "Role")):
@@ -354,7 +354,7 @@ def test_a_token_may_open_the_server_to_other_pods(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("install", INSTALLS)
-def test_the_observation_log_asks_for_tokens_whose_key_nobody_has_to_make(install: str) -> None:
+def test_the_observation_log_asks_for_tokens_whose_key_is_made_by_itself(install: str) -> None:
     spec = named(install, "Deployment", "katib-db-manager")["spec"]["template"]["spec"]
     (container,), (fetches,) = spec["containers"], spec["initContainers"]
     variables = {variable["name"]: variable.get("value") for variable in container["env"]}

@@ -201,11 +201,11 @@ def test_a_program_that_runs_though_it_had_ended_is_seen(pod: PodView) -> None:
     program.look()
     pod.end(7, "completed")
     assert program.look() is Phase.ENDED
-    assert not program.runs_anew()
+    assert not program.runs_again()
 
     pod.start(20, 0, pod.wrapper)
 
-    assert program.runs_anew()
+    assert program.runs_again()
 
 
 def test_the_last_of_several_runs_counts(pod: PodView) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from katib.api.metrics import BatchId, MetricLog
 from katib.errors import FieldError, InternalError, InvalidError, UnavailableError
-from metrics_collector.checkpoint import Checkpoint, Doubt, Progress
 from metrics_collector.parsers import Notes
+from metrics_collector.resume_point import Doubt, Progress, ResumePoint
 from metrics_collector.resumption import ResumableLog
 from metrics_collector.sources import FileSource, FileTail, Position
 from tests.support.observations import MemoryObservationLog
@@ -65,7 +65,7 @@ class Life:
     """One collector, from its start to the moment it is killed. Its reporter settles what `store` is given."""
 
     def __init__(self, log: Log, directory: Path) -> None:
-        self.log = ResumableLog(log, Checkpoint(directory / "x.checkpoint"))
+        self.log = ResumableLog(log, ResumePoint(directory / "x.checkpoint"))
         self.log.follow_reporter(lambda: (self.settled, self.refused))
         self.source = FileSource(FileTail(directory / "metrics.log"), Seconds())
         self.settled = self.refused = 0
@@ -282,7 +282,7 @@ def test_that_the_program_is_being_stopped_is_remembered(start: Start, file: Pat
     assert first.log.stops
 
 
-# --- the checkpoint ---------------------------------------------------------------------------------------------------
+# --- the resume point -------------------------------------------------------------------------------------------------
 
 PROGRESS = Progress(
     1, 2, 3, 4, 5, stops=True, doubt=Doubt(6, "2026-01-01T12:00:00Z", "loss", "ab", 7), reporter="me", origin=8
@@ -290,29 +290,29 @@ PROGRESS = Progress(
 
 
 def test_progress_is_kept_as_it_is(tmp_path: Path) -> None:
-    Checkpoint(tmp_path / "c").save(PROGRESS)
+    ResumePoint(tmp_path / "c").save(PROGRESS)
 
-    assert Checkpoint(tmp_path / "c").load() == PROGRESS
-    assert Checkpoint(tmp_path / "none").load() is None
+    assert ResumePoint(tmp_path / "c").load() == PROGRESS
+    assert ResumePoint(tmp_path / "none").load() is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"doubt": 1}', "\0" * 4096, '{"doubt": null, "more": 1}'])
-def test_a_checkpoint_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
+def test_a_resume_point_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "c").write_text(text)
 
-    assert Checkpoint(tmp_path / "c").load() is None
+    assert ResumePoint(tmp_path / "c").load() is None
 
 
-def test_a_checkpoint_that_cannot_be_written_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    checkpoint = Checkpoint(tmp_path)  # a directory, which not even root can write to
-    checkpoint.save(PROGRESS)
-    checkpoint.save(PROGRESS)
+def test_a_resume_point_that_cannot_be_written_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    resume_point = ResumePoint(tmp_path)  # a directory, which not even root can write to
+    resume_point.save(PROGRESS)
+    resume_point.save(PROGRESS)
 
     assert [record.message.partition(",")[0] for record in caplog.records] == ["a restart may store readings twice"]
 
 
-def test_a_checkpoint_takes_one_page(tmp_path: Path) -> None:
-    Checkpoint(tmp_path / "c").save(PROGRESS)
+def test_a_resume_point_takes_one_page(tmp_path: Path) -> None:
+    ResumePoint(tmp_path / "c").save(PROGRESS)
 
     assert (tmp_path / "c").stat().st_size == 4096
 

@@ -136,6 +136,6 @@ def test_a_container_of_which_only_its_end_is_seen_may_run_again_by_rules_of_its
     pod.now = RESTART_SECONDS
 
     assert (found, program.look()) == (at_once, later)
-    assert not program.runs_anew()
+    assert not program.runs_again()
     pod.start(71)
-    assert program.runs_anew()
+    assert program.runs_again()

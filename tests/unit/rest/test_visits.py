@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from katib.rest.request_headers import Headers
-from katib.rest.visits import is_page, is_visit
+from katib.rest.visits import Headers, is_page, is_visit
 
 PAGES = ["/", "/katib", "/katib/", "/katib/experiments/default/demo", "/katib/new", "/docs", "/katib/docs"]
 OTHERS = [

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import grpc
 import pytest
 
+from katib.algorithm_services.readiness import ask_health
 from katib.api.types import AlgorithmSetting, Experiment, ParameterAssignment, Trial
 from katib.errors import FieldError, InternalError, InvalidError, KatibError, TerminalError, UnavailableError
 from katib.rpc._generated import api_pb2 as pb
@@ -17,7 +18,6 @@ from katib.rpc._generated import early_stopping_pb2 as judging
 from katib.rpc.clients import ServiceClient
 from katib.rpc.connection import Connection
 from katib.rpc.errors import status_of
-from katib.services.readiness import ask_health
 from tests.support.experiments import an_experiment
 from tests.support.networks import gateway_without_routes, held_up
 from tests.support.services import ScriptedEarlyStopping, ScriptedJudge, ScriptedSuggestion, serving, some_suggestions
@@ -68,8 +68,8 @@ def test_a_reply_comes_back_as_objects() -> None:
     with a_client(ScriptedSuggestion(lambda *_: reply)) as client:
         answer = ask(client, count=1)
 
-    assert answer.assignments[0].assignments == (ParameterAssignment(name="lr", value="0.5"),)
-    assert (answer.assignments[0].trial_name, answer.assignments[0].labels) == ("mine", {"k": "v"})
+    assert answer.assignments[0].parameter_assignments == (ParameterAssignment(name="lr", value="0.5"),)
+    assert (answer.assignments[0].name, answer.assignments[0].labels) == ("mine", {"k": "v"})
     assert answer.algorithm_settings == (AlgorithmSetting(name="rung", value="2"),)
     assert not answer.exhausted
 
@@ -246,7 +246,7 @@ def test_answers_larger_than_the_usual_limit_arrive() -> None:
     reply = some_suggestions(1)
     reply.parameter_assignments[0].assignments[0].value = "x" * 5_000_000
     with a_client(ScriptedSuggestion(lambda *_: reply)) as client:
-        assert len(ask(client, count=1).assignments[0].assignments[0].value) == 5_000_000
+        assert len(ask(client, count=1).assignments[0].parameter_assignments[0].value) == 5_000_000
 
 
 def test_calls_in_flight_need_no_thread_each() -> None:

@@ -37,7 +37,7 @@ OPTIMIZERS = (
 
 
 def texts(space: SearchSpace, k: int) -> dict[str, str]:
-    return {assignment.name: assignment.value for assignment in space.format(space.at(k))}
+    return space.format(space.at(k))
 
 
 def test_a_grid_counts_and_lists_each_different_point_once_with_parents_before_children() -> None:

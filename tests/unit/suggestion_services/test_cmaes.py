@@ -219,11 +219,7 @@ def test_steps_lists_and_categories_are_learned(animal: object) -> None:
     ours = [best(run(a_search(parameters, random_state=seed), loss, budget=60)) for seed in range(5)]
     random = algorithm_for("random", parameters, settings={"random_state": 3})
     theirs = [
-        min(
-            loss({a.name: a.value for a in random.problem.space.format(p)})
-            for p in random.suggest([], first=60 * i, count=60)
-        )
-        for i in range(15)
+        min(loss(random.problem.space.format(p)) for p in random.suggest([], first=60 * i, count=60)) for i in range(15)
     ]
 
     assert mean(map(math.log10, ours)) < mean(map(math.log10, theirs))

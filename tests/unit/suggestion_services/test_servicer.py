@@ -21,7 +21,7 @@ from katib.rpc._generated.suggestions_pb2 import UndecodedSuggestionsRequest
 from katib.space import Point
 from suggestion_services.base import Algorithm, StatelessAlgorithm
 from suggestion_services.base.servicer import SuggestionServicer, add_to_server
-from suggestion_services.base.sessions import Session, Sessions
+from suggestion_services.base.sessions import LatestUsed, Session, session_key
 from tests.support.searches import algorithm_for
 from tests.support.suggestion import Service, a_trial, an_experiment
 
@@ -170,8 +170,8 @@ def test_bytes_that_are_not_a_trial_are_refused_with_their_place() -> None:
 
 
 def test_the_least_recently_used_experiment_is_forgotten() -> None:
-    sessions = Sessions(limit=2)
-    one, two, three = (an_experiment("random", name=name) for name in ("one", "two", "three"))
+    sessions = LatestUsed[tuple[str, bytes], Session](2)
+    one, two, three = (session_key(an_experiment("random", name=name)) for name in ("one", "two", "three"))
     first = sessions.get(one, a_session)
     second = sessions.get(two, a_session)
     assert sessions.get(one, a_session) is first

@@ -189,7 +189,7 @@ def test_the_answers_are_those_of_an_ordinary_study_with_the_same_trials(
     space = algorithm.problem.space
     points = [space.sample(Random(i)) for i in range(60)]
     trials = [
-        PastTrial(f"t{i:02}", outcome, {a.name: a.value for a in space.format(point)}, float(i * 37 % 60 // 3))
+        PastTrial(f"t{i:02}", outcome, space.format(point), float(i * 37 % 60 // 3))
         for i, (outcome, point) in enumerate(zip(outcomes, points, strict=True))
     ]
     dimensions = {p.name: dimension_of(p) for p in space.parameters}

@@ -10,13 +10,13 @@ import pytest
 
 from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.databases.sqlite import Database, open_database
-from katib.diagnosis import ServiceFacts
-from katib.diagnosis.diagnostician import Diagnostician, attempt_of
 from katib.errors import NotFoundError, UnavailableError
-from katib.local.diagnosing import LocalJobs
+from katib.explaining import ServiceFacts
+from katib.explaining.diagnostician import Diagnostician, attempt_of
 from katib.local.events import RecordedEvents
 from katib.local.layout import Layout
-from katib.local.trial_files import TrialFiles
+from katib.local.trials.facts import LocalJobs
+from katib.local.trials.files import TrialFiles
 from katib.runtime.objects import Key
 from katib.runtime.testing import VirtualClock
 from katib.stores.events import EventLog

@@ -37,10 +37,10 @@ class SlowService(MemoryTuningService):
             yield Change("ADDED", trial, "end" if index == TRIALS - 1 else "")
 
 
-def test_a_table_that_is_still_read_shows_what_is_there_and_tells_of_it_a_few_times() -> None:
-    service, closing, told = SlowService(), Closing(), list[int]()
+def test_a_table_that_is_still_read_shows_what_is_there_and_notifies_a_few_times() -> None:
+    service, closing, noticed = SlowService(), Closing(), list[int]()
     table = LiveTable(service, "default", "demo", closing)
-    end = table.watch(lambda: told.append(1))
+    end = table.watch(lambda: noticed.append(1))
 
     eventually(lambda: table.snapshot(wait_seconds=0.1).trials.names.size == TRIALS // 2)
     partial = table.snapshot()
@@ -53,7 +53,7 @@ def test_a_table_that_is_still_read_shows_what_is_there_and_tells_of_it_a_few_ti
     assert whole.complete
     assert len(whole.trials) == TRIALS
     assert whole.version > partial.version
-    assert len(told) < TRIALS / 10
+    assert len(noticed) < TRIALS / 10
 
 
 def test_a_table_that_is_made_later_has_later_versions() -> None:

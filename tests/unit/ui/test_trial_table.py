@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from katib.errors import InvalidError
+from katib.figures.data import measure_of
 from katib.figures.trials import STATES, Objective, Parameter, TrialTable
 from katib.ui.trial_columns import columns_of
 from katib.ui.trial_table import TableQuery, page_of, parse_filter
@@ -98,7 +99,7 @@ def test_without_a_choice_a_table_shows_state_objectives_and_parameters() -> Non
 
 
 def test_the_best_trial_is_marked_wherever_it_stands() -> None:
-    best = TABLE.best
+    best = measure_of(TABLE).best
     page = page_of(TABLE, TableQuery(sort="accuracy", descending=True, size=10))
 
     assert best is not None

@@ -9,10 +9,8 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from katib.local.jobs.batch.spec import FailureRule, JobSpec
+from katib.local.jobs.outcomes import FORGIVEN_LOSSES, going
 from katib.local.pods.records import ContainerExit, Delays, Phase, PodRecord
-
-FORGIVEN_LOSSES = 6
-"""How many pods a job may lose; more than that, and its own program may be what ends the guard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +33,11 @@ class PodCounts:
     @cached_property
     def active(self) -> tuple[PodRecord, ...]:
         """Pods that are waiting or running and may go on."""
-        return tuple(p for p in self.pods if not p.is_finished and not p.stopping)
+        return going(self.pods)
 
     @cached_property
     def terminating(self) -> tuple[PodRecord, ...]:
-        """Pods that were told to end and have not yet."""
+        """Pods that were asked to end and have not yet."""
         return tuple(p for p in self.pods if not p.is_finished and p.stopping)
 
     @cached_property

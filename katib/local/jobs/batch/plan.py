@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from katib.api.failure_text import failure_cause, with_last_output
@@ -24,15 +24,13 @@ from katib.local.jobs.conditions import (
     Conditions,
     JobCondition,
     Reason,
-    after_the_end,
     conditions_of,
-    end_of,
-    hopeless,
     true_condition,
     with_condition,
     with_message,
 )
 from katib.local.jobs.kind import Moment, Observed, Plan, PodStart
+from katib.local.jobs.outcomes import Outcome, deadline_of, earliest, early_outcome, failure, overdue, settled, success
 from katib.local.pods.records import Delays, Phase, PodRecord
 
 FAILURES: Final = "failures"
@@ -42,12 +40,6 @@ IGNORED_FAILURES: Final = "ignoredFailures"
 """Detail of such a start: how often its index has failed without that counting."""
 
 
-class _Outcome(NamedTuple):
-    success: bool
-    reason: str
-    message: str
-
-
 class _Starts(NamedTuple):
     pods: tuple[PodStart, ...] = ()
     wake_at: datetime | None = None
@@ -55,14 +47,11 @@ class _Starts(NamedTuple):
 
 def plan(observed: Observed) -> Plan:
     """Decide about a Job."""
-    job, moment, started_at = observed.job, observed.moment, observed.started_at
-    spec, status = JobSpec.of(job), dict(job.get("status") or {})
-    if spec.managed_elsewhere:
-        return Plan(status)
-    if end := end_of(status):
-        return after_the_end(spec.ttl_seconds_after_finished, status, end, moment)
+    spec, moment, started_at = JobSpec.of(observed.job), observed.moment, observed.started_at
+    if done := settled(observed, spec):
+        return done
     counts = PodCounts(spec, observed.pods)
-    conditions = conditions_of(status)
+    conditions = conditions_of(observed.job.get("status") or {})
     outcome = _noted_outcome(conditions) or _decide(spec, counts, moment.steady, started_at)
     if outcome is not None:
         return _finish(outcome, counts, conditions, moment, started_at)
@@ -75,7 +64,7 @@ def plan(observed: Observed) -> Plan:
 
 
 def _finish(
-    outcome: _Outcome, counts: PodCounts, conditions: Conditions, moment: Moment, started_at: datetime | None
+    outcome: Outcome, counts: PodCounts, conditions: Conditions, moment: Moment, started_at: datetime | None
 ) -> Plan:
     now = moment.wall
     conditions = tuple(c for c in conditions if c["type"] != JobCondition.RETRYING)  # what it said is over
@@ -115,7 +104,7 @@ def _go_on(
         start=starts.pods,
         stop=tuple(p.name for p in surplus),
         started_at=started_at,
-        wake_at=_earliest(starts.wake_at, _deadline(spec, started_at)),
+        wake_at=earliest(starts.wake_at, deadline_of(spec.active_deadline_seconds, started_at)),
         waiting=_waiting(counts, starts),
         anew=bool(starts.pods) and counts.is_lost,
     )
@@ -138,40 +127,29 @@ def _retry_message(spec: JobSpec, counts: PodCounts, delays: Delays) -> str:
 # --- the outcome ------------------------------------------------------------------------------------------------------
 
 
-def _noted_outcome(conditions: Conditions) -> _Outcome | None:
+def _noted_outcome(conditions: Conditions) -> Outcome | None:
     for type_ in (JobCondition.SUCCESS_CRITERIA_MET, JobCondition.FAILURE_TARGET):
         if noted := true_condition(conditions, type_):
-            return _Outcome(type_ is JobCondition.SUCCESS_CRITERIA_MET, noted["reason"], noted["message"])
+            return Outcome(type_ is JobCondition.SUCCESS_CRITERIA_MET, noted["reason"], noted["message"])
     return None
 
 
-def _decide(spec: JobSpec, counts: PodCounts, now: datetime, started_at: datetime | None) -> _Outcome | None:
+def _decide(spec: JobSpec, counts: PodCounts, now: datetime, started_at: datetime | None) -> Outcome | None:
     return (
-        _early_stop(counts)
-        or _unstartable(counts)
+        early_outcome(counts.pods)
         or _failure_policy(counts)
         or _backoff_limit(spec, counts)
-        or _deadline_passed(spec, now, started_at)
+        or (None if spec.suspend else overdue(spec.active_deadline_seconds, started_at, now))
         or _index_limits(spec, counts)
         or _success_policy(spec, counts)
         or _completions(spec, counts)
     )
 
 
-def _early_stop(counts: PodCounts) -> _Outcome | None:
-    verdict = next((p.verdict for p in counts.pods if p.verdict), "")
-    return _Outcome(success=True, reason=Reason.EARLY_STOPPED, message=verdict) if verdict else None
-
-
-def _unstartable(counts: PodCounts) -> _Outcome | None:
-    found = hopeless(counts.pods)
-    return _failure(*found) if found else None
-
-
-def _failure_policy(counts: PodCounts) -> _Outcome | None:
+def _failure_policy(counts: PodCounts) -> Outcome | None:
     for match in counts.matched_rules:
         if match.rule.action == "FailJob":
-            return _failure(
+            return failure(
                 Reason.POD_FAILURE_POLICY,
                 f'container "{match.exit.container}" of pod {match.pod.title} {match.exit.text}, '
                 f"which rule {match.position} of podFailurePolicy answers with FailJob",
@@ -180,7 +158,7 @@ def _failure_policy(counts: PodCounts) -> _Outcome | None:
     return None
 
 
-def _backoff_limit(spec: JobSpec, counts: PodCounts) -> _Outcome | None:
+def _backoff_limit(spec: JobSpec, counts: PodCounts) -> Outcome | None:
     restarts = counts.restarts
     if spec.restart_policy == "OnFailure" and restarts and restarts >= spec.backoff_limit:
         pod = next(p for p in reversed(counts.active) if p.restarts)
@@ -189,18 +167,10 @@ def _backoff_limit(spec: JobSpec, counts: PodCounts) -> _Outcome | None:
     else:
         return None
     message = f"{pod.message}; the back-off limit of {spec.backoff_limit} is reached"
-    return _failure(Reason.BACKOFF_LIMIT_EXCEEDED, message, pod)
+    return failure(Reason.BACKOFF_LIMIT_EXCEEDED, message, pod)
 
 
-def _deadline_passed(spec: JobSpec, now: datetime, started_at: datetime | None) -> _Outcome | None:
-    deadline = _deadline(spec, started_at)
-    if deadline is None or now < deadline or spec.suspend:
-        return None
-    message = f"the job was active for longer than its deadline of {spec.active_deadline_seconds} s"
-    return _failure(Reason.DEADLINE_EXCEEDED, message)
-
-
-def _index_limits(spec: JobSpec, counts: PodCounts) -> _Outcome | None:
+def _index_limits(spec: JobSpec, counts: PodCounts) -> Outcome | None:
     failed = counts.failed_indexes
     if not failed:
         return None
@@ -209,36 +179,28 @@ def _index_limits(spec: JobSpec, counts: PodCounts) -> _Outcome | None:
     names = format_indexes(failed)
     if spec.max_failed_indexes is not None and len(failed) > spec.max_failed_indexes:
         message = f"indexes {names} failed, more than maxFailedIndexes {spec.max_failed_indexes}; {how}"
-        return _failure(Reason.MAX_FAILED_INDEXES_EXCEEDED, message, last)
+        return failure(Reason.MAX_FAILED_INDEXES_EXCEEDED, message, last)
     if len(failed) + counts.success_count >= (spec.completions or 0):
-        return _failure(Reason.FAILED_INDEXES, f"indexes {names} failed; {how}", last)
+        return failure(Reason.FAILED_INDEXES, f"indexes {names} failed; {how}", last)
     return None
 
 
-def _success_policy(spec: JobSpec, counts: PodCounts) -> _Outcome | None:
+def _success_policy(spec: JobSpec, counts: PodCounts) -> Outcome | None:
     for position, rule in enumerate(spec.success_rules):
         if counts.succeeded and rule.is_met(counts.succeeded_indexes):
             message = f"rule {position} of successPolicy is met"
-            return _Outcome(success=True, reason=Reason.SUCCESS_POLICY, message=message)
+            return Outcome(success=True, reason=Reason.SUCCESS_POLICY, message=message)
     return None
 
 
-def _completions(spec: JobSpec, counts: PodCounts) -> _Outcome | None:
+def _completions(spec: JobSpec, counts: PodCounts) -> Outcome | None:
     if spec.completions is None:
         done = bool(counts.succeeded) and not counts.active and not counts.terminating
     else:
         done = counts.success_count >= spec.completions
     if not done:
         return None
-    remarks = [p.message for p in counts.succeeded if p.message]  # such as a log that was cut short by a full disk
-    message = "; ".join(["the wanted number of pods succeeded", *remarks])
-    return _Outcome(success=True, reason=Reason.COMPLETIONS_REACHED, message=message)
-
-
-def _failure(reason: Reason, message: str, pod: PodRecord | None = None) -> _Outcome:
-    """Return the failure of a job; of the pod that explains it, the last line closes the message."""
-    last_output = pod.last_output if pod is not None else ""
-    return _Outcome(success=False, reason=reason, message=with_last_output(message, last_output))
+    return success(Reason.COMPLETIONS_REACHED, "the wanted number of pods succeeded", counts.succeeded)
 
 
 # --- which pods -------------------------------------------------------------------------------------------------------
@@ -273,31 +235,13 @@ def _starts(spec: JobSpec, counts: PodCounts, now: datetime, delays: Delays) -> 
     free = [index for index in range(spec.completions or 0) if index not in taken]
     if spec.backoff_limit_per_index is None:
         return _Starts(tuple(map(PodStart, free[:room])))
-    return _starts_by_index(counts, free, room, now, delays)
-
-
-def _starts_by_index(counts: PodCounts, free: list[int], room: int, now: datetime, delays: Delays) -> _Starts:
-    """Each index waits for its own back-off; the others go ahead."""
+    # Each index waits for its own back-off; the others go ahead.
     moments = {index: counts.retry_at(delays, index) for index in free}
-    ready = [index for index, moment in moments.items() if moment is None or moment <= now]
+    ready = [index for index, moment in moments.items() if moment is None or moment <= now][:room]
     later = [moment for moment in moments.values() if moment is not None and moment > now]
-    starts = tuple(PodStart(index, details=_failure_counts(counts, index)) for index in ready[:room])
-    return _Starts(starts, min(later, default=None) if len(ready) < room else None)
-
-
-def _failure_counts(counts: PodCounts, index: int) -> dict[str, int]:
-    """Return what a pod with a limit of its own says about those that had its index before."""
-    return {FAILURES: counts.failures_by_index[index], IGNORED_FAILURES: counts.ignored_by_index[index]}
-
-
-def _deadline(spec: JobSpec, started_at: datetime | None) -> datetime | None:
-    if spec.active_deadline_seconds is None or started_at is None:
-        return None
-    return started_at + timedelta(seconds=spec.active_deadline_seconds)
-
-
-def _earliest(*moments: datetime | None) -> datetime | None:
-    return min((moment for moment in moments if moment is not None), default=None)
+    failed, ignored = counts.failures_by_index, counts.ignored_by_index
+    starts = (PodStart(i, details={FAILURES: failed[i], IGNORED_FAILURES: ignored[i]}) for i in ready)
+    return _Starts(tuple(starts), min(later, default=None) if len(ready) < room else None)
 
 
 def _waiting(counts: PodCounts, starts: _Starts) -> str:
@@ -310,7 +254,7 @@ def _waiting(counts: PodCounts, starts: _Starts) -> str:
 
 
 def _stopped(counts: PodCounts, pods: Sequence[PodRecord]) -> PodCounts:
-    """Return the counts as it is once these pods were told to end."""
+    """Return the counts as they are once these pods were asked to end."""
     names = {p.name for p in pods}
     marked = (replace(p, stopping=True) if p.name in names else p for p in counts.pods)
     return PodCounts(counts.spec, tuple(marked)) if names else counts

@@ -41,24 +41,11 @@ def check_job_rules(spec: Mapping[str, Any], path: str, findings: Findings) -> N
         findings: Takes what is found.
     """
     pod = mapping(mapping(spec.get("template")).get("spec"))
-    _check_restart_policy(pod.get("restartPolicy"), f"{path}.template.spec.restartPolicy", findings)
-    _check_numbers(spec, path, findings)
-    _check_choices(spec, path, findings)
-    _check_indexed(spec, path, findings)
-    _check_never(spec, pod, path, findings)
-    _check_failure_policy(spec, pod, path, findings)
-    _check_success_policy(spec, path, findings)
-    _check_surroundings(spec, path, findings)
-
-
-def _check_restart_policy(policy: object, path: str, findings: Findings) -> None:
+    policy, place = pod.get("restartPolicy"), f"{path}.template.spec.restartPolicy"
     if not is_given(policy):
-        findings.error(path, "it is missing", "write Never or OnFailure", "job-restart-policy")
+        findings.error(place, "it is missing", "write Never or OnFailure", "job-restart-policy")
     elif text(policy) and policy not in {"Never", "OnFailure"}:
-        findings.error(path, f"a Job cannot have {shown(policy)}", "write Never or OnFailure", "job-restart-policy")
-
-
-def _check_numbers(spec: Mapping[str, Any], path: str, findings: Findings) -> None:
+        findings.error(place, f"a Job cannot have {shown(policy)}", "write Never or OnFailure", "job-restart-policy")
     findings.all_below(_LOWEST, spec, path)
     if integer(spec.get("parallelism")) == 0:
         findings.notice(f"{path}.parallelism", "with 0 no pod is started, so every trial waits forever")
@@ -66,16 +53,16 @@ def _check_numbers(spec: Mapping[str, Any], path: str, findings: Findings) -> No
         findings.notice(f"{path}.suspend", "every trial starts suspended and waits until its Job is resumed")
     if (integer(spec.get("completions")) or 1) > 1:
         findings.notice(f"{path}.completions", "the metrics of all pods go to one trial, in the order they arrive")
-
-
-def _check_choices(spec: Mapping[str, Any], path: str, findings: Findings) -> None:
     for field, choices in _CHOICES.items():
-        _check_choice(spec.get(field), choices, f"{path}.{field}", findings)
-
-
-def _check_choice(value: object, choices: tuple[str, ...], path: str, findings: Findings) -> None:
-    if text(value) and value not in choices:
-        findings.error(path, f"{shown(value)} is not known", f"use {' or '.join(choices)}", "job-choice")
+        findings.choice(spec.get(field), choices, f"{path}.{field}")
+    _check_indexed(spec, path, findings)
+    for field in ("backoffLimitPerIndex", "podFailurePolicy") if policy == "OnFailure" else ():
+        if is_given(spec.get(field)):
+            remedy = f"set {place} to Never, or remove it"
+            findings.error(f"{path}.{field}", "it needs restartPolicy Never", remedy, "job-never-only")
+    _check_failure_policy(spec, pod, path, findings)
+    _check_success_policy(spec, path, findings)
+    findings.managed_by(spec.get("managedBy"), BUILT_IN_CONTROLLER, f"{path}.managedBy", "Job")
 
 
 def _check_indexed(spec: Mapping[str, Any], path: str, findings: Findings) -> None:
@@ -92,15 +79,6 @@ def _check_indexed(spec: Mapping[str, Any], path: str, findings: Findings) -> No
         findings.error(f"{path}.maxFailedIndexes", cause, "give both or none", "job-max-failed-indexes")
 
 
-def _check_never(spec: Mapping[str, Any], pod: Mapping[str, Any], path: str, findings: Findings) -> None:
-    if pod.get("restartPolicy") != "OnFailure":
-        return
-    for field in ("backoffLimitPerIndex", "podFailurePolicy"):
-        if is_given(spec.get(field)):
-            remedy = f"set {path}.template.spec.restartPolicy to Never, or remove it"
-            findings.error(f"{path}.{field}", "it needs restartPolicy Never", remedy, "job-never-only")
-
-
 def _check_failure_policy(spec: Mapping[str, Any], pod: Mapping[str, Any], path: str, findings: Findings) -> None:
     policy = mapping(spec.get("podFailurePolicy"))
     if policy and spec.get("podReplacementPolicy") == "TerminatingOrFailed":
@@ -111,7 +89,7 @@ def _check_failure_policy(spec: Mapping[str, Any], pod: Mapping[str, Any], path:
     }
     for i, rule in mappings(policy.get("rules")):
         rule_path = f"{path}.podFailurePolicy.rules[{i}]"
-        _check_choice(rule.get("action"), _ACTIONS, f"{rule_path}.action", findings)
+        findings.choice(rule.get("action"), _ACTIONS, f"{rule_path}.action")
         if rule.get("action") == "FailIndex" and not is_given(spec.get("backoffLimitPerIndex")):
             cause = "FailIndex needs backoffLimitPerIndex"
             findings.error(f"{rule_path}.action", cause, "set it, or use FailJob", "job-fail-index")
@@ -120,7 +98,7 @@ def _check_failure_policy(spec: Mapping[str, Any], pod: Mapping[str, Any], path:
             findings.notice(f"{rule_path}.onPodConditions", "nothing evicts pods here, so the rule never matches")
         if bool(codes) == is_given(rule.get("onPodConditions")):
             findings.error(rule_path, "it has no condition, or two", "give onExitCodes or onPodConditions", "job-rule")
-        _check_choice(codes.get("operator"), _OPERATORS, f"{rule_path}.onExitCodes.operator", findings)
+        findings.choice(codes.get("operator"), _OPERATORS, f"{rule_path}.onExitCodes.operator")
         name = text(codes.get("containerName"))
         if name and name not in names:
             known = ", ".join(sorted(filter(None, names)))
@@ -139,11 +117,3 @@ def _check_success_policy(spec: Mapping[str, Any], path: str, findings: Findings
         elif indexes and not _INDEXES.fullmatch(indexes):
             cause = f"{shown(indexes)} is not a list of indexes"
             findings.error(f"{rule_path}.succeededIndexes", cause, "write it like 0,2-4", "job-indexes")
-
-
-def _check_surroundings(spec: Mapping[str, Any], path: str, findings: Findings) -> None:
-    manager = text(spec.get("managedBy"))
-    if manager and manager != BUILT_IN_CONTROLLER:
-        cause = f"{shown(manager)} does not run on this machine, so nobody would run the Job"
-        remedy = "remove it, or submit the experiment to Kubernetes"
-        findings.error(f"{path}.managedBy", cause, remedy, "job-managed-by")

@@ -11,7 +11,7 @@ from katib.runtime.objects import Object
 
 UNLIMITED = 2**31 - 1
 DEFAULT_BACKOFF_LIMIT = 0
-"""Nothing here evicts a pod or loses a node: a program that failed would only fail again, and somebody waits for it. On
+"""Nothing here evicts a pod or loses a node: a program that failed would only fail again, and a user waits for it. On
 Kubernetes the default is 6."""
 
 BUILT_IN_CONTROLLER = "kubernetes.io/job-controller"
@@ -123,13 +123,14 @@ def _success_rule(rule: Mapping[str, Any]) -> SuccessRule:
 
 def format_indexes(indexes: Iterable[int]) -> str:
     """Return indexes in order, runs of three or more as an interval, two neighbors as two numbers joined by a comma."""
-    parts = []
-    for first, last in _intervals(sorted(set(indexes))):
-        if last == first:
-            parts.append(str(first))
-        else:
-            parts.append(f"{first},{last}" if last == first + 1 else f"{first}-{last}")
-    return ",".join(parts)
+    found: list[tuple[int, int]] = []
+    for index in sorted(set(indexes)):
+        first = found.pop()[0] if found and found[-1][1] == index - 1 else index
+        found.append((first, index))
+    separators = ("", ",", "-")
+    return ",".join(
+        str(first) if last == first else f"{first}{separators[min(last - first, 2)]}{last}" for first, last in found
+    )
 
 
 def parse_indexes(text: str) -> frozenset[int]:
@@ -143,13 +144,3 @@ def parse_indexes(text: str) -> frozenset[int]:
         first, _, last = part.partition("-")
         found.update(range(int(first), int(last or first) + 1))
     return frozenset(found)
-
-
-def _intervals(ordered: list[int]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
-    for index in ordered:
-        if found and found[-1][1] == index - 1:
-            found[-1] = (found[-1][0], index)
-        else:
-            found.append((index, index))
-    return found

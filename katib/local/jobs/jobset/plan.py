@@ -1,6 +1,6 @@
 """What to do about a JobSet now. Pure.
 
-Each Job of a JobSet goes as a batch Job does: its pods are told apart by their role, and its status is kept in the
+Each Job of a JobSet goes as a batch Job does: its pods are distinguished by their role, and its status is kept in the
 memory of the plan. Over them stand the policies of the JobSet, evaluated in the order of its controller: failed Jobs
 first, then success. Two outcomes are ours and come before them: the trial was stopped early, and a pod that can never
 start on this machine.
@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from katib.api.failure_text import failure_cause, with_remark
 from katib.local.jobs.batch.plan import plan as plan_job
@@ -23,16 +23,16 @@ from katib.local.jobs.conditions import (
     Conditions,
     JobCondition,
     Reason,
-    after_the_end,
     conditions_of,
     end_of,
-    hopeless,
     true_condition,
     with_condition,
     with_message,
+    without_probes,
 )
 from katib.local.jobs.jobset.spec import COMPLETE, Dependency, JobSetSpec, ReplicatedJob, child_job
 from katib.local.jobs.kind import Observed, Plan, PodStart
+from katib.local.jobs.outcomes import DOUBT_SECONDS, Outcome, early_outcome, going, settled
 from katib.local.pods.records import Phase, PodRecord
 
 _RESTART = "RestartJobSet"
@@ -41,17 +41,7 @@ _RESTART_JOB = "RestartJob"
 _RESTART_JOB_FREELY = "RestartJobAndIgnoreMaxRestarts"
 ACTIONS = ("FailJobSet", _RESTART, _RESTART_FREELY, _RESTART_JOB, _RESTART_JOB_FREELY)
 _PORT_TAKEN = re.compile(r"address already in use|EADDRINUSE", re.IGNORECASE)
-DOUBT_SECONDS = 1.0
-"""How long the failure of a pod is held back while another one runs."""
 _COUNTED = frozenset({_RESTART, _RESTART_JOB})
-
-
-class Outcome(NamedTuple):
-    """How a JobSet ends."""
-
-    success: bool
-    reason: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +85,7 @@ class _State:
         counted: How many restarts of either kind count towards maxRestarts.
         not_before: When the next try begins.
         failure: Why it is tried again.
-        has_moved: Whether its pods have other ports than at first: somebody else had taken one.
+        has_moved: Whether its pods have other ports than at first: one had been taken.
         is_void: Whether what was reported so far counts no more once the next pods start.
         outcome: How it ends; None while that is open.
     """
@@ -130,32 +120,24 @@ def plan(observed: Observed, ending: Outcome | None = None, *, moves: bool = Fal
     Args:
         observed: The JobSet as it is now.
         ending: What the owner of the JobSet decided about its end.
-        moves: Whether its pods are told where to listen, so that they can move when somebody else took the port.
+        moves: Whether its pods get their ports from us, so that they can move when one is taken.
     """
-    spec, status = JobSetSpec.of(observed.job), dict(observed.job.get("status") or {})
-    if spec.managed_elsewhere:
-        return Plan(status)
-    if end := end_of(status):
-        return after_the_end(spec.ttl_seconds_after_finished, status, end, observed.moment)
-    return _plan_open(observed, spec, ending, moves=moves)
-
-
-def _plan_open(observed: Observed, spec: JobSetSpec, ending: Outcome | None, *, moves: bool) -> Plan:
+    spec = JobSetSpec.of(observed.job)
+    if done := settled(observed, spec):
+        return done
     state: _State = observed.memory.get("jobset", _State())
-    outcome = state.outcome or _early_end(observed.pods, state) or ending
+    outcome = state.outcome or early_outcome(p for p in observed.pods if p.name not in state.retired) or ending
     if outcome is not None:
-        return _finish(observed, spec, replace(state, outcome=outcome))
+        return _finish(observed, spec, state, outcome)
     if moves and (until := _doubt(observed, state)):
         return _go_on(observed, spec, state, _Turn(state.children, wake_at=until))
     state, turn = _turned(observed, spec, state)
     failed = {role: child for role, child in turn.children.items() if child.end and not child.is_complete}
     if failed:
         taken = _port_taken(observed.pods, state) if moves and not state.has_moved else None
-        if taken is not None:
-            return _move(observed, spec, state, taken)
-        return _answer_failure(observed, spec, state, failed)
+        return _move(observed, spec, state, taken) if taken else _answer_failure(observed, spec, state, failed)
     if outcome := _success(spec, turn.children):
-        return _finish(observed, spec, replace(state, outcome=outcome))
+        return _finish(observed, spec, state, outcome)
     return _go_on(observed, spec, state, turn)
 
 
@@ -164,11 +146,6 @@ def _plan_open(observed: Observed, spec: JobSetSpec, ending: Outcome | None, *, 
 
 def _turned(observed: Observed, spec: JobSetSpec, state: _State) -> tuple[_State, _Turn]:
     """Plan every Job that exists, and create those whose time has come."""
-    turn = _turn(observed, spec, state)
-    return replace(state, children=turn.children, is_void=state.is_void and not turn.anew), turn
-
-
-def _turn(observed: Observed, spec: JobSetSpec, state: _State) -> _Turn:
     children = dict(state.children)
     ending = {pod.role for pod in observed.pods if pod.name in state.retired and not pod.is_finished}
     pods: dict[str, list[PodRecord]] = {}
@@ -212,14 +189,13 @@ def _turn(observed: Observed, spec: JobSetSpec, state: _State) -> _Turn:
                 anew = anew or decision.anew
             moments += [] if child.wake_at is None else [child.wake_at]
             waiting += [child.waiting] if child.waiting else []
-    anew = anew and bool(start) and not any(_counts_on(pod, state) for pod in observed.pods)
+    counting = (  # what these reported counts whatever becomes of others
+        not pod.is_finished or (pod.name not in state.retired and pod.phase is Phase.SUCCEEDED) for pod in observed.pods
+    )
+    anew = anew and bool(start) and not any(counting)
     first = next(iter(waiting), "")
-    return _Turn(children, tuple(start), tuple(stop), min(moments, default=None), first, anew)
-
-
-def _counts_on(pod: PodRecord, state: _State) -> bool:
-    """Return whether what a pod reported counts whatever becomes of others: it goes on, or has succeeded."""
-    return not pod.is_finished or (pod.name not in state.retired and pod.phase is Phase.SUCCEEDED)
+    turn = _Turn(children, tuple(start), tuple(stop), min(moments, default=None), first, anew)
+    return replace(state, children=children, is_void=state.is_void and not anew), turn
 
 
 def _plan_child(
@@ -249,16 +225,6 @@ def _is_ready(replicated: ReplicatedJob, child: _Child) -> bool:
 # --- the outcome ------------------------------------------------------------------------------------------------------
 
 
-def _early_end(pods: tuple[PodRecord, ...], state: _State) -> Outcome | None:
-    current = [pod for pod in pods if pod.name not in state.retired]
-    if verdict := next((pod.verdict for pod in current if pod.verdict), ""):
-        return Outcome(success=True, reason=Reason.EARLY_STOPPED, message=verdict)
-    if found := hopeless(current):
-        reason, message = found
-        return Outcome(success=False, reason=reason, message=message)
-    return None
-
-
 def _success(spec: JobSetSpec, children: Mapping[str, _Child]) -> Outcome | None:
     targets = [job for job in spec.replicated_jobs if not spec.success_targets or job.name in spec.success_targets]
     states = [role in children and children[role].is_complete for job in targets for role in job.roles()]
@@ -275,7 +241,7 @@ def _answer_failure(observed: Observed, spec: JobSetSpec, state: _State, failed:
     """Do what the failure policy says; without one a failed Job fails the JobSet."""
     first = min(failed, key=lambda role: _ended_at(failed[role]))
     if spec.failure_rules is None:
-        return _finish(observed, spec, replace(state, outcome=_failure("FailedJobs", first, failed[first])))
+        return _finish(observed, spec, state, _failure("FailedJobs", first, failed[first]))
     role, action = next(
         (
             (role, rule.action)
@@ -286,16 +252,15 @@ def _answer_failure(observed: Observed, spec: JobSetSpec, state: _State, failed:
         (first, _RESTART),
     )
     if action == "FailJobSet":
-        outcome = _failure("FailJobSetFailurePolicyAction", role, failed[role])
-        return _finish(observed, spec, replace(state, outcome=outcome))
+        return _finish(observed, spec, state, _failure("FailJobSetFailurePolicyAction", role, failed[role]))
     if action in _COUNTED and state.counted >= spec.max_restarts:
         outcome = _failure("ReachedMaxRestarts", role, failed[role], f"all {spec.max_restarts} restarts were made")
-        return _finish(observed, spec, replace(state, outcome=outcome))
+        return _finish(observed, spec, state, outcome)
     return _restart(observed, spec, state, role, action, failed[role])
 
 
 def _restart(observed: Observed, spec: JobSetSpec, state: _State, role: str, action: str, failed: _Child) -> Plan:
-    """Stop the pods of all Jobs, or of the one that failed, so that they are made anew."""
+    """Stop the pods of all Jobs, or of the one that failed, so that they are made again."""
     alone = action in {_RESTART_JOB, _RESTART_JOB_FREELY}
     made = state.restarts + sum(state.attempts.values())
     pause = timedelta(seconds=observed.delays.restart.pause_seconds(made))
@@ -329,12 +294,12 @@ def _anew(observed: Observed, spec: JobSetSpec, state: _State, role: str) -> Pla
     )
     if all(pod.is_finished for pod in pods):
         return _go_on(observed, spec, *_turned(observed, spec, state))
-    stop = tuple(pod.name for pod in pods if not pod.is_finished and not pod.stopping)
+    stop = tuple(pod.name for pod in going(pods))
     return _go_on(observed, spec, state, _Turn(state.children, stop=stop, waiting=state.failure))
 
 
 def _port_taken(pods: tuple[PodRecord, ...], state: _State) -> PodRecord | None:
-    """Return a pod that could not listen on its port because somebody else does; None when there is none."""
+    """Return a pod that could not listen on its port because another program does; None when there is none."""
     current = (pod for pod in pods if pod.name not in state.retired and pod.phase is Phase.FAILED)
     return next((pod for pod in current if _PORT_TAKEN.search(pod.last_output)), None)
 
@@ -343,8 +308,8 @@ def _doubt(observed: Observed, state: _State) -> datetime | None:
     """Return until when a failure is held back: a pod that runs may be about to end because its port is taken."""
     current = [pod for pod in observed.pods if pod.name not in state.retired and not pod.stopping]
     ends = [p.finished_at for p in current if p.phase is Phase.FAILED and p.finished_at is not None]
-    going = any(not pod.is_finished and not pod.failures for pod in current)
-    if state.has_moved or not ends or not going or _port_taken(observed.pods, state):
+    goes_on = any(not pod.is_finished and not pod.failures for pod in current)
+    if state.has_moved or not ends or not goes_on or _port_taken(observed.pods, state):
         return None
     until = max(ends) + timedelta(seconds=DOUBT_SECONDS)
     return until if observed.moment.steady < until else None
@@ -372,15 +337,16 @@ def _go_on(observed: Observed, spec: JobSetSpec, state: _State, turn: _Turn) -> 
     now = observed.moment.wall
     conditions = conditions_of(observed.job.get("status") or {})
     if spec.suspend:
-        conditions = _with(conditions, "Suspended", "SuspendedJobs", "jobset is suspended", now)
+        reason, message = "SuspendedJobs", "jobset is suspended"
+        conditions = with_condition(conditions, "Suspended", reason=reason, message=message, now=now)
     elif true_condition(conditions, "Suspended"):
-        conditions = _with(conditions, "Suspended", "ResumeJobs", "jobset is resumed", now, holds=False)
+        reason, message = "ResumeJobs", "jobset is resumed"
+        conditions = with_condition(conditions, "Suspended", holds=False, reason=reason, message=message, now=now)
     if spec.in_order and not spec.suspend:
         conditions = _startup(conditions, spec, turn.children, now)
-    if text := _retrying(state, turn):
-        conditions = _plain(
-            with_message(conditions, JobCondition.RETRYING, reason=Reason.POD_FAILED, message=text, now=now)
-        )
+    tries = (true_condition(conditions_of(child.status), JobCondition.RETRYING) for child in turn.children.values())
+    if text := next((held["message"] for held in tries if held), state.failure):
+        conditions = with_message(conditions, JobCondition.RETRYING, reason=Reason.POD_FAILED, message=text, now=now)
     return Plan(
         _status(conditions, spec, state),
         start=turn.start,
@@ -393,32 +359,24 @@ def _go_on(observed: Observed, spec: JobSetSpec, state: _State, turn: _Turn) -> 
     )
 
 
-def _finish(observed: Observed, spec: JobSetSpec, state: _State) -> Plan:
+def _finish(observed: Observed, spec: JobSetSpec, state: _State, outcome: Outcome) -> Plan:
     """Stop what still runs; say how it ended when nothing does."""
-    assert state.outcome is not None
+    state = replace(state, outcome=outcome)
     open_ = [pod for pod in observed.pods if not pod.is_finished]
     conditions = conditions_of(observed.job.get("status") or {})
     terminal = ""
     if not open_:
-        outcome = state.outcome
         conditions = tuple(c for c in conditions if c["type"] != JobCondition.RETRYING)
         terminal = "Completed" if outcome.success else "Failed"
-        conditions = _with(conditions, terminal, outcome.reason, outcome.message, observed.moment.wall)
+        conditions = with_condition(
+            conditions, terminal, reason=outcome.reason, message=outcome.message, now=observed.moment.wall
+        )
     return Plan(
         _status(conditions, spec, state, terminal),
-        stop=tuple(pod.name for pod in open_ if not pod.stopping),
+        stop=tuple(pod.name for pod in going(open_)),
         started_at=observed.started_at,
         memory={**observed.memory, "jobset": state},
     )
-
-
-def _retrying(state: _State, turn: _Turn) -> str:
-    texts = [
-        held["message"]
-        for child in turn.children.values()
-        if (held := true_condition(conditions_of(child.status), JobCondition.RETRYING))
-    ]
-    return next(iter(texts), "") or state.failure
 
 
 def _startup(conditions: Conditions, spec: JobSetSpec, children: Mapping[str, _Child], now: datetime) -> Conditions:
@@ -427,23 +385,13 @@ def _startup(conditions: Conditions, spec: JobSetSpec, children: Mapping[str, _C
         return conditions
     type_, other = ("StartupPolicyCompleted", "StartupPolicyInProgress")[:: 1 if over else -1]
     text = "startup policy has completed" if over else "startup policy is in progress"
-    return _with(tuple(c for c in conditions if c["type"] != other), type_, type_, text, now)
-
-
-def _with(
-    conditions: Conditions, type_: str, reason: str, message: str, now: datetime, *, holds: bool = True
-) -> Conditions:
-    return _plain(with_condition(conditions, type_, holds=holds, reason=reason, message=message, now=now))
-
-
-def _plain(conditions: Conditions) -> Conditions:
-    """Return conditions without the field that only a Job's have."""
-    return tuple({name: value for name, value in c.items() if name != "lastProbeTime"} for c in conditions)
+    others = tuple(c for c in conditions if c["type"] != other)
+    return with_condition(others, type_, reason=type_, message=text, now=now)
 
 
 def _status(conditions: Conditions, spec: JobSetSpec, state: _State, terminal: str = "") -> dict[str, Any]:
     status: dict[str, Any] = {
-        "conditions": [dict(c) for c in conditions],
+        "conditions": without_probes(conditions),
         "replicatedJobsStatus": [_counts(job, spec, state) for job in spec.replicated_jobs],
         "restarts": state.restarts,
         "restartsCountTowardsMax": state.counted,

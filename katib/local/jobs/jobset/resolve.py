@@ -6,18 +6,17 @@ and its initializers say. Everything is read so that malformed parts count as no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING
 from pathlib import PurePath
 from typing import Any, Final
 
-from katib.api.quantities import parse_quantity
 from katib.local.findings import integer, mapping, mappings, text, texts
 from katib.local.jobs.jobset.merge import merged, merged_list
 from katib.local.jobs.jobset.runtimes import Runtime
 from katib.local.jobs.jobset.spec import API_VERSION
-from katib.local.jobs.launcher import with_resources_of
+from katib.local.jobs.launcher import amount_of, with_resources_of
 from katib.runtime.objects import Object
 
 STEP_LABEL: Final = "trainer.kubeflow.org/trainjob-ancestor-step"
@@ -85,16 +84,18 @@ def training_set(train_job: Object, runtime: Runtime) -> TrainingSet:
     nodes = nodes or max((_parallelism(job) for job in jobs if text(job.get("name")) == trains), default=1)
     as_node = policy == "mpi" and mapping(ml_policy.get("mpi")).get("runLauncherAsNode") is True
     jobs = [_overridden(job, spec, nodes, policy, launcher_is_node=as_node) for job in jobs]
-    resources = _node_resources(jobs, trains)
+    of_trainer = next((job for job in jobs if text(job.get("name")) == trains), {})
+    resources = mapping((container_of(of_trainer, NODE) or {}).get("resources"))
     idle = tuple(text(job.get("name")) for job in jobs if policy == "mpi" and _waits_for_launcher(job))
     jobs = _without_idle(jobs, idle, trains, mapping(trainer.get("resourcesPerNode")))
     jobs, shared = _with_shared_directory(jobs)
-    own = {**mapping(template.get("spec")), "replicatedJobs": _without_dependencies(jobs, idle)}
+    own = {**mapping(template.get("spec")), "replicatedJobs": jobs}
     if spec.get("suspend") is not None:
         own["suspend"] = spec["suspend"]
     if shared:
         own.pop("volumeClaimPolicies", None)
-    gpus = _gpus(resources)
+    amounts = {**mapping(resources.get("limits")), **mapping(resources.get("requests"))}
+    gpus = sum(int(amount_of(value)) for name, value in amounts.items() if "gpu" in str(name).lower())
     return TrainingSet(
         jobset={
             "apiVersion": API_VERSION,
@@ -165,24 +166,17 @@ def _patched(template: Mapping[str, Any], spec: Mapping[str, Any]) -> Mapping[st
     """Lay the patches over the runtime's template, in their order; older forms of them count too."""
     for _, patch in mappings(spec.get("runtimePatches")):
         template = merged(template, mapping(mapping(patch.get("trainingRuntimeSpec")).get("template")))
-    for targets, patch in _overrides(spec):
+    older = [(field, item) for field in PATCHES[1:] for _, item in mappings(spec.get(field))]
+    for field, item in older:
+        targets = [text(target.get("name")) for _, target in mappings(item.get("targetJobs"))]  # none means all
+        pod = {key: value for key, value in item.items() if key not in {"targetJobs", "manager"}}
+        patch = {"template": {"spec": {"template": {"spec": pod} if field == "podSpecOverrides" else pod}}}
         jobs = [
-            merged(job, {"template": {"spec": {"template": patch}}})
-            if not targets or text(job.get("name")) in targets
-            else job
+            merged(job, patch) if not targets or text(job.get("name")) in targets else job
             for _, job in mappings(mapping(template.get("spec")).get("replicatedJobs"))
         ]
         template = {**template, "spec": {**mapping(template.get("spec")), "replicatedJobs": jobs}}
     return template
-
-
-def _overrides(spec: Mapping[str, Any]) -> Iterator[tuple[frozenset[str], Mapping[str, Any]]]:
-    """Yield what the older fields lay over pod templates, with the names of the replicated jobs; none means all."""
-    for field in ("podTemplateOverrides", "podSpecOverrides"):
-        for _, item in mappings(spec.get(field)):
-            targets = frozenset(text(target.get("name")) for _, target in mappings(item.get("targetJobs")))
-            known = {key: value for key, value in item.items() if key not in {"targetJobs", "manager"}}
-            yield targets, known if field == "podTemplateOverrides" else {"spec": known}
 
 
 # --- what the TrainJob says itself ------------------------------------------------------------------------------------
@@ -267,18 +261,15 @@ def _without_idle(
         if text(job.get("name")) in idle and node is not None:
             told = {**node, "resources": merged(mapping(node.get("resources")), per_node)}
             nodes.append((pod_of(_with_container(job, told)), _parallelism(job)))
-    kept = [job for job in jobs if text(job.get("name")) not in idle]
-    return [
-        _with_pod(job, with_resources_of(pod_of(job), nodes)) if nodes and text(job.get("name")) == launcher else job
-        for job in kept
-    ]
-
-
-def _without_dependencies(jobs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    found = []
+    found: list[Mapping[str, Any]] = []
     for job in jobs:
-        kept = [d for _, d in mappings(job.get("dependsOn")) if d.get("name") not in names]
-        found.append({**{k: v for k, v in job.items() if k != "dependsOn"}, **({"dependsOn": kept} if kept else {})})
+        if text(job.get("name")) in idle:
+            continue
+        is_launcher = nodes and text(job.get("name")) == launcher
+        changed = _with_pod(job, with_resources_of(pod_of(job), nodes)) if is_launcher else job
+        waits_for = [d for _, d in mappings(job.get("dependsOn")) if d.get("name") not in idle]
+        others = {key: value for key, value in changed.items() if key != "dependsOn"}
+        found.append({**others, **({"dependsOn": waits_for} if waits_for else {})})
     return found
 
 
@@ -310,23 +301,6 @@ def _with_shared_directory(jobs: Sequence[Mapping[str, Any]]) -> tuple[list[Mapp
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def _node_resources(jobs: Sequence[Mapping[str, Any]], trainer: str) -> Mapping[str, Any]:
-    job = next((job for job in jobs if text(job.get("name")) == trainer), {})
-    return mapping((container_of(job, NODE) or {}).get("resources"))
-
-
-def _gpus(resources: Mapping[str, Any]) -> int:
-    amounts = {**mapping(resources.get("limits")), **mapping(resources.get("requests"))}
-    return sum(int(_amount(value)) for name, value in amounts.items() if "gpu" in str(name).lower())
-
-
-def _amount(value: object) -> Decimal:
-    try:
-        return parse_quantity(value)
-    except (ValueError, ArithmeticError):
-        return Decimal(0)
-
-
 def _processes(
     policy: str, trainer: Mapping[str, Any], ml: Mapping[str, Any], resources: Mapping[str, Any], gpus: int
 ) -> str:
@@ -339,5 +313,5 @@ def _processes(
     if wanted not in {"auto", "cpu"} or (wanted == "auto" and gpus):
         return wanted
     requests, limits = mapping(resources.get("requests")), mapping(resources.get("limits"))
-    cores = _amount(requests.get("cpu", limits.get("cpu", 0)))
+    cores = amount_of(requests.get("cpu", limits.get("cpu", 0)))
     return str(max(1, int(cores.to_integral_value(ROUND_CEILING))))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from katib.api.wording import did_you_mean, shown
@@ -40,14 +40,12 @@ def check_jobset_rules(spec: Mapping[str, Any], path: str, findings: Findings) -
     _check_replicated_jobs(spec, path, findings)
     names = [text(item.get("name")) for _, item in mappings(spec.get("replicatedJobs"))]
     _check_dependencies(spec, path, findings)
-    _check_success(mapping(spec.get("successPolicy")), f"{path}.successPolicy", names, findings)
+    success, place = mapping(spec.get("successPolicy")), f"{path}.successPolicy"
+    findings.choice(success.get("operator"), ("All", "Any"), f"{place}.operator")
+    _check_targets(success.get("targetReplicatedJobs"), f"{place}.targetReplicatedJobs", names, findings)
     _check_failure(mapping(spec.get("failurePolicy")), f"{path}.failurePolicy", names, findings)
-    _check_choice(
-        mapping(spec.get("startupPolicy")).get("startupPolicyOrder"),
-        ("AnyOrder", "InOrder"),
-        f"{path}.startupPolicy.startupPolicyOrder",
-        findings,
-    )
+    order = mapping(spec.get("startupPolicy")).get("startupPolicyOrder")
+    findings.choice(order, ("AnyOrder", "InOrder"), f"{path}.startupPolicy.startupPolicyOrder")
     findings.below(0, spec.get("ttlSecondsAfterFinished"), f"{path}.ttlSecondsAfterFinished")
     findings.all_below({"jobIndex": 0, "podIndex": 0}, mapping(spec.get("coordinator")), f"{path}.coordinator")
     _check_surroundings(spec, path, findings)
@@ -89,13 +87,6 @@ def spelled_out(container: Mapping[str, Any], pattern: re.Pattern[str]) -> tuple
     return None
 
 
-def check_manager(manager: object, own: str, path: str, findings: Findings, kind: str) -> None:
-    """Refuse an object that another controller is to run: nobody would."""
-    if text(manager) and manager != own:
-        cause = f"{shown(manager)} does not run on this machine, so nobody would run the {kind}"
-        findings.error(path, cause, f"remove it, or {_CLUSTER}", "job-managed-by")
-
-
 def _check_replicated_jobs(spec: Mapping[str, Any], path: str, findings: Findings) -> None:
     jobs = list(mappings(spec.get("replicatedJobs")))
     if not jobs and not has_placeholder(spec.get("replicatedJobs")):
@@ -122,16 +113,12 @@ def _check_replicated_jobs(spec: Mapping[str, Any], path: str, findings: Finding
         if (integer(rules.get("completions")) or 1) > 1:
             rules["completions"] = 1  # whose metrics count is for the labels of primary pods to say
         check_job_rules(rules, f"{place}.template.spec", findings)
-        annotations = [mapping(mapping(part.get("metadata")).get("annotations")) for part in _parts(item)]
-        if any(EXCLUSIVE in given for given in annotations):
+        job = mapping(item.get("template"))
+        parts = (job, mapping(mapping(job.get("spec")).get("template")))
+        if any(EXCLUSIVE in mapping(mapping(part.get("metadata")).get("annotations")) for part in parts):
             cause = "a Job cannot have a part of this machine to itself"
             remedy = f"remove the annotation {EXCLUSIVE}, or {_CLUSTER}"
             findings.error(f"{place}.template.metadata.annotations", cause, remedy, "jobset-unsupported")
-
-
-def _parts(item: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    job = mapping(item.get("template"))
-    return job, mapping(mapping(job.get("spec")).get("template"))
 
 
 def _check_dependencies(spec: Mapping[str, Any], path: str, findings: Findings) -> None:
@@ -147,13 +134,8 @@ def _check_dependencies(spec: Mapping[str, Any], path: str, findings: Findings) 
                 cause = f"no replicated job before this one is named {shown(name)}"
                 remedy = did_you_mean(name, earlier) if earlier else "remove it: the first one cannot depend on others"
                 findings.error(f"{place}.name", cause, remedy, "jobset-depends-on")
-            _check_choice(dependency.get("status"), (READY, COMPLETE), f"{place}.status", findings)
+            findings.choice(dependency.get("status"), (READY, COMPLETE), f"{place}.status")
         earlier.append(text(item.get("name")))
-
-
-def _check_success(policy: Mapping[str, Any], path: str, names: list[str], findings: Findings) -> None:
-    _check_choice(policy.get("operator"), ("All", "Any"), f"{path}.operator", findings)
-    _check_targets(policy.get("targetReplicatedJobs"), f"{path}.targetReplicatedJobs", names, findings)
 
 
 def _check_failure(policy: Mapping[str, Any], path: str, names: list[str], findings: Findings) -> None:
@@ -162,16 +144,16 @@ def _check_failure(policy: Mapping[str, Any], path: str, names: list[str], findi
         cause = "pods are not restarted in place here"
         findings.error(f"{path}.restartStrategy", cause, "use Recreate", "jobset-unsupported")
     else:
-        _check_choice(policy.get("restartStrategy"), _STRATEGIES, f"{path}.restartStrategy", findings)
+        findings.choice(policy.get("restartStrategy"), _STRATEGIES, f"{path}.restartStrategy")
     for i, rule in mappings(policy.get("rules")):
         place = f"{path}.rules[{i}]"
         if not is_given(rule.get("action")):
             remedy = f"give one of {', '.join(ACTIONS)}"
             findings.error(f"{place}.action", "it is missing", remedy, "job-field-missing")
-        _check_choice(rule.get("action"), ACTIONS, f"{place}.action", findings)
+        findings.choice(rule.get("action"), ACTIONS, f"{place}.action")
         _check_targets(rule.get("targetReplicatedJobs"), f"{place}.targetReplicatedJobs", names, findings)
         for j, reason in enumerate(texts(rule.get("onJobFailureReasons"))):
-            _check_choice(reason, _REASONS, f"{place}.onJobFailureReasons[{j}]", findings)
+            findings.choice(reason, _REASONS, f"{place}.onJobFailureReasons[{j}]")
         for j, pattern in enumerate(texts(rule.get("onJobFailureMessagePatterns"))):
             if not _is_pattern(pattern):
                 remedy = "write a regular expression"
@@ -194,13 +176,8 @@ def _check_targets(value: object, path: str, names: list[str], findings: Finding
             findings.error(f"{path}[{i}]", cause, did_you_mean(name, names), "jobset-target")
 
 
-def _check_choice(value: object, choices: tuple[str, ...], path: str, findings: Findings) -> None:
-    if text(value) and value not in choices:
-        findings.error(path, f"{shown(value)} is not known", f"use {' or '.join(choices)}", "job-choice")
-
-
 def _check_surroundings(spec: Mapping[str, Any], path: str, findings: Findings) -> None:
-    check_manager(spec.get("managedBy"), MANAGER, f"{path}.managedBy", findings, "JobSet")
+    findings.managed_by(spec.get("managedBy"), MANAGER, f"{path}.managedBy", "JobSet")
     if is_given(spec.get("volumeClaimPolicies")):
         remedy = f"use an emptyDir or a path of this machine, or {_CLUSTER}"
         cause = "volumes are not claimed on this machine"

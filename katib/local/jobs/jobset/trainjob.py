@@ -1,4 +1,4 @@
-"""TrainJob as a kind of job: a JobSet made of it and its runtime, and what its nodes are told.
+"""TrainJob as a kind of job: a JobSet made of it and its runtime, and the variables of its nodes.
 
 The runtime is looked up when the job starts and remembered: what becomes of it later changes nothing for the job.
 """
@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
 from typing import Any, Final
 
 from katib.errors import invalid
 from katib.local.findings import Findings
 from katib.local.jobs.batch.job import INDEX_ANNOTATION
-from katib.local.jobs.conditions import conditions_of, end_of, true_condition, with_condition
+from katib.local.jobs.conditions import conditions_of, end_of, true_condition, with_condition, without_probes
 from katib.local.jobs.jobset.environment import (
     ADDRESSES,
     HOST_DIRECTORY,
@@ -23,13 +22,13 @@ from katib.local.jobs.jobset.environment import (
     node_variables,
 )
 from katib.local.jobs.jobset.jobset import jobset_labels, jobset_pod, jobset_templates
-from katib.local.jobs.jobset.plan import Outcome
 from katib.local.jobs.jobset.plan import plan as plan_jobset
 from katib.local.jobs.jobset.resolve import NODE, TrainingSet, training_set
 from katib.local.jobs.jobset.runtimes import API_VERSION, Find, runtime_of
 from katib.local.jobs.jobset.spec import REPLICATED_JOB_LABEL, JobSetSpec
 from katib.local.jobs.jobset.trainjob_rules import check_node_names, check_train_job, is_readable, written_at
 from katib.local.jobs.kind import NewPod, Observed, Plan, PodLabels, PodStart, Wiring, container_names
+from katib.local.jobs.outcomes import deadline_of, earliest, overdue
 from katib.runtime.objects import Kind, Object
 
 TRAIN_JOB = Kind(API_VERSION, "TrainJob")
@@ -60,11 +59,12 @@ class TrainJob:
         training: TrainingSet | None = observed.memory.get("training")
         if training is None:
             runtime, findings = runtime_of(observed.job, self._find), Findings()
-            check_train_job(
-                observed.job, observed.job["kind"], findings, runtime
-            )  # it may have changed since admission
+            check_train_job(observed.job, observed.job["kind"], findings, runtime)  # changed since admission, perhaps
             if findings.errors or runtime is None:
-                return _cannot_run(observed, "; ".join(map(str, findings.errors)))
+                reason, message = "TrainingRuntimeNotSupported", "; ".join(map(str, findings.errors))
+                now = observed.moment.wall
+                failed = with_condition((), "Failed", reason=reason, message=message, now=now)
+                return Plan({"conditions": without_probes(failed)})
             training = training_set(observed.job, runtime)
         return _plan(observed, training)
 
@@ -80,7 +80,7 @@ class TrainJob:
         check_train_job(job, path, findings, runtime_of(job, self._find))
 
     def addresses_told(self, job: Object) -> str:
-        """Return which variables tell a node where the first one listens; empty when none do."""
+        """Return which variables hold the address of the first node; empty when none do."""
         training = self._resolve(job) if is_readable(job) else None
         return ADDRESSES.get(training.policy, "") if training is not None and training.is_told else ""
 
@@ -91,7 +91,7 @@ class TrainJob:
             check_node_names(training, f"{path}.spec", findings)
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
-        """Return the pod templates that its runtime has once it is told what the TrainJob says."""
+        """Return the pod templates that its runtime has with what the TrainJob says."""
         training = self._resolve(job) if is_readable(job) else None
         return {} if training is None else jobset_templates(training.jobset)
 
@@ -122,42 +122,25 @@ class TrainJob:
 
 
 def _plan(observed: Observed, training: TrainingSet) -> Plan:
-    """Plan the JobSet, and tell of it in the words of a TrainJob."""
+    """Plan the JobSet, and describe it in the words of a TrainJob."""
     suspend = observed.job["spec"].get("suspend", False)
     jobset = {
         **training.jobset,
         "spec": {**training.jobset["spec"], "suspend": suspend},
         "status": observed.memory.get("status", {}),
     }
-    deadline = _deadline(observed)
-    late = deadline is not None and observed.moment.steady >= deadline and not suspend
-    seconds = observed.job["spec"].get("activeDeadlineSeconds")
-    message = f"the job was active for longer than its deadline of {seconds} s"
-    ending = Outcome(success=False, reason="DeadlineExceeded", message=message) if late else None
+    seconds, now = observed.job["spec"].get("activeDeadlineSeconds"), observed.moment.steady
+    deadline = deadline_of(seconds, observed.started_at or now)
+    ending = None if suspend else overdue(seconds, observed.started_at or now, now)
     decision = plan_jobset(replace(observed, job=jobset), ending, moves=True)
-    moments = [moment for moment in (decision.wake_at, deadline) if moment is not None and not late]
     return replace(
         decision,
         status=_status(observed, training, decision.status),
         start=tuple(replace(s, details={**s.details, "training": training}) for s in decision.start),
-        wake_at=min(moments, default=None),
+        wake_at=earliest(decision.wake_at, deadline) if ending is None else None,
         delete=False,
         memory={**decision.memory, "training": training, "status": decision.status},
     )
-
-
-def _deadline(observed: Observed) -> datetime | None:
-    seconds = observed.job["spec"].get("activeDeadlineSeconds")
-    if seconds is None:
-        return None
-    return (observed.started_at or observed.moment.steady) + timedelta(seconds=seconds)
-
-
-def _cannot_run(observed: Observed, message: str) -> Plan:
-    condition = with_condition(
-        (), "Failed", reason="TrainingRuntimeNotSupported", message=message, now=observed.moment.wall
-    )
-    return Plan({"conditions": [_plain(c) for c in condition]})
 
 
 def _status(observed: Observed, training: TrainingSet, of_jobset: Mapping[str, Any]) -> dict[str, Any]:
@@ -173,24 +156,20 @@ def _status(observed: Observed, training: TrainingSet, of_jobset: Mapping[str, A
         message = "TrainJob is resumed"
         conditions = with_condition(conditions, "Suspended", holds=False, reason="Resumed", message=message, now=now)
     kept = [c for c in theirs if c["type"] in {*_TERMINAL, "Retrying"}]
-    ends = [{**c, "type": _TERMINAL.get(c["type"], c["type"])} for c in kept]
+    ends = tuple({**c, "type": _TERMINAL.get(c["type"], c["type"])} for c in kept)
     running = end_of(of_jobset) is None and not true_condition(theirs, "Suspended")
     waiting = {"ready": int(running), "succeeded": 0, "failed": 0, "active": int(running), "suspended": 0}
     return {
-        "conditions": [*map(_plain, conditions), *ends],
+        "conditions": without_probes(conditions + ends),
         "jobsStatus": [*({"name": name, **waiting} for name in training.idle), *of_jobset["replicatedJobsStatus"]],
     }
-
-
-def _plain(condition: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in condition.items() if name != "lastProbeTime"}
 
 
 # --- the pods ---------------------------------------------------------------------------------------------------------
 
 
 def _told(pod: NewPod, training: TrainingSet, start: PodStart, wiring: Wiring) -> NewPod:
-    """Return a pod with what its node is told, and the directories that it shares."""
+    """Return a pod with the variables of its node and the directories that it shares."""
     replicated, _ = JobSetSpec.of(training.jobset).replicated_job(start.role)
     if training.shared:
         pod = replace(pod, rewrites={**pod.rewrites, training.shared: _SHARED_DIRECTORY})
@@ -203,10 +182,7 @@ def _told(pod: NewPod, training: TrainingSet, start: PodStart, wiring: Wiring) -
         return pod
     told = node_variables(training, start.index or 0, wiring)
     if training.policy not in RESERVED:
-        told = {name: value for name, value in told.items() if name not in _own_names(pod.template)}
+        node = next(c for c in pod.template["spec"]["containers"] if c["name"] == NODE)
+        own = {entry["name"] for entry in node.get("env") or ()}
+        told = {name: value for name, value in told.items() if name not in own}
     return replace(pod, variables={**pod.variables, NODE: {**pod.variables.get(NODE, {}), **told}})
-
-
-def _own_names(template: Mapping[str, Any]) -> set[str]:
-    node = next(c for c in template["spec"]["containers"] if c["name"] == NODE)
-    return {entry["name"] for entry in node.get("env") or ()}

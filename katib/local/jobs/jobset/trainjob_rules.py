@@ -19,7 +19,7 @@ from katib.local.jobs.jobset.resolve import (
     training_set,
 )
 from katib.local.jobs.jobset.resolve import TrainingSet as _TrainingSet
-from katib.local.jobs.jobset.rules import check_jobset_rules, check_manager, spelled_out
+from katib.local.jobs.jobset.rules import check_jobset_rules, spelled_out
 from katib.local.jobs.jobset.runtimes import Runtime, unknown_runtime
 from katib.local.jobs.jobset.structure import (
     RUNTIME,
@@ -57,7 +57,7 @@ def check_train_job(job: Object, path: str, findings: Findings, runtime: Runtime
     _check_counts(spec, place, findings)
     if is_given(trainer.get("resourcesPerNode")):
         check_resources(trainer["resourcesPerNode"], f"{place}.trainer.resourcesPerNode", findings)
-    check_manager(spec.get("managedBy"), MANAGER, f"{place}.managedBy", findings, "TrainJob")
+    findings.managed_by(spec.get("managedBy"), MANAGER, f"{place}.managedBy", "TrainJob")
     if spec.get("suspend") is True:
         findings.notice(f"{place}.suspend", "every trial starts suspended and waits until its TrainJob is resumed")
     _check_patches(spec, place, findings)

@@ -32,6 +32,14 @@ DIRECTORY: Final = "mpi"
 
 HOST: Final = "localhost"
 
+_HOST_FILE_VARIABLES: Final = {
+    "OMPI_MCA_orte_default_hostfile": f"{MOUNT}/hostfile",
+    "PRTE_MCA_prte_default_hostfile": f"{MOUNT}/hostfile",
+    "HYDRA_HOST_FILE": f"{MOUNT}/hydra-hostfile",
+    "I_MPI_HYDRA_HOST_FILE": f"{MOUNT}/hydra-hostfile",
+}
+"""Where each implementation looks for its host file: OpenMPI up to 4 and from 5 on, MPICH, Intel MPI."""
+
 _WAITING_PROGRAMS = frozenset({"sleep", "sshd"})
 _HOST_OPTIONS = frozenset({"-host", "--host", "-H", "-hosts", "--hosts"})
 _IMPLEMENTATIONS = ("OpenMPI", "Intel", "MPICH")
@@ -103,7 +111,7 @@ class MPIJob(TrainingKind):
 
     def variables(self, _peers: Peers, role: str, _index: int) -> Mapping[str, str]:
         """Return where the launcher finds the host file. No agent for remote starts is named: all slots are here."""
-        return _host_file_variables() if role == LAUNCHER else {}
+        return _HOST_FILE_VARIABLES if role == LAUNCHER else {}
 
     def complete(self, pod: NewPod, peers: Peers, role: str, _index: int) -> NewPod:
         """Return a pod with what the operator mounts at `/etc/mpi`."""
@@ -112,13 +120,16 @@ class MPIJob(TrainingKind):
 
     def slots(self, spec: TrainingSpec) -> int:
         """Return how many processes the job may start."""
-        per_worker = _whole(spec.fields.get("slotsPerWorker"), 1)
+        given = spec.fields.get("slotsPerWorker")
+        per_worker = 1 if given is None else int(str(given))  # one that a placeholder stood for may be text
         hosts = spec.count(WORKER) + self._launcher_works(spec)
         return max(1, hosts) * per_worker
 
     def _launcher_works(self, spec: TrainingSpec) -> bool:
         """Return whether the launcher is a host too: it is when it has a limit of cards."""
-        return any(_has_cards(container) for container in _containers(spec.roles[LAUNCHER].template))
+        containers = _containers(spec.roles[LAUNCHER].template)
+        limits = [mapping(mapping(container.get("resources")).get("limits")) for container in containers]
+        return any(str(name).endswith(".com/gpu") or "gpu" in str(name) for given in limits for name in given)
 
     def check(self, spec: Mapping[str, Any], path: str, findings: Findings) -> None:
         """Check the launcher, its commands, and what workers do."""
@@ -200,26 +211,6 @@ def _only_waits(template: Mapping[str, Any]) -> bool:
     first = next(iter(_containers(template)), {})
     words = texts(first.get("command")) + texts(first.get("args"))
     return not texts(first.get("command")) or any(PurePosixPath(word).name in _WAITING_PROGRAMS for word in words[:1])
-
-
-def _has_cards(container: Mapping[str, Any]) -> bool:
-    limits = mapping(mapping(container.get("resources")).get("limits"))
-    return any(str(name).endswith(".com/gpu") or "gpu" in str(name) for name in limits)
-
-
-def _whole(value: object, default: int) -> int:
-    """Return a number; a value that a placeholder stood for may be text."""
-    return default if value is None else int(str(value))
-
-
-def _host_file_variables() -> dict[str, str]:
-    """Return where each implementation looks for its host file: OpenMPI up to 4 and from 5 on, MPICH, Intel MPI."""
-    return {
-        "OMPI_MCA_orte_default_hostfile": f"{MOUNT}/hostfile",
-        "PRTE_MCA_prte_default_hostfile": f"{MOUNT}/hostfile",
-        "HYDRA_HOST_FILE": f"{MOUNT}/hydra-hostfile",
-        "I_MPI_HYDRA_HOST_FILE": f"{MOUNT}/hydra-hostfile",
-    }
 
 
 def _files(slots: int) -> dict[str, str]:

@@ -9,8 +9,8 @@ An outcome is kept in memory until the last process has ended, so that all metri
 After a success the other replicas have a moment to end by themselves; those that do not are stopped, and that is no
 failure: on a cluster they would stay until the job is deleted.
 
-All replicas begin again, with new ports and no failure counted, when one finds its port taken by somebody else, or when
-the guard of this machine's processes took them with it. A try is what happens between such beginnings; what it
+All replicas begin again, with new ports and no failure counted, when one finds its port taken by another program, or
+when the guard of this machine's processes took them with it. A try is what happens between such beginnings; what it
 reported is removed before the next one.
 
 A replica often fails because another one could not listen, and may be seen to end first. So its failure becomes final
@@ -25,8 +25,20 @@ from typing import Any, Final, NamedTuple
 
 from katib.api.failure_text import failure_cause, with_last_output
 from katib.api.types import format_time
-from katib.local.jobs.conditions import Conditions, Reason, after_the_end, conditions_of, end_of, hopeless
+from katib.local.jobs.conditions import Conditions, Reason, conditions_of
 from katib.local.jobs.kind import Observed, Plan, PodStart
+from katib.local.jobs.outcomes import (
+    DOUBT_SECONDS,
+    FORGIVEN_LOSSES,
+    Outcome,
+    deadline_of,
+    early_outcome,
+    failure,
+    going,
+    overdue,
+    settled,
+    success,
+)
 from katib.local.jobs.replicated.replicas import UNLIMITED_FAILURES, Replicas
 from katib.local.jobs.replicated.spec import TrainingSpec
 from katib.local.jobs.replicated.status import TrainingCondition, replica_statuses, with_condition
@@ -36,33 +48,15 @@ from katib.local.pods.records import Phase, PodRecord
 LATE_SECONDS: Final = 5.0
 """How long replicas may go on after the job has succeeded: a worker often has a word to say after the master's end."""
 
-DOUBT_SECONDS: Final = 1.0
-"""How long a failure is held back while a replica that listens still runs: it may be about to end without its port."""
-
 RENEWALS: Final = 2
-"""How often a job gets new ports. Somebody who takes them again and again is no accident."""
-
-FORGIVEN_LOSSES: Final = 6
-"""How often a job may lose its pods; more than that, and its own program may be what ends the guard."""
+"""How often a job gets new ports. Ports that are taken again and again are no accident."""
 
 TOO_MANY_RESTARTS: Final = "TooManyRestarts"
 """The end of that reason."""
 
 
-class _Outcome(NamedTuple):
-    """How the job ends, and until when replicas may go on by themselves, in steady time.
-
-    That is so after a success, and after a failure that is held back.
-    """
-
-    success: bool
-    reason: str
-    message: str
-    until: datetime
-
-
 class _Memory(NamedTuple):
-    """What one plan tells the next.
+    """What one plan leaves to the next.
 
     Attributes:
         first: Number of the pods that belong to earlier tries.
@@ -77,8 +71,8 @@ class _Memory(NamedTuple):
     renewals: int = 0
     losses: int = 0
     needs_addresses: bool = False
-    outcome: _Outcome | None = None
-    doubted: _Outcome | None = None
+    outcome: Outcome | None = None
+    doubted: Outcome | None = None
 
 
 def plan(kind: TrainingKind, observed: Observed, late_seconds: float = LATE_SECONDS) -> Plan:
@@ -89,11 +83,9 @@ def plan(kind: TrainingKind, observed: Observed, late_seconds: float = LATE_SECO
         observed: The job as it is.
         late_seconds: How long replicas may go on after the job has succeeded.
     """
-    spec, status = TrainingSpec.of(observed.job, kind), dict(observed.job.get("status") or {})
-    if spec.managed_elsewhere:
-        return Plan(status)
-    if end := end_of(status):
-        return after_the_end(spec.ttl_seconds_after_finished, status, end, observed.moment)
+    spec = TrainingSpec.of(observed.job, kind)
+    if done := settled(observed, spec):
+        return done
     memory = _Memory(**observed.memory)
     replicas = Replicas(spec, observed.pods[memory.first :], kind.container)
     return _Planning(kind, observed, spec, memory, replicas, late_seconds).plan()
@@ -111,7 +103,7 @@ class _Planning:
     late_seconds: float
 
     def plan(self) -> Plan:
-        outcome = self.memory.outcome or self._early_stop() or self._unstartable()
+        outcome = self.memory.outcome or early_outcome(self.replicas.pods)
         if outcome is None and self.spec.suspend:
             return self._suspend()
         if outcome is None and (renewal := self._renewal()):
@@ -123,42 +115,33 @@ class _Planning:
 
     # --- the ways a job can stand -------------------------------------------------------------------------------------
 
-    def _finish(self, outcome: _Outcome) -> Plan:
+    def _finish(self, outcome: Outcome) -> Plan:
         now = self.observed.moment
         is_over = all(p.is_finished for p in self.observed.pods)
-        late = outcome.success and now.steady < outcome.until
-        stopped = tuple(p for p in self._going if not (late and self._may_end_by_itself(p)))
+        late = outcome.success and outcome.leaves_time(now.steady)
+        may_end = {p.name for p in self._going if late and p.role not in self.kind.endless and not p.failures}
         conditions = self._conditions
         if is_over:
             type_ = TrainingCondition.SUCCEEDED if outcome.success else TrainingCondition.FAILED
-            message = "; ".join(filter(None, (outcome.message, self._cleaned() if outcome.success else "")))
+            cut = [f"{p.role}-{p.index}" for p in self.replicas.newest.values() if p.stopping and not p.verdict]
+            message = outcome.message + (f"; stopped then: {', '.join(cut)}" if outcome.success and cut else "")
             conditions = with_condition(conditions, type_, reason=outcome.reason, message=message, now=now.wall)
         return Plan(
             self._status(conditions, ended=is_over, success=outcome.success),
-            stop=tuple(p.name for p in stopped),
+            stop=tuple(p.name for p in self._going if p.name not in may_end),
             started_at=self.observed.started_at,
             wake_at=outcome.until if late and not is_over else None,
             memory=self.memory._replace(outcome=outcome)._asdict(),
         )
-
-    def _may_end_by_itself(self, pod: PodRecord) -> bool:
-        """Return whether a replica may come to its own end: its program has one, and has not failed."""
-        return pod.role not in self.kind.endless and not pod.failures
-
-    def _cleaned(self) -> str:
-        """Return which replicas were stopped after the success, as a part of a sentence."""
-        names = [f"{p.role}-{p.index}" for p in self.replicas.newest.values() if p.stopping and not p.verdict]
-        return f"stopped then: {', '.join(names)}" if names else ""
 
     def _suspend(self) -> Plan:
         reason, message = self._reason("Suspended"), f"{self._title} is suspended."
         conditions = with_condition(
             self._conditions, TrainingCondition.SUSPENDED, reason=reason, message=message, now=self._wall
         )
-        going = self._going
         return Plan(
             self._status(conditions, replicas=self._no_replicas(), suspended=True),
-            stop=tuple(p.name for p in going),
+            stop=tuple(p.name for p in self._going),
             waiting="the job is suspended",
             memory=_Memory(first=len(self.observed.pods))._asdict(),
         )
@@ -187,21 +170,21 @@ class _Planning:
             memory=memory._asdict(),
         )
 
-    def _is_in_doubt(self, outcome: _Outcome) -> bool:
+    def _is_in_doubt(self, outcome: Outcome) -> bool:
         """Return whether a failure may turn out to be that of a port: a replica that listens has yet to end."""
-        if outcome.success or self._steady >= outcome.until or self.memory.renewals >= RENEWALS:
+        if outcome.success or not outcome.leaves_time(self._steady) or self.memory.renewals >= RENEWALS:
             return False
         listening = (self.replicas.newest.get(place) for place in self.kind.listeners(self.spec))
         return any(pod is not None and pod in self.replicas.active and not pod.failures for pod in listening)
 
-    def _hold_back(self, failure: _Outcome) -> Plan:
+    def _hold_back(self, doubted: Outcome) -> Plan:
         """Let everything go on for a moment, but start nothing."""
         return Plan(
             self._status(self._going_conditions([])),
             started_at=self._started_at,
-            wake_at=failure.until,
-            waiting=failure.message,
-            memory=self.memory._replace(doubted=failure)._asdict(),
+            wake_at=doubted.until,
+            waiting=doubted.message,
+            memory=self.memory._replace(doubted=doubted)._asdict(),
         )
 
     def _go_on(self) -> Plan:
@@ -225,20 +208,17 @@ class _Planning:
 
     # --- the outcome --------------------------------------------------------------------------------------------------
 
-    def _decide(self) -> _Outcome | None:
-        return self._limits() or self._deadline_passed() or self._success() or self._failure() or self._no_decision()
+    def _decide(self) -> Outcome | None:
+        spec, reason = self.spec, self._reason("Failed")
+        return (
+            self._limits()
+            or overdue(spec.active_deadline_seconds, self._started_at, self._steady, reason)
+            or self._success()
+            or self._failure()
+            or self._no_decision()
+        )
 
-    def _early_stop(self) -> _Outcome | None:
-        verdict = next((p.verdict for p in self.replicas.pods if p.verdict), "")
-        if not verdict:
-            return None
-        return _Outcome(success=True, reason=Reason.EARLY_STOPPED, message=verdict, until=self._steady)
-
-    def _unstartable(self) -> _Outcome | None:
-        found = hopeless(self.replicas.pods)
-        return self._failed(*found) if found else None
-
-    def _limits(self) -> _Outcome | None:
+    def _limits(self) -> Outcome | None:
         limit, restarts = self.spec.backoff_limit, self.replicas.restarts
         pod = self.replicas.last_restarted
         if limit is not None:
@@ -251,42 +231,29 @@ class _Planning:
         message = f"{pod.message}; it failed {count} times in a row, the limit here without runPolicy.backoffLimit"
         return self._failed_by(pod, message, TOO_MANY_RESTARTS)
 
-    def _deadline_passed(self) -> _Outcome | None:
-        if self._deadline is None or self._steady < self._deadline:
-            return None
-        seconds = self.spec.active_deadline_seconds
-        message = f"the job was active for longer than its deadline of {seconds} s"
-        return self._failed(self._reason("Failed"), message)
-
-    def _success(self) -> _Outcome | None:
+    def _success(self) -> Outcome | None:
         if not self.kind.has_succeeded(self.replicas):
             return None
         done = [p for p in self.replicas.newest.values() if p.phase is Phase.SUCCEEDED]
-        remarks = [p.message for p in done if p.message]  # such as a log that was cut short by a full disk
-        message = "; ".join([f"{self._title} is successfully completed", *remarks])
         until = self._steady + timedelta(seconds=self.late_seconds)
-        return _Outcome(success=True, reason=self._reason("Succeeded"), message=message, until=until)
+        return success(self._reason("Succeeded"), f"{self._title} is successfully completed", done, until)
 
-    def _failure(self) -> _Outcome | None:
+    def _failure(self) -> Outcome | None:
         for pod in self.replicas.failed:
             if not self.replicas.is_retried(pod):
                 return self._failed_by(pod, pod.message)
         return None
 
-    def _no_decision(self) -> _Outcome | None:
+    def _no_decision(self) -> Outcome | None:
         """Fail a job whose replicas have all ended well and that still has not succeeded: nothing more would happen."""
         pods = self.replicas.newest.values()
         if len(pods) < self.spec.total or any(p.phase is not Phase.SUCCEEDED for p in pods):
             return None
         message = "all replicas have ended, and none of them is one that decides about success"
-        return self._failed(self._reason("Failed"), message)
+        return failure(self._reason("Failed"), message)
 
-    def _failed_by(self, pod: PodRecord, message: str, reason: str = "Failed") -> _Outcome:
-        failure = self._failed(self._reason(reason), with_last_output(message, pod.last_output))
-        return failure._replace(until=self._steady + timedelta(seconds=DOUBT_SECONDS))
-
-    def _failed(self, reason: str, message: str) -> _Outcome:
-        return _Outcome(success=False, reason=reason, message=message, until=self._steady)
+    def _failed_by(self, pod: PodRecord, message: str, reason: str = "Failed") -> Outcome:
+        return failure(self._reason(reason), message, pod, self._steady + timedelta(seconds=DOUBT_SECONDS))
 
     # --- conditions and status ----------------------------------------------------------------------------------------
 
@@ -383,8 +350,8 @@ class _Planning:
 
     @property
     def _going(self) -> tuple[PodRecord, ...]:
-        """All pods that were not told to end."""
-        return tuple(p for p in self.observed.pods if not p.is_finished and not p.stopping)
+        """All pods that were not asked to end."""
+        return going(self.observed.pods)
 
     def _no_replicas(self) -> Replicas:
         return Replicas(self.spec, (), self.kind.container)
@@ -414,8 +381,7 @@ class _Planning:
 
     @property
     def _deadline(self) -> datetime | None:
-        seconds = self.spec.active_deadline_seconds
-        return None if seconds is None else self._started_at + timedelta(seconds=seconds)
+        return deadline_of(self.spec.active_deadline_seconds, self._started_at)
 
 
 def _explained(pod: PodRecord) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import cached_property
 
+from katib.local.jobs.outcomes import going
 from katib.local.jobs.replicated.spec import TrainingSpec
 from katib.local.pods.records import Phase, PodRecord
 
@@ -44,7 +45,7 @@ class Replicas:
     @cached_property
     def active(self) -> tuple[PodRecord, ...]:
         """Pods that wait or run and may go on."""
-        return tuple(p for p in self.pods if not p.is_finished and not p.stopping)
+        return going(self.pods)
 
     @property
     def unfinished(self) -> tuple[PodRecord, ...]:
@@ -55,7 +56,7 @@ class Replicas:
     def failed(self) -> tuple[PodRecord, ...]:
         """Replicas that failed by themselves and were not replaced, in the order of their ends."""
         found = [p for p in self.newest.values() if p.phase is Phase.FAILED and not p.stopping]
-        return tuple(sorted(found, key=_end))
+        return tuple(sorted(found, key=lambda p: p.finished_at.timestamp() if p.finished_at is not None else 0.0))
 
     def has_succeeded(self, role: str, index: int) -> bool:
         """Return whether a replica has succeeded."""
@@ -108,9 +109,9 @@ class Replicas:
         return worst
 
     def _replaced_in_a_row(self, place: tuple[str, int], newest: PodRecord) -> int:
-        count, later = 0, newest.finished_at
+        count, later, long = 0, newest.finished_at, timedelta(seconds=RESET_SECONDS)
         for pod in reversed([p for p in self.retried if (p.role, p.index) == place]):
-            if pod.finished_at is None or _is_long(pod.finished_at, later):
+            if pod.finished_at is None or (later is not None and later - pod.finished_at >= long):
                 break
             count, later = count + 1, pod.finished_at
         return count
@@ -132,11 +133,3 @@ class Replicas:
             pod = self.newest.get(place)
             if pod is None or (pod.phase is Phase.FAILED and (pod.stopping or self.is_retried(pod))):
                 yield place
-
-
-def _is_long(earlier: datetime, later: datetime | None) -> bool:
-    return later is not None and later - earlier >= timedelta(seconds=RESET_SECONDS)
-
-
-def _end(pod: PodRecord) -> float:
-    return pod.finished_at.timestamp() if pod.finished_at is not None else 0.0

@@ -129,11 +129,7 @@ def _check_run_policy(policy: Mapping[str, Any], path: str, findings: Findings) 
     if integer(policy.get("ttlSecondsAfterFinished")) == 0:
         why = "with 0 a cluster may remove the job before its trial is judged; here it stays until then"
         findings.notice(f"{path}.ttlSecondsAfterFinished", why)
-    manager = text(policy.get("managedBy"))
-    if manager and manager != OPERATOR:
-        cause = f"{shown(manager)} does not run on this machine, so nobody would run the job"
-        remedy = "remove it, or submit the experiment to Kubernetes"
-        findings.error(f"{path}.managedBy", cause, remedy, "job-managed-by")
+    findings.managed_by(policy.get("managedBy"), OPERATOR, f"{path}.managedBy", "job")
 
 
 def _check_replicas(kind: TrainingKind, given: Mapping[str, Any], path: str, findings: Findings) -> None:

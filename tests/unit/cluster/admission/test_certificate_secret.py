@@ -2,13 +2,21 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from katib.cluster.admission.ca_bundle import MUTATING, VALIDATING, CaBundle
-from katib.cluster.admission.certificate_secret import SECRET, CertificateSecret, Kept, Terms, read
+from katib.cluster.admission.certificate_sources import (
+    MUTATING,
+    SECRET,
+    VALIDATING,
+    CaBundle,
+    CertificateSecret,
+    Kept,
+    Terms,
+    read,
+)
 from katib.cluster.admission.certificates import Certificate, authorities_in, dns_names, is_sound, issue
 from katib.errors import ConflictError, ForbiddenError, UnavailableError
 from katib.runtime.objects import Key, Kind, Object
@@ -58,6 +66,10 @@ class World:
     def kept(self) -> Kept:
         return read(self.store.get(SECRET, KEY))
 
+    def edit(self, **data: str) -> None:
+        secret = self.store.get(SECRET, KEY)
+        self.store.update({**secret, "data": {**secret["data"], **data}})
+
     def bundles(self) -> list[bytes]:
         """Return what each webhook trusts."""
         configurations = [self.store.get(kind, Key("", NAME)) for kind in (MUTATING, VALIDATING)]
@@ -92,7 +104,7 @@ def test_a_first_certificate_is_made_stored_and_trusted(world: World) -> None:
     assert world.is_trusted(certificate)
 
 
-def test_a_certificate_is_published_once_callers_were_told_and_stays_so_while_they_cannot_be(world: World) -> None:
+def test_a_certificate_is_published_once_callers_know_it_and_stays_so_while_they_cannot_be(world: World) -> None:
     def refuse(kind: Kind) -> None:
         if kind in (MUTATING, VALIDATING):
             raise ForbiddenError("no right")
@@ -193,7 +205,7 @@ def test_two_replicas_that_prepare_at_once_prepare_one_certificate(world: World)
     assert world.is_trusted(following)
 
 
-def test_nothing_is_served_while_callers_cannot_be_told_to_trust_it(world: World) -> None:
+def test_nothing_is_served_while_callers_cannot_learn_to_trust_it(world: World) -> None:
     replica = world.replica()
     first = replica.refresh()
     world.clock.advance(20 * DAY)
@@ -218,21 +230,18 @@ def test_an_expired_certificate_is_replaced_at_once(world: World) -> None:
     assert world.is_trusted(second)
 
 
+FOREIGN_KEY = issue(TERMS.names, datetime.now(UTC), TERMS.lifetime).certificate.key
+
+
 @pytest.mark.parametrize("field", ["tls.crt", "tls.key", "ca.crt"])
-@pytest.mark.parametrize("content", ["", "%%%", base64.b64encode(b"no certificate").decode()])
+@pytest.mark.parametrize(
+    "content",
+    ["", "%%%", *(base64.b64encode(wrong).decode() for wrong in (b"no certificate", FOREIGN_KEY))],
+    ids=["empty", "not-base64", "no-certificate", "another-key"],
+)
 def test_a_broken_secret_is_replaced_at_once(world: World, field: str, content: str) -> None:
     world.replica().refresh()
-    secret = world.store.get(SECRET, KEY)
-    world.store.update({**secret, "data": {**secret["data"], field: content}})
-
-    assert world.is_trusted(world.replica().refresh())
-
-
-def test_a_key_of_another_certificate_is_replaced(world: World) -> None:
-    world.replica().refresh()
-    foreign = issue(TERMS.names, world.clock.now(), TERMS.lifetime).certificate.key
-    secret = world.store.get(SECRET, KEY)
-    world.store.update({**secret, "data": {**secret["data"], "tls.key": base64.b64encode(foreign).decode()}})
+    world.edit(**{field: content})
 
     assert world.is_trusted(world.replica().refresh())
 
@@ -256,7 +265,7 @@ def test_a_deleted_secret_comes_back_and_what_replicas_serve_meanwhile_stays_tru
     assert other.refresh() == second
 
 
-def test_a_bundle_that_somebody_reset_is_written_again(world: World) -> None:
+def test_a_bundle_that_was_reset_is_written_again(world: World) -> None:
     replica = world.replica()
     certificate = replica.refresh()
     world.store.update({**world.store.get(MUTATING, Key("", NAME)), "webhooks": configuration(MUTATING)["webhooks"]})
@@ -294,8 +303,7 @@ def test_a_configuration_changed_meanwhile_keeps_that_change(world: World) -> No
 
 def test_data_of_others_in_the_secret_stays(world: World) -> None:
     world.replica().refresh()
-    secret = world.store.get(SECRET, KEY)
-    world.store.update({**secret, "data": {**secret["data"], "note": "aGk=", "tls.key": ""}})
+    world.edit(**{"note": "aGk=", "tls.key": ""})
 
     world.replica().refresh()
 

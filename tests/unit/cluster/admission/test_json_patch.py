@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from katib.cluster.admission.json_patch import diff
+from katib.cluster.admission.reviews import diff
 
 KEYS = st.sampled_from(["a", "b", "a/b", "m~n", "", "0"])
 VALUES = st.recursive(

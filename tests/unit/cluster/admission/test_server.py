@@ -17,7 +17,7 @@ import pytest
 
 from katib.cluster import listener
 from katib.cluster.admission import server as server_module
-from katib.cluster.admission.certificate_files import CertificateFiles
+from katib.cluster.admission.certificate_sources import CertificateFiles
 from katib.cluster.admission.certificates import Certificate, Issued, issue
 from katib.cluster.admission.reviews import ALLOWED, Review, Verdict
 from katib.cluster.admission.server import CERTIFICATE_PERIOD_SECONDS, AdmissionServer
@@ -165,7 +165,7 @@ def test_a_review_of_three_mebibytes_twice_is_answered(world: World) -> None:
     connection.close()
 
 
-def test_callers_who_stall_or_speak_no_tls_hold_up_nobody(world: World) -> None:
+def test_callers_who_stall_or_speak_no_tls_hold_up_no_other(world: World) -> None:
     silent = [socket.create_connection(("127.0.0.1", world.server.port)) for _ in range(20)]
     plain = socket.create_connection(("127.0.0.1", world.server.port))
     plain.sendall(b"GET / HTTP/1.1\r\n\r\n")

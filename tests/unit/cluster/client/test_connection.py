@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from kubernetes import client
 from kubernetes.config.config_exception import ConfigException
 
 from katib.backoff import Backoff
-from katib.cluster.client import Connection, RequestInfo, open_connection, request_info, retries
+from katib.cluster.client import Connection, RequestInfo, open_connection, request_info
 from katib.cluster.client import connection as connection_module
 from katib.cluster.client.configuration import Access
 from katib.cluster.client.stream import socket_of
@@ -27,21 +26,9 @@ from katib.errors import (
     KindNotInstalledError,
     UnavailableError,
 )
-from tests.unit.cluster.client.scripted_server import HANG_UP, Answer, ScriptedServer, serving
+from tests.unit.cluster.client.scripted_server import HANG_UP, Answer, ScriptedServer
 
 JOBS = "/apis/batch/v1/namespaces/team/jobs"
-
-
-@pytest.fixture
-def server() -> Iterator[ScriptedServer]:
-    with serving() as server:
-        yield server
-
-
-@pytest.fixture
-def connection(server: ScriptedServer, tmp_path: Path) -> Iterator[Connection]:
-    with open_connection(server.kubeconfig(tmp_path)) as connection:
-        yield connection
 
 
 def status(code: int, reason: str, message: str = "", **details: Any) -> Answer:
@@ -62,19 +49,16 @@ def test_the_context_says_who_we_are_and_where(connection: Connection, server: S
     assert asked.path == f"{JOBS}?labelSelector=a+in+%28b%2Cc%29"
 
 
-def test_an_unknown_context_is_told_with_the_known_ones(server: ScriptedServer, tmp_path: Path) -> None:
+def test_an_unknown_context_is_named_with_the_known_ones(server: ScriptedServer, tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match=r"config: has no context 'there'; choose one of: here"):
         open_connection(server.kubeconfig(tmp_path), "there")
 
 
-def test_a_missing_kubeconfig_is_told_with_its_path(tmp_path: Path) -> None:
-    with pytest.raises(UnavailableError, match=r"nowhere: no such file; name a kubeconfig"):
-        open_connection(tmp_path / "nowhere")
-
-
-def test_a_broken_kubeconfig_is_told_with_its_path(tmp_path: Path) -> None:
+def test_a_missing_or_broken_kubeconfig_is_named(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("contexts: 7")
 
+    with pytest.raises(UnavailableError, match=r"nowhere: no such file; name a kubeconfig"):
+        open_connection(tmp_path / "nowhere")
     with pytest.raises(InvalidError, match=r"config: .*; fix the kubeconfig"):
         open_connection(tmp_path / "config")
 
@@ -91,7 +75,7 @@ def test_a_plugin_gives_the_token(server: ScriptedServer, tmp_path: Path) -> Non
     assert server.asked[0].authorization == "Bearer made"
 
 
-def test_a_refused_login_reads_the_credentials_anew(
+def test_a_refused_login_reads_the_credentials_again(
     server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_module, "RELOAD_SECONDS", 0.0)
@@ -182,7 +166,7 @@ def test_a_refusal_is_not_asked_again(connection: Connection, server: ScriptedSe
 
 
 @pytest.mark.parametrize(("code", "doubtful"), [(429, 0), (500, 1), (504, 1), (HANG_UP, 1)], ids=str)
-def test_doubt_is_told_when_the_first_sending_may_have_taken_effect(
+def test_doubt_is_reported_when_the_first_sending_may_have_taken_effect(
     connection: Connection, server: ScriptedServer, code: int, doubtful: int
 ) -> None:
     server.script(Answer(code), Answer())
@@ -212,7 +196,7 @@ def test_a_long_wait_is_the_callers_to_make(connection: Connection, server: Scri
 def test_an_overload_that_lasts_is_given_up(
     connection: Connection, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retries, "BACKOFF", Backoff(0.01, 0.01))
+    monkeypatch.setattr(connection_module, "BACKOFF", Backoff(0.01, 0.01))
     server.script(status(503, "ServiceUnavailable", "apiserver is\nshutting down"))
 
     with pytest.raises(UnavailableError, match="answers 503, apiserver is shutting down"):
@@ -236,7 +220,7 @@ def test_closing_ends_the_wait_for_another_attempt(connection: Connection, serve
     assert len(server.asked) == 1
 
 
-def test_every_sending_is_told_with_its_outcome(connection: Connection, server: ScriptedServer) -> None:
+def test_every_sending_is_reported_with_its_outcome(connection: Connection, server: ScriptedServer) -> None:
     told: list[tuple[str, str, int]] = []
     connection.observe(lambda info, code: told.append((info.verb, info.resource, code)))
     connection.observe(lambda _info, _code: 1 / 0)  # a broken counter breaks nothing
@@ -249,7 +233,7 @@ def test_every_sending_is_told_with_its_outcome(connection: Connection, server: 
 # --- streams ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_stream_that_is_closed_before_anybody_reads_it_keeps_no_socket(
+def test_a_stream_that_is_closed_before_it_is_read_keeps_no_socket(
     connection: Connection, server: ScriptedServer
 ) -> None:
     server.script(Answer(200, {"watched": True}))
@@ -311,7 +295,7 @@ def test_a_refusal_has_its_meaning(
         connection.request("POST" if error is not ConflictError else "PUT", JOBS, body={})
 
 
-def test_all_mistakes_are_told_each_once_with_its_field(connection: Connection, server: ScriptedServer) -> None:
+def test_all_mistakes_are_reported_each_once_with_its_field(connection: Connection, server: ScriptedServer) -> None:
     mistake = {"field": "spec.x", "message": "Required value", "reason": "FieldValueRequired"}
     causes = [mistake, mistake, {"field": "spec.y", "message": "Invalid value", "reason": "FieldValueInvalid"}]
     server.script(status(422, "Invalid", causes=causes))

@@ -23,7 +23,7 @@ from katib.cluster.client import (
 )
 from katib.cluster.client import reviews as reviews_module
 from katib.errors import ForbiddenError, UnavailableError
-from tests.unit.cluster.client.scripted_server import Answer, ScriptedServer, serving
+from tests.unit.cluster.client.scripted_server import Answer, ScriptedServer
 
 PODS = "/api/v1/namespaces/team/pods"
 TRIALS = "/apis/kubeflow.org/v1beta1/namespaces/team/trials"
@@ -40,18 +40,6 @@ class Seconds:
 
     def __call__(self) -> float:
         return self.now
-
-
-@pytest.fixture
-def server() -> Iterator[ScriptedServer]:
-    with serving() as server:
-        yield server
-
-
-@pytest.fixture
-def connection(server: ScriptedServer, tmp_path: Path) -> Iterator[Connection]:
-    with open_connection(server.kubeconfig(tmp_path)) as connection:
-        yield connection
 
 
 def asked_attributes(server: ScriptedServer) -> dict[str, Any]:
@@ -203,7 +191,7 @@ def test_what_is_not_plainly_about_objects_is_refused_without_a_question(
     assert server.asked == []
 
 
-def test_a_server_that_may_not_ask_is_out_of_order_and_forbids_nobody(
+def test_a_server_that_may_not_ask_is_out_of_order_and_forbids_nothing(
     connection: Connection, server: ScriptedServer
 ) -> None:
     message = 'User "katib-server" cannot create resource "subjectaccessreviews" in API group "authorization.k8s.io"'

@@ -65,7 +65,7 @@ def test_the_text_is_not_read_at_every_look() -> None:
     assert file.reads == 1
 
 
-def test_a_broken_edit_keeps_the_last_good_one_and_is_told_once() -> None:
+def test_a_broken_edit_keeps_the_last_good_one_and_is_reported_once() -> None:
     file = File(entry("old"))
     file.image()
     file.text = "runtime: {suggestions: [{algorithmName: tpe}]}"
@@ -107,7 +107,7 @@ def test_a_text_that_cannot_be_read_keeps_the_last_good_one() -> None:
 
 
 @pytest.mark.parametrize("away", [True, False], ids=["away", "broken"])
-def test_until_a_text_is_good_nobody_learns_that_nothing_is_offered(*, away: bool) -> None:
+def test_until_a_text_is_good_no_caller_learns_that_nothing_is_offered(*, away: bool) -> None:
     file = File("]")
     file.error = UnavailableError("away") if away else None
 
@@ -119,7 +119,7 @@ def test_until_a_text_is_good_nobody_learns_that_nothing_is_offered(*, away: boo
     assert file.image() == "fixed"
 
 
-def test_nobody_waits_for_a_look_that_takes_long_while_there_is_a_good_one() -> None:
+def test_no_caller_waits_for_a_look_that_takes_long_while_there_is_a_good_one() -> None:
     file = File(entry("old"))
     file.source()
     begun, go_on = threading.Event(), threading.Event()

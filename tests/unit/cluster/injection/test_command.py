@@ -74,6 +74,14 @@ def marker(directory: Path, process: subprocess.Popen[bytes]) -> str:
     return (directory / f"{process.pid}.pid").read_text().strip()
 
 
+def await_output(directory: Path, word: str) -> None:
+    eventually(lambda: (directory / "metrics.log").exists() and word in output(directory))
+
+
+def await_completed(directory: Path, process: subprocess.Popen[bytes]) -> None:
+    eventually(lambda: (directory / f"{process.pid}.pid").exists() and marker(directory, process) == "completed")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -110,7 +118,7 @@ def test_references_of_kubernetes_keep_their_meaning(start: Start, directory: Pa
     assert output(directory) == "0.1 $(unknown) $(LR)\n"
 
 
-def test_the_marker_tells_how_the_program_ended(start: Start, directory: Path) -> None:
+def test_the_marker_says_how_the_program_ended(start: Start, directory: Path) -> None:
     good = start("true")
     bad = start("sh", "-c", "exit 7")
     killed = start("sh", "-c", "kill -9 $$$$")
@@ -120,7 +128,7 @@ def test_the_marker_tells_how_the_program_ended(start: Start, directory: Path) -
 
 
 @pytest.mark.parametrize("code", [0, 7])
-def test_what_a_program_leaves_in_a_shared_directory_can_be_read_by_everybody(
+def test_what_a_program_leaves_in_a_shared_directory_can_be_read_by_all_users(
     start: Start, directory: Path, tmp_path: Path, code: int
 ) -> None:
     shared = tmp_path / "check points"
@@ -179,7 +187,7 @@ def test_a_signal_reaches_the_program_and_its_last_words_are_waited_for(
 ) -> None:
     script = "trap 'sleep 0.2; echo saved; exit 3' TERM; echo ready; while :; do sleep 0.05; done"
     process = start("bash", "-c", script)
-    eventually(lambda: (directory / "metrics.log").exists() and "ready" in output(directory))
+    await_output(directory, "ready")
 
     process.send_signal(sent)
 
@@ -191,7 +199,7 @@ def test_a_signal_reaches_the_program_and_its_last_words_are_waited_for(
 def test_a_program_may_ignore_one_signal_and_heed_the_next(start: Start, directory: Path) -> None:
     script = "n=0; trap 'n=$((n+1)); echo $n; [ $n -lt 2 ] || exit 0' TERM; echo ready; while :; do sleep 0.05; done"
     process = start("bash", "-c", script)
-    eventually(lambda: (directory / "metrics.log").exists() and "ready" in output(directory))
+    await_output(directory, "ready")
 
     process.send_signal(signal.SIGTERM)
     eventually(lambda: "1" in output(directory))
@@ -248,7 +256,7 @@ def test_a_program_that_ended_well_waits_for_the_word_of_the_collector(
     start: Start, directory: Path, word: str
 ) -> None:
     process = start("echo", "loss=1", patience=LONG)
-    eventually(lambda: (directory / f"{process.pid}.pid").exists() and marker(directory, process) == "completed")
+    await_completed(directory, process)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.5)
     assert collected(directory, process).stat().st_mode & 0o777 == 0o666  # the collector may be another user
@@ -272,7 +280,7 @@ def test_the_word_of_an_earlier_run_with_the_same_number_does_not_count(start: S
         process.wait(0.5)
 
 
-def test_a_failed_program_waits_for_nobody(start: Start, directory: Path) -> None:
+def test_a_failed_program_does_not_wait(start: Start, directory: Path) -> None:
     assert start("sh", "-c", "exit 3", patience=LONG).wait(60) == 3
 
 
@@ -283,7 +291,7 @@ def test_the_wait_is_bounded(start: Start, directory: Path) -> None:
 
 def test_a_signal_ends_the_wait_within_the_grace_period_and_is_no_success(start: Start, directory: Path) -> None:
     process = start("true", patience=LONG)
-    eventually(lambda: (directory / f"{process.pid}.pid").exists() and marker(directory, process) == "completed")
+    await_completed(directory, process)
 
     process.send_signal(signal.SIGTERM)
 
@@ -292,7 +300,7 @@ def test_a_signal_ends_the_wait_within_the_grace_period_and_is_no_success(start:
 
 def test_a_program_that_is_told_to_end_may_still_be_collected_from(start: Start, directory: Path) -> None:
     process = start("bash", "-c", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done", patience=LONG)
-    eventually(lambda: (directory / "metrics.log").exists() and "ready" in output(directory))
+    await_output(directory, "ready")
 
     process.send_signal(signal.SIGTERM)
     eventually(lambda: marker(directory, process) == "completed")
@@ -302,14 +310,14 @@ def test_a_program_that_is_told_to_end_may_still_be_collected_from(start: Start,
 
 
 @pytest.mark.parametrize("loss", ["rm -r '{}'", "rm '{}'/*.collected"], ids=["directory", "file"])
-def test_nobody_is_waited_for_who_cannot_answer(start: Start, directory: Path, loss: str) -> None:
+def test_a_collector_that_cannot_answer_is_not_waited_for(start: Start, directory: Path, loss: str) -> None:
     assert start("sh", "-c", loss.format(directory), patience=LONG).wait(60) == 0
 
 
 def test_a_word_that_the_collector_wrote_in_the_last_moment_is_replaced(start: Start, directory: Path) -> None:
     """It stops the program just when it ends by itself, and then sees a program that is being stopped forever."""
     process = start("true", patience=LONG)
-    eventually(lambda: (directory / f"{process.pid}.pid").exists() and marker(directory, process) == "completed")
+    await_completed(directory, process)
 
     (directory / f"{process.pid}.pid").write_text("early-stopped\n")
 

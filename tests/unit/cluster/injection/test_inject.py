@@ -32,59 +32,67 @@ def collector_of(injected: dict[str, Any]) -> dict[str, Any]:
     return next(container for container in everyone if container["name"] != "training")
 
 
+def program_of(injected: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = injected["spec"]["containers"][0]
+    return found
+
+
+def a_pod(*command: str, **container: Any) -> dict[str, Any]:
+    """Return a pod whose container has these fields, too."""
+    made: dict[str, Any] = pod(*(command or ("x",)))
+    program_of(made).update(container)
+    return made
+
+
+def injected_pod(
+    original: dict[str, Any] | None = None,
+    trial: Trial | None = None,
+    settings: InjectionSettings | None = None,
+    **changes: Any,
+) -> dict[str, Any]:
+    """Return the pod `x` of a trial, with what is injected by default, apart from what is given."""
+    found = inject(original or pod("x"), trial or injected_trial(), settings or injection_settings(**changes))
+    return dict(found)
+
+
 def entry(kind: str, **fields: Any) -> InjectionSettings:
     return injection_settings(collectors={kind: CollectorEntry("collector:1", **fields)})
 
 
-VECTORS = [
-    pytest.param(
-        injected_trial(),
-        entry("StdOut", wait_all_processes=False),
-        ["-path", "/var/log/katib/metrics.log", "-format", "TEXT", "-w", "false"],
-        id="StdOut",
-    ),
-    pytest.param(
-        injected_trial(),
-        entry("StdOut", wait_all_processes=True),
-        ["-path", "/var/log/katib/metrics.log", "-format", "TEXT", "-w", "true"],
-        id="StdOut-wait",
-    ),
-    pytest.param(
-        injected_trial(collector_spec("File", path="/test/path", file_format="TEXT", filters=["f1", "f2"])),
-        injection_settings(),
-        ["-path", "/test/path", "-f", "f1;f2", "-format", "TEXT"],
-        id="File-TEXT",
-    ),
-    pytest.param(
-        injected_trial(collector_spec("File", path="/test/path", file_format="JSON")),
-        injection_settings(),
-        ["-path", "/test/path", "-format", "JSON"],
-        id="File-JSON",
-    ),
-    pytest.param(
-        injected_trial(collector_spec("TensorFlowEvent", path="/test/path", path_kind="Directory")),
-        injection_settings(),
-        ["-path", "/test/path"],
-        id="TensorFlowEvent",
-    ),
-    pytest.param(injected_trial(collector_spec("PrometheusMetric")), injection_settings(), [], id="Prometheus"),
-    pytest.param(
-        injected_trial(early_stopping_rules=RULES),
-        injection_settings(),
-        [
-            *("-path", "/var/log/katib/metrics.log", "-format", "TEXT"),
-            *("-stop-rule", "accuracy;0.6;less;5", "-stop-rule", "loss;2;greater;0", *EARLY_STOPPING),
-        ],
-        id="StdOut-rules",
-    ),
-]
+STDOUT = ["-path", "/var/log/katib/metrics.log", "-format", "TEXT"]
+FILE = {"kind": "File", "path": "/test/path"}
+EVENTS = {"kind": "TensorFlowEvent", "path": "/test/path", "path_kind": "Directory"}
+STOP_RULES = ["-stop-rule", "accuracy;0.6;less;5", "-stop-rule", "loss;2;greater;0", *EARLY_STOPPING]
 
 
-@pytest.mark.parametrize(("trial", "settings", "tail"), VECTORS)
+@pytest.mark.parametrize(
+    ("collector", "settings", "tail"),
+    [
+        pytest.param({}, {"wait_all_processes": False}, [*STDOUT, "-w", "false"], id="StdOut"),
+        pytest.param({}, {"wait_all_processes": True}, [*STDOUT, "-w", "true"], id="StdOut-wait"),
+        pytest.param(
+            {**FILE, "file_format": "TEXT", "filters": ["f1", "f2"]},
+            {},
+            ["-path", "/test/path", "-f", "f1;f2", "-format", "TEXT"],
+            id="File-TEXT",
+        ),
+        pytest.param({**FILE, "file_format": "JSON"}, {}, ["-path", "/test/path", "-format", "JSON"], id="File-JSON"),
+        pytest.param(EVENTS, {}, ["-path", "/test/path"], id="TensorFlowEvent"),
+        pytest.param({"kind": "PrometheusMetric"}, {}, [], id="Prometheus"),
+        pytest.param({"rules": RULES}, {}, [*STDOUT, *STOP_RULES], id="StdOut-rules"),
+    ],
+)
 def test_the_collector_has_the_arguments_of_katibs_collectors(
-    trial: Trial, settings: InjectionSettings, tail: list[str]
+    collector: dict[str, Any], settings: dict[str, Any], tail: list[str]
 ) -> None:
-    injected = inject(pod("python", "main.py"), trial, settings)
+    rules = {"early_stopping_rules": collector["rules"]} if "rules" in collector else {}
+    spec = collector_spec(**{name: value for name, value in collector.items() if name != "rules"})
+
+    injected = inject(
+        pod("python", "main.py"),
+        injected_trial(spec, **rules),
+        entry("StdOut", **settings) if settings else injection_settings(),
+    )
 
     assert collector_of(injected)["args"] == [*HEAD, *tail]
 
@@ -94,7 +102,7 @@ def test_additional_metrics_follow_the_objective() -> None:
     assert objective is not None
     trial = injected_trial(objective=structs.replace(objective, additional_metric_names=("loss", "f1")))
 
-    arguments = collector_of(inject(pod("x"), trial, injection_settings()))["args"]
+    arguments = collector_of(injected_pod(trial=trial))["args"]
 
     assert arguments[3] == "accuracy;loss;f1"
 
@@ -111,10 +119,10 @@ def test_additional_metrics_follow_the_objective() -> None:
 def test_the_collector_is_named_as_katibs(kind: str, name: str) -> None:
     trial = injected_trial(collector_spec(kind, path="/a/b", path_kind="Directory"))
 
-    assert collector_of(inject(pod("x"), trial, injection_settings()))["name"] == name
+    assert collector_of(injected_pod(trial=trial))["name"] == name
 
 
-def test_a_pod_is_labelled_and_its_program_told_its_trial() -> None:
+def test_a_pod_is_labelled_and_its_program_knows_its_trial() -> None:
     injected = inject(pod("x", labels={"job-name": "j"}), injected_trial(), injection_settings())
 
     assert injected["metadata"]["labels"] == {
@@ -123,11 +131,11 @@ def test_a_pod_is_labelled_and_its_program_told_its_trial() -> None:
         "katib.kubeflow.org/trial": TRIAL,
     }
     field = {"fieldRef": {"fieldPath": "metadata.labels['katib.kubeflow.org/trial']"}}
-    assert injected["spec"]["containers"][0]["env"] == [{"name": "KATIB_TRIAL_NAME", "valueFrom": field}]
+    assert program_of(injected)["env"] == [{"name": "KATIB_TRIAL_NAME", "valueFrom": field}]
 
 
 def test_the_metrics_directory_is_shared() -> None:
-    injected = inject(pod("x"), injected_trial(), injection_settings())
+    injected = injected_pod()
 
     mount = {"name": "metrics-volume", "mountPath": "/var/log/katib"}
     assert injected["spec"]["volumes"] == [{"name": "metrics-volume", "emptyDir": {}}]
@@ -139,7 +147,7 @@ def test_a_volume_that_the_template_has_there_is_used() -> None:
     trial = injected_trial(collector_spec("File", path="/data/metrics.log", file_format="TEXT"))
     original = pod("x", volumes=[{"name": "data", "emptyDir": {}}])
     mount = {"name": "data", "mountPath": "/data/", "subPath": "a"}
-    original["spec"]["containers"][0]["volumeMounts"] = [mount]
+    program_of(original)["volumeMounts"] = [mount]
 
     injected = inject(original, trial, injection_settings())
 
@@ -152,8 +160,8 @@ def test_a_collector_knows_the_variables_that_the_common_path_is_made_of() -> No
     original = pod("x", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])
     mount = {"name": "data", "mountPath": "/data", "subPathExpr": "runs/$(POD)"}
     variable = {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
-    original["spec"]["containers"][0]["volumeMounts"] = [mount]
-    original["spec"]["containers"][0]["env"] = [{"name": "TOKEN", "value": "secret"}, variable]
+    program_of(original)["volumeMounts"] = [mount]
+    program_of(original)["env"] = [{"name": "TOKEN", "value": "secret"}, variable]
 
     collector = collector_of(inject(original, trial, injection_settings()))
 
@@ -163,10 +171,9 @@ def test_a_collector_knows_the_variables_that_the_common_path_is_made_of() -> No
 
 
 def test_the_program_is_wrapped_for_kinds_that_read_files() -> None:
-    original = pod("python", "main.py")
-    original["spec"]["containers"][0]["args"] = ["--lr", "$(LR)"]
+    original = a_pod("python", "main.py", args=["--lr", "$(LR)"])
 
-    primary = inject(original, injected_trial(), injection_settings())["spec"]["containers"][0]
+    primary = injected_pod(original)["spec"]["containers"][0]
 
     command = command_of(primary, {"LR": "0.1"})
     assert command[:2] == ["sh", "-c"]
@@ -190,7 +197,7 @@ def test_a_trial_that_pushes_gets_an_address_and_no_collector() -> None:
     injected = inject(pod(), injected_trial(collector_spec("Push")), injection_settings())
 
     assert [container["name"] for container in injected["spec"]["containers"]] == ["training"]
-    environment = {e["name"]: e.get("value") for e in injected["spec"]["containers"][0]["env"]}
+    environment = {e["name"]: e.get("value") for e in program_of(injected)["env"]}
     assert environment == {"KATIB_TRIAL_NAME": None, "KATIB_DB_MANAGER_ADDRESS": DB_MANAGER}
     assert "shareProcessNamespace" not in injected["spec"]
 
@@ -243,7 +250,7 @@ def test_a_collector_is_an_ordinary_container_else(settings: InjectionSettings) 
     injected = inject(pod("x"), injected_trial(), settings)
 
     assert [c["name"] for c in injected["spec"]["containers"]] == ["training", "metrics-logger-and-collector"]
-    assert ".collected" not in str(injected["spec"]["containers"][0]["command"])
+    assert ".collected" not in str(program_of(injected)["command"])
 
 
 @pytest.mark.parametrize(
@@ -256,7 +263,7 @@ def test_the_program_of_a_native_sidecar_waits_as_long_as_the_collector_tries(po
 
     injected = inject(original, injected_trial(), native(patience_seconds=600))
 
-    script = injected["spec"]["containers"][0]["command"][2]
+    script = program_of(injected)["command"][2]
     variables = {e["name"]: e.get("value") for e in collector_of(injected)["env"]}
     assert variables["KATIB_GIVE_UP_SECONDS"] == "600"
     assert (".collected" in script) is waits
@@ -267,7 +274,7 @@ def test_the_program_of_a_native_sidecar_waits_as_long_as_the_collector_tries(po
 def test_the_collector_knows_its_pod() -> None:
     original = pod("x", restartPolicy="OnFailure", terminationGracePeriodSeconds=90)
 
-    environment = collector_of(inject(original, injected_trial(), injection_settings()))["env"]
+    environment = collector_of(injected_pod(original))["env"]
 
     assert {e["name"]: e.get("value") for e in environment} == {
         "KATIB_POD_RESTART_POLICY": "OnFailure",
@@ -288,13 +295,13 @@ RULES_OF_ITS_OWN = {
 @pytest.mark.parametrize("is_native", [False, True], ids=["ordinary", "native"])
 def test_the_collector_knows_when_the_programs_container_runs_again(*, is_native: bool) -> None:
     original = pod("x", restartPolicy="Never")
-    original["spec"]["containers"][0] |= RULES_OF_ITS_OWN
+    program_of(original).update(RULES_OF_ITS_OWN)
 
     injected = inject(original, injected_trial(), native() if is_native else injection_settings())
 
-    told = PodSettings.of({k: v or "" for k, v in variables(collector_of(injected)).items()})
-    assert (told.restart_policy, told.program_restart) == ("Never", RULES_OF_ITS_OWN)
-    assert {name: injected["spec"]["containers"][0][name] for name in RULES_OF_ITS_OWN} == RULES_OF_ITS_OWN
+    known = PodSettings.of({k: v or "" for k, v in variables(collector_of(injected)).items()})
+    assert (known.restart_policy, known.program_restart) == ("Never", RULES_OF_ITS_OWN)
+    assert {name: program_of(injected)[name] for name in RULES_OF_ITS_OWN} == RULES_OF_ITS_OWN
 
 
 @pytest.mark.parametrize(
@@ -313,15 +320,15 @@ def test_the_collector_knows_when_the_programs_container_runs_again(*, is_native
         ),
     ],
 )
-def test_a_program_that_ends_well_and_runs_again_waits_for_nobody(
+def test_a_program_that_ends_well_and_runs_again_does_not_wait(
     policy: str, own: dict[str, Any], *, waits: bool
 ) -> None:
     original = pod("x", restartPolicy=policy)
-    original["spec"]["containers"][0] |= own
+    program_of(original).update(own)
 
     injected = inject(original, injected_trial(), native())
 
-    assert (".collected" in injected["spec"]["containers"][0]["command"][2]) is waits
+    assert (".collected" in program_of(injected)["command"][2]) is waits
 
 
 @pytest.mark.parametrize(
@@ -333,14 +340,14 @@ def test_a_program_that_ends_well_and_runs_again_waits_for_nobody(
         ("initContainers", 0, "RestartAllContainers", False),
     ],
 )
-def test_a_pod_whose_rules_nobody_knows_is_refused(part: str, place: int, action: str, *, refused: bool) -> None:
+def test_a_pod_with_unknown_rules_is_refused(part: str, place: int, action: str, *, refused: bool) -> None:
     original = pod("x", initContainers=[{"name": "first", "image": "i"}])
     original["spec"]["containers"].append({"name": "other", "image": "i"})
     rule = {"action": action, "exitCodes": {"operator": "In", "values": [3]}}
     original["spec"][part][place]["restartPolicyRules"] = [rule]
 
     try:
-        inject(original, injected_trial(), injection_settings())
+        injected_pod(original)
         found = []
     except InvalidError as error:
         found = [one.path for one in error.errors]
@@ -447,9 +454,7 @@ def test_an_injected_pod_stays_as_it_is(kind: str, *, is_native: bool) -> None:
 
 
 def test_the_collector_may_run_where_pods_are_restricted() -> None:
-    context = collector_of(inject(pod("x"), injected_trial(), injection_settings()))["securityContext"]
-
-    assert context == {
+    assert collector_of(injected_pod())["securityContext"] == {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
         "readOnlyRootFilesystem": True,
@@ -459,7 +464,7 @@ def test_the_collector_may_run_where_pods_are_restricted() -> None:
 
 def test_the_collector_runs_as_the_program_does() -> None:
     original = pod("x", securityContext={"runAsUser": 2000, "seccompProfile": {"type": "Unconfined"}})
-    original["spec"]["containers"][0]["securityContext"] = {"runAsUser": 1000, "runAsGroup": 100, "privileged": True}
+    program_of(original)["securityContext"] = {"runAsUser": 1000, "runAsGroup": 100, "privileged": True}
 
     context = collector_of(inject(original, injected_trial(early_stopping_rules=RULES), injection_settings()))
 
@@ -486,10 +491,9 @@ def test_a_collector_with_rules_can_end_whatever_user_the_image_names(of_pod: di
 
 
 def test_the_security_context_is_copied_when_that_is_configured() -> None:
-    original = pod("x")
-    original["spec"]["containers"][0]["securityContext"] = {"privileged": True}
+    original = a_pod(securityContext={"privileged": True})
 
-    injected = inject(original, injected_trial(), injection_settings(inject_security_context=True))
+    injected = injected_pod(original, inject_security_context=True)
 
     assert collector_of(injected)["securityContext"] == {"privileged": True}
 
@@ -506,33 +510,32 @@ def test_a_claim_of_the_algorithm_is_mounted(kind: str) -> None:
     volume = {"name": "suggestion-volume", "persistentVolumeClaim": {"claimName": "test-pbt"}}
     mount = {"name": "suggestion-volume", "mountPath": "/opt/katib/data", "subPath": "test/test-trial"}
     assert volume in injected["spec"]["volumes"]
-    assert mount in injected["spec"]["containers"][0]["volumeMounts"]
-    assert {"name": "KATIB_CHECKPOINT_DIR", "value": "/opt/katib/data"} in injected["spec"]["containers"][0]["env"]
+    assert mount in program_of(injected)["volumeMounts"]
+    assert {"name": "KATIB_CHECKPOINT_DIR", "value": "/opt/katib/data"} in program_of(injected)["env"]
 
 
 def test_a_template_that_has_a_volume_at_the_place_of_checkpoints_keeps_it() -> None:
     claim = VolumeClaim("/checkpoints/", "test-pbt", "test/test-trial")
     own = {"name": "mine", "mountPath": "/checkpoints"}
-    template = pod("x")
-    template["spec"]["containers"][0]["volumeMounts"] = [own]
+    template = a_pod(volumeMounts=[own])
 
     injected = inject(template, injected_trial(collector_spec("Push")), injection_settings(suggestion_volume=claim))
 
-    assert injected["spec"]["containers"][0]["volumeMounts"] == [own]
+    assert program_of(injected)["volumeMounts"] == [own]
     assert not injected["spec"].get("volumes")
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["ours", "the-templates"])
-def test_everybody_may_read_a_checkpoint_on_our_volume_when_its_program_has_ended(*, own: bool) -> None:
+def test_all_users_may_read_a_checkpoint_on_our_volume_when_its_program_has_ended(*, own: bool) -> None:
     """The service that copies it is another user."""
     claim = VolumeClaim("/checkpoints", "test-pbt", "test/test-trial")
     template = pod("x")
     if own:
-        template["spec"]["containers"][0]["volumeMounts"] = [{"name": "mine", "mountPath": "/checkpoints"}]
+        program_of(template)["volumeMounts"] = [{"name": "mine", "mountPath": "/checkpoints"}]
 
     injected = inject(template, injected_trial(), injection_settings(suggestion_volume=claim))
 
-    script = injected["spec"]["containers"][0]["command"][-1]
+    script = program_of(injected)["command"][-1]
     assert ("chmod -R a+rX /checkpoints" in script) is not own
 
 
@@ -575,7 +578,7 @@ def test_what_cannot_work_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", ["StdOut", "File", "Custom", "Push"])
-def test_whoever_reports_is_handed_the_token_of_the_trial(kind: str) -> None:
+def test_the_container_that_reports_gets_the_token_of_the_trial(kind: str) -> None:
     spec = collector_spec(kind, path="/test/path", file_format="TEXT") if kind == "File" else collector_spec(kind)
     if kind == "Custom":
         own = {"name": "own-collector", "image": "own:1"}
@@ -586,14 +589,13 @@ def test_whoever_reports_is_handed_the_token_of_the_trial(kind: str) -> None:
 
     if kind != "Push":
         assert told in collector_of(injected)["env"]
-    program = injected["spec"]["containers"][0]["env"]
+    program = program_of(injected)["env"]
     assert (told in program) is (kind != "StdOut")  # what prints its metrics has nothing to push
     assert ("KATIB_DB_MANAGER_ADDRESS" in str(program)) is (kind != "StdOut")
 
 
 def test_a_template_cannot_bring_another_token() -> None:
-    original = pod("train")
-    original["spec"]["containers"][0]["env"] = [{"name": "KATIB_DB_MANAGER_TOKEN", "value": "stolen"}]
+    original = a_pod(env=[{"name": "KATIB_DB_MANAGER_TOKEN", "value": "stolen"}])
     settings = injection_settings(db_manager_variables={"KATIB_DB_MANAGER_TOKEN": "token of the trial"})
     injected = inject(original, injected_trial(collector_spec("Push")), settings)
 
@@ -613,31 +615,28 @@ def variables(container: dict[str, Any]) -> dict[str, Any]:
     return {variable["name"]: variable.get("value") for variable in container["env"]}
 
 
-def test_the_collector_of_an_endpoint_is_told_where_it_is_by_variables_alone() -> None:
-    injected = inject(pod("x"), scraped(), injection_settings())
+def test_the_collector_of_an_endpoint_knows_where_it_is_by_variables_alone() -> None:
+    injected = injected_pod(trial=scraped())
 
     told = variables(collector_of(injected))
     assert told["KATIB_COLLECTOR_KIND"] == "PrometheusMetric"
     assert told["KATIB_METRICS_HTTP_GET"] == '{"port":9000,"path":"/metrics"}'
     assert told["KATIB_MARKER_DIRECTORY"] == "/var/log/katib"
-    assert variables(injected["spec"]["containers"][0])["KATIB_METRICS_PORT"] == "9000"
+    assert variables(program_of(injected))["KATIB_METRICS_PORT"] == "9000"
 
 
 def test_a_program_with_an_endpoint_is_wrapped_where_its_command_is_known() -> None:
     injected = inject(pod("python", "main.py"), scraped(), injection_settings())
 
-    assert injected["spec"]["containers"][0]["args"] == ["python", "main.py"]
-    assert "echo completed > /var/log/katib" in injected["spec"]["containers"][0]["command"][2]
+    assert program_of(injected)["args"] == ["python", "main.py"]
+    assert "echo completed > /var/log/katib" in program_of(injected)["command"][2]
     assert [mount["mountPath"] for mount in collector_of(injected)["volumeMounts"]] == ["/var/log/katib"]
 
 
 def test_a_program_with_an_endpoint_needs_no_command() -> None:
-    original = pod("x")
-    del original["spec"]["containers"][0]["command"]
+    injected = injected_pod(pod(), scraped())
 
-    injected = inject(original, scraped(), injection_settings())
-
-    assert "command" not in injected["spec"]["containers"][0]
+    assert "command" not in program_of(injected)
     assert "KATIB_MARKER_DIRECTORY" not in variables(collector_of(injected))
 
 
@@ -645,5 +644,5 @@ def test_nothing_is_added_to_a_pod_that_nothing_is_collected_from() -> None:
     injected = inject(pod("x"), injected_trial(collector_spec("None")), injection_settings(collectors={}))
 
     assert len(injected["spec"]["containers"]) == 1
-    assert injected["spec"]["containers"][0]["command"] == ["x"]
+    assert program_of(injected)["command"] == ["x"]
     assert injected["metadata"]["labels"][LABEL] == TRIAL

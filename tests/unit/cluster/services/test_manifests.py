@@ -11,18 +11,16 @@ import yaml
 from katib.api.configuration import read_configuration
 from katib.api.types import Suggestion
 from katib.cluster.configuration.models import KatibConfig
-from katib.cluster.services.catalog import ClusterCatalog
-from katib.cluster.services.config_map import config_source
+from katib.cluster.configuration.source import config_source
 from katib.cluster.services.manifests import manifests
-from katib.cluster.services.plan import early_stopping_address, plan_for
+from katib.cluster.services.plan import ClusterCatalog, early_stopping_address, plan_for
 from katib.cluster.services.trouble import trouble_of
 from katib.errors import UnavailableError
 from katib.runtime.clock import SystemClock
 from katib.stores.memory import MemoryStore
-from tests.support.cluster_services import CONFIG
+from tests.support.cluster_services import CONFIG, EARLY
 
 UID = "1234"
-EARLY = {"algorithmName": "medianstop"}
 
 
 def a_suggestion(algorithm: str = "tpe", settings: Sequence[dict[str, str]] = (), **spec: Any) -> Suggestion:
@@ -270,33 +268,26 @@ def test_the_configuration_is_read_from_its_config_map() -> None:
 @pytest.mark.parametrize(
     ("deployment", "pods", "expected"),
     [
-        ([], [], ""),
-        (
-            [("Progressing", "False", "DeadlineExceeded", "late")],
-            [],
-            "DeadlineExceeded: late",
+        pytest.param([], [], "", id="nothing-yet"),
+        pytest.param(
+            [("Progressing", "False", "DeadlineExceeded", "late")], [], "DeadlineExceeded: late", id="deadline"
         ),
-        ([], [{"containerStatuses": [{"name": "a", "ready": True, "state": {"running": {}}}]}], ""),
-        (
+        pytest.param([], [{"containerStatuses": [{"name": "a", "ready": True}]}], "", id="ready"),
+        pytest.param(
             [],
-            [
-                {
-                    "containerStatuses": [
-                        {"name": "a", "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
-                    ]
-                }
-            ],
+            [a_pod({"terminated": {"exitCode": 137, "reason": "OOMKilled"}})],
             "pod p0: container a: ended (OOMKilled, exit code 137)",
+            id="out-of-memory",
         ),
-        (
+        pytest.param(
             [("ReplicaFailure", "True", "FailedCreate", "quota")],
             [{"phase": "Failed", "reason": "Evicted", "message": "disk pressure"}],
             "pod p0: Evicted: disk pressure",
+            id="evicted",
         ),
     ],
-    ids=["nothing-yet", "deadline", "ready", "out-of-memory", "evicted"],
 )
-def test_trouble_is_told_in_the_words_of_the_cluster(
+def test_trouble_is_reported_in_the_words_of_the_cluster(
     deployment: list[tuple[str, str, str, str]], pods: list[dict[str, Any]], expected: str
 ) -> None:
     names = ("type", "status", "reason", "message")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from katib.algorithm_services.plan import ServiceId
 from katib.cluster.services.plan import ClusterPlan, Endpoint
 from katib.cluster.services.served import (
     ClusterTiming,
@@ -19,7 +20,6 @@ from katib.cluster.services.served import (
     next_step,
 )
 from katib.cluster.services.trouble import NO_TROUBLE, Trouble
-from katib.services.plan import ServiceId
 
 TIMING = ClusterTiming(patience=120.0, first_look=2.0, look=10.0, retry=2.0, settle=10.0, grace=5.0)
 HERE, FAR = Endpoint(ServiceId("tpe"), "", 6789), Endpoint(ServiceId("far"), "", 6789, "far:1")
@@ -137,7 +137,7 @@ def test_a_service_run_elsewhere_is_ready_at_once() -> None:
     assert next_step(served(FAR), None, TIMING, 0.0).served.ready
 
 
-def test_the_experiment_is_told_of_readiness_failure_and_new_trouble_of_the_cluster() -> None:
+def test_the_experiment_is_notified_of_readiness_failure_and_new_trouble_of_the_cluster() -> None:
     state = served()
 
     assert is_notable(state, replace(state, ready=True))
@@ -157,5 +157,5 @@ def test_the_experiment_is_told_of_readiness_failure_and_new_trouble_of_the_clus
         pytest.param({"failure": "over"}, 0.0, True, id="failed"),
     ],
 )
-def test_somebody_should_look_at_it_when_trouble_lasts(fields: dict[str, Any], moment: float, *, failing: bool) -> None:
+def test_a_service_is_failing_when_trouble_lasts(fields: dict[str, Any], moment: float, *, failing: bool) -> None:
     assert served(**fields).is_failing(TIMING, moment) is failing

@@ -1,25 +1,28 @@
-"""Services in a cluster: created once, ready when they answer, failed with the cause, gone when nobody needs them."""
+"""Services in a cluster: created once, ready when they answer, failed with the cause, gone when no longer needed."""
 
 from __future__ import annotations
 
+import re
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
+from katib.algorithm_services.plan import ServiceId
 from katib.api.configuration import read_configuration
 from katib.cluster.configuration.models import KatibConfig
 from katib.cluster.services.kinds import DEPLOYMENT, POD, SERVICE, SERVICE_ACCOUNT
-from katib.errors import FieldError, ForbiddenError, InvalidError, TerminalError, UnavailableError
+from katib.controllers.kinds import EXPERIMENT, SUGGESTION
+from katib.errors import FieldError, ForbiddenError, InvalidError, UnavailableError
 from katib.runtime.objects import Key
-from katib.services.plan import ServiceId
 from tests.support.cluster_services import (
     CONFIG,
-    EXPERIMENT,
+    EARLY,
     NAMESPACE,
     QUICK,
-    SUGGESTION,
     Health,
     World,
     listening,
@@ -29,63 +32,66 @@ from tests.support.faulty_store import Call, FaultyStore
 from tests.support.services import ScriptedEarlyStopping, ScriptedSuggestion
 from tests.support.waiting import eventually, never
 
-MEDIANSTOP = {"algorithmName": "medianstop"}
+quick = partial(World, timing=QUICK)
 
 
-def test_what_is_missing_is_created_once_and_owned_by_the_suggestion() -> None:
-    with World() as world:
-        experiment = world.submit()
-        assert [world.services.service_for(experiment) for _ in range(3)] == [None] * 3
-
-        assert world.objects() == {"Deployment demo-tpe", "Service demo-tpe"}
-        assert owner_of(world.deployment())["uid"] == world.suggestion().metadata.uid
+@pytest.fixture
+def world() -> Iterator[World]:
+    with World() as made:
+        yield made
 
 
-def test_early_stopping_gets_a_container_and_the_rights_it_needs() -> None:
-    with World() as world:
-        world.services.service_for(world.submit(earlyStopping=MEDIANSTOP))
-
-        assert world.objects() == {
-            f"{kind} demo-tpe" for kind in ("Deployment", "Service", "ServiceAccount", "Role", "RoleBinding")
-        }
+@pytest.fixture
+def quick_world() -> Iterator[World]:
+    with quick() as made:
+        yield made
 
 
-def test_a_service_is_ready_when_available_and_answering() -> None:
-    with World() as world:
-        experiment = world.submit()
-        world.services.service_for(experiment)
-        host = world.expose()
-        health, suggestion = Health(), ScriptedSuggestion()
-        with listening(host, health=health, suggestion=suggestion):
-            assert world.services.service_for(experiment) is None
-            assert health.asked == []
+def test_what_is_missing_is_created_once_and_owned_by_the_suggestion(world: World) -> None:
+    experiment = world.submit()
+    assert [world.services.service_for(experiment) for _ in range(3)] == [None] * 3
 
-            world.make_available()
-            client = world.ready(experiment)
-
-            assert health.asked == ["manager.v1beta1.Suggestion"]
-            assert world.told[-1] == (NAMESPACE, "demo")
-            reply = client.get_suggestions(experiment, (), current_request=2, total_request=2).result(60)
-            assert len(reply.assignments) == 2
-            assert world.services.service_for(experiment) is client
-            (state,) = world.services.states_of(NAMESPACE, "demo")
-            assert (state.service, state.state, state.address) == (ServiceId("tpe"), "ready", "demo-tpe.team:6789")
+    assert world.objects() == {"Deployment demo-tpe", "Service demo-tpe"}
+    assert owner_of(world.deployment())["uid"] == world.store.get(SUGGESTION, Key(NAMESPACE, "demo"))["metadata"]["uid"]
 
 
-def test_a_service_without_health_is_ready_when_it_answers() -> None:
-    with World() as world:
-        experiment = world.submit()
-        world.services.service_for(experiment)
-        host = world.expose()
+def test_early_stopping_gets_a_container_and_the_rights_it_needs(world: World) -> None:
+    world.services.service_for(world.submit(earlyStopping=EARLY))
+
+    assert world.objects() == {
+        f"{kind} demo-tpe" for kind in ("Deployment", "Service", "ServiceAccount", "Role", "RoleBinding")
+    }
+
+
+def test_a_service_is_ready_when_available_and_answering(world: World) -> None:
+    experiment = world.start()
+    host = world.expose()
+    health, suggestion = Health(), ScriptedSuggestion()
+    with listening(host, health=health, suggestion=suggestion):
+        assert world.services.service_for(experiment) is None
+        assert health.asked == []
+
         world.make_available()
-        with listening(host, suggestion=ScriptedSuggestion()):
-            assert world.ready(experiment)
+        client = world.ready(experiment)
+
+        assert health.asked == ["manager.v1beta1.Suggestion"]
+        assert world.told[-1] == (NAMESPACE, "demo")
+        reply = client.get_suggestions(experiment, (), current_request=2, total_request=2).result(60)
+        assert len(reply.assignments) == 2
+        assert world.services.service_for(experiment) is client
+        (state,) = world.services.states_of(NAMESPACE, "demo")
+        assert (state.service, state.state, state.address) == (ServiceId("tpe"), "ready", "demo-tpe.team:6789")
+
+
+def test_a_service_without_health_is_ready_when_it_answers(world: World) -> None:
+    experiment = world.start()
+    with world.serving(health=None, suggestion=ScriptedSuggestion()):
+        assert world.ready(experiment)
 
 
 def test_both_containers_have_to_answer() -> None:
     with World() as world:
-        experiment = world.submit(earlyStopping=MEDIANSTOP)
-        world.services.service_for(experiment)
+        experiment = world.start(earlyStopping=EARLY)
         host = world.expose()
         world.make_available()
         stopping = ScriptedEarlyStopping()
@@ -99,38 +105,30 @@ def test_both_containers_have_to_answer() -> None:
     assert stopping.requests[0].db_manager_address == "katib-db-manager.kubeflow:6789"
 
 
-def test_a_service_that_does_not_serve_yet_is_waited_for() -> None:
-    with World() as world:
-        experiment = world.submit()
-        world.services.service_for(experiment)
-        host = world.expose()
-        world.make_available()
-        health = Health()
-        health.serving = False
-        with listening(host, health=health):
-            world.wait_for_words("it says that it does not serve yet")
-            assert world.services.service_for(experiment) is None
-            health.serving = True
-            assert world.ready(experiment)
-
-
-def test_a_pod_that_goes_is_no_service_until_another_answers() -> None:
-    with World() as world:
-        experiment = world.submit()
-        world.services.service_for(experiment)
-        host = world.expose()
-        world.make_available()
-        with listening(host, health=Health()):
-            world.ready(experiment)
-        world.told.clear()
-        world.make_available(available=False)
-
-        eventually(lambda: world.told)
+def test_a_service_that_does_not_serve_yet_is_waited_for(world: World) -> None:
+    experiment = world.start()
+    health = Health()
+    health.serving = False
+    with world.serving(health=health):
+        world.wait_for_words("it says that it does not serve yet")
         assert world.services.service_for(experiment) is None
+        health.serving = True
+        assert world.ready(experiment)
 
-        world.make_available()
-        with listening(host, health=Health()):
-            assert world.ready(experiment)
+
+def test_a_pod_that_goes_is_no_service_until_another_answers(world: World) -> None:
+    experiment = world.start()
+    with world.serving() as host:
+        world.ready(experiment)
+    world.told.clear()
+    world.make_available(available=False)
+
+    eventually(lambda: world.told)
+    assert world.services.service_for(experiment) is None
+
+    world.make_available()
+    with listening(host, health=Health()):
+        assert world.ready(experiment)
 
 
 def test_how_long_a_question_may_take_is_configured_for_each_service() -> None:
@@ -141,11 +139,8 @@ def test_how_long_a_question_may_take_is_configured_for_each_service() -> None:
 
     config = CONFIG.replace("{algorithmName: tpe,", "{algorithmName: tpe, callSeconds: 1,")
     with World(config=config) as world:
-        experiment = world.submit()
-        world.services.service_for(experiment)
-        host = world.expose()
-        world.make_available()
-        with listening(host, health=Health(), suggestion=ScriptedSuggestion(hang)):
+        experiment = world.start()
+        with world.serving(suggestion=ScriptedSuggestion(hang)):
             asked = world.ready(experiment).get_suggestions(experiment, (), current_request=1, total_request=1)
             error = asked.exception(60)
             hangs.set()
@@ -156,8 +151,7 @@ def test_how_long_a_question_may_take_is_configured_for_each_service() -> None:
 
 def test_a_restarted_controller_finds_the_service_and_writes_nothing() -> None:
     with World() as world:
-        experiment = world.submit()
-        world.services.service_for(experiment)
+        experiment = world.start()
         host = world.expose()
         world.make_available()
     writes: list[Call] = []
@@ -175,32 +169,30 @@ def test_a_restarted_controller_finds_the_service_and_writes_nothing() -> None:
     assert writes == []
 
 
-def test_a_service_run_elsewhere_needs_no_objects() -> None:
-    with World() as world:
-        experiment = world.submit(algorithm="far")
-        assert world.ready(experiment)
+def test_a_service_run_elsewhere_needs_no_objects(world: World) -> None:
+    experiment = world.submit(algorithm="far")
+    assert world.ready(experiment)
 
-        assert world.objects() == set()
-        (state,) = world.services.states_of(NAMESPACE, "demo")
-        assert (state.state, state.address) == ("ready", "127.0.0.1:1")
-        world.services.release(experiment)
+    assert world.objects() == set()
+    (state,) = world.services.states_of(NAMESPACE, "demo")
+    assert (state.state, state.address) == ("ready", "127.0.0.1:1")
+    world.services.release(experiment)
 
 
-def test_an_algorithm_whose_entry_was_taken_away_is_waited_for() -> None:
-    with World() as world:
-        experiment = world.submit(algorithm="grid")
-        with pytest.raises(UnavailableError) as caught:
-            world.services.service_for(experiment)
-        assert str(caught.value) == (
-            'suggestion service "grid" is not offered here: the KatibConfig has no entry for it; '
-            "add one under runtime.suggestions"
-        )
+def test_an_algorithm_whose_entry_was_taken_away_is_waited_for(world: World) -> None:
+    experiment = world.submit(algorithm="grid")
+    with pytest.raises(UnavailableError) as caught:
+        world.services.service_for(experiment)
+    assert str(caught.value) == (
+        'suggestion service "grid" is not offered here: the KatibConfig has no entry for it; '
+        "add one under runtime.suggestions"
+    )
 
-        world.config = read_configuration(
-            KatibConfig, CONFIG.replace("algorithmName: far", "algorithmName: grid"), "katib-config.yaml"
-        )
+    world.config = read_configuration(
+        KatibConfig, CONFIG.replace("algorithmName: far", "algorithmName: grid"), "katib-config.yaml"
+    )
 
-        assert world.ready(experiment)
+    assert world.ready(experiment)
 
 
 NO_IMAGE = {
@@ -249,29 +241,25 @@ BROKEN: list[Any] = [
 
 @pytest.mark.parametrize(("status", "words"), BROKEN)
 def test_a_service_that_cannot_start_fails_with_the_words_of_its_pod(status: dict[str, Any], words: str) -> None:
-    with World(timing=QUICK) as world:
-        experiment = world.submit()
-        world.services.service_for(experiment)
+    with quick() as world:
+        experiment = world.start()
         world.add_pod(status)
         world.wait_for_words(words)
         assert world.services.states_of(NAMESPACE, "demo")[0].state == "failing"
-        with pytest.raises(TerminalError) as caught:
-            eventually(lambda: world.services.service_for(experiment))
+        failure = world.failure(experiment)
 
-    assert str(caught.value).startswith('suggestion service "tpe" did not become ready within 0.3 s: pod demo-tpe-')
-    assert str(caught.value).endswith(words)
+    assert failure.startswith('suggestion service "tpe" did not become ready within 0.3 s: pod demo-tpe-')
+    assert failure.endswith(words)
 
 
 def test_a_program_that_starts_again_and_again_fails_with_its_own_words_while_it_refuses_connections() -> None:
     with World(timing=replace(QUICK, patience=1.0)) as world:
-        experiment = world.submit()
-        world.services.service_for(experiment)
+        experiment = world.start()
         world.expose()
         world.add_pod(BROKEN[1].values[0])
         world.wait_for_words("usage: x")
         world.make_available()  # as when there is no readiness probe
-        with pytest.raises(TerminalError, match="usage: x"):
-            eventually(lambda: world.services.service_for(experiment))
+        assert re.search("usage: x", world.failure(experiment))
 
 
 @pytest.mark.parametrize(
@@ -284,91 +272,75 @@ def test_a_program_that_starts_again_and_again_fails_with_its_own_words_while_it
         pytest.param(killed(137, "Error"), "container suggestion: ended (exit code 137)", id="killed"),
     ],
 )
-def test_the_cluster_s_own_trouble_is_told_and_waited_out(status: dict[str, Any], words: str) -> None:
-    """Much longer than the patience: nobody has to fix the service for it to come up."""
-    with World(timing=QUICK) as world:
-        experiment = world.submit()
-        world.services.service_for(experiment)
-        world.add_pod(status)
-        world.wait_for_words(words)
-        assert world.services.states_of(NAMESPACE, "demo")[0].state == "failing"
-        assert world.services.waiting_for(experiment).endswith(words)
-        eventually(lambda: world.told)
-        world.told.clear()
-        never(lambda: world.services.service_for(experiment))
-        assert not world.told  # the same words are no news
+def test_the_cluster_s_own_trouble_is_told_and_waited_out(
+    quick_world: World, status: dict[str, Any], words: str
+) -> None:
+    """Much longer than the patience: the service comes up without a fix."""
+    experiment = quick_world.start()
+    quick_world.add_pod(status)
+    quick_world.wait_for_words(words)
+    assert quick_world.services.states_of(NAMESPACE, "demo")[0].state == "failing"
+    assert quick_world.services.waiting_for(experiment).endswith(words)
+    eventually(lambda: quick_world.told)
+    quick_world.told.clear()
+    never(lambda: quick_world.services.service_for(experiment))
+    assert not quick_world.told  # the same words are no news
 
-        host = world.expose()
-        world.make_available()
-        with listening(host, health=Health()):
-            assert world.ready(experiment)
-        assert world.services.waiting_for(experiment) == ""
+    with quick_world.serving():
+        assert quick_world.ready(experiment)
+    assert quick_world.services.waiting_for(experiment) == ""
 
 
-def test_a_running_service_that_loses_its_node_is_waited_for() -> None:
-    with World(timing=QUICK) as world:
-        experiment = world.submit()
-        world.services.service_for(experiment)
-        host = world.expose()
-        with listening(host, health=Health()):
-            world.make_available()
-            assert world.ready(experiment)
-            world.add_pod(NO_ROOM)
-            world.make_available(available=False)
-            world.wait_for_words("0/1 nodes")
-            never(lambda: world.services.service_for(experiment))
+def test_a_running_service_that_loses_its_node_is_waited_for(quick_world: World) -> None:
+    experiment = quick_world.start()
+    host = quick_world.expose()
+    with listening(host, health=Health()):
+        quick_world.make_available()
+        assert quick_world.ready(experiment)
+        quick_world.add_pod(NO_ROOM)
+        quick_world.make_available(available=False)
+        quick_world.wait_for_words("0/1 nodes")
+        never(lambda: quick_world.services.service_for(experiment))
 
-            world.make_available()
-            assert world.ready(experiment)
+        quick_world.make_available()
+        assert quick_world.ready(experiment)
 
 
-def test_a_service_that_is_broken_once_it_has_room_fails() -> None:
-    with World(timing=QUICK) as world:
-        experiment = world.submit()
-        world.services.service_for(experiment)
-        world.add_pod(NO_ROOM)
-        world.wait_for_words("0/1 nodes")
-        (pod,) = world.store.list(POD).items
-        world.store.update({**pod, "status": BROKEN[0].values[0]})
-        with pytest.raises(TerminalError, match="InvalidImageName"):
-            eventually(lambda: world.services.service_for(experiment))
+def test_a_service_that_is_broken_once_it_has_room_fails(quick_world: World) -> None:
+    experiment = quick_world.start()
+    quick_world.add_pod(NO_ROOM)
+    quick_world.wait_for_words("0/1 nodes")
+    (pod,) = quick_world.store.list(POD).items
+    quick_world.store.update({**pod, "status": BROKEN[0].values[0]})
+    assert re.search("InvalidImageName", quick_world.failure(experiment))
 
 
-def test_a_quota_is_waited_for_in_the_words_of_the_deployment() -> None:
-    with World(timing=QUICK) as world:
-        experiment = world.submit()
-        world.services.service_for(experiment)
-        world.set_conditions(
-            "demo-tpe",
-            {"type": "Available", "status": "False"},
-            {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"},
-        )
-        world.wait_for_words("FailedCreate: exceeded quota")
-        never(lambda: world.services.service_for(experiment))
+def test_a_quota_is_waited_for_in_the_words_of_the_deployment(quick_world: World) -> None:
+    experiment = quick_world.start()
+    quick_world.set_conditions(
+        "demo-tpe",
+        {"type": "Available", "status": "False"},
+        {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": "exceeded quota"},
+    )
+    quick_world.wait_for_words("FailedCreate: exceeded quota")
+    never(lambda: quick_world.services.service_for(experiment))
 
 
-def test_a_service_that_is_merely_slow_is_waited_for() -> None:
+def test_a_service_that_is_merely_slow_is_waited_for(quick_world: World) -> None:
     """Longer than the patience: nothing is wrong with a pod whose image is on its way."""
-    with World(timing=QUICK) as world:
-        experiment = world.submit()
-        world.services.service_for(experiment)
-        world.add_pod({"containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]})
-        never(lambda: world.services.service_for(experiment), seconds=2 * QUICK.patience)
+    experiment = quick_world.start()
+    quick_world.add_pod({"containerStatuses": [{"state": {"waiting": {"reason": "ContainerCreating"}}}]})
+    never(lambda: quick_world.services.service_for(experiment), seconds=2 * QUICK.patience)
 
-        host = world.expose()
-        world.make_available()
-        with listening(host, health=Health()):
-            assert world.ready(experiment)
+    with quick_world.serving():
+        assert quick_world.ready(experiment)
 
 
-def test_a_service_that_never_answers_fails_with_the_address() -> None:
-    with World(timing=QUICK) as world:
-        experiment = world.submit()
-        world.services.service_for(experiment)
-        host = world.expose()
-        world.make_available()
-        with pytest.raises(TerminalError, match=f"does not answer at {host}:6789: "):
-            eventually(lambda: world.services.service_for(experiment))
+def test_a_service_that_never_answers_fails_with_the_address(quick_world: World) -> None:
+    experiment = quick_world.start()
+    host = quick_world.expose()
+    quick_world.make_available()
+    assert re.search(f"does not answer at {host}:6789: ", quick_world.failure(experiment))
 
 
 @pytest.mark.parametrize(
@@ -383,10 +355,9 @@ def test_an_object_that_cannot_be_created_fails_the_experiment_with_the_cause(er
     def refuse(call: Call) -> Exception | None:
         return error if call.verb == "create" and call.kind == DEPLOYMENT else None
 
-    with World(timing=QUICK, through=lambda store: FaultyStore(store, refuse)) as world:
+    with quick(through=lambda store: FaultyStore(store, refuse)) as world:
         experiment = world.submit()
-        with pytest.raises(TerminalError, match=expected):
-            eventually(lambda: world.services.service_for(experiment))
+        assert re.search(expected, world.failure(experiment))
 
 
 def test_a_quota_for_the_objects_themselves_is_waited_for() -> None:
@@ -396,13 +367,13 @@ def test_a_quota_for_the_objects_themselves_is_waited_for() -> None:
         used_up = is_used_up and call.verb == "create" and call.kind == SERVICE
         return ForbiddenError('services "demo-tpe" is forbidden: exceeded quota: q') if used_up else None
 
-    with World(timing=QUICK, through=lambda store: FaultyStore(store, refuse)) as world:
+    with quick(through=lambda store: FaultyStore(store, refuse)) as world:
         experiment = world.submit()
         never(lambda: world.services.service_for(experiment))
         eventually(lambda: "exceeded quota" in world.services.waiting_for(experiment))
 
         is_used_up = False
-        eventually(lambda: world.services.service_for(experiment) or "Service demo-tpe" in world.objects())
+        world.await_object(experiment, "Service")
 
 
 def test_a_right_given_later_lets_the_service_start() -> None:
@@ -411,11 +382,10 @@ def test_a_right_given_later_lets_the_service_start() -> None:
     def refuse(call: Call) -> Exception | None:
         return errors.pop() if errors and call.verb == "create" and call.kind == DEPLOYMENT else None
 
-    with World(timing=QUICK, through=lambda store: FaultyStore(store, refuse)) as world:
-        experiment = world.submit()
-        world.services.service_for(experiment)
-        eventually(lambda: world.told)  # somebody is asked to try again
-        eventually(lambda: world.services.service_for(experiment) or "Deployment demo-tpe" in world.objects())
+    with quick(through=lambda store: FaultyStore(store, refuse)) as world:
+        experiment = world.start()
+        eventually(lambda: world.told)  # its experiment is asked to try again
+        world.await_object(experiment, "Deployment")
 
 
 def test_an_outage_of_the_api_server_is_not_held_against_the_service() -> None:
@@ -424,7 +394,7 @@ def test_an_outage_of_the_api_server_is_not_held_against_the_service() -> None:
     def fail(call: Call) -> Exception | None:
         return UnavailableError("away") if away and call.verb == "create" and call.before else None
 
-    with World(timing=QUICK, through=lambda store: FaultyStore(store, fail)) as world:
+    with quick(through=lambda store: FaultyStore(store, fail)) as world:
         experiment = world.submit()
         with pytest.raises(UnavailableError):
             world.services.service_for(experiment)
@@ -434,39 +404,35 @@ def test_an_outage_of_the_api_server_is_not_held_against_the_service() -> None:
         assert world.objects() == {"Deployment demo-tpe", "Service demo-tpe"}
 
 
-def test_a_deployment_removed_by_hand_comes_back() -> None:
-    with World() as world:
-        experiment = world.submit()
-        world.services.service_for(experiment)
-        eventually(
-            lambda: world.services._objects.are_there(Key(NAMESPACE, "demo-tpe"), owner_of(world.deployment())["uid"])
-        )
-        world.told.clear()
-        world.store.delete(DEPLOYMENT, Key(NAMESPACE, "demo-tpe"))
+def test_a_deployment_removed_by_hand_comes_back(world: World) -> None:
+    experiment = world.start()
+    eventually(
+        lambda: world.services._objects.are_there(Key(NAMESPACE, "demo-tpe"), owner_of(world.deployment())["uid"])
+    )
+    world.told.clear()
+    world.store.delete(DEPLOYMENT, Key(NAMESPACE, "demo-tpe"))
 
-        eventually(lambda: world.told)
-        eventually(lambda: world.services.service_for(experiment) or "Deployment demo-tpe" in world.objects())
+    eventually(lambda: world.told)
+    world.await_object(experiment, "Deployment")
 
 
-def test_an_object_of_somebody_else_is_in_the_way_and_stays() -> None:
-    with World(timing=QUICK) as world:
-        foreign = {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {
-                "name": "demo-tpe",
-                "namespace": NAMESPACE,
-                "ownerReferences": [owner_of_another(world)],
-            },
-            "spec": {},
-        }
-        world.store.create(foreign)
-        experiment = world.submit()
-        with pytest.raises(TerminalError, match="Service team/demo-tpe belongs to something else"):
-            eventually(lambda: world.services.service_for(experiment))
-        world.services.release(experiment)
+def test_an_object_of_another_owner_is_in_the_way_and_stays(quick_world: World) -> None:
+    foreign = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": "demo-tpe",
+            "namespace": NAMESPACE,
+            "ownerReferences": [owner_of_another(quick_world)],
+        },
+        "spec": {},
+    }
+    quick_world.store.create(foreign)
+    experiment = quick_world.submit()
+    assert re.search("Service team/demo-tpe belongs to something else", quick_world.failure(experiment))
+    quick_world.services.release(experiment)
 
-        assert "Service demo-tpe" in world.objects()
+    assert "Service demo-tpe" in quick_world.objects()
 
 
 def owner_of_another(world: World) -> dict[str, Any]:
@@ -477,8 +443,7 @@ def owner_of_another(world: World) -> dict[str, Any]:
 def test_a_deployment_that_katib_made_is_taken_over() -> None:
     """It lacks the label by which ours are watched, but belongs to the same Suggestion."""
     with World() as world:
-        experiment = world.submit()
-        world.services.service_for(experiment)
+        experiment = world.start()
     made = world.deployment()
     world.store.update({**made, "metadata": {**made["metadata"], "labels": {}}})
     with World(world.store) as restarted:
@@ -491,8 +456,7 @@ def test_a_deployment_that_katib_made_is_taken_over() -> None:
 @pytest.mark.parametrize("restarted", [False, True], ids=["same-process", "after-a-restart"])
 def test_release_removes_all_but_the_volume(*, restarted: bool) -> None:
     with World() as world:
-        experiment = world.submit(algorithm="pbt", resumePolicy="FromVolume", earlyStopping=MEDIANSTOP)
-        world.services.service_for(experiment)
+        experiment = world.start(algorithm="pbt", resumePolicy="FromVolume", earlyStopping=EARLY)
         assert len(world.objects()) == 7
         if not restarted:
             world.services.release(experiment)
@@ -519,40 +483,35 @@ def test_release_costs_nothing_when_nothing_is_there() -> None:
     assert calls == []
 
 
-def test_a_released_experiment_can_begin_again() -> None:
-    with World() as world:
-        experiment = world.submit(resumePolicy="FromVolume")
-        world.services.service_for(experiment)
-        world.services.release(experiment)
-        eventually(lambda: world.services.service_for(experiment) or "Deployment demo-tpe" in world.objects())
+def test_a_released_experiment_can_begin_again(world: World) -> None:
+    experiment = world.start(resumePolicy="FromVolume")
+    world.services.release(experiment)
+    world.await_object(experiment, "Deployment")
 
-        assert world.objects() == {"Deployment demo-tpe", "Service demo-tpe", "PersistentVolumeClaim demo-tpe"}
+    assert world.objects() == {"Deployment demo-tpe", "Service demo-tpe", "PersistentVolumeClaim demo-tpe"}
 
 
 @pytest.mark.parametrize(("condition", "stays"), [("Running", True), ("Failed", False)])
-def test_a_long_running_service_stays_unless_it_failed(condition: str, *, stays: bool) -> None:
-    with World() as world:
-        experiment = world.submit(resumePolicy="LongRunning")
-        world.services.service_for(experiment)
-        suggestion = world.store.get(SUGGESTION, Key(NAMESPACE, "demo"))
-        world.store.update({**suggestion, "status": {"conditions": [{"type": condition, "status": "True"}]}})
-        world.services.release(experiment)
+def test_a_long_running_service_stays_unless_it_failed(world: World, condition: str, *, stays: bool) -> None:
+    experiment = world.start(resumePolicy="LongRunning")
+    suggestion = world.store.get(SUGGESTION, Key(NAMESPACE, "demo"))
+    world.store.update({**suggestion, "status": {"conditions": [{"type": condition, "status": "True"}]}})
+    world.services.release(experiment)
 
-        assert ("Deployment demo-tpe" in world.objects()) is stays
+    assert ("Deployment demo-tpe" in world.objects()) is stays
 
 
-def test_releasing_an_earlier_experiment_of_the_name_leaves_the_new_one_alone() -> None:
-    with World() as world:
-        old = world.submit()
-        world.services.service_for(old)
-        world.store.delete(SUGGESTION, Key(NAMESPACE, "demo"))
-        world.store.delete(EXPERIMENT, Key(NAMESPACE, "demo"))
-        eventually(lambda: not world.objects())
-        new = world.submit()
-        eventually(lambda: world.services.service_for(new) or len(world.objects()) == 2)
-        world.services.release(old)
+def test_releasing_an_earlier_experiment_of_the_name_leaves_the_new_one_alone(world: World) -> None:
+    old = world.submit()
+    world.services.service_for(old)
+    world.store.delete(SUGGESTION, Key(NAMESPACE, "demo"))
+    world.store.delete(EXPERIMENT, Key(NAMESPACE, "demo"))
+    eventually(lambda: not world.objects())
+    new = world.submit()
+    eventually(lambda: world.services.service_for(new) or len(world.objects()) == 2)
+    world.services.release(old)
 
-        assert world.objects() == {"Deployment demo-tpe", "Service demo-tpe"}
+    assert world.objects() == {"Deployment demo-tpe", "Service demo-tpe"}
 
 
 def test_a_release_that_is_not_allowed_is_no_failure() -> None:
@@ -560,8 +519,7 @@ def test_a_release_that_is_not_allowed_is_no_failure() -> None:
         return ForbiddenError("no") if call.verb == "delete" else None
 
     with World(through=lambda store: FaultyStore(store, refuse)) as world:
-        experiment = world.submit()
-        world.services.service_for(experiment)
+        experiment = world.start()
         world.services.release(experiment)
 
         assert "Deployment demo-tpe" in world.objects()
@@ -575,19 +533,17 @@ def test_what_was_created_a_moment_ago_is_removed_even_if_the_cache_is_late() ->
         return UnavailableError("late") if call.verb in {"watch", "next"} else None
 
     with World(through=lambda store: Deaf(store, block)) as world:
-        experiment = world.submit(earlyStopping=MEDIANSTOP)
-        world.services.service_for(experiment)
+        experiment = world.start(earlyStopping=EARLY)
         assert len(world.objects()) == 5
         world.services.release(experiment)
 
         assert world.objects() == set()
 
 
-def test_a_service_account_of_the_configuration_needs_no_rights_of_ours() -> None:
-    with World() as world:
-        world.services.service_for(world.submit(algorithm="random", earlyStopping=MEDIANSTOP))
+def test_a_service_account_of_the_configuration_needs_no_rights_of_ours(world: World) -> None:
+    world.services.service_for(world.submit(algorithm="random", earlyStopping=EARLY))
 
-        assert world.store.list(SERVICE_ACCOUNT).items == ()
-        assert world.deployment("demo-random")["spec"]["template"]["spec"]["serviceAccountName"] == "own"
-        (service,) = world.store.list(SERVICE).items
-        assert [port["port"] for port in service["spec"]["ports"]] == [6789, 6788]
+    assert world.store.list(SERVICE_ACCOUNT).items == ()
+    assert world.deployment("demo-random")["spec"]["template"]["spec"]["serviceAccountName"] == "own"
+    (service,) = world.store.list(SERVICE).items
+    assert [port["port"] for port in service["spec"]["ports"]] == [6789, 6788]

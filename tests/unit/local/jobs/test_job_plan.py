@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from katib.local.jobs.batch.counts import FORGIVEN_LOSSES
 from katib.local.jobs.batch.plan import plan
 from katib.local.jobs.kind import Moment, Observed, Plan
+from katib.local.jobs.outcomes import FORGIVEN_LOSSES
 from katib.local.pods.records import ContainerExit, Delays, Phase, PodRecord
 
 START = datetime(2024, 1, 1, tzinfo=UTC)

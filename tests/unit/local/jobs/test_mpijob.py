@@ -6,9 +6,9 @@ import pytest
 
 from katib.local.admission import HostCapacity, check_job
 from katib.local.jobs.kind import NewPod, PodStart
+from katib.local.jobs.networks import LocalWiring, PortTable
 from katib.local.jobs.replicated.job import ReplicatedJob
 from katib.local.jobs.replicated.mpijob import MPIJob, MPIOperatorJob
-from katib.local.jobs.wiring import LocalWiring, PortTable
 
 V1, V2 = ReplicatedJob(MPIJob()), ReplicatedJob(MPIOperatorJob())
 FIRST = "mpiReplicaSpecs.Launcher.template.spec.containers[0]"

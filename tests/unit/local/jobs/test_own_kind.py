@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from katib.local.jobs.kind import PodStart
+from katib.local.jobs.networks import LocalWiring, PortTable
 from katib.local.jobs.replicated.job import ReplicatedJob
 from katib.local.jobs.replicated.replicas import Replicas
 from katib.local.jobs.replicated.spec import TrainingSpec
 from katib.local.jobs.replicated.training_kind import Peers, Port, TrainingKind
-from katib.local.jobs.wiring import LocalWiring, PortTable
 from katib.runtime.objects import Kind
 
 PAGE = Path(__file__).parents[4] / "docs" / "jobs.md"

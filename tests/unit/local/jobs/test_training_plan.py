@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from katib.local.jobs.conditions import end_of
+from katib.local.jobs.outcomes import DOUBT_SECONDS, FORGIVEN_LOSSES
 from katib.local.jobs.replicated.jaxjob import JAXJob
 from katib.local.jobs.replicated.paddlejob import PaddleJob
-from katib.local.jobs.replicated.plan import DOUBT_SECONDS, FORGIVEN_LOSSES, LATE_SECONDS, RENEWALS
+from katib.local.jobs.replicated.plan import LATE_SECONDS, RENEWALS
 from katib.local.jobs.replicated.pytorchjob import PyTorchJob
 from katib.local.jobs.replicated.replicas import UNLIMITED_FAILURES
 from katib.local.jobs.replicated.tfjob import TFJob

@@ -1,0 +1,24 @@
+"""Progress of an experiment as shown to a user, and why it does not progress, or how it ended.
+
+Belongs here: pure functions from evidence to a Diagnosis (anyone who holds the objects gathers the evidence), and
+what the command line and `katib.tune` show alike of a run (`progress`, `lines`).
+Does not belong here: stores, processes, the live table (`katib.cli.run`).
+"""
+
+from __future__ import annotations
+
+from katib.explaining.ended import common_cause
+from katib.explaining.evidence import LOCAL, Evidence, JobFacts, Place, ServiceFacts
+from katib.explaining.experiment import diagnose_experiment
+from katib.explaining.trial import diagnose_trial
+
+__all__ = [
+    "LOCAL",
+    "Evidence",
+    "JobFacts",
+    "Place",
+    "ServiceFacts",
+    "common_cause",
+    "diagnose_experiment",
+    "diagnose_trial",
+]

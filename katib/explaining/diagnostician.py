@@ -1,0 +1,212 @@
+"""Gathers what is known about an experiment or a trial, and has it explained."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple
+
+from katib.api.metrics import MetricLog, ObservationReader
+from katib.api.names import EXPERIMENT_LABEL
+from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
+from katib.errors import ForbiddenError, NotFoundError, UnavailableError
+from katib.explaining import LOCAL, Evidence, JobFacts, Place, ServiceFacts, diagnose_experiment, diagnose_trial
+from katib.explaining.answer import SAVINGS_SAMPLE, savings_sentence
+from katib.runtime.clock import Clock
+from katib.runtime.objects import Key, Kind, Object, ObjectStore
+from katib.tuning.ports import EventReader
+from katib.tuning.reading import is_completed, objective_of, state_of
+from katib.tuning.service import Diagnosis, Json, RecordedEvent
+
+_SAMPLE = 50
+"""Ended trials that are looked at; counts come from the experiment's status."""
+_DETAILED = 20
+"""Trials whose jobs and output are looked at: more would cost a request each and change no answer."""
+_UNEXPLAINED = ("Pending", "Running", "Failed", "MetricsUnavailable")
+
+JobFactsOf = Callable[[Object], JobFacts]
+ServiceFactsOf = Callable[[Object], Iterable[ServiceFacts]]
+
+
+class Diagnostician:
+    """Explains from the stores and from what runs jobs and services. Fits `katib.tuning.ports.Explain`.
+
+    What cannot be read at the moment, or may not be, is left out of the answer and does not fail it.
+
+    Args:
+        store: Objects.
+        observations: Metrics.
+        events: Notable moments.
+        clock: Tells now.
+        jobs: What is known of the job of a Trial.
+        services: What is known of the services of a Suggestion.
+        is_at_work: Whether controllers work on the objects, here or elsewhere.
+        disk_is_full: Whether nothing can be stored for want of room; events do not say so then, they are not stored.
+        place: What things are called where the experiments run.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        observations: ObservationReader,
+        events: EventReader,
+        clock: Clock,
+        jobs: JobFactsOf,
+        services: ServiceFactsOf = lambda _suggestion: (),
+        is_at_work: Callable[[], bool] = lambda: True,
+        disk_is_full: Callable[[], bool] = lambda: False,
+        place: Place = LOCAL,
+    ) -> None:
+        self._store = store
+        self._observations = observations
+        self._events = events
+        self._clock = clock
+        self._jobs = jobs
+        self._services = services
+        self._is_at_work = is_at_work
+        self._disk_is_full = disk_is_full
+        self._place = place
+
+    def explain(self, namespace: str, name: str) -> Diagnosis:
+        """Explain an experiment, or a trial of that name.
+
+        Raises:
+            NotFoundError: There is neither.
+        """
+        key = Key(namespace, name)
+        experiment = self._find(EXPERIMENT, key)
+        if experiment is not None:
+            sample = _sample(self._trials_of(key))
+            diagnosis = diagnose_experiment(experiment, self._evidence(experiment, sample.trials))
+            return replace(diagnosis, savings=self._savings(experiment, sample))
+        trial = self._find(TRIAL, key)
+        if trial is None:
+            raise NotFoundError(f'neither an experiment nor a trial "{name}" is in namespace {namespace}')
+        owner = (trial["metadata"].get("labels") or {}).get(EXPERIMENT_LABEL, "")
+        return diagnose_trial(trial, self._evidence(self._find(EXPERIMENT, Key(namespace, owner)), [trial]))
+
+    def _trials_of(self, experiment: Key) -> Iterator[Json]:
+        for page in self._store.pages(TRIAL, experiment.namespace, labels={EXPERIMENT_LABEL: experiment.name}):
+            yield from map(dict, page.items)
+
+    def _evidence(self, experiment: Json | None, trials: list[Json]) -> Evidence:
+        key = Key.of(experiment) if experiment is not None else Key("", "")
+        best = ((experiment or {}).get("status") or {}).get("currentOptimalTrial") or {}
+        best_name = best.get("bestTrialName", "")
+        suggestion = self._find(SUGGESTION, key) if experiment is not None else None
+        readings = _Readings(self._observations, trials)
+        return Evidence(
+            now=self._clock.now(),
+            experiment=experiment,
+            suggestion=suggestion,
+            trials=trials,
+            best=self._find(TRIAL, Key(key.namespace, best_name)) if best_name else None,
+            jobs={Key.of(trial).name: self._jobs(trial) for trial in _doubtful(trials)},
+            services=self._services_of(suggestion, experiment),
+            events=self._events_of(key),
+            readings=readings.newest,
+            reading_counts=readings.counts,
+            readings_error=readings.error,
+            controllers_running=self._is_at_work(),
+            disk_is_full=self._disk_is_full(),
+            place=self._place,
+        )
+
+    def _savings(self, experiment: Json, sample: _Sample) -> str:
+        if not experiment.get("spec", {}).get("earlyStopping"):
+            return ""
+        with suppress(ForbiddenError, UnavailableError):
+            return savings_sentence(experiment, *map(self._reading_counts, (sample.stopped, sample.succeeded)))
+        return savings_sentence(experiment, (), ())
+
+    def _reading_counts(self, trials: Iterable[Json]) -> list[int]:
+        """Return how many readings of the objective each trial has reported."""
+        keys = [(Key.of(trial), objective_of(trial).get("objectiveMetricName", "")) for trial in trials]
+        return [self._observations.within(key.namespace).count(key.name, metric_name=name) for key, name in keys]
+
+    def _services_of(self, suggestion: Json | None, experiment: Json | None) -> tuple[ServiceFacts, ...]:
+        """Ask for the services of a suggestion; before there is one, by the experiment, which bears the same name."""
+        asked = suggestion or experiment
+        return () if asked is None else tuple(self._services(asked))
+
+    def _events_of(self, key: Key) -> tuple[RecordedEvent, ...]:
+        with suppress(ForbiddenError, UnavailableError):
+            return tuple(self._events.events_of("Experiment", key.namespace, key.name)) if key.name else ()
+        return ()
+
+    def _find(self, kind: Kind, key: Key) -> Json | None:
+        with suppress(NotFoundError):
+            return dict(self._store.get(kind, key))
+        return None
+
+
+class _Readings:
+    """The newest reading of the objective metric of every trial that still runs, and how many there are."""
+
+    def __init__(self, observations: ObservationReader, trials: list[Json]) -> None:
+        self._observations = observations
+        self.newest: dict[str, MetricLog] = {}
+        self.counts: dict[str, int] = {}
+        self.error = ""
+        for trial in trials:
+            metric = (trial["spec"].get("objective") or {}).get("objectiveMetricName", "")
+            if metric and not is_completed(trial) and not self.error:
+                self._read(Key.of(trial), metric)
+
+    def _read(self, key: Key, metric: str) -> None:
+        log, trial = self._observations.within(key.namespace), key.name
+        try:
+            newest = log.newest(trial, limit=1, metric_name=metric)
+            if newest:
+                self.newest[trial] = newest[-1]
+                self.counts[trial] = log.count(trial, metric_name=metric)
+        except (UnavailableError, ForbiddenError) as error:
+            self.error = str(error)
+
+
+class _Sample(NamedTuple):
+    """What is looked at of the trials of an experiment.
+
+    Attributes:
+        trials: All active ones and the newest ended ones, oldest first.
+        stopped: The newest that were stopped early.
+        succeeded: The newest that ran to their end.
+    """
+
+    trials: list[Json]
+    stopped: list[Json]
+    succeeded: list[Json]
+
+
+def _sample(trials: Iterable[Json]) -> _Sample:
+    """Choose of trials that come oldest first, in one pass that holds no more than the answer."""
+    active: list[tuple[int, Json]] = []
+    ended: deque[tuple[int, Json]] = deque(maxlen=_SAMPLE)
+    newest: dict[str, deque[Json]] = {state: deque(maxlen=SAVINGS_SAMPLE) for state in ("EarlyStopped", "Succeeded")}
+    for number, trial in enumerate(trials):
+        (ended if is_completed(trial) else active).append((number, trial))
+        if (state := state_of(trial)) in newest:
+            newest[state].append(trial)
+    chosen = sorted([*active, *ended], key=lambda pair: pair[0])
+    return _Sample([trial for _, trial in chosen], *map(list, newest.values()))
+
+
+def _doubtful(trials: list[Json]) -> list[Json]:
+    """Return the trials whose jobs explain something: active ones first in line, then the newest that were lost."""
+    unexplained = [trial for trial in trials if state_of(trial) in _UNEXPLAINED]
+    active = [trial for trial in unexplained if not is_completed(trial)][:_DETAILED]
+    lost = [trial for trial in unexplained if is_completed(trial)][-_DETAILED:]
+    return active + lost
+
+
+def attempt_of(job: Object) -> int:
+    """Return which try of a batch Job runs or ran last; 1 where that is not known."""
+    spec, status = job.get("spec") or {}, job.get("status") or {}
+    if (spec.get("completions") or 1) != 1 or (spec.get("parallelism") or 1) != 1:
+        return 1  # several pods run on purpose, and each of them counts
+    failed, active = status.get("failed"), status.get("active")
+    count = failed if isinstance(failed, int) else 0
+    return max(1, count + (1 if active else 0))

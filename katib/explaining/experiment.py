@@ -1,0 +1,300 @@
+"""Why an experiment does not progress, or how it ended.
+
+The checks of an unfinished one stand in the order in which causes hide each other: no engine or controller, then the
+store, then the suggestion service, then the trials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from katib.api.job_kinds import is_suspended
+from katib.api.names import EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE, TEMPLATE_MISSING
+from katib.explaining.answer import (
+    Answer,
+    best_sentences,
+    condition_words,
+    finding_of_event,
+    pick_warnings,
+    progress_sentence,
+    since,
+)
+from katib.explaining.ended import explain_ended
+from katib.explaining.evidence import Evidence, JobFacts, ServiceFacts
+from katib.explaining.trial import diagnose_trial
+from katib.tuning.reading import condition_of, is_completed, name_of, state_of, status_of
+from katib.tuning.service import Diagnosis, Json
+
+_SHOWN_TRIALS = 3
+_STORAGE_REASONS = frozenset({"DiskFull", "DatabaseUnavailable", "StoreUnavailable", "ObservationLogUnavailable"})
+"""Reasons of warning events that mean: nothing can be written now."""
+
+_MEMORY = "What is killed by SIGKILL mostly lacked memory: free some, or set spec.parallelTrialCount lower."
+
+_DISK_FULL = ("disk is full", "disk full", "no space left")
+
+_SAID_BY_THE_END = frozenset({"ExperimentFailed", "MetricsUnavailable", "SuggestionFailed"})
+"""Reasons of warnings that say no more than the verdict of an ended experiment."""
+
+_SAID_BY_CONDITIONS = frozenset({TEMPLATE_MISSING, EXPERIMENT_STOPPED, SERVICE_UNAVAILABLE, "SuggestionServiceWaiting"})
+"""Reasons of warnings that a condition gives while they hold."""
+
+
+def diagnose_experiment(experiment: Json, evidence: Evidence) -> Diagnosis:
+    """Explain one experiment.
+
+    Args:
+        experiment: The Experiment object.
+        evidence: What is known; the more of it, the nearer the answer.
+    """
+    ended = is_completed(experiment)
+    answer = explain_ended(experiment, evidence) if ended else _explain_unfinished(experiment, evidence)
+    explanation = status_of(evidence.suggestion or {}).get("explanation")
+    answer.findings.extend([str(explanation)] if explanation else ())
+    said = _SAID_BY_CONDITIONS | (_SAID_BY_THE_END if ended else frozenset())
+    events = [event for event in evidence.events if event.reason not in said]
+    answer.findings.extend(map(finding_of_event, pick_warnings(events)))
+    return answer.diagnosis("Experiment", name_of(experiment), state_of(experiment))
+
+
+def _explain_unfinished(experiment: Json, evidence: Evidence) -> Answer:
+    """Return what an experiment waits for, or that it progresses."""
+    checks: tuple[Callable[[Json, Evidence], Answer | None], ...] = (
+        _deleting,
+        _nobody_works,
+        _storage_fails,
+        _is_stopped,
+        _template_is_missing,
+        _validation_refused,
+        _service_is_away,
+        _service_fails,
+        _all_trials_wait,
+        _trials_run,
+        _service_starts,
+        _waits_for_suggestions,
+    )
+    answer = next((answer for check in checks if (answer := check(experiment, evidence)) is not None), None)
+    if answer is None:
+        answer = Answer(
+            f"{name_of(experiment)} was accepted and has no trial yet; nothing that would hold it back is known.",
+            remedies=[evidence.place.silence],
+        )
+    answer.findings.insert(0, progress_sentence(experiment))
+    if condition_of(experiment, "Restarting") is not None:
+        answer.findings.append("It was finished, and runs again because its budget was raised.")
+    _add_failures(answer, evidence)
+    answer.findings.extend(_restarts(evidence))
+    return answer
+
+
+def _add_failures(answer: Answer, evidence: Evidence) -> None:
+    """Add why the newest failed trial failed, whatever the experiment does now."""
+    failed = [trial for trial in evidence.trials if condition_of(trial, "Failed") is not None]
+    if not failed:
+        return
+    newest = diagnose_trial(failed[-1], evidence)
+    answer.findings.append(f"The newest trial that failed says why: {newest.verdict}")
+    answer.remedies.extend(newest.remedies)
+    answer.log_tail = answer.log_tail or newest.log_tail
+
+
+def _deleting(experiment: Json, evidence: Evidence) -> Answer | None:
+    if not experiment.get("metadata", {}).get("deletionTimestamp"):
+        return None
+    if not evidence.controllers_running:
+        sentence = f"{name_of(experiment)} is being deleted, and {evidence.place.nobody_works}."
+        return Answer(sentence, remedies=[evidence.place.start])
+    return Answer(f"{name_of(experiment)} is being deleted; its trials go first.")
+
+
+def _nobody_works(experiment: Json, evidence: Evidence) -> Answer | None:
+    if evidence.controllers_running:
+        return None
+    return Answer(
+        f"{name_of(experiment)} is unfinished, and {evidence.place.nobody_works}.",
+        remedies=[evidence.place.start],
+    )
+
+
+def _storage_fails(experiment: Json, evidence: Evidence) -> Answer | None:
+    """A storage warning counts while it is the newest thing that happened."""
+    latest, full = evidence.events[-1] if evidence.events else None, evidence.disk_is_full
+    if not full:
+        if latest is None or not latest.warning:
+            return None
+        message = latest.message.lower()
+        full = latest.reason == "DiskFull" or any(words in message for words in _DISK_FULL)
+        if not full and latest.reason not in _STORAGE_REASONS and "database" not in message:
+            return None
+    what = "the disk is full" if full else "the database does not answer"
+    return Answer(
+        f"{name_of(experiment)} cannot progress because {what}.",
+        remedies=[evidence.place.disk if full else evidence.place.database],
+    )
+
+
+def _is_stopped(experiment: Json, _evidence: Evidence) -> Answer | None:
+    conditions = status_of(experiment).get("conditions") or ()
+    if all(c.get("reason") != EXPERIMENT_STOPPED for c in conditions if c.get("type") == "Running"):
+        return None
+    return Answer(
+        f"{name_of(experiment)} makes no further trials because it was stopped.",
+        findings=_still_running(experiment),
+        remedies=[f"`katib resume {name_of(experiment)}` lets it go on."],
+    )
+
+
+def _still_running(experiment: Json) -> list[str]:
+    runs = int(status_of(experiment).get("trialsRunning") or 0)
+    return [f"{runs} trial{'s' * (runs != 1)} that were made before go on."] if runs else []
+
+
+def _template_is_missing(experiment: Json, _evidence: Evidence) -> Answer | None:
+    conditions = status_of(experiment).get("conditions") or ()
+    condition = next((c for c in conditions if c.get("reason") == TEMPLATE_MISSING), None)
+    if condition is None:
+        return None
+    return Answer(
+        f"{name_of(experiment)} cannot make trials: {_cause_of(condition)}.",
+        findings=_still_running(experiment),
+        remedies=["As soon as the template is there, the experiment goes on by itself."],
+    )
+
+
+def _cause_of(condition: Json) -> str:
+    """Return what a condition says after its first words, which the answer has already."""
+    message = str(condition.get("message", ""))
+    return (message.partition(": ")[2] or message).rstrip(".")
+
+
+def _validation_refused(experiment: Json, evidence: Evidence) -> Answer | None:
+    condition = condition_of(evidence.suggestion or {}, "Failed")
+    if condition is None:
+        return None
+    return Answer(
+        f"{name_of(experiment)} has no assignments because its suggestion failed: {condition_words(condition)}.",
+        remedies=["Fix spec.algorithm or the search space as the message says, and run the file again."],
+    )
+
+
+def _service_is_away(experiment: Json, evidence: Evidence) -> Answer | None:
+    """The cause may pass, so nothing has failed."""
+    conditions = status_of(experiment).get("conditions") or ()
+    condition = next((c for c in conditions if c.get("reason") == SERVICE_UNAVAILABLE), None)
+    if condition is None:
+        return None
+    cause = _cause_of(condition)
+    answer = Answer(
+        f"{name_of(experiment)} waits for its algorithm: {cause}.",
+        findings=_still_running(experiment),
+        remedies=["It is tried again, with pauses of some seconds, until it answers; then the experiment goes on."],
+    )
+    failing = next((s for s in evidence.services if s.state == "failing"), None)
+    if failing is not None and failing.last_error:
+        answer.findings.append(f"This is try {failing.attempts}; the last one: {failing.last_error.rstrip('.')}.")
+    if "SIGKILL" in cause or "OOMKilled" in cause:
+        answer.remedies.append(_MEMORY)
+    return answer
+
+
+def _service_fails(experiment: Json, evidence: Evidence) -> Answer | None:
+    failing = next((s for s in evidence.services if s.state == "failing"), None)
+    if failing is None:
+        return None
+    return Answer(
+        f"{name_of(experiment)} waits for the suggestion service {failing.algorithm}, which does not start: "
+        f"{(failing.last_error or 'no reason was given').rstrip('.')}.",
+        findings=[f"It was tried {failing.attempts} time{'s' * (failing.attempts != 1)}."],
+        remedies=[_service_remedy(failing)],
+    )
+
+
+def _service_remedy(service: ServiceFacts) -> str:
+    if service.remedy:
+        return service.remedy
+    if "No module named" in service.last_error:
+        return "Install what the service needs (`pip install 'katib[all]'`)."
+    if service.address:
+        return f"Try it by hand: {service.address}"
+    return f"Fix the cause, or choose another algorithm than {service.algorithm} (`katib algorithms` lists them)."
+
+
+def _all_trials_wait(experiment: Json, evidence: Evidence) -> Answer | None:
+    """With none running, what holds the waiting trials back is what holds the experiment back."""
+    waiting = [trial for trial in evidence.trials if not is_completed(trial)]
+    if not waiting or any(_is_at_work(trial, evidence) for trial in waiting):
+        return None
+    first = diagnose_trial(waiting[0], evidence)
+    others = len(waiting) - 1
+    more = f" {others} more wait too." if others else ""
+    return Answer(
+        f"{name_of(experiment)} waits for its trials: {first.verdict}{more}",
+        findings=[*first.findings],
+        remedies=[*first.remedies],
+        log_tail=first.log_tail,
+    )
+
+
+def _is_at_work(trial: Json, evidence: Evidence) -> bool:
+    facts = evidence.jobs.get(name_of(trial), JobFacts())
+    return state_of(trial) == "Running" and not facts.waiting and not is_suspended(facts.job or {})
+
+
+def _trials_run(experiment: Json, evidence: Evidence) -> Answer | None:
+    running = [trial for trial in evidence.trials if not is_completed(trial) and _is_at_work(trial, evidence)]
+    if not running:
+        return None
+    count = max(len(running), int(status_of(experiment).get("trialsRunning") or 0))
+    waits = int(status_of(experiment).get("trialsPending") or 0)
+    others = f", {waits} waiting" if waits else ""
+    answer = Answer(f"{name_of(experiment)} is progressing: {count} trial{'s' * (count != 1)} running{others}.")
+    for trial in running[:_SHOWN_TRIALS]:
+        details = diagnose_trial(trial, evidence)
+        answer.findings.append(" ".join((details.verdict, *details.findings[:1])))
+        answer.remedies = answer.remedies or [*details.remedies[:1]]
+    if waiting := _waiting_message(evidence):
+        answer.findings.append(f"No further trial starts until one of them has ended: {waiting}.")
+    answer.findings.extend(best_sentences(experiment, evidence))
+    return answer
+
+
+def _waiting_message(evidence: Evidence) -> str:
+    """Return what the suggestion service waits for; empty when it has something to give."""
+    condition = condition_of(evidence.suggestion or {}, "WaitingForTrials")
+    return str(condition.get("message", "")).rstrip(".") if condition is not None else ""
+
+
+def _service_starts(experiment: Json, evidence: Evidence) -> Answer | None:
+    starting = next((s for s in evidence.services if s.state == "starting"), None)
+    if starting is None:
+        return None
+    answer = Answer(f"{name_of(experiment)} waits for the suggestion service {starting.algorithm} to start.")
+    if starting.attempts > 1:
+        last = f"; the last one failed: {starting.last_error.rstrip('.')}" if starting.last_error else ""
+        answer.findings.append(f"This is try {starting.attempts}{last}.")
+    return answer
+
+
+def _waits_for_suggestions(experiment: Json, evidence: Evidence) -> Answer | None:
+    suggestion = evidence.suggestion
+    if suggestion is None:
+        return None
+    algorithm = suggestion.get("spec", {}).get("algorithm", {}).get("algorithmName", "")
+    if condition_of(suggestion, "DeploymentReady") is None and condition_of(suggestion, "Running") is None:
+        return Answer(f"{name_of(experiment)} waits for the suggestion service {algorithm} to start.")
+    wanted, got = suggestion.get("spec", {}).get("requests", 0), status_of(suggestion).get("suggestionCount", 0)
+    if wanted <= got:
+        return None
+    if waiting := _waiting_message(evidence):
+        return Answer(f"{name_of(experiment)} waits for a trial to end: {waiting}.")
+    return Answer(
+        f"{name_of(experiment)} waits for {wanted - got} assignment{'s' * (wanted - got != 1)} from the suggestion "
+        f"service {algorithm}."
+    )
+
+
+def _restarts(evidence: Evidence) -> list[str]:
+    restarts = [event for event in evidence.events if event.reason in ("EngineRestarted", "Resumed")]
+    if not restarts:
+        return []
+    return [f"The engine was restarted {since(restarts[-1].time, evidence.now)} ago; unfinished trials were restarted."]

@@ -1,0 +1,366 @@
+"""Why a trial waits, or how it ended."""
+
+from __future__ import annotations
+
+from katib.api.failure_text import EXIT_WITHOUT_OUTPUT, OUT_OF_MEMORY, trial_failure
+from katib.api.job_kinds import is_suspended, suspend_field
+from katib.api.metrics import ZERO_TIME
+from katib.api.names import METRICS_INCOMPLETE, METRICS_REPORT_ANNOTATION, WORKSPACE_ANNOTATION
+from katib.api.trials import waiting_words
+from katib.explaining.answer import Answer, condition_words, finding_of_event, known_remedy, pick_warnings, since
+from katib.explaining.evidence import Evidence, JobFacts
+from katib.explaining.replicas import failed_replica, last_words, replica_findings
+from katib.tuning.reading import (
+    assignments_of,
+    condition_of,
+    early_stop_reason,
+    failure_of,
+    format_duration,
+    is_completed,
+    name_of,
+    namespace_of,
+    objective_of,
+    objective_value,
+    seconds_run,
+    state_of,
+    status_of,
+    time_of,
+)
+from katib.tuning.replicas import named_replica, own_cause, replica_name
+from katib.tuning.service import Diagnosis, Json
+
+_COMMAND_NOT_FOUND = 127
+_COMMAND_NOT_EXECUTABLE = 126
+
+_PODS_REFUSED = "TrialPodsRefused"
+"""Reason of a trial that failed because no pod of its job could be created."""
+
+_UNCOLLECTED = "PodWithoutCollector"
+"""Reason of a trial without metrics that lost them for another cause than its program's output."""
+
+
+def diagnose_trial(trial: Json, evidence: Evidence) -> Diagnosis:
+    """Explain one trial.
+
+    Args:
+        trial: The Trial object.
+        evidence: What is known; its `jobs`, `readings` and `events` matter here.
+    """
+    name = name_of(trial)
+    facts = evidence.jobs.get(name, JobFacts())
+    answer = _ended(trial, facts, evidence) if is_completed(trial) else _active(trial, facts, evidence)
+    warnings = pick_warnings(evidence.events, "Trial", name)
+    answer.findings.extend(map(finding_of_event, warnings))
+    assignments = ", ".join(f"{key}={value}" for key, value in assignments_of(trial).items())
+    if assignments:
+        answer.findings.append(f"Its parameters are {assignments}.")
+    return answer.diagnosis("Trial", name, state_of(trial))
+
+
+def _active(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
+    name = name_of(trial)
+    if trial.get("metadata", {}).get("deletionTimestamp"):
+        return Answer(f"{name} is being deleted; its job and its metrics go first.")
+    if not evidence.controllers_running:
+        return Answer(
+            f"{name} does not progress because {evidence.place.nobody_works}.",
+            remedies=[evidence.place.start],
+        )
+    held = _held_up(trial, facts) or _retried(trial, facts) or _waiting(trial, facts, evidence)
+    if held is not None:
+        return held
+    if state_of(trial) == "Running":
+        return _running(trial, facts, evidence)
+    if facts.job is None:
+        return Answer(f"{name} waits for its job to be created.", findings=[_age_finding(trial, evidence)])
+    findings = [*replica_findings(facts.pods), _age_finding(trial, evidence)]
+    return Answer(f"{name} has a job that has not started yet.", findings=findings)
+
+
+def _held_up(trial: Json, facts: JobFacts) -> Answer | None:
+    """Return why the job cannot be created or read, None when that is not what holds the trial back."""
+    conditions = status_of(trial).get("conditions") or ()
+    running: Json = next((c for c in conditions if c.get("type") == "Running"), {})
+    if running.get("status") != "False" or running.get("reason") not in _HELD_UP_REMEDIES or facts.job is not None:
+        return None
+    cause = str(running.get("message", "")).removeprefix("Trial cannot run: ").rstrip(".")
+    return Answer(f"{name_of(trial)} cannot run: {cause}.", remedies=[_HELD_UP_REMEDIES[str(running.get("reason"))]])
+
+
+_HELD_UP_REMEDIES = {
+    "JobForbidden": "Give the controller the right that the message names; the trial goes on by itself.",
+    "JobKindNotInstalled": "Install the operator that serves this kind of job; the trial goes on by itself.",
+}
+
+
+def _waiting(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer | None:
+    """Return what holds the job back, None when nothing does."""
+    name, job = name_of(trial), facts.job or {}
+    if is_suspended(job):
+        field = ".".join(suspend_field(job))
+        return Answer(
+            f"{name} waits because its job is suspended{f' ({field} is true)' if field else ''}.",
+            remedies=[f"`katib resume {name}{_option(trial, evidence)}` lets it start."] if field else [],
+        )
+    if facts.waiting:
+        return Answer(
+            f"{name} has to wait: {facts.waiting.rstrip('.')}.",
+            findings=replica_findings(facts.pods),
+            remedies=[facts.remedy or evidence.place.capacity],
+            log_tail=facts.log_tail,
+        )
+    if words := waiting_words(trial):
+        return Answer(f"{name} {words.rstrip('.')}.", findings=replica_findings(facts.pods))
+    return None
+
+
+def _retried(trial: Json, facts: JobFacts) -> Answer | None:
+    """Return that a try of the job failed; None when that is not what the trial says."""
+    conditions = status_of(trial).get("conditions") or ()
+    fact: Json = next((c for c in conditions if c.get("type") == "Running"), {})
+    if fact.get("reason") != "TrialRetrying":
+        return None
+    news = str(fact.get("message", "")).removeprefix("Trial is running: ").removeprefix("Trial waits: ")
+    return Answer(
+        f"{name_of(trial)} failed and is tried again: {news}.",
+        remedies=["Read the output below; set backoffLimit to 0 in the template if a retry cannot help."],
+        log_tail=facts.log_tail,
+    )
+
+
+def _running(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
+    name = name_of(trial)
+    fact = condition_of(trial, "Running") or {}
+    if fact.get("reason") == "TrialWaiting":
+        return Answer(
+            f"{name} has to wait: {str(fact.get('message', '')).removeprefix('Trial is running: ').rstrip('.')}.",
+            remedies=[evidence.place.silence],
+        )
+    if fact.get("reason") == "TrialStopping":
+        why = str(fact.get("message", "")).removeprefix("Trial is being stopped early: ").rstrip(".")
+        return Answer(
+            f"{name} is being stopped early, and its programs have their grace period to end: {why}.",
+            remedies=[
+                "Have the program end on SIGTERM, or lower terminationGracePeriodSeconds, to free its place sooner."
+            ],
+        )
+    seconds = seconds_run(trial, evidence.now)
+    running = f"has been running for {format_duration(seconds)}" if seconds is not None else "is running"
+    answer = Answer(f"{name} {running}.")
+    if restarting := condition_of(facts.job or {}, "Restarting"):
+        answer.findings.append(f"Its job is restarting: {condition_words(restarting)}.")
+    answer.findings.extend(replica_findings(facts.pods))
+    metric = objective_of(trial).get("objectiveMetricName", "the objective metric")
+    reading = evidence.readings.get(name)
+    if reading is None and evidence.readings_error:
+        answer.findings.append(f"Its metrics cannot be read now: {evidence.readings_error.rstrip('.')}.")
+    elif reading is None:
+        answer.findings.append(f"It has not reported {metric} yet.")
+        answer.remedies.append(f"{_look_at_output(trial, evidence)} -f")
+    else:
+        count = evidence.reading_counts.get(name, 1)
+        age = f", {since(reading.time, evidence.now)} ago" if reading.time != ZERO_TIME else ""
+        answer.findings.append(f"Latest {metric} is {reading.value}, {count} reading{'s' * (count != 1)} so far{age}.")
+    if seconds is not None:
+        answer.findings.extend(_pace(evidence))
+    if facts.attempt > 1:
+        answer.findings.append(f"This is try {facts.attempt} of its job.")
+    return answer
+
+
+def _pace(evidence: Evidence) -> list[str]:
+    """Compare with how long the other trials took."""
+    succeeded = (other for other in evidence.trials if condition_of(other, "Succeeded") is not None)
+    seconds = sorted(took for other in succeeded if (took := seconds_run(other, evidence.now)) is not None)
+    if not seconds:
+        return []
+    return [f"Trials that succeeded took {format_duration(seconds[len(seconds) // 2])} (median)."]
+
+
+def _ended(trial: Json, facts: JobFacts, evidence: Evidence) -> Answer:
+    ways = {
+        "Succeeded": _succeeded,
+        "Failed": _failed,
+        "EarlyStopped": _early_stopped,
+        "MetricsUnavailable": _metrics_unavailable,
+        "Killed": _killed,
+    }
+    for type_, explain in ways.items():
+        condition = condition_of(trial, type_)
+        if condition is not None:
+            return explain(trial, condition, facts, evidence)
+    raise AssertionError(trial)  # pragma: no cover - is_completed saw one of them
+
+
+def _succeeded(trial: Json, _condition: Json, _facts: JobFacts, evidence: Evidence) -> Answer:
+    name, metric = name_of(trial), objective_of(trial).get("objectiveMetricName", "")
+    answer = Answer(f"{name} succeeded with {metric}={objective_value(trial) or 'unavailable'}.")
+    if evidence.best is not None and name_of(evidence.best) == name:
+        answer.findings.append("It is the best trial so far.")
+    return answer
+
+
+def _failed(trial: Json, _condition: Json, facts: JobFacts, evidence: Evidence) -> Answer:
+    name, failed = name_of(trial), failed_replica(facts.pods, failure_of(trial))
+    replica = replica_name(failed) if failed is not None else named_replica(trial)
+    because = f" because its replica {replica} failed" if replica else ""
+    answer = Answer(f"{name} failed{because}: {failure_cause(trial, facts)}.", log_tail=facts.log_tail)
+    if replica and facts.log_tail:
+        answer.findings.append(f"The output below is that of replica {replica}.")
+    elif facts.log_container and facts.log_tail:
+        answer.findings.append(f"The output below is that of container {facts.log_container}.")
+    cause = own_cause(trial)
+    if cause and cause not in answer.verdict and (not replica or not cause.startswith(EXIT_WITHOUT_OUTPUT)):
+        answer.findings.append(f"{cause}.")
+    if facts.attempt > 1:
+        answer.findings.append(f"Its job was tried {facts.attempt} times.")
+    answer.remedies.append(_failure_remedy(trial, facts, evidence))
+    return answer
+
+
+def failure_cause(trial: Json, facts: JobFacts) -> str:
+    """Return in a few words why a trial failed: what ended its program, else the last line that it printed.
+
+    Which replica it was is left out, so that trials which failed alike are seen to.
+    """
+    deadline = condition_of(facts.job or {}, "Failed") or {}
+    if deadline.get("reason") == "DeadlineExceeded":
+        return "its job ran longer than activeDeadlineSeconds"
+    cause = failure_of(trial)
+    if facts.signal or facts.out_of_memory or (facts.exit_code is not None and not _is_explained(trial)):
+        return _exit_words(facts)
+    replica = failed_replica(facts.pods, cause)
+    if replica is not None and not _is_explained(trial) and (words := last_words(replica)):
+        return words
+    return own_cause(trial) or str((condition_of(trial, "Failed") or {}).get("reason") or "no reason was recorded")
+
+
+def _is_explained(trial: Json) -> bool:
+    """Return whether the message of a failed trial says more than its exit code."""
+    message = str((condition_of(trial, "Failed") or {}).get("message", ""))
+    return trial_failure(message) != message and not own_cause(trial).startswith(EXIT_WITHOUT_OUTPUT)
+
+
+def _exit_words(facts: JobFacts) -> str:
+    if facts.out_of_memory:
+        return "its container took more memory than its limit allows (OOMKilled)"
+    if facts.signal:
+        return f"its process was ended by {facts.signal}"
+    if facts.exit_code == _COMMAND_NOT_FOUND:
+        return "its command was not found (exit code 127)"
+    if facts.exit_code == _COMMAND_NOT_EXECUTABLE:
+        return "its command could not be executed (exit code 126)"
+    return f"its process ended with exit code {facts.exit_code}"
+
+
+def _option(trial: Json, evidence: Evidence) -> str:
+    """Return the option that names the namespace of a trial in a command; empty where it goes without saying."""
+    namespace = namespace_of(trial)
+    return f" -n {namespace}" if namespace not in ("", evidence.place.default_namespace) else ""
+
+
+def _look_at_output(trial: Json, evidence: Evidence) -> str:
+    return f"Look at its output: katib logs {name_of(trial)}{_option(trial, evidence)}"
+
+
+def _failure_remedy(trial: Json, facts: JobFacts, evidence: Evidence) -> str:
+    if (condition_of(trial, "Failed") or {}).get("reason") == _PODS_REFUSED:
+        return facts.remedy or "Fix the pod of the template as the message says, and run the file again."
+    if facts.out_of_memory or OUT_OF_MEMORY in failure_of(trial):
+        return "Raise resources.limits.memory of the container in the template, or let it need less."
+    if facts.signal == "SIGKILL":
+        return "Run fewer trials at once (parallelTrialCount), or request the memory that one needs."
+    if facts.exit_code == _COMMAND_NOT_FOUND:
+        return evidence.place.command
+    return _remedy_of_output(trial, facts, evidence)
+
+
+def _remedy_of_output(trial: Json, facts: JobFacts, evidence: Evidence) -> str:
+    annotations = (evidence.experiment or {}).get("metadata", {}).get("annotations") or {}
+    workspace = str(annotations.get(WORKSPACE_ANNOTATION, ""))
+    place = evidence.place.in_images() if facts.in_image else evidence.place
+    if remedy := known_remedy(failure_of(trial), facts, place, workspace):
+        return remedy
+    if not facts.log_tail:
+        return _look_at_output(trial, evidence)
+    return "Fix the cause shown in the output below and run the file again."
+
+
+def _early_stopped(trial: Json, condition: Json, _facts: JobFacts, _evidence: Evidence) -> Answer:
+    why = early_stop_reason(str(condition.get("message", ""))).rstrip(".")
+    answer = Answer(f"{name_of(trial)} was stopped early: {why or 'its message says no reason'}.")
+    rules = trial.get("spec", {}).get("earlyStoppingRules") or ()
+    answer.findings.extend(
+        f"Rule: stop when {r.get('name')} is {_COMPARISONS.get(str(r.get('comparison')), r.get('comparison'))} "
+        f"{r.get('value')} from reading {r.get('startStep', 0)} on."
+        for r in rules
+    )
+    value = objective_value(trial)
+    if value is not None:
+        answer.findings.append(f"It had reached {objective_of(trial).get('objectiveMetricName', '')}={value}.")
+    return answer
+
+
+_COMPARISONS = {"less": "less than", "greater": "greater than", "equal": "equal to"}
+
+
+def _metrics_unavailable(trial: Json, condition: Json, facts: JobFacts, _evidence: Evidence) -> Answer:
+    if condition.get("reason") == METRICS_INCOMPLETE:
+        return _metrics_incomplete(trial, condition, facts)
+    if condition.get("reason") == _UNCOLLECTED:
+        return _uncollected(trial, condition)
+    metric = objective_of(trial).get("objectiveMetricName", "the objective metric")
+    answer = Answer(f"{name_of(trial)} ended, but {metric} was not found in what it wrote.", log_tail=facts.log_tail)
+    annotations = (facts.job or {}).get("metadata", {}).get("annotations") or {}
+    report = str(annotations.get(METRICS_REPORT_ANNOTATION) or condition.get("message") or "")
+    if report:
+        answer.findings.append(report)
+    answer.remedies.append(
+        f"Print lines such as `{metric}=0.5`, or describe your format in "
+        "spec.metricsCollectorSpec.source.filter.metricsFormat."
+    )
+    return answer
+
+
+def _metrics_incomplete(trial: Json, condition: Json, facts: JobFacts) -> Answer:
+    answer = Answer(
+        f"{name_of(trial)} ended well, but not all of its metrics are stored, so its value is not known.",
+        log_tail=facts.log_tail,
+    )
+    answer.findings.append(str(condition.get("message") or ""))
+    answer.remedies.append(
+        "The training program is not the cause: look at what kept the collector from storing, such as the DB manager "
+        "or the collector's memory limit, and run the trial again."
+    )
+    return answer
+
+
+def _uncollected(trial: Json, condition: Json) -> Answer:
+    return Answer(
+        f"{name_of(trial)} has no metrics: {metrics_loss(condition)}.",
+        remedies=[_RUN_AGAIN],
+    )
+
+
+_RUN_AGAIN = (
+    "Run it again. If it happens again, look whether the controller is ready, and whether the namespace still has the "
+    "label katib.kubeflow.org/metrics-collector-injection=enabled."
+)
+
+
+def metrics_loss(condition: Json) -> str:
+    """Return how a trial lost its metrics when it was not by what its program printed; empty when it was."""
+    if condition.get("reason") != _UNCOLLECTED:
+        return ""
+    return str(condition.get("message", "")).removeprefix("Metrics are not available: ").rstrip(".")
+
+
+def _killed(trial: Json, condition: Json, _facts: JobFacts, _evidence: Evidence) -> Answer:
+    message = str(condition.get("message", "")).rstrip(".")
+    because = f": {message}" if message else " before it ended by itself"
+    return Answer(f"{name_of(trial)} was stopped{because}.")
+
+
+def _age_finding(trial: Json, evidence: Evidence) -> str:
+    created = time_of(trial.get("metadata", {}).get("creationTimestamp"))
+    return f"It was created {since(created, evidence.now)} ago." if created else "It was created just now."

@@ -1,0 +1,105 @@
+"""What figures are drawn from, read through a tuning service."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field, replace
+
+from katib.errors import NotFoundError
+from katib.figures.catalogue import FigureKind
+from katib.figures.curves import CURVE_POINTS, curve_of
+from katib.figures.data import Choice, Curve, ExperimentData
+from katib.figures.trials import TrialTable
+from katib.tuning.reading import Json, namespace_of
+from katib.tuning.service import TuningService
+
+_PAGE = 1_000
+MOST_KEPT = 1_000
+"""Curves that are kept: some kilobytes each."""
+
+
+def read_experiment(service: TuningService, namespace: str, name: str) -> ExperimentData:
+    """Return an experiment with all of its trials, and without curves.
+
+    Raises:
+        NotFoundError: There is no such experiment.
+        UnavailableError: The service cannot be reached.
+    """
+    experiment = service.get("Experiment", namespace, name)
+    return ExperimentData(experiment, TrialTable.of(experiment, each_trial(service, namespace, name)), now=time.time())
+
+
+def with_curves(
+    service: TuningService, data: ExperimentData, kind: FigureKind, choice: Choice, kept: KeptCurves | None = None
+) -> ExperimentData:
+    """Return the data with the curves that a figure asks for; for a figure that asks for none, as it is.
+
+    Args:
+        service: Read with the rights of the user.
+        data: The experiment.
+        kind: The figure.
+        choice: Names the metric.
+        kept: Where curves of ended trials are found and left; None: all are read.
+
+    Raises:
+        UnavailableError: The service cannot be reached.
+    """
+    if kind.curves is None:
+        return data
+    trials, namespace = data.trials, namespace_of(data.experiment)
+    metric = choice.metric or trials.objective.name
+    curves = {}
+    for row in kind.curves(trials).tolist():
+        name = str(trials.names[row])
+
+        def read(name: str = name, started: float = float(trials.started[row])) -> Curve:
+            return curve_of(service.curve(namespace, name, points=CURVE_POINTS, metric=metric), started)
+
+        try:
+            if kept is None or math.isnan(trials.ended[row]):
+                curve = read()
+            else:
+                curve = kept.curve((namespace, name, metric, float(trials.ended[row])), read)
+        except NotFoundError:
+            continue  # deleted since the trials were read
+        if len(curve.values):
+            curves[name] = curve
+    return replace(data, curves=curves)
+
+
+@dataclass(slots=True)
+class KeptCurves:
+    """Curves of trials that have ended, which no reading changes any more; the last 1,000 that were asked for.
+
+    Thread-safe. One is for one user: what is kept was read with their rights.
+    """
+
+    _curves: OrderedDict[Hashable, Curve] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def curve(self, key: Hashable, read: Callable[[], Curve]) -> Curve:
+        """Return the curve of that key, read when it is not there. Two threads may read the same one."""
+        with self._lock:
+            if (found := self._curves.get(key)) is not None:
+                self._curves.move_to_end(key)
+                return found
+        found = read()
+        with self._lock:
+            self._curves[key] = found
+            while len(self._curves) > MOST_KEPT:
+                self._curves.popitem(last=False)
+        return found
+
+
+def each_trial(service: TuningService, namespace: str, experiment: str) -> Iterator[Json]:
+    """Yield the trials of an experiment, read in several pages."""
+    cursor = ""
+    while True:
+        page = service.trials(namespace, experiment, limit=_PAGE, cursor=cursor)
+        yield from page.items
+        if not (cursor := page.cursor):
+            return

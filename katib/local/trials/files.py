@@ -1,0 +1,404 @@
+"""What trials leave on one machine: the output of their containers on disk, by pod, and how it is removed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mmap
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from katib.api.failure_text import LAST_OUTPUT_BYTES, last_line
+from katib.api.names import REPLICA_ANNOTATION, TRIAL_LABEL
+from katib.checkpoint_folders import remove_checkpoint
+from katib.errors import NotFoundError
+from katib.local.layout import Layout
+from katib.local.pods.log_file import log_parts, read_end
+from katib.local.pods.objects import RECORD_FILE, replica_of
+from katib.runtime.objects import Key, Object
+from katib.tuning.reading import failure_of, is_completed, objective_value
+from katib.tuning.replicas import (
+    Json,
+    find_replica,
+    has_failed,
+    has_role,
+    is_over,
+    is_primary,
+    named_replica,
+    newest_of_each,
+    no_container,
+    replica_name,
+    was_stopped,
+)
+
+if TYPE_CHECKING:  # reading the output of a trial needs neither
+    from katib.runtime.clock import Clock
+    from katib.stores.events import EventLog
+
+_NOTES = ("directory", "containers", "replica", "index", "isMeasured")
+"""What is kept of a pod beside what an object has."""
+
+_CHUNK_BYTES = 64 << 10
+_MOMENT_SECONDS = 0.001
+_POLL_SECONDS = 0.1
+"""How often a followed file is looked at: quick to the eye, nothing to the machine."""
+
+
+class TrialFiles:
+    """Reads and removes the files of trials. Fits `katib.tuning.ports.TrialOutput`. Thread-safe."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def directory(self, trial: Key) -> Path:
+        """Return the directory of a trial."""
+        return self._layout.trial(trial.namespace, trial.name)
+
+    def log_file(self, trial: Object, replica: str = "", container: str = "") -> Path | None:
+        """Return the output of a container of a trial, None when it has not run.
+
+        Args:
+            trial: The Trial object.
+            replica: Which pod, as `worker-1` or by its name, the newest of that name; empty: the one by which the trial
+                failed, else the primary one whose output counts.
+            container: Which container of it; empty: the primary one, or another where that has not run.
+
+        Raises:
+            NotFoundError: There are replicas, and none of that name; or no such container in it.
+        """
+        chosen = self._chosen_pods(trial, replica)
+        logs = [path for pod in chosen for path in Path(pod["directory"]).glob("*.log")]
+        wanted = container or _primary_container(trial)
+        paths = [path for path in logs if path.stem == wanted]
+        if not paths and container and logs:
+            _require_container(container, chosen, logs, _title(trial, replica))
+        elif not paths and (replica or failure_of(dict(trial))):
+            paths = logs
+        return max(paths, key=lambda path: path.stat().st_mtime, default=None)
+
+    def _chosen_pods(self, trial: Object, replica: str) -> Sequence[Object]:
+        """Return the pods of a replica, or of the one by which the trial failed, or of the primary one that counts.
+
+        Of a job whose pods have no roles, any of them is a primary one.
+        """
+        found = self._noted_pods(trial)
+        if replica:
+            return find_replica(found, replica, Key.of(trial).name) if found else ()
+        if failed := [pod for pod in found if replica_name(pod) == named_replica(dict(trial))]:
+            return failed
+        primary = [pod for pod in found if _is_primary(pod, trial)]
+        primary = primary or ([] if any(map(has_role, found)) else found)
+        if not any(pod.get("replica") for pod in primary):
+            return primary
+        leading = min(newest_of_each(map(dict, primary)), key=partial(_rank, trial=dict(trial)))
+        return [pod for pod in primary if replica_name(pod) == replica_name(leading)]
+
+    def past_pods(self, trial: Object) -> Sequence[Object]:
+        """Return the pods of a job with several replicas as they ended, the newest of each name."""
+        ended = [pod for pod in self._noted_pods(trial) if "status" in pod]
+        return [
+            {name: value for name, value in pod.items() if name not in _NOTES}
+            for pod in {pod["metadata"]["name"]: pod for pod in ended}.values()
+        ]
+
+    def _noted_pods(self, trial: Object) -> list[Object]:
+        """Return what pods wrote down about themselves, the oldest first, each with its directory."""
+        key = Key.of(trial)
+        directories = [path for path in self.directory(key).glob("*/") if path.is_dir() and _has_begun(path)]
+        return [_noted_pod(path, key) for path in sorted(directories, key=lambda path: path.stat().st_ctime)]
+
+    def read(
+        self,
+        trial: Object,
+        *,
+        follow: Callable[[], bool] | None = None,
+        tail_lines: int | None = None,
+        replica: str = "",
+        container: str = "",
+    ) -> Iterator[bytes]:
+        """Yield the output of one container of a trial in chunks.
+
+        Args:
+            trial: The Trial object.
+            follow: Returns whether more may come; None: what is there now is all.
+            tail_lines: Only so many last lines of what is there now.
+            replica: As `log_file` takes it.
+            container: As `log_file` takes it.
+
+        Raises:
+            NotFoundError: It never ran here, its files were removed, or there is no such replica or container.
+        """
+        find = partial(self.log_file, trial, replica, container)
+        path = find()
+        if path is not None:
+            return self._chunks(path, follow, tail_lines)
+        missing = _no_output(_title(trial, replica), container or _primary_container(trial))
+        if follow is not None and follow():
+            return self._awaited_chunks(find, missing, follow, tail_lines)
+        raise missing
+
+    def container_quoted(self, trial: Object, text: str) -> str:
+        """Return which container printed the last line that a text quotes; empty for the primary one, or for none."""
+        newest = self.log_file(trial)
+        if newest is not None and _is_quoted(newest, text):
+            return ""
+        logs = [path for pod in self._chosen_pods(trial, "") for path in Path(pod["directory"]).glob("*.log")]
+        quoted = [path for path in logs if _is_quoted(path, text)]
+        found = max(quoted, key=lambda path: path.stat().st_mtime, default=None)
+        return "" if found is None or found.stem == _primary_container(trial) else found.stem
+
+    def tail(self, trial: Object, lines: int, replica: str = "", container: str = "") -> tuple[str, ...]:
+        """Return the last lines of what a container printed, by default the primary one; none when it never ran."""
+        try:
+            path = self.log_file(trial, replica, container)
+        except NotFoundError:
+            return ()
+        if path is None:
+            return ()
+        data = b"".join(self._chunks(path, None, lines))
+        return tuple(data.decode(errors="replace").splitlines())
+
+    def program(self, trial: Object) -> tuple[str, bool]:
+        """Return the full path of the program that the primary container ran last, and whether it ran in its image.
+
+        The path is empty when unknown, and in an image, where it is that of the runtime's client.
+        """
+        container = _primary_container(trial)
+        path = self.log_file(trial)
+        if path is None:
+            return "", False
+        try:
+            note = json.loads((path.parent / RECORD_FILE).read_text())
+            if note.get("inImage"):
+                return "", True
+            found = (str(p["program"]) for p in reversed(note["processes"]) if p["container"] == container)
+            return next(found, ""), False
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return "", False
+
+    def remove(self, trial: Key) -> None:
+        """Remove the files of a trial that is gone, and with the last one of an experiment its directory."""
+        shutil.rmtree(self.directory(trial), ignore_errors=True)
+        for folder in self._layout.checkpoints.glob(f"{trial.namespace}/*/"):
+            remove_checkpoint(folder / trial.name)
+            with contextlib.suppress(OSError):  # others are in it
+                folder.rmdir()
+
+    def _awaited_chunks(
+        self,
+        find: Callable[[], Path | None],
+        missing: NotFoundError,
+        more: Callable[[], bool],
+        tail_lines: int | None,
+    ) -> Iterator[bytes]:
+        """Wait until there is a file. Empty chunks meanwhile let a reader who has gone away be noticed."""
+        goes_on = True
+        while (path := find()) is None:
+            if not goes_on:
+                raise missing
+            yield b""
+            time.sleep(_POLL_SECONDS)
+            goes_on = more()
+        yield from self._chunks(path, more, tail_lines)
+
+    def _chunks(self, path: Path, follow: Callable[[], bool] | None, tail_lines: int | None) -> Iterator[bytes]:
+        files: list[BinaryIO] = []
+        try:
+            files = _opened(path)
+            if tail_lines is not None:
+                files = _from_tail(files, tail_lines)
+            while True:
+                goes_on = follow is not None and follow()  # asked first: what is written before the end is read below
+                while files:
+                    if follow is not None and len(files) == 1:  # asked before its end is read, as above
+                        files += _following(path, files[0])
+                    while chunk := files[0].read(_CHUNK_BYTES):
+                        yield chunk
+                    if len(files) == 1:
+                        break
+                    files.pop(0).close()
+                if not goes_on:
+                    return
+                time.sleep(_POLL_SECONDS)
+                yield b""  # lets a reader who has gone away be noticed while nothing is printed
+        finally:
+            for file in files:
+                file.close()
+
+
+class LocalAftermath:
+    """Fits `katib.tuning.ports.Aftermath`.
+
+    Args:
+        events: Notable moments.
+        files: Output of trials.
+        await_end: Waits until no process of a deleted trial is left; returns whether that was in time.
+        clock: Measures the timeout.
+    """
+
+    def __init__(
+        self, events: EventLog, files: TrialFiles, await_end: Callable[[Key, float], bool], clock: Clock
+    ) -> None:
+        self._events = events
+        self._files = files
+        self._await_end = await_end
+        self._clock = clock
+
+    def wait(self, _experiment: Key, trials: Sequence[Key], timeout_seconds: float) -> bool:
+        """Wait until no process of the trials is left."""
+        deadline = self._clock.monotonic() + timeout_seconds
+        return all(self._await_end(trial, deadline - self._clock.monotonic()) for trial in trials)
+
+    def forget(self, experiment: Key, trials: Sequence[Key]) -> None:
+        """Remove events and files."""
+        self._events.forget(experiment.namespace, experiment.name)
+        for trial in trials:
+            self._files.remove(trial)
+
+
+def _opened(path: Path) -> list[BinaryIO]:
+    """Return the files of a log, the oldest first, as they were at one moment, or a few bytes later."""
+    while True:
+        try:
+            newest = path.open("rb")
+            break
+        except FileNotFoundError:  # it was renamed this moment, and the next one is not there yet
+            if len(log_parts(path)) == 1:
+                raise
+            time.sleep(_MOMENT_SECONDS)
+    files: list[BinaryIO] = []
+    for part in log_parts(path)[:-1]:
+        with contextlib.suppress(FileNotFoundError):  # removed this moment
+            files.append(part.open("rb"))
+            if os.path.sameopenfile(files[-1].fileno(), newest.fileno()):
+                newest.close()
+                return files
+    return [*files, newest]
+
+
+def _following(path: Path, file: BinaryIO) -> list[BinaryIO]:
+    """Return the file of a log that comes after an open one; none while that one is still written to."""
+    status = os.fstat(file.fileno())
+    parts, position = log_parts(path), -1
+    for i, part in enumerate(parts):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(part.stat(), status):
+                position = i
+    for part in parts[position + 1 :]:  # all of them when the open one was removed: it was read too slowly
+        with contextlib.suppress(OSError):
+            return [part.open("rb")]
+    return []
+
+
+def _is_quoted(log: Path, text: str) -> bool:
+    line = last_line(read_end(log, LAST_OUTPUT_BYTES))
+    return bool(line) and line.rstrip(".") in text
+
+
+def _has_begun(directory: Path) -> bool:
+    return (directory / RECORD_FILE).exists() or any(directory.glob("*.log"))
+
+
+def _noted_pod(directory: Path, trial: Key) -> Object:
+    """Return what is known of a pod from its directory; labels are absent where they were not written down."""
+    try:
+        note = json.loads((directory / RECORD_FILE).read_text())
+        metadata: dict[str, Any] = {"name": str(note["name"]), "namespace": trial.namespace}
+        replica = replica_of(note.get("role") or "", note.get("index"))
+        if "labels" in note:
+            metadata["labels"] = {**note["labels"], TRIAL_LABEL: trial.name}
+        if replica:
+            metadata["annotations"] = {REPLICA_ANNOTATION: replica}
+        ended = note.get("pod") or {}
+        known = {**ended.get("metadata", {}), **metadata}
+        if started := (ended.get("status") or {}).get("startTime"):
+            known["creationTimestamp"] = started
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return {"metadata": {"name": directory.name}, "directory": str(directory)}
+    kept = {name: note.get(name) for name in _NOTES}
+    return {**ended, **kept, "metadata": known, "directory": str(directory)}
+
+
+def _rank(pod: Json, trial: Json) -> tuple[bool, bool, bool, bool, int]:
+    """Return how little a pod of several says about its trial.
+
+    While the trial runs, one that runs says most; afterwards one in which the objective was found, above all the value
+    of the trial. Of those that are alike it is the one with the lowest index, which is the first of its peers.
+    """
+    is_active, value = not is_completed(trial), objective_value(trial)
+    has_value = not is_active and value is not None and _prints(pod, trial, value)
+    unmeasured = is_over(pod) if is_active else not pod.get("isMeasured")
+    return unmeasured, not has_value, was_stopped(pod), has_failed(pod), pod.get("index") or 0
+
+
+def _prints(pod: Json, trial: Json, value: str) -> bool:
+    """Return whether a value of a metric stands in the output of the primary container."""
+    path = Path(pod["directory"]) / f"{_primary_container(trial)}.log"
+    with contextlib.suppress(OSError, ValueError), path.open("rb") as file:  # ValueError: it is empty
+        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        return re.search(rb"(?<![\w.])" + re.escape(value.encode()) + rb"(?!\.?\w)", data) is not None
+    return False
+
+
+def _is_primary(pod: Object, trial: Object) -> bool:
+    """Return whether a pod is a primary one, or may be as far as is known."""
+    return "labels" not in pod["metadata"] or is_primary(pod, trial)
+
+
+def _require_container(wanted: str, pods: Sequence[Object], logs: Sequence[Path], title: str) -> None:
+    """Raise an error when pods have no such container: not when it has not started yet."""
+    names = [name for pod in pods for name in pod.get("containers") or ()] or [path.stem for path in logs]
+    if wanted not in names:
+        raise no_container(wanted, sorted(set(names)), title)
+
+
+def _title(trial: Object, replica: str) -> str:
+    name = Key.of(trial).name
+    return f'replica {replica} of trial "{name}"' if replica else f'trial "{name}"'
+
+
+def _no_output(title: str, container: str) -> NotFoundError:
+    return NotFoundError(f'{title} has no output: container "{container}" has not run here')
+
+
+def _primary_container(trial: Object) -> str:
+    name: str = trial["spec"].get("primaryContainerName", "")
+    return name
+
+
+def _from_tail(files: list[BinaryIO], lines: int) -> list[BinaryIO]:
+    """Return the files from the one on in which the last lines begin, at their begin; the others are closed.
+
+    They are read backwards, so that a huge log costs nothing.
+    """
+    found, at_end = 0, True
+    for i in reversed(range(len(files))):
+        position = files[i].seek(0, os.SEEK_END)
+        while position > 0 and lines > 0:
+            start = max(position - _CHUNK_BYTES, 0)
+            files[i].seek(start)
+            block = files[i].read(position - start)
+            stop = len(block) - 1 if at_end and block.endswith(b"\n") else len(block)
+            at_end = False
+            while (stop := block.rfind(b"\n", 0, stop)) >= 0:
+                found += 1
+                if found == lines:
+                    files[i].seek(start + stop + 1)
+                    return _kept(files, i)
+            position = start
+        if lines <= 0:
+            return _kept(files, i)
+        files[i].seek(0)
+    return files
+
+
+def _kept(files: list[BinaryIO], first: int) -> list[BinaryIO]:
+    for file in files[:first]:
+        file.close()
+    return files[first:]

@@ -1,0 +1,134 @@
+"""Where the observation log of one machine is reached: by which callers, and how others are refused.
+
+Our own services read it through a Unix socket that only this account can open. Programs that push their metrics, and
+services that are given a port, know addresses as `host:port` only: for them a port of the loopback interface is opened
+when the first one needs it, and anyone who calls there brings a token (`katib.rpc.log_guard`).
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Collection, Container, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from katib.algorithm_services.plan import ServiceId, ServicePlan
+from katib.api.metrics import LogAccess, ObservationLog
+from katib.local.services.files import SocketDirectory
+from katib.rpc.tokens import TOKEN_VARIABLE, Claims, Role, Tokens, trial_token
+
+if TYPE_CHECKING:
+    from katib.rpc.db_manager import DbManagerServer
+
+ADDRESS_VARIABLE = "KATIB_DB_MANAGER_ADDRESS"
+_KEY_BYTES = 32
+
+
+class LogServers:
+    """Serves an observation log to those who may have it, from the moment when the first one asks. Thread-safe.
+
+    The key of the tokens lives as long as this object: no trial outlives its engine.
+
+    Args:
+        log: What is served; its owner closes it.
+        plans: Services that a user plugged in.
+    """
+
+    def __init__(self, log: ObservationLog, plans: Mapping[ServiceId, ServicePlan]) -> None:
+        self._log = log
+        self._tokens = Tokens([secrets.token_bytes(_KEY_BYTES)])
+        self._reads_without_token = any(not plan.sends_token for plan in plans.values())
+        self._lock = threading.Lock()
+        self._pushing: set[str] = set()
+        self._sockets: SocketDirectory | None = None
+        self._own: DbManagerServer | None = None
+        self._others: DbManagerServer | None = None
+        reader = {TOKEN_VARIABLE: self._tokens.token_of(Claims(Role.READER))}
+        self.plans: Mapping[ServiceId, ServicePlan] = {
+            service: replace(plan, environment={**reader, **plan.environment}) if _needs_port(plan) else plan
+            for service, plan in plans.items()
+        }
+        """The services, with the token that they need."""
+
+    def address_for(self, plan: ServicePlan) -> str:
+        """Return where an early stopping service reads metrics, `unix:/path` or `host:port`."""
+        return self._port() if _needs_port(plan) else self._socket()
+
+    def variables_of(self, trial_name: str) -> dict[str, str]:
+        """Return the environment variables of a trial that may push metrics, until it has ended."""
+        self._pushing.add(trial_name)
+        return {ADDRESS_VARIABLE: self._port(), TOKEN_VARIABLE: trial_token(self._tokens, "", trial_name)}
+
+    def end(self, trial_name: str) -> None:
+        """Take no more readings of a trial: it has ended, and its observation is made."""
+        self._pushing.discard(trial_name)
+
+    def close(self) -> None:
+        """Take no more calls. Closing twice is fine; the next request starts a server again."""
+        with self._lock:
+            servers, self._own, self._others = (self._own, self._others), None, None
+            sockets, self._sockets = self._sockets, None
+        for server in servers:
+            if server is not None:
+                server.stop(0)
+        if sockets is not None:
+            sockets.remove()
+
+    def _socket(self) -> str:
+        from katib.rpc.db_manager import serve_db_manager
+
+        with self._lock:
+            if self._own is None:
+                self._sockets = SocketDirectory()
+                self._own = serve_db_manager(self._log, f"unix:{self._sockets.new_path()}")
+            return self._own.address
+
+    def _port(self) -> str:
+        from katib.rpc.db_manager import serve_db_manager
+        from katib.rpc.log_guard import LogGuard
+
+        with self._lock:
+            if self._others is None:
+                access = _OneAccount(self._pushing, reads_without_token=self._reads_without_token)
+                guard = LogGuard(self._tokens, access, trusts_loopback=False)
+                self._others = serve_db_manager(self._log, "127.0.0.1:0", guard=guard)
+            return self._others.address
+
+
+class _OneAccount:
+    """All logs are those of the account that runs the engine. Fits `katib.rpc.log_guard.AccessList`.
+
+    Args:
+        pushing: The trials that may push.
+        reads_without_token: Whether there is a service that cannot send a token.
+    """
+
+    def __init__(self, pushing: Container[str], *, reads_without_token: bool) -> None:
+        self._pushing = pushing
+        self._reads_without_token = reads_without_token
+
+    def find(self, trial_name: str) -> LogAccess:
+        """Return what holds for a log."""
+        has_ended = trial_name not in self._pushing
+        return LogAccess("", reads_without_token=self._reads_without_token, has_ended=has_ended)
+
+    def find_all(self, trial_names: Collection[str]) -> Mapping[str, LogAccess]:
+        """Return what holds for each log."""
+        return {name: self.find(name) for name in trial_names}
+
+    def keep(self, _trial_name: str, _access: LogAccess) -> None:
+        """Do nothing: no caller here has the token of a controller."""
+
+    def end(self, _trial_name: str) -> None:
+        """Do nothing, as above: it is the engine that ends it."""
+
+    def forget(self, _trial_name: str) -> None:
+        """Do nothing, as above."""
+
+
+def _needs_port(plan: ServicePlan) -> bool:
+    """Return whether a service calls a port: it was given one itself, or it is elsewhere and knows nothing else."""
+    given_port = any("{port}" in word for word in plan.command)
+    elsewhere = bool(plan.address) and not plan.address.startswith("unix:")
+    return plan.id.early_stopping and (given_port or elsewhere)

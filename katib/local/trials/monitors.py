@@ -1,0 +1,321 @@
+"""From a pod to the observation log: one monitor for each primary container, of the kind that its trial asks for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from katib.algorithm_services.plan import free_port
+from katib.api.metrics import MetricLog
+from katib.api.types import CollectorKind, FileSystemKind, ObjectiveSpec, Trial
+from katib.controllers.kinds import TRIAL
+from katib.controllers.ports import EventRecorder
+from katib.local.jobs.networks import PUSHES_NOTHING
+from katib.local.pods.monitor import Monitor, MonitorReport
+from katib.runtime.clock import Clock
+from katib.runtime.informer import Informer
+from katib.runtime.objects import Key, Kind, Object
+from metrics_collector.collector import Collector, collector_for, output_parser, wanted_names
+from metrics_collector.parsers import Parser
+from metrics_collector.reporter import Reporter
+from metrics_collector.sources import Evidence, FileSource, FileTail, Output, Source
+
+METRICS_PORT_VARIABLE = "KATIB_METRICS_PORT"
+"""Where a trial's program is to offer its metrics: trials run side by side, and one port serves one of them."""
+
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
+
+METRICS_DIRECTORY = "metrics"
+"""Below a pod's directory: stands for the directory of metrics that the template names by an absolute path."""
+
+_log = logging.getLogger(__name__)
+
+
+class TrialMonitors:
+    """Makes monitors for the primary containers of trials.
+
+    Args:
+        trials: Where the trial of a job is found.
+        reporter: Takes the readings.
+        forget: Removes what the log holds of a trial.
+        events: Records additional metrics that were not found.
+        clock: Stamps readings that carry no time of their own: a curve needs an axis.
+        push_variables: For the name of a trial: what its environment says about where to push metrics.
+        sdk_variables: What else is in the environment of a trial with the collector Push.
+    """
+
+    def __init__(
+        self,
+        trials: Informer[Trial],
+        reporter: Reporter,
+        forget: Callable[[str], None],
+        events: EventRecorder,
+        clock: Clock,
+        push_variables: Callable[[str], Mapping[str, str]] = lambda _trial_name: {},
+        sdk_variables: Mapping[str, str] = NO_VARIABLES,
+    ) -> None:
+        self._sdk_variables = sdk_variables
+        self._push_variables = push_variables
+        self._trials = trials
+        self._events = events
+        self._reporter = reporter
+        self._forget = forget
+        self._clock = clock
+        self._followed: dict[str, Trial] = {}
+        self._ports: dict[str, int] = {}
+
+    def rewrites(self, job: Object) -> dict[str, str]:
+        """Return which absolute directory of the template stands for which directory of the pod.
+
+        Metrics are written to one path of the template, and every trial running here needs a place of its own.
+        """
+        trial = self._trial_of(job)
+        directory = _directory(trial) if trial is not None else ""
+        return {directory: METRICS_DIRECTORY} if directory else {}
+
+    def variables(self, job: Object) -> Mapping[str, str]:
+        """Return variables for the containers of a job: where to push metrics, or where to offer them.
+
+        Where what they print is read, `katib.report` prints.
+        """
+        trial = self._trial_of(job)
+        if trial is None or trial.spec.objective is None:
+            return NO_VARIABLES
+        kind = trial.spec.metrics_collector.kind
+        if kind in PUSHES_NOTHING:
+            return NO_VARIABLES
+        found = {**self._push_variables(trial.name), **(self._sdk_variables if kind == CollectorKind.PUSH else {})}
+        if kind == CollectorKind.PROMETHEUS_METRIC:
+            port = self._ports[trial.name] = free_port(self._ports.values())
+            found[METRICS_PORT_VARIABLE] = str(port)
+        return found
+
+    def needs_machine(self, job: Object) -> bool:
+        """Return whether metrics go to, or come from, an address of this machine."""
+        trial = self._trial_of(job)
+        return trial is not None and trial.spec.metrics_collector.kind not in PUSHES_NOTHING
+
+    def companions(self, job: Object, pod_labels: Mapping[str, str]) -> Sequence[tuple[str, Mapping[str, Any]]]:
+        """Return the collector that the user brings, for a primary pod."""
+        trial = self._trial_of(job)
+        collector = trial.spec.metrics_collector.collector if trial is not None else None
+        if trial is None or collector is None or not _is_primary(trial, pod_labels):
+            return ()
+        if collector.kind != CollectorKind.CUSTOM or not collector.custom_collector:
+            return ()
+        return [("spec.metricsCollectorSpec.collector.customCollector", collector.custom_collector)]
+
+    def open(self, job: Object, pod_labels: dict[str, str], container: str, directory: Path) -> Monitor | None:
+        """Return a monitor when this is the primary container of a primary pod and its trial has an objective."""
+        trial = self._trial_of(job)
+        if trial is None or trial.spec.objective is None or container != trial.spec.primary_container_name:
+            return None
+        if not _is_primary(trial, pod_labels):
+            return None
+        self._followed[trial.name] = trial
+        if trial.spec.metrics_collector.kind == CollectorKind.STDOUT:
+            output = Output(self._parser(trial, trial.spec.objective))
+            return OutputMonitor(trial, self._collector(trial, output), self._reporter, self._events, output)
+        source = self._source(trial, trial.spec.objective, directory / METRICS_DIRECTORY)
+        if source is None:
+            return None
+        return SourceMonitor(trial, self._collector(trial, source), self._reporter, self._events, source)
+
+    def _source(self, trial: Trial, objective: ObjectiveSpec, directory: Path) -> Source | None:
+        """Return what is polled beside the output; None for what the monitor leaves to others."""
+        spec = trial.spec.metrics_collector
+        names = wanted_names(objective.metric_names, trial.spec.early_stopping_rules)
+        if spec.kind == CollectorKind.FILE:
+            directory.mkdir(parents=True, exist_ok=True)
+            path = directory / Path(_path(trial)).name
+            return FileSource(FileTail(path), self._parser(trial, objective), path.name)
+        if spec.kind == CollectorKind.TENSORFLOW_EVENT:
+            # Imported late, as below: few trials need them, and every start of the engine would wait.
+            from metrics_collector.sources.event_directory import EventDirectory
+
+            return EventDirectory(directory, names, _path(trial))
+        if spec.kind == CollectorKind.PROMETHEUS_METRIC:
+            from metrics_collector.sources.prometheus import PrometheusEndpoint
+            from metrics_collector.sources.scraping import Endpoint
+
+            http_get = (spec.source and spec.source.http_get) or {}
+            ports = [port] if (port := self._ports.get(trial.name)) else []
+            return PrometheusEndpoint([*(Endpoint.of(http_get, port) for port in ports), Endpoint.of(http_get)], names)
+        return None
+
+    def discard(self, job: Object) -> None:
+        """Forget the readings of a run that was cut off or thrown away: the next run reports them again."""
+        trial = self._trial_of(job)
+        if trial is not None:
+            self._reporter.discard(trial.name)
+            self._forget(trial.name)
+
+    def job_gone(self, job: Object) -> None:
+        """Forget what the last processes of a deleted job reported, if its trial is deleted too.
+
+        They had their grace period, while the log of the trial was removed with the trial. Another trial may bear its
+        name next, and those readings are none of its own.
+        """
+        for owner in job["metadata"].get("ownerReferences") or ():
+            trial = self._trials.get(Key(job["metadata"].get("namespace", ""), owner["name"]))
+            stays = trial is not None and trial.metadata.uid == owner["uid"]
+            if trial is None or not stays or trial.metadata.deletion_timestamp is not None:
+                self._reporter.discard(owner["name"])
+                self._forget(owner["name"])
+
+    def readings_wait(self, trial_names: Sequence[str], cause: str) -> None:
+        """Say that readings of these trials cannot be stored now; they are kept, and tried again."""
+        for trial in filter(None, map(self._followed.get, trial_names)):
+            self._events.record(trial, warning=True, reason="ObservationLogUnavailable", message=cause)
+
+    def forget(self, trial_name: str) -> None:
+        """Forget a trial that is over."""
+        self._followed.pop(trial_name, None)
+        self._ports.pop(trial_name, None)
+
+    def _trial_of(self, job: Object) -> Trial | None:
+        metadata = job["metadata"]
+        for owner in metadata.get("ownerReferences") or ():
+            if owner.get("controller") and Kind(owner["apiVersion"], owner["kind"]) == TRIAL:
+                return self._trials.get(Key(metadata.get("namespace", ""), owner["name"]))
+        return None
+
+    def _parser(self, trial: Trial, objective: ObjectiveSpec) -> Parser:
+        return output_parser(objective, trial.spec.metrics_collector, trial.spec.early_stopping_rules)
+
+    def _collector(self, trial: Trial, evidence: Evidence) -> Collector:
+        assert trial.spec.objective is not None
+        return collector_for(trial.spec.objective, evidence, trial.spec.early_stopping_rules, self._clock.now)
+
+
+def _is_primary(trial: Trial, pod_labels: Mapping[str, str]) -> bool:
+    return trial.spec.primary_pod_labels.items() <= pod_labels.items()
+
+
+def _path(trial: Trial) -> str:
+    """Return the path that the collector's source names; empty when it names none."""
+    source = trial.spec.metrics_collector.source
+    return source.file_system_path.path if source is not None and source.file_system_path is not None else ""
+
+
+def _directory(trial: Trial) -> str:
+    """Return the directory that the template knows metrics to be in; empty when they are not in files."""
+    kind, path = trial.spec.metrics_collector.kind, _path(trial)
+    source = trial.spec.metrics_collector.source
+    if not path or kind not in {CollectorKind.FILE, CollectorKind.TENSORFLOW_EVENT, CollectorKind.CUSTOM}:
+        return ""
+    assert source is not None
+    assert source.file_system_path is not None
+    is_directory = source.file_system_path.kind == FileSystemKind.DIRECTORY
+    return path if is_directory else str(Path(path).parent)
+
+
+class _TrialMonitor:
+    """What every monitor of a trial does with readings.
+
+    Args:
+        trial: Whose readings these are.
+        collector: Counts them.
+        reporter: Stores them.
+        events: Records additional metrics that were not found.
+    """
+
+    def __init__(self, trial: Trial, collector: Collector, reporter: Reporter, events: EventRecorder) -> None:
+        self._trial = trial
+        self._collector = collector
+        self._reporter = reporter
+        self._events = events
+
+    @property
+    def backlogged(self) -> bool:
+        """Whether storing is behind."""
+        return self._reporter.backlogged
+
+    @property
+    def verdict(self) -> str:
+        """Why the trial is to be stopped early."""
+        return self._collector.verdict
+
+    def _report(self, readings: list[MetricLog]) -> None:
+        self._reporter.report(self._trial.name, self._collector.take(readings))
+
+    def _end(self, problem: str, done: Callable[[MonitorReport], None]) -> None:
+        """Say what was not found, and call back when all is stored."""
+        explanation = self._collector.explanation()
+        report = MonitorReport("; ".join(filter(None, (explanation, problem))))
+        missing = "; ".join(filter(None, (self._collector.missing_metrics(), problem)))
+        if missing and not explanation:
+            self._events.record(self._trial, warning=True, reason="MetricsMissing", message=missing)
+        self._reporter.flush(self._trial.name, lambda: done(report))
+
+
+class OutputMonitor(_TrialMonitor):
+    """Reads the output of a container."""
+
+    def __init__(
+        self, trial: Trial, collector: Collector, reporter: Reporter, events: EventRecorder, output: Output
+    ) -> None:
+        super().__init__(trial, collector, reporter, events)
+        self._output = output
+
+    def feed(self, data: bytes) -> None:
+        """Read a chunk of output."""
+        self._report(self._output.feed(data))
+
+    def poll(self) -> None:
+        """Output comes by itself."""
+
+    def hasten(self) -> None:
+        """Output stays when its program goes."""
+
+    def close(self, done: Callable[[MonitorReport], None]) -> None:
+        """Read the rest and call back when all is stored."""
+        self._report(self._output.finish())
+        self._end("", done)
+
+
+class SourceMonitor(_TrialMonitor):
+    """Reads what a container writes or offers beside its output."""
+
+    def __init__(
+        self, trial: Trial, collector: Collector, reporter: Reporter, events: EventRecorder, source: Source
+    ) -> None:
+        super().__init__(trial, collector, reporter, events)
+        self._source = source
+
+    def feed(self, data: bytes) -> None:
+        """Leave the output alone."""
+
+    def poll(self) -> None:
+        """Read what is new, unless storing is behind: others wait on this thread."""
+        for readings in self._source.poll():
+            self._report(readings)
+            if self.backlogged:
+                return
+
+    def hasten(self) -> None:
+        """Have the source read what goes with the program."""
+        self._source.hasten()
+
+    def close(self, done: Callable[[MonitorReport], None]) -> None:
+        """Read the rest and call back when all is stored.
+
+        An answer of the program that is under way is part of the rest: it may have ended as soon as it was sent.
+        """
+        for readings in self._source.poll():
+            self._report(readings)
+        self._source.settle(lambda: self._finish(done))
+
+    def _finish(self, done: Callable[[MonitorReport], None]) -> None:
+        """Report the rest. A thread of the source has no other handler of errors."""
+        try:
+            self._report(self._source.finish())
+            self._source.close()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the log and the report get it
+            _log.exception("Monitor failed", extra={"trial": self._trial.name})
+            done(MonitorReport(f"reading the metrics failed: {error}"))
+        else:
+            self._end(self._source.problem, done)

@@ -1,0 +1,329 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from katib.explaining import Evidence, JobFacts, ServiceFacts, diagnose_experiment
+from katib.tuning.service import Json, RecordedEvent
+from tests.support.tuning import START, condition, make_experiment, make_pareto_experiment, make_trial
+
+NOW = START + timedelta(minutes=2)
+RUNNING = condition("Running")
+EXHAUSTED = condition("Succeeded", "ExperimentSuggestionEndReached")
+MAX_TRIALS = condition("Succeeded", "ExperimentMaxTrialsReached")
+
+
+def verdict(experiment: Json, **evidence: Any) -> str:
+    return diagnose_experiment(experiment, Evidence(now=NOW, experiment=experiment, **evidence)).verdict
+
+
+def make_suggestion(*conditions: Json, requests: int = 2, count: int = 0) -> Json:
+    spec = {"algorithm": {"algorithmName": "tpe"}, "requests": requests}
+    return {"kind": "Suggestion", "spec": spec, "status": {"conditions": list(conditions), "suggestionCount": count}}
+
+
+def warn(reason: str, message: str, *, at: float = 60, count: int = 1) -> RecordedEvent:
+    return RecordedEvent(START + timedelta(seconds=at), "Experiment", "demo", True, reason, message, count)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "expected"),
+    [
+        pytest.param(
+            {}, "demo was accepted and has no trial yet; nothing that would hold it back is known.", id="unknown"
+        ),
+        pytest.param(
+            {"controllers_running": False},
+            "demo is unfinished, and no engine is running on this data directory.",
+            id="nobody-works",
+        ),
+        pytest.param(
+            {"events": (warn("DiskFull", "cannot write"),)},
+            "demo cannot progress because the disk is full.",
+            id="disk-full",
+        ),
+        pytest.param(
+            {"events": (warn("ReconcileError", "Failed to reconcile: database is locked"),)},
+            "demo cannot progress because the database does not answer.",
+            id="database-away",
+        ),
+        pytest.param(
+            {"services": (ServiceFacts("tpe", "starting"),)},
+            "demo waits for the suggestion service tpe to start.",
+            id="service-starts",
+        ),
+        pytest.param(
+            {"services": (ServiceFacts("tpe", "failing", 3, "No module named 'optuna'"),)},
+            "demo waits for the suggestion service tpe, which does not start: No module named 'optuna'.",
+            id="service-fails",
+        ),
+        pytest.param(
+            {"suggestion": make_suggestion()},
+            "demo waits for the suggestion service tpe to start.",
+            id="service-of-a-cluster-starts",
+        ),
+        pytest.param(
+            {"suggestion": make_suggestion(condition("DeploymentReady"), RUNNING, requests=4, count=3)},
+            "demo waits for 1 assignment from the suggestion service tpe.",
+            id="waits-for-assignments",
+        ),
+        pytest.param(
+            {"suggestion": make_suggestion(condition("Failed", message="seed must be at least 0."))},
+            "demo has no assignments because its suggestion failed: seed must be at least 0.",
+            id="validation-refused",
+        ),
+        pytest.param({"trials": (make_trial("t", RUNNING),)}, "demo is progressing: 1 trial running.", id="trials-run"),
+        pytest.param(
+            {
+                "trials": (make_trial("t", condition("Created")), make_trial("u", condition("Created"))),
+                "jobs": {"t": JobFacts(job={}, waiting="its job waits for 4 cpu; 0 of 2 cpu are free")},
+            },
+            "demo waits for its trials: t has to wait: its job waits for 4 cpu; 0 of 2 cpu are free. 1 more wait too.",
+            id="trials-wait-for-cpu",
+        ),
+    ],
+)
+def test_an_unfinished_experiment_has_one_answer(evidence: dict[str, Any], expected: str) -> None:
+    assert verdict(make_experiment("demo", condition("Created")), **evidence) == expected
+
+
+@pytest.mark.parametrize(("status", "running"), [("False", 0), ("True", 2)])
+def test_a_missing_template_is_the_answer_whether_or_not_trials_still_run(status: str, running: int) -> None:
+    cause = "spec.trialTemplate.configMap.configMapName: ConfigMap team/x is not found; create it"
+    waiting = condition("Running", "TrialTemplateMissing", message=f"Experiment waits for its trial template: {cause}")
+    experiment = make_experiment("demo", condition("Created"), {**waiting, "status": status})
+    experiment["status"]["trialsRunning"] = running
+    events = (warn("TrialTemplateMissing", waiting["message"]),)
+
+    answer = diagnose_experiment(experiment, Evidence(now=NOW, experiment=experiment, events=events))
+
+    assert answer.verdict == f"demo cannot make trials: {cause}."
+    assert answer.remedies == ("As soon as the template is there, the experiment goes on by itself.",)
+    assert ("2 trials that were made before go on." in answer.findings) is bool(running)
+    assert not any("Warning" in finding for finding in answer.findings)
+
+
+@pytest.mark.parametrize(("status", "running"), [("False", 0), ("True", 2)])
+def test_a_service_that_is_away_is_the_answer_and_has_not_failed(status: str, running: int) -> None:
+    cause = 'suggestion service "tpe" was killed by SIGKILL'
+    away = condition("Running", "SuggestionServiceUnavailable", message=f"Experiment waits for its algorithm: {cause}")
+    experiment = make_experiment("demo", condition("Created"), {**away, "status": status})
+    experiment["status"]["trialsRunning"] = running
+    events = (warn("SuggestionServiceWaiting", cause), warn("SuggestionServiceUnavailable", away["message"]))
+    services = (ServiceFacts("tpe", "failing", 7, f"{cause} (6 times in a row)"),)
+    evidence = Evidence(now=NOW, experiment=experiment, events=events, services=services)
+
+    answer = diagnose_experiment(experiment, evidence)
+
+    assert answer.verdict == f"demo waits for its algorithm: {cause}."
+    assert f"This is try 7; the last one: {cause} (6 times in a row)." in answer.findings
+    assert ("2 trials that were made before go on." in answer.findings) is bool(running)
+    assert not any("Warning" in finding for finding in answer.findings)
+    assert [remedy.partition(",")[0] for remedy in answer.remedies] == [
+        "It is tried again",
+        "What is killed by SIGKILL mostly lacked memory: free some",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("at_work", "expected"),
+    [
+        (True, "demo is being deleted; its trials go first."),
+        (False, "demo is being deleted, and no engine is running on this data directory."),
+    ],
+    ids=["a controller works", "nobody works"],
+)
+def test_a_deletion_takes_its_trials_and_somebody_at_work(at_work: bool, expected: str) -> None:
+    deleted = make_experiment("demo", condition("Created"))
+    deleted["metadata"]["deletionTimestamp"] = "2030-01-01T12:00:00Z"
+
+    assert verdict(deleted, controllers_running=at_work) == expected
+
+
+def test_causes_hide_each_other_in_their_order() -> None:
+    """A failing service matters more than the trials that still run, a full disk more than the service."""
+    running = {"trials": (make_trial("t", RUNNING),)}
+    failing = {"services": (ServiceFacts("tpe", "failing", 1, "boom"),)}
+    full = {"events": (warn("DiskFull", "cannot write"),)}
+
+    assert "does not start: boom" in verdict(make_experiment(), **running, **failing)
+    assert "the disk is full" in verdict(make_experiment(), **running, **failing, **full)
+
+
+def test_a_storage_warning_is_over_when_something_else_happened_since() -> None:
+    later = replace(warn("TrialCreated", "fine", at=90), warning=False)
+    events = (warn("DiskFull", "cannot write"), later)
+
+    assert "the disk is full" not in verdict(make_experiment(), events=events)
+
+
+def test_a_failing_service_says_how_often_it_was_tried_and_what_to_install() -> None:
+    facts = ServiceFacts("tpe", "failing", 3, "No module named 'optuna'")
+    diagnosis = diagnose_experiment(make_experiment(), Evidence(now=NOW, services=(facts,)))
+
+    assert "It was tried 3 times." in diagnosis.findings
+    assert diagnosis.remedies == ("Install what the service needs (`pip install 'katib[all]'`).",)
+
+
+@pytest.mark.parametrize(
+    ("end", "best", "expected"),
+    [
+        pytest.param(
+            condition("Succeeded", "ExperimentGoalReached"),
+            make_trial("t", condition("Succeeded"), loss="0.01"),
+            "demo succeeded: t reached the goal with loss=0.01 (goal 0.05).",
+            id="goal",
+        ),
+        pytest.param(MAX_TRIALS, None, "demo succeeded: all 12 trials of its budget are done.", id="max-trials"),
+        pytest.param(EXHAUSTED, None, "demo succeeded: every point of its search space was tried.", id="exhausted"),
+        pytest.param(
+            condition("Failed", message="Trial template cannot be rendered: spec.x"),
+            None,
+            "demo failed: Trial template cannot be rendered: spec.x.",
+            id="template",
+        ),
+    ],
+)
+def test_a_finished_experiment_says_how_it_ended(end: Json, best: Json | None, expected: str) -> None:
+    experiment = make_experiment("demo", RUNNING, end)
+    experiment["spec"]["objective"] = {**experiment["spec"]["objective"], "goal": 0.05}
+
+    assert verdict(experiment, best=best) == expected
+
+
+def test_an_algorithm_that_came_to_its_end_says_so_in_its_own_words() -> None:
+    experiment = make_experiment("demo", RUNNING, EXHAUSTED)
+    experiment["spec"]["algorithm"] = {"algorithmName": "hyperband"}
+    suggestion = {"kind": "Suggestion", "status": {"explanation": "all brackets are over"}}
+    diagnosis = diagnose_experiment(experiment, Evidence(now=NOW, suggestion=suggestion))
+
+    assert diagnosis.verdict == "demo succeeded: hyperband has nothing more to try."
+    assert "What it said last: all brackets are over." in diagnosis.findings
+
+
+def test_what_the_suggestion_service_waits_for_is_told_beside_the_trials_that_run() -> None:
+    waits = condition("WaitingForTrials", "TrialsRunning", "hyperband waits for 1 trial of rung 0")
+    suggestion = {
+        "kind": "Suggestion",
+        "spec": {"requests": 4},
+        "status": {"suggestionCount": 3, "conditions": [condition("DeploymentReady"), waits]},
+    }
+    running = make_trial("t", condition("Running"))
+    told = diagnose_experiment(make_experiment(), Evidence(now=NOW, suggestion=suggestion, trials=(running,)))
+    alone = diagnose_experiment(make_experiment(), Evidence(now=NOW, suggestion=suggestion))
+
+    sentence = "hyperband waits for 1 trial of rung 0"
+    assert f"No further trial starts until one of them has ended: {sentence}." in told.findings
+    assert alone.verdict == "demo waits for a trial to end: hyperband waits for 1 trial of rung 0."
+
+
+def test_a_spent_failure_budget_names_the_trials_and_the_commonest_cause() -> None:
+    experiment = make_experiment("demo", condition("Failed", "ExperimentFailed"), trialsFailed=3)
+    trials = tuple(make_trial(name, condition("Failed")) for name in "abc")
+    jobs = {
+        "a": JobFacts(exit_code=1, log_tail=("Traceback", "KeyError: 'lr'")),
+        "b": JobFacts(exit_code=1),
+        "c": JobFacts(signal="SIGKILL"),
+    }
+    diagnosis = diagnose_experiment(experiment, Evidence(now=NOW, trials=trials, jobs=jobs))
+
+    assert diagnosis.verdict == "demo failed: 3 trials failed or had no metrics, and maxFailedTrialCount is 3."
+    assert "Most common cause, 2 of 3 looked at: its process ended with exit code 1." in diagnosis.findings
+    assert "These trials were lost: a, b, c." in diagnosis.findings
+    assert diagnosis.log_tail == ("Traceback", "KeyError: 'lr'")
+
+
+def test_lost_metrics_are_explained_in_the_collectors_words() -> None:
+    experiment = make_experiment("demo", condition("Failed", "ExperimentFailed"), trialMetricsUnavailable=3)
+    trials = (make_trial("a", condition("MetricsUnavailable", message="1 line, none matched")),)
+    events = (warn("ExperimentFailed", "max failed count has reached"),)
+    findings = diagnose_experiment(experiment, Evidence(now=NOW, trials=trials, events=events)).findings
+
+    assert "a: 1 line, none matched" in findings
+    assert not any("ExperimentFailed" in finding for finding in findings)
+
+
+def test_a_failed_suggestion_fails_the_experiment_with_its_message() -> None:
+    experiment = make_experiment("demo", condition("Failed", message="Suggestion has failed"))
+    suggestion = make_suggestion(condition("Failed", message="grid needs a step"))
+
+    assert verdict(experiment, suggestion=suggestion) == (
+        "demo failed because its suggestion failed: grid needs a step."
+    )
+
+
+def test_findings_tell_progress_best_restarts_and_warnings() -> None:
+    best = make_trial("t", condition("Succeeded"), loss="0.2", lr="0.1")
+    restarted = RecordedEvent(NOW - timedelta(seconds=30), "Experiment", "demo", False, "EngineRestarted", "again")
+    experiment = make_experiment("demo", RUNNING, trialsSucceeded=3, trialsRunning=1, trialsPending=1)
+    evidence = Evidence(
+        now=NOW,
+        best=best,
+        trials=(make_trial("u", RUNNING),),
+        events=(warn("ReconcileError", "it hurt.", count=4), restarted),
+    )
+
+    assert diagnose_experiment(experiment, evidence).findings == (
+        "3 of 12 trials are done, 1 running, 1 waiting.",
+        "u has been running for 2m. It has not reported loss yet.",
+        "Best trial so far: t with loss=0.2 (lr=0.1).",
+        "The engine was restarted 30s ago; unfinished trials were restarted.",
+        "Warning ReconcileError: it hurt (4 times).",
+    )
+
+
+@pytest.mark.parametrize("state", [RUNNING, MAX_TRIALS], ids=["running", "ended"])
+def test_the_choice_of_the_algorithm_is_among_the_findings(state: Json) -> None:
+    explanation = "auto uses gp, since a model of the objective pays with 4 parameters and a budget of 60 trials."
+    suggestion = {**make_suggestion(RUNNING), "status": {"explanation": explanation}}
+
+    diagnosis = diagnose_experiment(make_experiment("demo", state), Evidence(now=NOW, suggestion=suggestion))
+
+    assert explanation in diagnosis.findings
+
+
+def test_a_diagnosis_fits_one_screen_however_many_trials_there_are() -> None:
+    trials = tuple(make_trial(f"t{i}", RUNNING, x="1") for i in range(200))
+    events = tuple(warn(f"Reason{i}", "message") for i in range(50))
+    jobs = {f"t{i}": JobFacts(job={}, log_tail=("line",) * 1000) for i in range(200)}
+    diagnosis = diagnose_experiment(make_experiment(), Evidence(now=NOW, trials=trials, events=events, jobs=jobs))
+
+    assert len(diagnosis.findings) + len(diagnosis.remedies) + len(diagnosis.log_tail) <= 24
+
+
+# --- several objectives and constraints -------------------------------------------------------------------------------
+
+
+def test_of_several_objectives_the_pareto_set_is_told() -> None:
+    done = make_pareto_experiment("demo", condition("Succeeded", "ExperimentMaxTrialsReached"))
+    best = {
+        **make_trial("slow", x="0.5"),
+        "status": {"observation": done["status"]["currentOptimalTrial"]["observation"]},
+    }
+    best["spec"]["objective"] = done["spec"]["objective"]
+
+    findings = diagnose_experiment(done, Evidence(now=START, experiment=done, best=best)).findings
+
+    assert "Pareto set so far: 3 trials that no other beats, hypervolume 12.5." in findings
+    assert "The best of them in the first objective: slow with accuracy=0.9, seconds=30, memory=4 (x=0.5)." in findings
+
+
+def test_that_no_trial_satisfies_the_constraints_is_told() -> None:
+    left = make_pareto_experiment("demo", condition("Succeeded"), currentOptimalTrial={}, paretoSet=None)
+    left["status"]["trialsInfeasible"] = 4
+
+    findings = diagnose_experiment(left, Evidence(now=START, experiment=left)).findings
+
+    assert "No trial satisfies memory <= 8: all 4 that were measured are outside." in findings
+
+
+def test_a_goal_of_several_objectives_is_told_whole() -> None:
+    done = make_pareto_experiment("demo", condition("Succeeded", "ExperimentGoalReached"))
+
+    verdict = diagnose_experiment(done, Evidence(now=START, experiment=done)).verdict
+
+    words = "maximize accuracy (goal 0.99), minimize seconds, with memory <= 8"
+    assert verdict == f"demo succeeded: one trial reached all goals ({words})."

@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from katib.api.metrics import ZERO_TIME, MetricLog
+from katib.api.names import METRICS_REPORT_ANNOTATION
+from katib.explaining import Evidence, JobFacts, diagnose_trial
+from katib.tuning.service import Diagnosis, Json
+from tests.support.tuning import START, condition, make_pod, make_trial
+
+NOW = START + timedelta(minutes=2)
+CREATED = condition("Created")
+RUNNING = condition("Running")
+
+
+def diagnose(*conditions: Json, facts: JobFacts | None = None, **evidence: Any) -> Diagnosis:
+    jobs = {"t": facts} if facts else {}
+    return diagnose_trial(make_trial("t", *conditions), Evidence(now=NOW, jobs=jobs, **evidence))
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        pytest.param(None, "t waits for its job to be created.", id="no-job"),
+        pytest.param(JobFacts(job={}), "t has a job that has not started yet.", id="not-started"),
+        pytest.param(
+            JobFacts(job={}, waiting="its job waits for 8000000000 bytes of memory"),
+            "t has to wait: its job waits for 8000000000 bytes of memory.",
+            id="memory",
+        ),
+        pytest.param(
+            JobFacts(job={"apiVersion": "batch/v1", "kind": "Job", "spec": {"suspend": True}}),
+            "t waits because its job is suspended (spec.suspend is true).",
+            id="suspended",
+        ),
+        pytest.param(
+            JobFacts(
+                job={"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": {"runPolicy": {"suspend": True}}}
+            ),
+            "t waits because its job is suspended (spec.runPolicy.suspend is true).",
+            id="suspended-training-job",
+        ),
+    ],
+)
+def test_a_trial_that_waits_says_for_what(facts: JobFacts | None, expected: str) -> None:
+    assert diagnose(CREATED, facts=facts).verdict == expected
+
+
+def test_what_holds_a_job_back_brings_its_own_remedy() -> None:
+    facts = JobFacts(job={}, waiting="its job cannot pull image nosuch", remedy="Check the name.", log_tail=("oops",))
+    diagnosis = diagnose(RUNNING, facts=facts)
+
+    assert diagnosis.verdict == "t has to wait: its job cannot pull image nosuch."
+    assert diagnosis.remedies == ("Check the name.",)
+    assert diagnosis.log_tail == ("oops",)
+
+
+def test_a_running_trial_tells_which_try_it_is() -> None:
+    assert "This is try 3 of its job." in diagnose(RUNNING, facts=JobFacts(job={}, attempt=3)).findings
+
+
+def test_metrics_that_cannot_be_read_are_not_called_missing() -> None:
+    findings = diagnose(RUNNING, readings_error="DB manager at db:6789: no answer.").findings
+
+    assert "Its metrics cannot be read now: DB manager at db:6789: no answer." in findings
+    assert not any("has not reported" in finding for finding in findings)
+
+
+def test_a_trial_that_took_too_much_memory_says_so() -> None:
+    diagnosis = diagnose(RUNNING, condition("Failed"), facts=JobFacts(exit_code=137, out_of_memory=True))
+
+    assert diagnosis.verdict == "t failed: its container took more memory than its limit allows (OOMKilled)."
+    assert diagnosis.remedies[0].startswith("Raise resources.limits.memory")
+
+
+def test_a_trial_whose_last_try_failed_says_so_first() -> None:
+    retrying = condition("Running", "TrialRetrying", "Trial is running: it exited with 1; try 2 of 7")
+    diagnosis = diagnose(retrying, facts=JobFacts(job={}, log_tail=("oops",)))
+
+    assert diagnosis.verdict == "t failed and is tried again: it exited with 1; try 2 of 7."
+    assert diagnosis.log_tail == ("oops",)
+
+
+def test_a_running_trial_tells_how_long_and_how_far() -> None:
+    reading = MetricLog(NOW - timedelta(seconds=4), "loss", "0.3")
+    peers = tuple(make_trial(f"p{i}", condition("Succeeded")) for i in range(3))
+    diagnosis = diagnose(RUNNING, readings={"t": reading}, reading_counts={"t": 7}, trials=peers)
+
+    assert diagnosis.verdict == "t has been running for 2m."
+    assert diagnosis.findings == (
+        "Latest loss is 0.3, 7 readings so far, 4s ago.",
+        "Trials that succeeded took 5s (median).",
+    )
+
+
+def test_a_reading_without_a_time_has_no_age() -> None:
+    diagnosis = diagnose(RUNNING, readings={"t": MetricLog(ZERO_TIME, "loss", "0.3")})
+
+    assert diagnosis.findings == ("Latest loss is 0.3, 1 reading so far.",)
+
+
+def test_a_running_trial_without_readings_points_to_its_output() -> None:
+    assert diagnose(RUNNING).remedies == ("Look at its output: katib logs t -f",)
+
+
+def test_the_command_for_the_output_names_a_namespace_that_is_not_meant_anyway() -> None:
+    trial = make_trial("t", RUNNING)
+    trial["metadata"]["namespace"] = "team"
+    diagnosis = diagnose_trial(trial, Evidence(now=NOW))
+
+    assert diagnosis.remedies == ("Look at its output: katib logs t -n team -f",)
+
+
+def test_without_an_engine_nothing_else_matters() -> None:
+    diagnosis = diagnose(RUNNING, controllers_running=False)
+
+    assert diagnosis.verdict == "t does not progress because no engine is running on this data directory."
+    assert "katib serve" in diagnosis.remedies[0]
+
+
+@pytest.mark.parametrize(
+    ("facts", "message", "expected"),
+    [
+        pytest.param(JobFacts(exit_code=2), "", "t failed: its process ended with exit code 2.", id="exit-code"),
+        pytest.param(
+            JobFacts(exit_code=127),
+            "",
+            "t failed: its command was not found (exit code 127).",
+            id="command-not-found",
+        ),
+        pytest.param(JobFacts(signal="SIGSEGV"), "", "t failed: its process was ended by SIGSEGV.", id="signal"),
+        pytest.param(
+            JobFacts(job={"status": {"conditions": [condition("Failed", "DeadlineExceeded")]}}, signal="SIGTERM"),
+            "",
+            "t failed: its job ran longer than activeDeadlineSeconds.",
+            id="deadline",
+        ),
+        pytest.param(None, "Trial has failed.", "t failed: Trial has failed.", id="message-only"),
+        pytest.param(None, "", "t failed: Failed.", id="nothing-known"),
+    ],
+)
+def test_a_failed_trial_names_the_cause(facts: JobFacts | None, message: str, expected: str) -> None:
+    assert diagnose(condition("Failed", message=message), facts=facts).verdict == expected
+
+
+def test_a_failed_trial_shows_the_end_of_its_output() -> None:
+    facts = JobFacts(exit_code=1, log_tail=tuple(f"line {i}" for i in range(40)))
+    diagnosis = diagnose(condition("Failed"), facts=facts)
+
+    assert diagnosis.log_tail == tuple(f"line {i}" for i in range(30, 40))
+    assert "the output below" in diagnosis.remedies[0]
+
+
+def test_missing_metrics_carry_the_collectors_explanation() -> None:
+    report = '214 lines, none matched "loss"; nearest: "Loss: 0.21"'
+    job = {"metadata": {"annotations": {METRICS_REPORT_ANNOTATION: report}}}
+    diagnosis = diagnose(condition("MetricsUnavailable", message="other words"), facts=JobFacts(job=job))
+
+    assert diagnosis.verdict == "t ended, but loss was not found in what it wrote."
+    assert diagnosis.findings == (report,)
+    assert "`loss=0.5`" in diagnosis.remedies[0]
+
+
+def test_missing_metrics_without_a_job_use_the_condition() -> None:
+    assert diagnose(condition("MetricsUnavailable", message="no line matched")).findings == ("no line matched",)
+
+
+def test_an_early_stopped_trial_shows_the_rule() -> None:
+    message = "Trial is early stopped: loss 0.9 is greater than 0.5"
+    trial = make_trial("t", condition("EarlyStopped", message=message), loss="0.8")
+    trial["spec"]["earlyStoppingRules"] = [{"name": "loss", "value": "0.5", "comparison": "greater", "startStep": 4}]
+    diagnosis = diagnose_trial(trial, Evidence(now=NOW))
+
+    assert diagnosis.verdict == "t was stopped early: loss 0.9 is greater than 0.5."
+    assert diagnosis.findings == (
+        "Rule: stop when loss is greater than 0.5 from reading 4 on.",
+        "It had reached loss=0.8.",
+    )
+
+
+def test_a_succeeded_trial_says_whether_it_is_the_best() -> None:
+    trial = make_trial("t", condition("Succeeded"), loss="0.2", lr="0.1")
+    diagnosis = diagnose_trial(trial, Evidence(now=NOW, best=trial))
+
+    assert diagnosis.verdict == "t succeeded with loss=0.2."
+    assert diagnosis.findings == ("It is the best trial so far.", "Its parameters are lr=0.1.")
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("the goal was reached.", "t was stopped: the goal was reached."),
+        ("", "t was stopped before it ended by itself."),
+    ],
+    ids=["reason", "no-reason"],
+)
+def test_a_killed_trial_says_why(message: str, expected: str) -> None:
+    assert diagnose(condition("Killed", message=message)).verdict == expected
+
+
+def test_metrics_that_are_not_all_stored_are_not_blamed_on_the_program() -> None:
+    message = "Metrics are not complete: not all readings are stored: DB manager at db:6789: no answer"
+    found = diagnose(CREATED, condition("MetricsUnavailable", reason="MetricsIncomplete", message=message))
+
+    assert found.verdict == "t ended well, but not all of its metrics are stored, so its value is not known."
+    assert found.findings[0] == message
+    assert "The training program is not the cause" in found.remedies[0]
+
+
+def test_a_trial_whose_pods_were_refused_says_by_whom_and_points_to_no_output() -> None:
+    refusal = "no pod of its job can be created: exceeded quota: small"
+    failed = condition("Failed", "TrialPodsRefused", f"Trial has failed: {refusal}")
+    diagnosis = diagnose(RUNNING, failed)
+
+    assert diagnosis.verdict == f"t failed: {refusal}."
+    assert diagnosis.remedies == ("Fix the pod of the template as the message says, and run the file again.",)
+    assert not any("Trial has failed" in finding for finding in diagnosis.findings)
+
+
+def test_a_trial_whose_pod_had_no_collector_does_not_blame_its_program() -> None:
+    loss = "pod t-x ran without metrics collector, because the webhook that adds it did not answer"
+    lost = condition("MetricsUnavailable", "PodWithoutCollector", f"Metrics are not available: {loss}")
+    diagnosis = diagnose(RUNNING, lost)
+
+    assert diagnosis.verdict == f"t has no metrics: {loss}."
+    assert "Print lines" not in " ".join(diagnosis.remedies)
+
+
+def test_the_replica_that_failed_is_named_with_its_last_words() -> None:
+    worker = make_pod("t-worker-1", "t", replica="worker-1", code=3)
+    worker["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = "ValueError: boom"
+    pods = (make_pod("t-master-0", "t", replica="master-0", code=143, reason="Stopped"), worker)
+    failed = condition("Failed", "TrialFailed", "Trial has failed: its program ended with exit code 3")
+
+    diagnosis = diagnose(failed, facts=JobFacts(pods=pods, log_tail=("ValueError: boom",)))
+
+    assert diagnosis.verdict == "t failed because its replica worker-1 failed: ValueError: boom (exit code 3)."
+    assert diagnosis.findings[0] == "The output below is that of replica worker-1."
+
+
+def test_the_replica_that_a_running_trial_waits_for_is_named() -> None:
+    waits = {"type": "PodScheduled", "status": "False", "message": "waits for 2 cpu; 0 of 2 cpu are free"}
+    waiting = make_pod("t-worker-1", "t", replica="worker-1", phase="Pending", containerStatuses=[], conditions=[waits])
+    pods = (make_pod("t-master-0", "t", replica="master-0"), waiting)
+    findings = diagnose(RUNNING, facts=JobFacts(job={}, pods=pods)).findings
+
+    assert "1 of 2 replicas run." in findings
+    assert "Replica worker-1 waits for 2 cpu; 0 of 2 cpu are free." in findings
+
+
+def test_a_replica_between_two_restarts_is_named() -> None:
+    state = {"waiting": {"reason": "CrashLoopBackOff"}}
+    ended = {"terminated": {"exitCode": 1, "message": "no route"}}
+    status = {"name": "main", "restartCount": 2, "state": state, "lastState": ended}
+    pods = (
+        make_pod("t-master-0", "t", replica="master-0"),
+        make_pod("t-worker-0", "t", replica="worker-0", containerStatuses=[status]),
+    )
+    restarting = {"status": {"conditions": [condition("Restarting", "PyTorchJobRestarting", "worker 0 restarts")]}}
+    findings = diagnose(RUNNING, facts=JobFacts(job=restarting, pods=pods)).findings
+
+    expected = "Replica worker-0 ended with exit code 1 and is started again after a pause; last output: no route."
+    assert expected in findings
+    assert "Its job is restarting: worker 0 restarts." in findings
+
+
+def test_a_job_with_one_pod_is_not_told_in_replicas() -> None:
+    assert not any(
+        "replica" in f for f in diagnose(RUNNING, facts=JobFacts(job={}, pods=(make_pod("p", "t"),))).findings
+    )

@@ -1,0 +1,372 @@
+"""The output of trials on disk: whole, its tail, and while it grows."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from katib.errors import NotFoundError
+from katib.local.layout import Layout
+from katib.local.pods.log_file import LogFile, LogLimits, log_parts
+from katib.local.trials.files import TrialFiles
+from katib.runtime.objects import Key
+from tests.support.tuning import condition
+from tests.support.waiting import eventually
+
+TRIAL = Key("default", "demo-1")
+OBJECT = {"metadata": {"namespace": "default", "name": "demo-1"}, "spec": {"primaryContainerName": "main"}}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> TrialFiles:
+    return TrialFiles(Layout(tmp_path))
+
+
+def write(files: TrialFiles, data: bytes, *, pod: str = "pod-0", container: str = "main") -> Path:
+    path = files.directory(TRIAL) / pod / f"{container}.log"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+def tail(files: TrialFiles, lines: int) -> bytes:
+    return b"".join(files.read(OBJECT, tail_lines=lines))
+
+
+def test_the_layout_is_for_its_user_only(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "data")
+    layout.create()
+    layout.create()
+
+    for directory in (layout.root, layout.trials, layout.services, layout.run):
+        assert directory.stat().st_mode & 0o777 == 0o700
+    assert layout.trial("team", "demo-1") == tmp_path / "data" / "trials" / "team" / "demo-1"
+
+
+def test_the_whole_output_is_read_byte_for_byte(files: TrialFiles) -> None:
+    data = bytes(range(256)) * 1000
+    write(files, data)
+
+    assert b"".join(files.read(OBJECT)) == data
+
+
+@pytest.mark.parametrize(
+    ("data", "lines", "expected"),
+    [
+        pytest.param(b"a\nb\nc\n", 2, b"b\nc\n", id="ends with a line end"),
+        pytest.param(b"a\nb\nc", 2, b"b\nc", id="ends in a line"),
+        pytest.param(b"a\nb\n", 5, b"a\nb\n", id="fewer than asked"),
+        pytest.param(b"a\nb\n", 2, b"a\nb\n", id="exactly"),
+        pytest.param(b"a\n\n\n", 2, b"\n\n", id="empty lines"),
+        pytest.param(b"", 3, b"", id="empty file"),
+        pytest.param(b"a\nb\n", 0, b"", id="none"),
+        pytest.param(b"one line", 1, b"one line", id="one line"),
+    ],
+)
+def test_the_tail_is_the_last_lines(files: TrialFiles, data: bytes, lines: int, expected: bytes) -> None:
+    write(files, data)
+
+    assert tail(files, lines) == expected
+
+
+@pytest.mark.parametrize("length", [1, 100, 65_535, 65_536, 65_537, 200_000])
+def test_the_tail_is_right_wherever_blocks_are_cut(files: TrialFiles, length: int) -> None:
+    lines = [b"%06d" % i + b"x" * length for i in range(5)]
+    write(files, b"\n".join(lines) + b"\n")
+
+    assert tail(files, 3) == b"\n".join(lines[-3:]) + b"\n"
+
+
+def test_the_tail_of_a_huge_file_reads_its_end_only(files: TrialFiles) -> None:
+    """The file is sparse: 64 GiB of nothing and two lines. Reading it from the front would take minutes."""
+    path = write(files, b"")
+    with path.open("r+b") as file:
+        file.seek(64 << 30)
+        file.write(b"\nlast but one\nlast\n")
+
+    assert tail(files, 2) == b"last but one\nlast\n"
+    assert files.tail(OBJECT, 1) == ("last",)
+
+
+def test_what_is_no_text_is_shown_as_well_as_it_can_be(files: TrialFiles) -> None:
+    write(files, b"\xff\xfe\n")
+
+    assert files.tail(OBJECT, 3) == ("��",)
+
+
+def test_the_newest_pod_counts(files: TrialFiles) -> None:
+    os.utime(write(files, b"old\n", pod="pod-z"), (1, 1))
+    write(files, b"new\n", pod="pod-a")
+    write(files, b"other\n", pod="pod-b", container="sidecar")
+
+    assert b"".join(files.read(OBJECT)) == b"new\n"
+
+
+def test_what_never_ran_is_not_found(files: TrialFiles) -> None:
+    with pytest.raises(NotFoundError, match='"demo-1" has no output: container "main" has not run here'):
+        files.read(OBJECT)
+    assert files.tail(OBJECT, 3) == ()
+
+
+def test_following_a_trial_that_ends_without_output_is_not_found(files: TrialFiles) -> None:
+    answers = iter([True, True, False])
+
+    with pytest.raises(NotFoundError):
+        list(files.read(OBJECT, follow=lambda: next(answers, False)))
+
+
+def test_following_waits_for_the_file_shows_what_comes_and_ends_with_the_trial(files: TrialFiles) -> None:
+    runs = threading.Event()
+    runs.set()
+    seen: list[bytes] = []
+
+    def read() -> None:
+        seen.extend(files.read(OBJECT, follow=runs.is_set))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    path = write(files, b"one\n")
+    eventually(lambda: b"".join(seen) == b"one\n")
+    with path.open("ab") as file:
+        file.write(b"two\n")
+    eventually(lambda: b"".join(seen) == b"one\ntwo\n")
+    with path.open("ab") as file:
+        file.write(b"last words\n")
+    runs.clear()
+    reader.join(60)
+
+    assert b"".join(seen) == b"one\ntwo\nlast words\n"
+    assert not reader.is_alive()
+
+
+def test_a_silent_output_lets_a_reader_notice_that_it_is_not_wanted(files: TrialFiles) -> None:
+    write(files, b"")
+    chunks = files.read(OBJECT, follow=lambda: True)
+
+    assert next(chunks) == b""
+
+
+def test_a_reader_who_leaves_before_there_is_any_output_is_noticed(files: TrialFiles) -> None:
+    asked = 0
+
+    def goes_on() -> bool:
+        nonlocal asked
+        asked += 1
+        return True
+
+    chunks = files.read(OBJECT, follow=goes_on)
+    waiting = [next(chunks) for _ in range(2)]
+    asked_while_read = asked
+    del chunks
+
+    assert waiting == [b"", b""]
+    assert asked == asked_while_read
+
+
+def test_the_program_that_a_trial_ran_is_known_from_its_pod(files: TrialFiles) -> None:
+    path = write(files, b"x")
+    note = {"processes": [{"container": "main", "pid": 1, "startTime": 2, "program": "/usr/bin/python3"}]}
+    (path.parent / "pod.json").write_text(json.dumps(note))
+
+    assert files.program(OBJECT) == ("/usr/bin/python3", False)
+
+
+@pytest.mark.parametrize("note", [None, "{", "{}", '{"processes": [{"container": "main"}]}'])
+def test_a_program_that_nobody_wrote_down_is_not_known(files: TrialFiles, note: str | None) -> None:
+    path = write(files, b"x")
+    if note is not None:
+        (path.parent / "pod.json").write_text(note)
+
+    assert files.program(OBJECT) == ("", False)
+
+
+def write_pod(files: TrialFiles, name: str, output: str, **note: Any) -> None:
+    """Write what one of several pods leaves, which has ended where a phase is given; the oldest first."""
+    path = write(files, output.encode(), pod=name)
+    status = {"phase": note.pop("phase"), "reason": note.pop("reason", "")} if "phase" in note else None
+    ended = {} if status is None else {"pod": {"metadata": {"name": name}, "status": status}}
+    known = {"name": name, "labels": {}, "containers": ["main"], "replica": str(note.get("index", name)), **ended}
+    (path.parent / "pod.json").write_text(json.dumps({**known, **note}))
+
+
+def trial(*conditions: Mapping[str, str], value: str = "") -> dict[str, Any]:
+    """Return a trial of a Job with three pods."""
+    spec = {
+        **OBJECT["spec"],
+        "objective": {
+            "objectiveMetricName": "loss",
+            "type": "minimize",
+            "metricStrategies": [{"name": "loss", "value": "min"}],
+        },
+        "runSpec": {"kind": "Job", "spec": {"completions": 3, "completionMode": "Indexed"}},
+    }
+    metrics = [{"name": "loss", "min": value, "max": value, "latest": value}] if value else []
+    status = {"conditions": list(conditions), "observation": {"metrics": metrics}}
+    return {**OBJECT, "kind": "Trial", "spec": spec, "status": status}
+
+
+SUCCEEDED = condition("Succeeded", "TrialSucceeded", "Trial has succeeded")
+
+
+def output_of(files: TrialFiles, obj: Mapping[str, Any], replica: str = "") -> str:
+    return b"".join(files.read(obj, replica=replica)).decode()
+
+
+def test_of_several_pods_the_output_is_that_of_the_one_with_the_value_of_the_trial(files: TrialFiles) -> None:
+    write_pod(files, "a", "loss=0.25", index=0, phase="Succeeded", isMeasured=True)
+    write_pod(files, "b", "loss=0.2", index=1, phase="Succeeded", isMeasured=True)
+    write_pod(files, "c", "loss=0.2, on SIGTERM", index=2, phase="Failed", reason="Stopped", isMeasured=True)
+
+    assert output_of(files, trial(SUCCEEDED, value="0.2")) == "loss=0.2"
+    assert output_of(files, trial(SUCCEEDED, value="0.2"), "2") == "loss=0.2, on SIGTERM"
+
+
+def test_of_several_pods_one_that_has_no_reading_does_not_count(files: TrialFiles) -> None:
+    write_pod(files, "a", "nothing", index=0, phase="Succeeded", isMeasured=False)
+    write_pod(files, "b", "in a file", index=1, phase="Succeeded", isMeasured=True)
+    write_pod(files, "c", "stopped", index=2, phase="Failed", reason="Stopped", isMeasured=False)
+
+    assert output_of(files, trial(SUCCEEDED, value="0.2")) == "in a file"
+
+
+def test_of_several_pods_without_a_reading_one_that_was_stopped_comes_last(files: TrialFiles) -> None:
+    write_pod(files, "a", "stopped", index=0, phase="Failed", reason="Stopped", isMeasured=False)
+    write_pod(files, "b", "ended", index=1, phase="Succeeded", isMeasured=False)
+
+    assert output_of(files, trial(condition("MetricsUnavailable"))) == "ended"
+
+
+def test_of_several_pods_the_one_that_failed_the_trial_is_shown(files: TrialFiles) -> None:
+    write_pod(files, "a", "fine", index=0, phase="Succeeded", isMeasured=True)
+    write_pod(files, "b", "boom", index=1, phase="Failed", isMeasured=False)
+    write_pod(files, "c", "later", index=2, phase="Failed", isMeasured=False)
+    failed = condition("Failed", "TrialFailed", "Trial has failed: replica 1: boom (exit code 3)")
+
+    assert output_of(files, trial(failed)) == "boom"
+
+
+@pytest.mark.parametrize("numbered", [True, False])
+def test_while_several_pods_run_the_output_stays_that_of_the_first_that_runs(files: TrialFiles, numbered: bool) -> None:
+    def index(number: int) -> dict[str, int]:
+        return {"index": number} if numbered else {}
+
+    write_pod(files, "a", "done", **index(0), phase="Succeeded", isMeasured=True)
+    write_pod(files, "b", "first try", **index(1), phase="Failed", isMeasured=False)
+    write_pod(files, "c", "runs", **index(1))
+    write_pod(files, "d", "runs, too, and wrote last", **index(2))
+
+    assert output_of(files, trial(condition("Running"))) == "runs"
+
+
+def test_removing_is_for_good_and_twice_is_fine(files: TrialFiles) -> None:
+    write(files, b"x")
+    files.remove(TRIAL)
+    files.remove(TRIAL)
+
+    assert not files.directory(TRIAL).exists()
+
+
+def note(files: TrialFiles, pod: str, role: str, index: int, **more: object) -> Path:
+    """Write the note and the output of a replica, which says its name."""
+    labels = {"role": role.lower()}
+    path = write(files, f"{role}-{index}\n".encode(), pod=pod)
+    described = {"name": pod, "role": role, "index": index, "labels": labels, "containers": ["main", "side"], **more}
+    (path.parent / "pod.json").write_text(json.dumps(described))
+    return path
+
+
+def gang_of(**spec: object) -> dict[str, dict[str, object]]:
+    return {**OBJECT, "spec": {**OBJECT["spec"], "primaryPodLabels": {"role": "master"}, **spec}}  # type: ignore[dict-item]
+
+
+def test_of_several_replicas_the_primary_one_is_read_though_another_wrote_last(files: TrialFiles) -> None:
+    first = note(files, "demo-1-master-0", "Master", 0)
+    os.utime(first, (1, 1))
+    note(files, "demo-1-worker-0", "Worker", 0)
+
+    assert b"".join(files.read(gang_of())) == b"Master-0\n"
+
+
+def test_a_primary_replica_that_has_not_started_is_not_replaced_by_another(files: TrialFiles) -> None:
+    note(files, "demo-1-worker-0", "Worker", 0)
+
+    with pytest.raises(NotFoundError, match='trial "demo-1" has no output: container "main" has not run here'):
+        files.read(gang_of())
+
+
+@pytest.mark.parametrize("replica", ["worker-1", "demo-1-worker-1"])
+def test_a_replica_is_read_by_its_role_or_by_its_pod(files: TrialFiles, replica: str) -> None:
+    note(files, "demo-1-master-0", "Master", 0)
+    note(files, "demo-1-worker-1", "Worker", 1)
+
+    assert b"".join(files.read(gang_of(), replica=replica)) == b"Worker-1\n"
+
+
+def test_of_a_replica_that_was_started_again_the_newest_is_read(files: TrialFiles) -> None:
+    old = note(files, "demo-1-worker-1", "Worker", 1)
+    os.utime(old, (1, 1))
+    again = note(files, "demo-1-worker-1.2", "Worker", 1)
+    again.write_bytes(b"again\n")
+
+    assert b"".join(files.read(gang_of(), replica="worker-1")) == b"again\n"
+
+
+def test_a_wrong_replica_or_container_is_answered_with_those_that_there_are(files: TrialFiles) -> None:
+    note(files, "demo-1-master-0", "Master", 0)
+    note(files, "demo-1-worker-0", "Worker", 0)
+
+    with pytest.raises(NotFoundError, match=r'no replica "worker-7"; did you mean worker-0. it has .*master-0'):
+        files.read(gang_of(), replica="worker-7")
+    with pytest.raises(NotFoundError, match=r'no output of a container "mian"; did you mean main. it has main, side'):
+        files.read(gang_of(), container="mian")
+    with pytest.raises(
+        NotFoundError, match='replica worker-0 of trial "demo-1" has no output: container "side" has not'
+    ):
+        files.read(gang_of(), replica="worker-0", container="side")
+
+
+@pytest.mark.parametrize("lines", [None, 0, 1, 2, 9, 10, 11, 25, 39, 40, 99])
+def test_an_output_in_several_files_is_read_as_one(files: TrialFiles, lines: int | None) -> None:
+    data = b"".join(b"line %d\n" % number for number in range(40))
+    log = LogFile(write(files, b""), LogLimits(max_bytes=64, max_files=9))
+    log.open()
+    log.write(data)
+
+    found = b"".join(files.read(OBJECT, tail_lines=lines))
+
+    assert len(log_parts(log.directory / "main.log")) > 4
+    assert found == (data if lines is None else b"".join(data.splitlines(keepends=True)[40 - min(lines, 40) :]))
+
+
+def test_following_goes_on_from_file_to_file_and_misses_nothing(files: TrialFiles) -> None:
+    log = LogFile(write(files, b""), LogLimits(max_bytes=100, max_files=4))
+    log.open()
+    data = b"".join(b"line %d\n" % number for number in range(300))
+    written, goes_on = 0, True
+
+    def more() -> bool:
+        nonlocal written, goes_on
+        goes_on = written < len(data)
+        log.write(data[written : written + 130])
+        written += 130
+        return goes_on
+
+    assert b"".join(files.read(OBJECT, follow=more)) == data
+
+
+def test_a_reader_that_is_too_slow_goes_on_with_the_oldest_file(files: TrialFiles) -> None:
+    log = LogFile(write(files, b""), LogLimits(max_bytes=8, max_files=3))
+    log.open()
+    texts = iter([b"line 00\n", b"".join(b"line %02d\n" % number for number in range(1, 20))])
+
+    def more() -> bool:
+        log.write(text := next(texts, b""))
+        return bool(text)
+
+    assert b"".join(files.read(OBJECT, follow=more)) == b"line 00\nline 17\nline 18\nline 19\n"

@@ -1,0 +1,315 @@
+"""From a container's output to the observation log. The trials are in a dictionary: all an informer is here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from queue import Queue
+from typing import Any, cast
+
+import pytest
+from msgspec import structs
+
+from katib.api.types import (
+    CollectorSpec,
+    FileSystemPath,
+    FilterSpec,
+    MetricsCollectorSpec,
+    ObjectiveSpec,
+    SourceSpec,
+    Trial,
+)
+from katib.local.pods.monitor import Monitor, MonitorReport
+from katib.local.trials.monitors import METRICS_DIRECTORY, TrialMonitors
+from katib.runtime.objects import Key, Object
+from katib.runtime.testing import VirtualClock
+from metrics_collector.reporter import Reporter
+from tests.support.controllers import RecordedEvents
+from tests.support.event_records import scalar, write
+from tests.support.observations import MemoryObservationLog
+from tests.support.planning import trial
+from tests.support.scrapes import exporter
+
+OBJECTIVE = ObjectiveSpec(type="minimize", objective_metric_name="loss", additional_metric_names=("acc",))
+PATH = "/var/log/katib/metrics.log"
+PRIMARY = {"role": "master"}
+
+
+def collector(kind: str, *, path: str = "", file_format: str = "", filters: tuple[str, ...] = ()) -> Any:
+    place = FileSystemPath(path=path, kind="File", format=file_format) if path else None
+    source = SourceSpec(file_system_path=place, filter=FilterSpec(metrics_format=filters) if filters else None)
+    return MetricsCollectorSpec(source=source, collector=CollectorSpec(kind=kind))
+
+
+class Bench:
+    """Monitors with everything around them real but the informer."""
+
+    def __init__(self) -> None:
+        self.trials: dict[Key, Trial] = {}
+        self.log = MemoryObservationLog()
+        self.reporter = Reporter(self.log.report, report_all=self.log.report_all)
+        self.events = RecordedEvents()
+        self.monitors = TrialMonitors(
+            cast(Any, self.trials), self.reporter, self.log.delete, self.events, VirtualClock()
+        )
+
+    def job(self, metrics: MetricsCollectorSpec | None = None, **spec: Any) -> Object:
+        """Return the job of a trial with this collector."""
+        spec.setdefault("primary_container_name", "main")
+        made = trial("demo-1", objective_spec=OBJECTIVE, metrics_collector=metrics or collector("StdOut"), **spec)
+        self.trials[Key("default", "demo-1")] = made
+        owner = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Trial", "name": "demo-1", "uid": made.metadata.uid}
+        return {
+            "metadata": {"name": "demo-1", "namespace": "default", "ownerReferences": [owner | {"controller": True}]}
+        }
+
+    def close(self, monitor: Monitor) -> MonitorReport:
+        """Close a monitor and return its report once all is stored."""
+        reports: list[MonitorReport] = []
+        told = threading.Event()
+
+        def done(report: MonitorReport) -> None:
+            reports.append(report)
+            told.set()
+
+        monitor.close(done)
+        assert told.wait(60)
+        return reports[0]
+
+    def values(self, metric: str = "loss") -> list[str]:
+        return [reading.value for reading in self.log.read("demo-1", metric_name=metric)]
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    yield made
+    made.reporter.close(1)
+
+
+def opened(bench: Bench, directory: Path, metrics: MetricsCollectorSpec | None = None, **spec: Any) -> Monitor:
+    monitor = bench.monitors.open(bench.job(metrics, **spec), PRIMARY, "main", directory)
+    assert monitor is not None
+    return monitor
+
+
+def test_what_a_container_prints_is_stored(bench: Bench, tmp_path: Path) -> None:
+    monitor = opened(bench, tmp_path)
+    monitor.feed(b"epoch 1 loss=0.5 acc=0.1\nepo")
+    monitor.feed(b"ch 2 loss=0.4 acc=0.2")
+
+    assert bench.close(monitor) == MonitorReport("")
+    assert (bench.values(), bench.values("acc")) == (["0.5", "0.4"], ["0.1", "0.2"])
+
+
+def test_filters_of_the_experiment_are_used(bench: Bench, tmp_path: Path) -> None:
+    monitor = opened(bench, tmp_path, collector("StdOut", filters=(r"(\w+) is (\d+)",)))
+    monitor.feed(b"loss is 7, acc is 9\nloss=5\n")
+    bench.close(monitor)
+
+    assert bench.values() == ["7"]
+
+
+def test_a_metrics_file_is_followed_and_the_output_is_not_read(bench: Bench, tmp_path: Path) -> None:
+    monitor = opened(bench, tmp_path, collector("File", path=PATH))
+    monitor.feed(b"loss=9\n")
+    monitor.poll()
+    (tmp_path / METRICS_DIRECTORY / "metrics.log").write_text("loss=0.5\n")
+    monitor.poll()
+    with (tmp_path / METRICS_DIRECTORY / "metrics.log").open("a") as file:
+        file.write("loss=0.4")
+    bench.close(monitor)
+
+    assert bench.values() == ["0.5", "0.4"]
+
+
+def test_a_json_file_is_read_line_by_line(bench: Bench, tmp_path: Path) -> None:
+    monitor = opened(bench, tmp_path, collector("File", path=PATH, file_format="JSON"))
+    (tmp_path / METRICS_DIRECTORY / "metrics.log").write_text('{"loss": 0.25, "acc": "0.5"}\n')
+    bench.close(monitor)
+
+    assert (bench.values(), bench.values("acc")) == (["0.25"], ["0.5"])
+
+
+def test_each_trial_gets_a_metrics_file_of_its_own(bench: Bench) -> None:
+    assert bench.monitors.rewrites(bench.job(collector("File", path=PATH))) == {"/var/log/katib": METRICS_DIRECTORY}
+    assert bench.monitors.rewrites(bench.job(collector("StdOut"))) == {}
+
+
+@pytest.mark.parametrize(
+    ("spec", "labels", "container"),
+    [
+        pytest.param({}, {}, "sidecar", id="another container"),
+        pytest.param({"primary_pod_labels": PRIMARY}, {"role": "worker"}, "main", id="another pod"),
+        pytest.param({"metrics_collector": collector("Push")}, {}, "main", id="it pushes its metrics"),
+    ],
+)
+def test_only_the_primary_container_of_a_primary_pod_is_read(
+    bench: Bench, spec: dict[str, Any], labels: dict[str, str], container: str, tmp_path: Path
+) -> None:
+    job = bench.job(spec.pop("metrics_collector", None), **spec)
+
+    assert bench.monitors.open(job, labels, container, tmp_path) is None
+
+
+@pytest.mark.parametrize("kind", ["StdOut", "File", "TensorFlowEvent", "PrometheusMetric", "Custom", "Push", "None"])
+def test_a_program_may_push_unless_its_output_is_read(kind: str) -> None:
+    bench = Bench()
+    bench.monitors = TrialMonitors(
+        cast(Any, bench.trials),
+        bench.reporter,
+        bench.log.delete,
+        bench.events,
+        VirtualClock(),
+        lambda name: {"ADDRESS": name},
+        {"PYTHONPATH": "adapted"},
+    )
+    variables = bench.monitors.variables(bench.job(collector(kind)))
+    bench.reporter.close(0)
+
+    assert ("ADDRESS" in variables) is (kind not in {"StdOut", "None"})
+    assert ("PYTHONPATH" in variables) is (kind == "Push")
+
+
+def test_a_primary_pod_may_have_more_labels(bench: Bench, tmp_path: Path) -> None:
+    job = bench.job(primary_pod_labels=PRIMARY)
+
+    assert bench.monitors.open(job, {**PRIMARY, "more": "labels"}, "main", tmp_path) is not None
+
+
+@pytest.mark.parametrize("metadata", [{"name": "x"}, {"name": "x", "ownerReferences": []}], ids=["bare", "no owner"])
+def test_a_job_of_nobody_is_not_read(bench: Bench, metadata: dict[str, Any], tmp_path: Path) -> None:
+    job = {"metadata": metadata}
+
+    assert bench.monitors.open(job, {}, "main", tmp_path) is None
+    assert bench.monitors.rewrites(job) == {}
+    bench.monitors.discard(job)
+
+
+def test_a_missing_objective_is_explained_in_the_report(bench: Bench, tmp_path: Path) -> None:
+    monitor = opened(bench, tmp_path)
+    monitor.feed(b"Loss: 0.5\n")
+
+    assert "loss" in bench.close(monitor).explanation
+
+
+def test_a_metrics_file_that_cannot_be_read_is_named(bench: Bench, tmp_path: Path) -> None:
+    monitor = opened(bench, tmp_path, collector("File", path=PATH))
+    (tmp_path / METRICS_DIRECTORY / "metrics.log").mkdir()
+    report = bench.close(monitor)
+
+    assert "the file is not a regular file" in report.explanation
+
+
+def test_a_missing_additional_metric_is_an_event(bench: Bench, tmp_path: Path) -> None:
+    monitor = opened(bench, tmp_path)
+    monitor.feed(b"loss=0.5\n")
+
+    assert bench.close(monitor) == MonitorReport("")
+    ((name, reason, message),) = bench.events.events
+    assert (name, reason) == ("demo-1", "MetricsMissing")
+    assert "acc" in message
+
+
+def test_readings_of_a_run_that_was_cut_off_are_forgotten(bench: Bench, tmp_path: Path) -> None:
+    monitor = opened(bench, tmp_path)
+    monitor.feed(b"loss=0.5\n")
+    bench.close(monitor)
+    bench.monitors.discard(bench.job())
+
+    assert bench.values() == []
+
+
+def test_waiting_readings_are_told_of_their_trial_until_it_is_over(bench: Bench, tmp_path: Path) -> None:
+    opened(bench, tmp_path)
+    bench.monitors.readings_wait(["demo-1", "unknown"], "the disk is full")
+    bench.monitors.forget("demo-1")
+    bench.monitors.readings_wait(["demo-1"], "the disk is full")
+
+    assert bench.events.events == [("demo-1", "ObservationLogUnavailable", "the disk is full")]
+
+
+# --- other kinds ------------------------------------------------------------------------------------------------------
+
+
+def directory(kind: str, **fields: Any) -> MetricsCollectorSpec:
+    place = FileSystemPath(path="/logs", kind="Directory")
+    return MetricsCollectorSpec(source=SourceSpec(file_system_path=place), collector=CollectorSpec(kind=kind, **fields))
+
+
+@pytest.mark.parametrize("kind", ["TensorFlowEvent", "Custom"])
+def test_a_directory_of_the_template_is_one_of_each_trial(bench: Bench, kind: str) -> None:
+    assert bench.monitors.rewrites(bench.job(directory(kind))) == {"/logs": METRICS_DIRECTORY}
+
+
+def test_a_damaged_event_file_is_told_although_the_objective_was_found(bench: Bench, tmp_path: Path) -> None:
+    monitor = opened(bench, tmp_path, directory("TensorFlowEvent"))
+    (tmp_path / METRICS_DIRECTORY).mkdir(exist_ok=True)
+    events = scalar("loss", 0.5) + b"damage" + scalar("acc", 0.5)
+    (tmp_path / METRICS_DIRECTORY / "events.out.tfevents.1").write_bytes(events)
+
+    assert bench.close(monitor).explanation == "event files: 1 damaged place skipped"
+    ((_, reason, message),) = bench.events.events
+    assert reason == "MetricsMissing"
+    assert "1 damaged place" in message
+
+
+@pytest.mark.parametrize("kind", ["Push", "Custom", "None"])
+def test_what_reports_by_itself_has_no_monitor(bench: Bench, tmp_path: Path, kind: str) -> None:
+    assert bench.monitors.open(bench.job(collector(kind)), PRIMARY, "main", tmp_path) is None
+
+
+def test_a_custom_collector_goes_with_primary_pods_only(bench: Bench) -> None:
+    job = bench.job(directory("Custom", custom_collector={"name": "mine"}), primary_pod_labels=PRIMARY)
+
+    assert [container for _, container in bench.monitors.companions(job, PRIMARY)] == [{"name": "mine"}]
+    assert not bench.monitors.companions(job, {"role": "worker"})
+    assert not bench.monitors.companions(bench.job(), PRIMARY)
+
+
+def test_every_trial_with_an_endpoint_has_a_port_of_its_own(bench: Bench) -> None:
+    job = bench.job(collector("PrometheusMetric"))
+
+    assert bench.monitors.variables(job)["KATIB_METRICS_PORT"].isdecimal()
+    assert "KATIB_METRICS_PORT" not in bench.monitors.variables(bench.job())
+
+
+def test_an_answer_that_is_under_way_when_the_program_ends_is_stored(bench: Bench, tmp_path: Path) -> None:
+    asked, answers = threading.Event(), threading.Event()
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        asked.set()
+        answers.wait(60)
+        request.wfile.write(b"HTTP/1.0 200 OK\r\n\r\nloss 0.5\n")
+
+    with exporter() as program:
+        program.respond = answer
+        metrics = collector("PrometheusMetric")
+        http_get = {"host": "127.0.0.1", "port": program.port}
+        metrics = structs.replace(metrics, source=SourceSpec(http_get=http_get))
+        monitor = opened(bench, tmp_path, metrics)
+        monitor.poll()
+        assert asked.wait(60)
+        reports: Queue[MonitorReport] = Queue()
+        monitor.close(reports.put)
+        answers.set()
+
+        reports.get(timeout=60)
+    assert bench.values() == ["0.5"]
+
+
+def test_events_are_read_as_the_directory_of_the_template(bench: Bench, tmp_path: Path) -> None:
+    job = bench.job(directory("TensorFlowEvent"))
+    (key, made), *_ = bench.trials.items()
+    objective = structs.replace(OBJECTIVE, objective_metric_name="logs/part0/loss")
+    bench.trials[key] = structs.replace(made, spec=structs.replace(made.spec, objective=objective))
+    monitor = bench.monitors.open(job, PRIMARY, "main", tmp_path)
+    assert monitor is not None
+    (tmp_path / METRICS_DIRECTORY).mkdir()
+    write(str(tmp_path / METRICS_DIRECTORY), [0.5])
+    monitor.poll()
+
+    assert bench.close(monitor) == MonitorReport("")
+    assert bench.values("logs/part0/loss") == ["0.5"]
