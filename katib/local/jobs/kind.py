@@ -246,7 +246,7 @@ class KnowsPrimary(Protocol):
 class KnowsPeers(Protocol):
     """An ability of a kind: its pods find each other."""
 
-    def addresses_told(self, job: Object) -> str:
+    def address_variables(self, job: Object) -> str:
         """Return which variables hold the addresses of a program's peers; empty when none do.
 
         Args:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from katib.local.findings import Findings, integer, mapping
+from katib.local.findings import Findings, Part, integer, mapping
 from katib.local.jobs.batch.plan import FAILURES, IGNORED_FAILURES, plan
-from katib.local.jobs.batch.rules import INDEXED, check_job_rules
-from katib.local.jobs.batch.spec import JobSpec
+from katib.local.jobs.batch.rules import check_job_rules
+from katib.local.jobs.batch.spec import INDEXED, JobSpec
 from katib.local.jobs.kind import (
     LabelValues,
     NewPod,
@@ -46,7 +46,7 @@ class BatchJob:
 
     def check(self, job: Object, path: str, findings: Findings) -> None:
         """Find what keeps a Job from running here, but for its pod template."""
-        check_job_rules(mapping(job.get("spec")), f"{path}.spec", findings)
+        check_job_rules(Part(job, path, findings)["spec"])
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the one template; the pods of a Job need not run together, so it counts once."""

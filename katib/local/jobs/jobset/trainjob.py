@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from katib.errors import invalid
-from katib.local.findings import Findings
+from katib.local.findings import Findings, Part
 from katib.local.jobs.batch.job import INDEX_ANNOTATION
 from katib.local.jobs.conditions import conditions_of, end_of, true_condition, with_condition, without_probes
 from katib.local.jobs.jobset.environment import (
@@ -59,7 +59,9 @@ class TrainJob:
         training: TrainingSet | None = observed.memory.get("training")
         if training is None:
             runtime, findings = runtime_of(observed.job, self._find), Findings()
-            check_train_job(observed.job, observed.job["kind"], findings, runtime)  # changed since admission, perhaps
+            check_train_job(
+                Part(observed.job, observed.job["kind"], findings), runtime
+            )  # changed since admission, perhaps
             if findings.errors or runtime is None:
                 reason, message = "TrainingRuntimeNotSupported", "; ".join(map(str, findings.errors))
                 now = observed.moment.wall
@@ -73,22 +75,22 @@ class TrainJob:
         training: TrainingSet | None = start.details.get("training") or self._resolve(job)
         if training is None:
             raise invalid("spec.runtimeRef.name", "the runtime is gone", "apply it again", "runtime-missing")
-        return _told(jobset_pod(training.jobset, start), training, start, wiring)
+        return _with_variables(jobset_pod(training.jobset, start), training, start, wiring)
 
     def check(self, job: Object, path: str, findings: Findings) -> None:
         """Find what keeps a TrainJob from running here, but for its pod templates."""
-        check_train_job(job, path, findings, runtime_of(job, self._find))
+        check_train_job(Part(job, path, findings), runtime_of(job, self._find))
 
-    def addresses_told(self, job: Object) -> str:
+    def address_variables(self, job: Object) -> str:
         """Return which variables hold the address of the first node; empty when none do."""
         training = self._resolve(job) if is_readable(job) else None
-        return ADDRESSES.get(training.policy, "") if training is not None and training.is_told else ""
+        return ADDRESSES.get(training.policy, "") if training is not None and training.has_trainer else ""
 
     def check_peer_names(self, job: Object, path: str, findings: Findings) -> None:
         """Find names of nodes that are spelled out, which lead nowhere on the network of this machine."""
         training = self._resolve(job) if is_readable(job) else None
         if training is not None:
-            check_node_names(training, f"{path}.spec", findings)
+            check_node_names(training, Part(job, path, findings)["spec"])
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the pod templates that its runtime has with what the TrainJob says."""
@@ -168,7 +170,7 @@ def _status(observed: Observed, training: TrainingSet, of_jobset: Mapping[str, A
 # --- the pods ---------------------------------------------------------------------------------------------------------
 
 
-def _told(pod: NewPod, training: TrainingSet, start: PodStart, wiring: Wiring) -> NewPod:
+def _with_variables(pod: NewPod, training: TrainingSet, start: PodStart, wiring: Wiring) -> NewPod:
     """Return a pod with the variables of its node and the directories that it shares."""
     replicated, _ = JobSetSpec.of(training.jobset).replicated_job(start.role)
     if training.shared:
@@ -178,11 +180,11 @@ def _told(pod: NewPod, training: TrainingSet, start: PodStart, wiring: Wiring) -
     if training.policy == "mpi":
         files, rewrites = {HOST_FILE: host_file(training)}, {**pod.rewrites, HOST_DIRECTORY: "mpi"}
         pod = replace(pod, files=files, rewrites=rewrites, processes=training.slots)
-    if not training.is_told:
+    if not training.has_trainer:
         return pod
-    told = node_variables(training, start.index or 0, wiring)
+    variables = node_variables(training, start.index or 0, wiring)
     if training.policy not in RESERVED:
         node = next(c for c in pod.template["spec"]["containers"] if c["name"] == NODE)
         own = {entry["name"] for entry in node.get("env") or ()}
-        told = {name: value for name, value in told.items() if name not in own}
-    return replace(pod, variables={**pod.variables, NODE: {**pod.variables.get(NODE, {}), **told}})
+        variables = {name: value for name, value in variables.items() if name not in own}
+    return replace(pod, variables={**pod.variables, NODE: {**pod.variables.get(NODE, {}), **variables}})

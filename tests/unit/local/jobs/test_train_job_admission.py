@@ -87,7 +87,7 @@ def test_each_shipped_runtime_needs_only_a_command(name: str) -> None:
         ),
         (
             {"managedBy": "kueue.x-k8s.io/multikueue"},
-            ('managedBy: "kueue.x-k8s.io/multikueue" does not run on this machine, so nobody would run the TrainJob; '
+            ('managedBy: "kueue.x-k8s.io/multikueue" does not run on this machine, so nothing would run the TrainJob; '
             "remove it, or submit the experiment to Kubernetes"),
         ),
         (
@@ -158,14 +158,14 @@ def test_runtimes_that_need_their_images_say_so(name: str) -> None:
     assert error.startswith(f'runtimeRef.name: the runtime "{name}" cannot run on this machine: it ')
 
 
-def test_without_a_trainer_it_is_said_that_nodes_are_told_nothing() -> None:
+def test_without_a_trainer_nodes_get_no_addresses_and_a_notice_says_so() -> None:
     errors, notices = train_job(shelf_with(own_runtime(command=SHELL)), runtimeRef=OWN, trainer=None)
 
     place = "runtimeRef(mine).spec.template.spec.replicatedJobs[0].template.spec.template.spec.containers[0]"
     why = f'"fetch" is not on this machine; install it, use a full path, or {OFFER}'
     assert errors == [f"{place}.command[0]: {why}"]
     assert notices[:1] == [
-        "trainer: without it the nodes are told nothing about each other, as on a cluster; `trainer: {}` is enough"
+        "trainer: without it the nodes get no addresses of each other, as on a cluster; `trainer: {}` is enough"
     ]
 
 
@@ -210,7 +210,7 @@ def test_what_a_patch_does_is_told_where_it_stands() -> None:
         ({"replicatedJobs": []}, "replicatedJobs: it is missing or empty; give at least one"),
         (
             {"managedBy": "kueue"},
-            ('managedBy: "kueue" does not run on this machine, so nobody would run the JobSet; remove it, or submit '
+            ('managedBy: "kueue" does not run on this machine, so nothing would run the JobSet; remove it, or submit '
             "the experiment to Kubernetes"),
         ),
         ({"successPolicy": {"operator": "Some"}}, 'successPolicy.operator: "Some" is not known; use All or Any'),
@@ -279,7 +279,7 @@ def test_ports_of_a_runtime_are_explained_by_its_policy(policy: str, told: str) 
     _, notices = train_job(shelf_with(spec), runtimeRef={"kind": "TrainingRuntime", "name": "mine"}, trainer={})
 
     [notice] = [notice for notice in notices if ".ports" in notice]
-    assert f"told in {told};" in notice if told else "trials that listen on the same number" in notice
+    assert f"in {told};" in notice if told else "trials that listen on the same number" in notice
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def test_an_ordinary_job_is_taken_without_a_word(template: dict[str, Any]) -> No
             job(PYTORCH, policy={"managedBy": "kueue.x-k8s.io/multikueue"}, Worker=1),
             (
                 't.spec.runPolicy.managedBy: "kueue.x-k8s.io/multikueue" does not run on this machine, so '
-                "nobody would run "
+                "nothing would run "
                 "the job; remove it, or submit the experiment to Kubernetes"
             ),
         ),
@@ -291,7 +291,7 @@ def test_ports_are_a_notice_that_says_where_a_job_listens(kind: TrainingKind, to
     named = replace(HostCapacity.detect(), runs_images=True, names_pods=True)
     place = f"t.spec.{kind.replicas_field}.Worker.template.spec.containers[0].ports"
 
-    why = f"each job has free ports of its own here, told in {told}; a port written into a command may collide"
+    why = f"each job has free ports of its own here, in {told}; a port written into a command may collide"
     assert f"{place}: {why}" in found_in(template)[1]
     assert not [notice for notice in check_job(template, "t", host=named)[1] if ".ports" in notice]
 
@@ -353,7 +353,7 @@ def test_other_words_with_a_role_in_them_are_left_alone(word: str) -> None:
         (
             job(XGBOOST, Master=1, Worker=2),
             (
-                "t.spec.xgbReplicaSpecs.Worker: the workers share one address here and each is told a "
+                "t.spec.xgbReplicaSpecs.Worker: the workers share one address here and each gets a "
                 "WORKER_PORT of its "
                 "own; LightGBM finds the addresses of all in KATIB_PEERS"
             ),
