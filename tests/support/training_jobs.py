@@ -74,7 +74,7 @@ class Training:
         self.status: dict[str, Any] = {}
         self.pods: list[PodRecord] = []
         self.rewired: list[int] = []
-        self.anew: list[int] = []
+        self.emptied: list[int] = []
         self.now = START
         self.polite = True
         self.deleted = False
@@ -97,7 +97,7 @@ class Training:
             self.status, self._started_at = decision.status, decision.started_at
             self._memory = decision.memory
             self.deleted = decision.delete
-            self.anew += [len(self.pods)] * decision.anew
+            self.emptied += [len(self.pods)] * decision.restarts_log
             if decision.new_addresses:
                 self.rewired.append(len(self.pods))
             for start in decision.start:

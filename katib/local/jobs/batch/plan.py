@@ -106,7 +106,7 @@ def _go_on(
         started_at=started_at,
         wake_at=earliest(starts.wake_at, deadline_of(spec.active_deadline_seconds, started_at)),
         waiting=_waiting(counts, starts),
-        anew=bool(starts.pods) and counts.is_lost,
+        restarts_log=bool(starts.pods) and counts.is_lost,
     )
 
 

@@ -117,12 +117,6 @@ class Replicas:
         return count
 
     @property
-    def address_in_use(self) -> PodRecord | None:
-        """A replica whose program failed because another program listens on its port; None when there is none."""
-        found = (p for p in self.newest.values() if p.address_in_use and not p.stopping)
-        return next((p for p in found if p.failures or p.phase is Phase.FAILED), None)
-
-    @property
     def lost(self) -> PodRecord | None:
         """A replica that ended with the guard, through no fault of its own; None when there is none."""
         return next((p for p in self.failed if any(exit_.lost for exit_ in p.exits)), None)

@@ -23,7 +23,7 @@ class Simulation:
         self.status: dict[str, Any] = {}
         self.pods: list[PodRecord] = []
         self.starts: list[float] = []
-        self.anew: list[int] = []  # how many pods there had been whenever their readings were thrown away
+        self.emptied: list[int] = []  # how many pods there had been whenever their readings were thrown away
         self.now = START
         self.polite = True  # stopped pods end at once
         self.wall_jump = timedelta()  # what somebody did to the wall clock
@@ -43,7 +43,7 @@ class Simulation:
         while True:
             decision = self._plan()
             self.status, self._started_at = decision.status, decision.started_at
-            self.anew += [len(self.pods)] * decision.anew
+            self.emptied += [len(self.pods)] * decision.restarts_log
             for start in decision.start:
                 self.pods.append(PodRecord(f"p{len(self.pods)}", start.index, Phase.RUNNING))
                 self.starts.append(self.elapsed)
@@ -193,7 +193,7 @@ class TestBackOff:
     def test_the_delay_ends_at_ten_minutes(self) -> None:
         assert [Delays().recreate.pause_seconds(k) for k in (0, 1, 2, 3, 7, 8, 5000)] == [0, 10, 20, 40, 600, 600, 600]
 
-    def test_the_delay_starts_anew_after_a_success(self) -> None:
+    def test_the_delay_starts_again_after_a_success(self) -> None:
         s = started(completions=3, backoffLimit=6)
         s.end(1)
         s.advance(10)
@@ -228,12 +228,12 @@ class TestBackOff:
         s = started(backoffLimit=3)
         s.end(1)
         s.advance(600)
-        assert s.anew == []
+        assert s.emptied == []
 
         s.end(137, lost=True)
         s.advance(600)
 
-        assert s.anew == [2]
+        assert s.emptied == [2]
 
     def test_readings_stay_when_one_of_several_pods_was_lost_or_one_has_succeeded(self) -> None:
         s = started(completions=3, parallelism=2)
@@ -246,7 +246,7 @@ class TestBackOff:
         s.advance(600)
 
         assert s.running
-        assert s.anew == []
+        assert s.emptied == []
 
     def test_the_last_line_of_a_failed_program_closes_the_message(self) -> None:
         s = started()
@@ -537,7 +537,7 @@ class TestSuspend:
         assert "startTime" not in s.status
         assert s.conditions() == [("Suspended", "JobSuspended")]
 
-    def test_stopped_pods_are_no_failures_and_resuming_starts_anew(self) -> None:
+    def test_stopped_pods_are_no_failures_and_resuming_starts_again(self) -> None:
         s = started(backoffLimit=0)
         s.advance(30)
         s.spec["suspend"] = True

@@ -25,7 +25,7 @@ class Simulation:
         self.pods: list[PodRecord] = []
         self.started: list[PodStart] = []
         self.moves = 0
-        self.anew: list[int] = []  # how many pods there had been whenever their readings were thrown away
+        self.emptied: list[int] = []  # how many pods there had been whenever their readings were thrown away
         self.polite = True
         self.now = START
         self._started_at: datetime | None = None
@@ -50,7 +50,7 @@ class Simulation:
             decision = self.plan(Observed(self.job, tuple(self.pods), moment, Delays(), self._started_at, self.memory))
             self.status, self._started_at, self.memory = decision.status, decision.started_at, decision.memory
             self.moves += decision.new_addresses
-            self.anew += [len(self.pods)] * decision.anew
+            self.emptied += [len(self.pods)] * decision.restarts_log
             for start in decision.start:
                 self.started.append(start)
                 self.pods.append(PodRecord(f"p{len(self.pods)}", start.index, Phase.RUNNING, role=start.role))
@@ -62,12 +62,12 @@ class Simulation:
                 return decision
         raise AssertionError("the plan does not come to rest")
 
-    def end(self, role: str, code: int = 0, *, index: int = 0, last_output: str = "") -> None:
+    def end(self, role: str, code: int = 0, *, index: int = 0, **changes: Any) -> None:
         """End the running pod of a role, and step."""
         pod = next(p for p in self.running if (p.role, p.index) == (role, index))
         phase = Phase.SUCCEEDED if code == 0 else Phase.FAILED
         message = "" if code == 0 else f"it exited with {code}"
-        self.change(pod.name, phase=phase, finished_at=self.now, message=message, last_output=last_output)
+        self.change(pod.name, phase=phase, finished_at=self.now, message=message, **changes)
         self.step()
 
     def advance(self, seconds: float) -> None:
@@ -225,7 +225,7 @@ class TestFailure:
         assert (s.status["restarts"], s.status["restartsCountTowardsMax"]) == (1, 1)
         assert [start.details["attempt"] for start in s.started] == [0, 0, 1, 1]
 
-        assert s.anew == []  # the author of the JobSet wanted it tried again: what was reported stays
+        assert s.emptied == []  # the author of the JobSet wanted it tried again: what was reported stays
 
         s.end("b-0", 4)
         assert s.conditions() == [("Failed", "ReachedMaxRestarts")]

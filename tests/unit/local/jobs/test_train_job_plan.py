@@ -150,20 +150,20 @@ class TestTorch:
         t.advance(DOUBT_SECONDS / 2)
         assert len(t.running) == 1
 
-        t.end("node-0", 1, last_output="OSError: [Errno 98] Address already in use")
+        t.end("node-0", 1, last_output="Address already in use", address_in_use=True)
 
         assert len(t.running) == 2
 
-    def test_a_port_that_somebody_took_makes_all_start_once_more_with_others(self) -> None:
+    def test_a_port_that_another_program_took_makes_all_start_once_more_with_others(self) -> None:
         t = training(trainer={**TRAIN, "numNodes": 2})
-        taken = "OSError: [Errno 98] Address already in use"
+        taken = {"last_output": "OSError: [Errno 98] Address already in use", "address_in_use": True}
 
-        t.end("node-0", 1, last_output=taken)
+        t.end("node-0", 1, **taken)
         assert (t.moves, t.roles()) == (1, ["node-0-0", "node-0-1"])
-        assert t.anew == [2]
+        assert t.emptied == [2]
         assert t.conditions() == []
 
-        t.end("node-0", 1, last_output=taken)
+        t.end("node-0", 1, **taken)
         assert t.conditions() == [("Failed", "FailedJobs")]
 
 
