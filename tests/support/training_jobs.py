@@ -59,8 +59,8 @@ class ClusterWiring:
         return name
 
 
-def told(kind: TrainingKind, job: Object, role: str, index: int, wiring: Any = None) -> dict[str, str]:
-    """Return what a replica is told."""
+def variables_of(kind: TrainingKind, job: Object, role: str, index: int, wiring: Any = None) -> dict[str, str]:
+    """Return the variables of a replica."""
     peers = Peers(job, TrainingSpec.of(job, kind), kind.port, kind.container, wiring or ClusterWiring())
     return dict(kind.variables(peers, role, index))
 
@@ -83,7 +83,7 @@ class Training:
 
     @property
     def running(self) -> list[str]:
-        """Names of the pods that run and were not told to end."""
+        """Names of the pods that run and were not asked to end."""
         return [p.name for p in self.pods if not p.is_finished and not p.stopping]
 
     @property

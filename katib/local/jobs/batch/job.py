@@ -64,7 +64,7 @@ def batch_pod(job: Object, start: PodStart) -> NewPod:
     name, uid = metadata["name"], metadata.get("uid", "")
     stem = name if index is None else f"{name}-{index}"
     marks = {} if index is None else {INDEX_ANNOTATION: str(index)}
-    told = {} if index is None else {INDEX_VARIABLE: str(index)}
+    variables = {} if index is None else {INDEX_VARIABLE: str(index)}
     owner = {label: uid if label.endswith("controller-uid") else name for label in OWNER_LABELS}
     return NewPod(
         name=f"{stem}-",
@@ -73,7 +73,7 @@ def batch_pod(job: Object, start: PodStart) -> NewPod:
         labels={**owner, **marks},
         annotations={**marks, **_failure_annotations(start)},
         hostname="" if index is None else stem,
-        variables=dict.fromkeys(container_names(template, init=True), told),
+        variables=dict.fromkeys(container_names(template, init=True), variables),
         restarts_on_failure=JobSpec.of(job).restarts_on_failure,
     )
 

@@ -13,7 +13,6 @@ from pathlib import PurePath
 from typing import Any, Final
 
 from katib.local.findings import integer, mapping, mapping_at, mappings, text, texts
-from katib.local.jobs.jobset.merge import merged, merged_list
 from katib.local.jobs.jobset.runtimes import Runtime
 from katib.local.jobs.jobset.spec import API_VERSION
 from katib.local.jobs.launcher import amount_of, with_resources_of
@@ -29,6 +28,22 @@ WORKSPACE_VOLUME: Final = "initializer"
 
 _IDLE: Final = frozenset({"sshd", "sleep"})
 """Programs of MPI nodes that only wait for the launcher to come in; here it starts their processes itself."""
+
+_KEYS: Final = {
+    "containers": "name",
+    "initContainers": "name",
+    "env": "name",
+    "imagePullSecrets": "name",
+    "replicatedJobs": "name",
+    "schedulingGates": "name",
+    "volumeDevices": "devicePath",
+    "volumeMounts": "mountPath",
+    "volumes": "name",
+}
+"""Lists that are merged entry by entry, and the field that says which entries are the same. Others are replaced."""
+
+_WHOLE: Final = frozenset({"volumes"})
+"""Lists whose entries replace those of the same key: two sources cannot be one volume."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,18 +182,59 @@ def _with_pod(job: Mapping[str, Any], pod: Mapping[str, Any]) -> dict[str, Any]:
 def _patched(template: Mapping[str, Any], spec: Mapping[str, Any]) -> Mapping[str, Any]:
     """Lay the patches over the runtime's template, in their order; older forms of them count too."""
     for _, patch in mappings(spec.get("runtimePatches")):
-        template = merged(template, mapping_at(patch, "trainingRuntimeSpec.template"))
+        template = _merged(template, mapping_at(patch, "trainingRuntimeSpec.template"))
     older = [(field, item) for field in PATCHES[1:] for _, item in mappings(spec.get(field))]
     for field, item in older:
         targets = [text(target.get("name")) for _, target in mappings(item.get("targetJobs"))]  # none means all
         pod = {key: value for key, value in item.items() if key not in {"targetJobs", "manager"}}
         patch = {"template": {"spec": {"template": {"spec": pod} if field == "podSpecOverrides" else pod}}}
         jobs = [
-            merged(job, patch) if not targets or text(job.get("name")) in targets else job
+            _merged(job, patch) if not targets or text(job.get("name")) in targets else job
             for _, job in mappings(mapping_at(template, "spec").get("replicatedJobs"))
         ]
         template = {**template, "spec": {**mapping(template.get("spec")), "replicatedJobs": jobs}}
     return template
+
+
+def _merged(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a mapping with a patch laid over it: mappings are merged, null removes, entries of lists meet by name."""
+    result = dict(base)
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, Mapping) and isinstance(result.get(key), Mapping):
+            result[key] = _merged(result[key], value)
+        elif key in _KEYS and isinstance(value, list) and isinstance(result.get(key), list):
+            result[key] = _merged_list(result[key], value, _KEYS[key], whole=key in _WHOLE)
+        else:
+            result[key] = value
+    return result
+
+
+def _merged_list(base: Sequence[Any], patch: Sequence[Any], key: str, *, whole: bool = False) -> list[Any]:
+    """Return a list of mappings with those of a patch laid over the entries that have the same key; new ones follow.
+
+    Args:
+        base: The list.
+        patch: What is laid over it.
+        key: The field that says which entries are the same.
+        whole: Entries replace each other instead of being merged.
+    """
+    result = list(base)
+    places = {name: i for i, item in enumerate(result) if (name := _name_of(item, key))}
+    for item in patch:
+        place = places.get(_name_of(item, key))
+        if place is None:
+            result.append(item)
+        else:
+            result[place] = item if whole else _merged(result[place], item)
+    return result
+
+
+def _name_of(item: object, key: str) -> str:
+    """Return the text under a key; empty where there is none, as in a malformed list."""
+    value = item.get(key) if isinstance(item, Mapping) else None
+    return value if isinstance(value, str) else ""
 
 
 # --- what the TrainJob says itself ------------------------------------------------------------------------------------
@@ -202,7 +258,7 @@ def _overridden(
 
 
 def _in_parallel(job: Mapping[str, Any], count: int) -> dict[str, Any]:
-    return merged({**job, "replicas": 1}, {"template": {"spec": {"parallelism": count, "completions": count}}})
+    return _merged({**job, "replicas": 1}, {"template": {"spec": {"parallelism": count, "completions": count}}})
 
 
 def _with_trainer(job: Mapping[str, Any], trainer: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -214,9 +270,9 @@ def _with_trainer(job: Mapping[str, Any], trainer: Mapping[str, Any]) -> Mapping
         if trainer.get(field):
             changed[field] = trainer[field]
     if trainer.get("env"):
-        changed["env"] = merged_list(_items(node.get("env")), _items(trainer["env"]), "name", whole=True)
+        changed["env"] = _merged_list(_items(node.get("env")), _items(trainer["env"]), "name", whole=True)
     if isinstance(trainer.get("resourcesPerNode"), Mapping):
-        changed["resources"] = merged(mapping(node.get("resources")), trainer["resourcesPerNode"])
+        changed["resources"] = _merged(mapping(node.get("resources")), trainer["resourcesPerNode"])
     return _with_container(job, changed)
 
 
@@ -225,7 +281,7 @@ def _with_initializer(job: Mapping[str, Any], name: str, given: Mapping[str, Any
     if container is None:
         return job
     uri = [{"name": "STORAGE_URI", "value": given["storageUri"]}] if given.get("storageUri") else []
-    env = merged_list(_items(container.get("env")), [*uri, *_items(given.get("env"))], "name", whole=True)
+    env = _merged_list(_items(container.get("env")), [*uri, *_items(given.get("env"))], "name", whole=True)
     changed = {**container, "env": env}
     if given.get("secretRef"):
         changed["envFrom"] = [*_items(container.get("envFrom")), {"secretRef": given["secretRef"]}]
@@ -261,7 +317,7 @@ def _without_idle(
     for job in jobs:
         node = container_of(job, NODE)
         if text(job.get("name")) in idle and node is not None:
-            node = {**node, "resources": merged(mapping(node.get("resources")), per_node)}
+            node = {**node, "resources": _merged(mapping(node.get("resources")), per_node)}
             nodes.append((pod_of(_with_container(job, node)), _parallelism(job)))
     found: list[Mapping[str, Any]] = []
     for job in jobs:

@@ -83,40 +83,40 @@ class TrainJob:
 
     def address_variables(self, job: Object) -> str:
         """Return which variables hold the address of the first node; empty when none do."""
-        training = self._resolve(job) if is_readable(job) else None
+        training = self._resolve(job)
         return ADDRESSES.get(training.policy, "") if training is not None and training.has_trainer else ""
 
     def check_peer_names(self, job: Object, path: str, findings: Findings) -> None:
         """Find names of nodes that are spelled out, which lead nowhere on the network of this machine."""
-        training = self._resolve(job) if is_readable(job) else None
+        training = self._resolve(job)
         if training is not None:
             check_node_names(training, Part(job, path, findings)["spec"])
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the pod templates that its runtime has with what the TrainJob says."""
-        training = self._resolve(job) if is_readable(job) else None
+        training = self._resolve(job)
         return {} if training is None else jobset_templates(training.jobset)
 
     def written_at(self, job: Object, place: str) -> str:
         """Return where its author wrote what stands at a place of a template; empty for what a runtime brings."""
-        training = self._resolve(job) if is_readable(job) else None
+        training = self._resolve(job)
         return place if training is None else written_at(job, training, place)
 
     def pod_labels(self, job: Object) -> Sequence[PodLabels]:
         """Return the labels of its pods, as its runtime makes them."""
-        training = self._resolve(job) if is_readable(job) else None
+        training = self._resolve(job)
         return () if training is None else jobset_labels(training.jobset)
 
     def primary_labels(self, job: Object) -> Mapping[str, str]:
         """Return the labels of the launcher where its runtime uses MPI, else of the first node that trains."""
-        training = self._resolve(job) if is_readable(job) else None
+        training = self._resolve(job)
         if training is None or not training.trainer:
             return {}
         first = {} if training.policy == "mpi" else {INDEX_ANNOTATION: "0"}
         return {REPLICATED_JOB_LABEL: training.trainer, **first}
 
     def _resolve(self, job: Object) -> TrainingSet | None:
-        runtime = runtime_of(job, self._find)
+        runtime = runtime_of(job, self._find) if is_readable(job) else None
         return None if runtime is None else training_set(job, runtime)
 
 

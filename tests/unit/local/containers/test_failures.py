@@ -146,9 +146,9 @@ PULL_DENIED = (
         pytest.param(
             PODMAN,
             125,
-            "Error: something that nobody has seen\n",
+            "Error: something that is not known\n",
             "container-start",
-            'podman cannot start image "train:1": something that nobody has seen',
+            'podman cannot start image "train:1": something that is not known',
             id="anything else",
         ),
     ],

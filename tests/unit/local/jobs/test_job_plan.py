@@ -26,7 +26,7 @@ class Simulation:
         self.emptied: list[int] = []  # how many pods there had been whenever their readings were thrown away
         self.now = START
         self.polite = True  # stopped pods end at once
-        self.wall_jump = timedelta()  # what somebody did to the wall clock
+        self.wall_jump = timedelta()  # how far the wall clock was set
         self._delays = delays or Delays()
         self._started_at: datetime | None = None
 

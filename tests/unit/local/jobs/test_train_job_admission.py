@@ -270,16 +270,16 @@ def test_in_a_network_of_its_own_names_lead_somewhere_with_and_without_the_domai
 
 
 @pytest.mark.parametrize(
-    ("policy", "told"),
+    ("policy", "variables"),
     [("torch", "PET_MASTER_ADDR and PET_MASTER_PORT"), ("mpi", ""), ("jax", "JAX_COORDINATOR_ADDRESS")],
 )
-def test_ports_of_a_runtime_are_explained_by_its_policy(policy: str, told: str) -> None:
+def test_ports_of_a_runtime_are_explained_by_its_policy(policy: str, variables: str) -> None:
     spec = own_runtime(command=SHELL, ports=[{"containerPort": 29500}])
     spec["mlPolicy"] = {"numNodes": 2, policy: {}}
     _, notices = train_job(shelf_with(spec), runtimeRef={"kind": "TrainingRuntime", "name": "mine"}, trainer={})
 
     [notice] = [notice for notice in notices if ".ports" in notice]
-    assert f"in {told};" in notice if told else "trials that listen on the same number" in notice
+    assert f"in {variables};" in notice if variables else "trials that listen on the same number" in notice
 
 
 @pytest.mark.parametrize(

@@ -282,16 +282,16 @@ def test_pods_that_stay_on_the_network_of_the_machine_have_no_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "variables"),
     [(PYTORCH, "MASTER_ADDR and MASTER_PORT"), (TF, "TF_CONFIG")],
     ids=["pytorch", "tensorflow"],
 )
-def test_ports_are_a_notice_that_says_where_a_job_listens(kind: TrainingKind, told: str) -> None:
+def test_ports_are_a_notice_that_says_where_a_job_listens(kind: TrainingKind, variables: str) -> None:
     template = job(kind, Worker=replica(1, container(kind, ports=[{"name": "x", "containerPort": 2222}])))
     named = replace(HostCapacity.detect(), runs_images=True, names_pods=True)
     place = f"t.spec.{kind.replicas_field}.Worker.template.spec.containers[0].ports"
 
-    why = f"each job has free ports of its own here, in {told}; a port written into a command may collide"
+    why = f"each job has free ports of its own here, in {variables}; a port written into a command may collide"
     assert f"{place}: {why}" in found_in(template)[1]
     assert not [notice for notice in check_job(template, "t", host=named)[1] if ".ports" in notice]
 
