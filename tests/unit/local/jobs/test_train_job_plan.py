@@ -148,18 +148,18 @@ class TestTorch:
         t = training(trainer={**TRAIN, "numNodes": 2})
         t.end("node-0", 1, index=1, last_output="ConnectionRefusedError")
         t.advance(DOUBT_SECONDS / 2)
-        assert len(t.running) == 1
+        assert len(t.unstopped) == 1
 
         t.end("node-0", 1, last_output="Address already in use", address_in_use=True)
 
-        assert len(t.running) == 2
+        assert len(t.unstopped) == 2
 
     def test_a_port_that_another_program_took_makes_all_start_once_more_with_others(self) -> None:
         t = training(trainer={**TRAIN, "numNodes": 2})
         taken = {"last_output": "OSError: [Errno 98] Address already in use", "address_in_use": True}
 
         t.end("node-0", 1, **taken)
-        assert (t.moves, t.roles()) == (1, ["node-0-0", "node-0-1"])
+        assert (len(t.rewired), t.roles()) == (1, ["node-0-0", "node-0-1"])
         assert t.emptied == [2]
         assert t.conditions() == []
 
@@ -355,7 +355,7 @@ class TestLife:
         t.advance(DOUBT_SECONDS)
 
         assert t.conditions() == [("Failed", "FailedJobs")]
-        assert t.running == []
+        assert t.unstopped == []
 
     def test_the_deadline_ends_it(self) -> None:
         t = training(activeDeadlineSeconds=30)
@@ -374,7 +374,7 @@ class TestLife:
         t.spec["suspend"] = True
         t.step()
         assert t.conditions() == [("Suspended", "Suspended")]
-        assert t.running == []
+        assert t.unstopped == []
         t.advance(100)
         t.spec["suspend"] = False
         t.step()
