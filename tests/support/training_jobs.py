@@ -77,18 +77,9 @@ class Training(PlannedJob):
     def name_of(self, start: PodStart) -> str:
         return f"{self.job['metadata']['name']}-{start.role}-{start.index}"
 
-    def end(
-        self,
-        name: str,
-        code: int = 0,
-        *,
-        output: str = "",
-        in_use: bool = False,
-        lost: bool = False,
-        steps: bool = True,
-    ) -> None:
+    def end(self, name: str, code: int = 0, *, in_use: bool = False, steps: bool = True, **changes: Any) -> None:
         """End a pod, and step."""
-        self.finish(self.newest(name), code, lost=lost, last_output=output, address_in_use=in_use)
+        self.finish(self.newest(name), code, address_in_use=in_use, last_output=changes.pop("output", ""), **changes)
         if steps:
             self.step()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from katib.local.findings import Findings, Part, integer, mapping
+from katib.local.findings import Findings, Part, integer, mapping, mapping_at
 from katib.local.jobs.batch.plan import FAILURES, IGNORED_FAILURES, plan
 from katib.local.jobs.batch.rules import check_job_rules
 from katib.local.jobs.batch.spec import INDEXED, JobSpec
@@ -50,7 +50,7 @@ class BatchJob:
 
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the one template; the pods of a Job need not run together, so it counts once."""
-        return {TEMPLATE_PATH: (mapping(mapping(job.get("spec")).get("template")), 1)}
+        return {TEMPLATE_PATH: (mapping_at(job, "spec.template"), 1)}
 
     def pod_labels(self, job: Object) -> Sequence[PodLabels]:
         """Return the labels of its pods."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from katib.local.findings import Findings, Part, integer, is_given, mapping
+from katib.local.findings import Findings, Part, integer, is_given, mapping, mapping_at
 from katib.local.jobs.kind import (
     NewPod,
     Observed,
@@ -86,7 +86,7 @@ class ReplicatedJob:
     def templates(self, job: Object) -> Mapping[str, tuple[Mapping[str, Any], int]]:
         """Return the pod template of each type of replicas; all replicas run together."""
         training = self._training
-        given = mapping(mapping(job.get("spec")).get(training.replicas_field))
+        given = mapping_at(job, f"spec.{training.replicas_field}")
         places, roles = {}, {}
         for type_, (key, replica) in replicas_by_type(given, training.types).items():
             if "template" in mapping(replica):
@@ -99,7 +99,7 @@ class ReplicatedJob:
     def pod_labels(self, job: Object) -> Sequence[PodLabels]:
         """Return the labels of its replicas, of each type the first and all others; of those that run here."""
         training = self._training
-        given = mapping(mapping(job.get("spec")).get(training.replicas_field))
+        given = mapping_at(job, f"spec.{training.replicas_field}")
         known = replicas_by_type(given, training.types)
         if len(known) < len(given):
             return ()

@@ -134,7 +134,7 @@ class TestOrder:
         pending.step()
         assert pending.roles() == ["node-0-0"]
 
-    def test_startup_in_order_is_told(self) -> None:
+    def test_startup_in_order_is_reported(self) -> None:
         s = started(replicated("a"), replicated("b"), startupPolicy={"startupPolicyOrder": "InOrder"})
 
         assert [start.role for start in s.started] == ["a-0", "b-0"]

@@ -144,7 +144,7 @@ def test_each_shipped_runtime_needs_only_a_command(name: str) -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_cannot_run_here_is_told_in_one_line(spec: dict[str, Any], error: str) -> None:
+def test_what_cannot_run_here_is_an_error_of_one_line(spec: dict[str, Any], error: str) -> None:
     errors = [text.removeprefix("T.spec: ") for text in train_job(**spec)[0]]
 
     assert errors[:1] == [error]
@@ -194,7 +194,7 @@ def test_a_runtime_of_a_users_own_is_checked_too(policy: dict[str, Any], error: 
     assert errors[0] == f"runtimeRef(mine).spec.{error}"
 
 
-def test_what_a_patch_does_is_told_where_it_stands() -> None:
+def test_what_a_patch_does_is_reported_where_it_stands() -> None:
     job = {"name": "node", "template": {"spec": {"template": {"spec": {"nodeSelector": {"a": "b"}}}}}}
     patch = {"trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [job]}}}}
 
@@ -237,7 +237,7 @@ def test_what_a_patch_does_is_told_where_it_stands() -> None:
         ({"suspend": "yes"}, 'suspend: "yes" is not true or false; give true or false'),
     ],
 )  # fmt: skip
-def test_a_jobset_that_cannot_run_here_is_told_in_one_line(fields: dict[str, Any], error: str) -> None:
+def test_a_jobset_that_cannot_run_here_is_an_error_of_one_line(fields: dict[str, Any], error: str) -> None:
     assert jobset(**fields)[0] == [error]
 
 
@@ -301,7 +301,7 @@ def test_ports_of_a_runtime_are_explained_by_its_policy(policy: str, variables: 
         ),
     ],
 )  # fmt: skip
-def test_a_replicated_job_that_cannot_run_here_is_told_in_one_line(job: dict[str, Any], error: str) -> None:
+def test_a_replicated_job_that_cannot_run_here_is_an_error_of_one_line(job: dict[str, Any], error: str) -> None:
     assert jobset(replicated(), job)[0] == [f"replicatedJobs[1]{error}"]
 
 
@@ -323,5 +323,5 @@ def test_a_shipped_runtime_could_be_stored_by_itself(name: str) -> None:
     ],
     ids=["nothing", "misspelled", "two policies", "no jobs"],
 )
-def test_what_is_wrong_with_a_runtime_alone_is_told_with_its_place(runtime: dict[str, Any], line: str) -> None:
+def test_what_is_wrong_with_a_runtime_alone_is_reported_with_its_place(runtime: dict[str, Any], line: str) -> None:
     assert line in [str(error) for error in runtime_errors(runtime, "")]

@@ -134,7 +134,7 @@ class TestTorch:
     def test_processes_of_a_node(self, trainer: dict[str, Any], processes: str) -> None:
         assert training(trainer={**TRAIN, **trainer}).variables()["PET_NPROC_PER_NODE"] == processes
 
-    def test_without_a_trainer_the_nodes_are_told_nothing(self) -> None:
+    def test_without_a_trainer_the_nodes_get_no_addresses(self) -> None:
         shelf = Shelf()
         shelf.put(own_runtime(command=["train"]))
         t = Training({"runtimeRef": {"name": "mine", "kind": "TrainingRuntime"}}, shelf)

@@ -80,7 +80,7 @@ class TestSuccess:
         assert (t.counts("Master"), t.counts("Worker")) == ({"succeeded": 1}, {"succeeded": 2})
         assert t.status["completionTime"] == "2024-01-01T00:00:05Z"
 
-    def test_nobody_waits_when_all_have_ended(self) -> None:
+    def test_nothing_is_waited_for_when_all_have_ended(self) -> None:
         t = pytorch()
         t.end("j-worker-0")
         t.end("j-worker-1")
@@ -180,7 +180,7 @@ class TestSuccess:
 
         assert "Succeeded" in t.holding()
 
-    def test_a_job_that_nobody_decides_about_does_not_go_on_forever(self) -> None:
+    def test_a_job_without_a_replica_that_decides_does_not_go_on_forever(self) -> None:
         t = started(TF, training_job(TF, Evaluator=2))
         t.end("j-evaluator-0")
         t.end("j-evaluator-1")

@@ -53,7 +53,7 @@ class TestTFJob:
 
         assert cluster == {"ps": ["j-ps-0.n.svc:4321"], "worker": ["j-worker-0.n.svc:2222"]}
 
-    def test_only_the_container_that_trains_is_told(self) -> None:
+    def test_only_the_container_that_trains_gets_them(self) -> None:
         containers = [{"name": "tensorflow", "command": ["x"]}, {"name": "other", "command": ["x"]}]
         job = training_job(TF, Worker=replica(2, *containers))
         pod = ReplicatedJob(TF).pod(job, PodStart(0, "worker"), ClusterWiring())
@@ -145,7 +145,7 @@ class TestPyTorchJob:
 
         assert len(masters) == 2
 
-    def test_all_replicas_of_a_job_are_told_the_same_port(self) -> None:
+    def test_all_replicas_of_a_job_get_the_same_port(self) -> None:
         wiring, job = LocalWiring(PortTable()), training_job(PYTORCH, Master=1, Worker=1)
 
         assert (
@@ -172,7 +172,7 @@ class TestXGBoostJob:
     def test_a_master_alone_has_no_workers(self) -> None:
         assert "WORKER_ADDRS" not in variables_of(XGBOOST, training_job(XGBOOST, Master=1), "master", 0)
 
-    def test_on_this_machine_a_worker_is_told_its_own_port(self) -> None:
+    def test_on_this_machine_a_worker_gets_its_own_port(self) -> None:
         wiring, job = LocalWiring(PortTable()), training_job(XGBOOST, Master=1, Worker=2)
         variables = [variables_of(XGBOOST, job, "worker", i, wiring) for i in range(2)]
 
