@@ -27,6 +27,7 @@ from katib.local.jobs.conditions import (
     true_condition,
     with_condition,
     with_message,
+    with_suspension,
     without_probes,
 )
 from katib.local.jobs.jobset.spec import COMPLETE, Dependency, JobSetSpec, ReplicatedJob, child_job
@@ -311,11 +312,8 @@ class _Planning:
         """Return a plan with what the Jobs want, and the status of a JobSet that goes on."""
         now, suspend, retrying = self.observed.moment.wall, self.spec.suspend, JobCondition.RETRYING
         conditions = conditions_of(self.observed.job.get("status") or {})
-        if suspend or true_condition(conditions, "Suspended"):
-            reason, message = ("SuspendedJobs", "suspended") if suspend else ("ResumeJobs", "resumed")
-            conditions = with_condition(
-                conditions, "Suspended", holds=suspend, reason=reason, message=f"jobset is {message}", now=now
-            )
+        reasons = ("SuspendedJobs", "ResumeJobs")
+        conditions = with_suspension(conditions, "jobset is", reasons, now, suspended=suspend)
         if self.spec.in_order and not suspend:
             conditions = self._startup(conditions)
         tries = (true_condition(conditions_of(c.last.status), retrying) for c in self.state.children.values())

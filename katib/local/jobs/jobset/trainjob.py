@@ -12,7 +12,14 @@ from typing import Any, Final
 from katib.errors import invalid
 from katib.local.findings import Findings, Part
 from katib.local.jobs.batch.job import INDEX_ANNOTATION
-from katib.local.jobs.conditions import conditions_of, end_of, true_condition, with_condition, without_probes
+from katib.local.jobs.conditions import (
+    conditions_of,
+    end_of,
+    true_condition,
+    with_condition,
+    with_suspension,
+    without_probes,
+)
 from katib.local.jobs.jobset.environment import (
     ADDRESSES,
     HOST_DIRECTORY,
@@ -150,16 +157,11 @@ def _status(observed: Observed, training: TrainingSet, of_jobset: Mapping[str, A
     before = conditions_of(observed.job.get("status") or {})
     now, conditions = observed.moment.wall, tuple(c for c in before if c["type"] == "Suspended")
     theirs = conditions_of(of_jobset)
-    if true_condition(theirs, "Suspended"):
-        conditions = with_condition(
-            conditions, "Suspended", reason="Suspended", message="TrainJob is suspended", now=now
-        )
-    elif true_condition(conditions, "Suspended"):
-        message = "TrainJob is resumed"
-        conditions = with_condition(conditions, "Suspended", holds=False, reason="Resumed", message=message, now=now)
+    suspended = true_condition(theirs, "Suspended") is not None
+    conditions = with_suspension(conditions, "TrainJob is", ("Suspended", "Resumed"), now, suspended=suspended)
     kept = [c for c in theirs if c["type"] in {*_TERMINAL, "Retrying"}]
     ends = tuple({**c, "type": _TERMINAL.get(c["type"], c["type"])} for c in kept)
-    running = end_of(of_jobset) is None and not true_condition(theirs, "Suspended")
+    running = end_of(of_jobset) is None and not suspended
     waiting = {"ready": int(running), "succeeded": 0, "failed": 0, "active": int(running), "suspended": 0}
     return {
         "conditions": without_probes(conditions + ends),
