@@ -194,7 +194,7 @@ class Part:
             self.error(cause, f"give {lowest} or more", "job-number-negative")
 
     def at_least(self, **lowest: int) -> None:
-        """Do so for fields of a mapping, by their names."""
+        """Add such an error for each field of a mapping that is below its lowest number."""
         for name, number in lowest.items():
             self[name].below(number)
 
