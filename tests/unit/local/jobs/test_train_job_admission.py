@@ -208,31 +208,21 @@ def test_what_a_patch_does_is_reported_where_it_stands() -> None:
     ("fields", "error"),
     [
         ({"replicatedJobs": []}, "replicatedJobs: it is missing or empty; give at least one"),
-        (
-            {"managedBy": "kueue"},
-            ('managedBy: "kueue" does not run on this machine, so nothing would run the JobSet; remove it, or submit '
-            "the experiment to Kubernetes"),
-        ),
+        ({"managedBy": "kueue"},
+         ('managedBy: "kueue" does not run on this machine, so nothing would run the JobSet; remove it, or submit '
+         "the experiment to Kubernetes")),
         ({"successPolicy": {"operator": "Some"}}, 'successPolicy.operator: "Some" is not known; use All or Any'),
-        (
-            {"successPolicy": {"targetReplicatedJobs": ["b"]}},
-            'successPolicy.targetReplicatedJobs[0]: there is no replicated job "b"; use a',
-        ),
-        (
-            {"failurePolicy": {"restartStrategy": "InPlaceRestart"}},
-            "failurePolicy.restartStrategy: pods are not restarted in place here; use Recreate",
-        ),
-        (
-            {"failurePolicy": {"rules": [{"action": "FailJobSet", "onJobFailureMessagePatterns": ["("]}]}},
-            ('failurePolicy.rules[0].onJobFailureMessagePatterns[0]: "(" is not a valid regular expression; write a '
-            "regular expression"),
-        ),
+        ({"successPolicy": {"targetReplicatedJobs": ["b"]}},
+         'successPolicy.targetReplicatedJobs[0]: there is no replicated job "b"; use a'),
+        ({"failurePolicy": {"restartStrategy": "InPlaceRestart"}},
+         "failurePolicy.restartStrategy: pods are not restarted in place here; use Recreate"),
+        ({"failurePolicy": {"rules": [{"action": "FailJobSet", "onJobFailureMessagePatterns": ["("]}]}},
+         ('failurePolicy.rules[0].onJobFailureMessagePatterns[0]: "(" is not a valid regular expression; write a '
+         "regular expression")),
         ({"failurePolicy": {"maxRestarts": -1}}, "failurePolicy.maxRestarts: -1 is negative; give 0 or more"),
-        (
-            {"volumeClaimPolicies": [{}]},
-            ("volumeClaimPolicies: volumes are not claimed on this machine; use an emptyDir or a path of this machine, "
-            "or submit the experiment to Kubernetes"),
-        ),
+        ({"volumeClaimPolicies": [{}]},
+         ("volumeClaimPolicies: volumes are not claimed on this machine; use an emptyDir or a path of this "
+         "machine, or submit the experiment to Kubernetes")),
         ({"successPolcy": {}}, "successPolcy: unknown field; did you mean successPolicy"),
         ({"suspend": "yes"}, 'suspend: "yes" is not true or false; give true or false'),
     ],
