@@ -10,10 +10,9 @@ import pytest
 
 from katib.cluster.admission.certificates import Issued, issue
 from katib.errors import InvalidError, UnavailableError
-from katib.rpc.credentials import Credentials
+from katib.rpc.credentials import Credentials, server_credentials
 from katib.rpc.db_manager import DbManagerServer, serve_db_manager
 from katib.rpc.db_manager_client import DbManagerClient
-from katib.rpc.server_credentials import server_credentials
 from tests.support.observations import MemoryObservationLog, reading
 
 NAMES = ("katib-db-manager", "katib-db-manager.kubeflow")
