@@ -217,7 +217,7 @@ _LISTED: tuple[Entry, ...] = (
             specs.MEDIANSTOP,
             early_stopping=True,
         ),
-        "suggestion_services.medianstop.running:MedianStopping",
+        "suggestion_services.medianstop.rule:MedianStopping",
         servicer_path="suggestion_services.medianstop.medianstop:MedianStop",
     ),
     Entry(
