@@ -31,6 +31,7 @@ class Evidence(Protocol):
 
     def drop(self) -> None:
         """Forget what only `hint` needs: every metric was found."""
+        return
 
 
 class Position(NamedTuple):
@@ -69,9 +70,11 @@ class Source(Evidence, Protocol):
 
     def hasten(self) -> None:
         """Note that the program is about to be ended: read now what disappears with it."""
+        return
 
     def end(self) -> None:
         """Note that the program has ended; the next polls find what is new then."""
+        return
 
     @property
     def is_over(self) -> bool:
