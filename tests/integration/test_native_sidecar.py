@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from katib.api.metrics import BatchId, MetricLog
-from katib.cluster.injection.command import Patience, wrapped
+from katib.cluster.injection.command import Patience
 from katib.cluster.injection.paths import MetricsPath
 from katib.cluster.pods.reading import facts_of
 from katib.controllers.trial.plan import JobView, Judgment, Observed, plan_trial
@@ -23,7 +23,7 @@ from metrics_collector.reporter import MAX_WAITING
 from tests.support.kubelet import Container, Kubelet
 from tests.support.planning import NOW, holding, trial
 from tests.support.pod_view import pod_command
-from tests.support.pods import expanded
+from tests.support.pods import wrapped_command
 from tests.support.sidecar import TRIAL, Pod, early_stopping, pod_processes
 from tests.support.waiting import eventually
 
@@ -54,8 +54,7 @@ def program(
     """Return the program's container as it is injected; `seconds` is the collector's patience."""
     path = MetricsPath(str(pod.file), str(pod.metrics))
     patience = Patience(seconds, grace_seconds) if native else None
-    words, arguments = wrapped(command, path, to_file=True, may_stop=may_stop, patience=patience)
-    return Container("main", [expanded(word, {}) for word in [*words, *arguments]])
+    return Container("main", wrapped_command(command, path, to_file=True, may_stop=may_stop, patience=patience))
 
 
 def collector(
