@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import sys
 import time
@@ -13,12 +12,10 @@ from typing import Any
 
 import pytest
 
-from katib.api.metrics import BatchId, MetricLog
 from katib.cluster.injection.command import Patience
 from katib.cluster.injection.paths import MetricsPath
 from katib.cluster.pods.reading import facts_of
 from katib.controllers.trial.plan import JobView, Judgment, Observed, plan_trial
-from katib.errors import UnavailableError
 from metrics_collector.reporter import MAX_WAITING
 from tests.support.kubelet import Container, Kubelet
 from tests.support.planning import NOW, holding, trial
@@ -378,21 +375,14 @@ def check_that_nothing_is_lost_or_doubled(pod: Pod) -> None:
 
 @pytest.mark.parametrize("stored", [False, True], ids=["before-it-is-stored", "after-it-is-stored"])
 @pytest.mark.parametrize("at", [1, 2, 4])
-def test_a_collector_that_is_killed_during_a_report_goes_on_where_it_was(
-    pod: Pod, monkeypatch: pytest.MonkeyPatch, at: int, *, stored: bool
-) -> None:
-    report, numbers, gate = pod.log.report, itertools.count(1), pod.metrics / "gate"
+def test_a_collector_that_is_killed_during_a_report_goes_on_where_it_was(pod: Pod, at: int, *, stored: bool) -> None:
+    gate = pod.metrics / "gate"
 
-    def killing(trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
-        is_the_one = next(numbers) == at
-        if stored or not is_the_one:
-            report(trial_name, logs, batch)
-        if is_the_one:
-            kubelet.kill(COLLECTOR)
-            gate.touch()
-            raise UnavailableError("the collector is gone")
+    def kill() -> None:
+        kubelet.kill(COLLECTOR)
+        gate.touch()
 
-    monkeypatch.setattr(pod.log, "report", killing)
+    pod.lose_answer(at, kill, stored=stored)
     sidecar = collector(pod)
     with running(sidecar, talkative(pod, gate)) as kubelet:
         kubelet.wait()
@@ -416,16 +406,9 @@ def test_a_collector_that_is_killed_again_and_again_loses_and_doubles_nothing(po
     check_that_nothing_is_lost_or_doubled(pod)
 
 
-def test_a_report_whose_answer_is_lost_is_not_stored_twice(pod: Pod, monkeypatch: pytest.MonkeyPatch) -> None:
-    report, numbers, gate = pod.log.report, itertools.count(1), pod.metrics / "gate"
-
-    def forgetful(trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
-        report(trial_name, logs, batch)
-        if next(numbers) == 1:
-            gate.touch()
-            raise UnavailableError("stored, but nobody heard")
-
-    monkeypatch.setattr(pod.log, "report", forgetful)
+def test_a_report_whose_answer_is_lost_is_not_stored_twice(pod: Pod) -> None:
+    gate = pod.metrics / "gate"
+    pod.lose_answer(1, gate.touch, stored=True)
     with running(collector(pod), talkative(pod, gate)) as kubelet:
         kubelet.wait()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import sys
 import time
@@ -11,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from katib.api.metrics import BatchId, MetricLog
 from katib.cluster.injection.command import Patience
 from katib.cluster.injection.paths import MetricsPath
-from katib.errors import UnavailableError
 from tests.support.kubelet import Container, Kubelet
 from tests.support.pod_view import pod_command
 from tests.support.pods import wrapped_command
@@ -260,20 +257,15 @@ def test_a_directory_without_event_files_is_explained(pod: Pod) -> None:
 @pytest.mark.parametrize("stored", [False, True], ids=["before-it-is-stored", "after-it-is-stored"])
 @pytest.mark.parametrize("at", [1, pytest.param(2, marks=pytest.mark.slow), 3])
 def test_a_collector_of_event_files_that_is_killed_during_a_report_goes_on_where_it_was(
-    pod: Pod, monkeypatch: pytest.MonkeyPatch, at: int, *, stored: bool
+    pod: Pod, at: int, *, stored: bool
 ) -> None:
-    report, numbers, gate = pod.log.report, itertools.count(1), pod.metrics.parent / "gate"
+    gate = pod.metrics.parent / "gate"
 
-    def killing(trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
-        is_the_one = next(numbers) == at
-        if stored or not is_the_one:
-            report(trial_name, logs, batch)
-        if is_the_one:
-            kubelet.kill(COLLECTOR)
-            gate.touch()
-            raise UnavailableError("the collector is gone")
+    def kill() -> None:
+        kubelet.kill(COLLECTOR)
+        gate.touch()
 
-    monkeypatch.setattr(pod.log, "report", killing)
+    pod.lose_answer(at, kill, stored=stored)
     sidecar = collector(pod, "-path", str(pod.metrics), native=True)
     with running(sidecar, endless_event_writer(pod, gate)) as kubelet:
         kubelet.wait()

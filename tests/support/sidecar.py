@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
 
+from katib.api.metrics import BatchId, MetricLog
 from katib.cluster.injection.paths import MetricsPath
+from katib.errors import UnavailableError
 from katib.observations import SqlObservationLog
 from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated.api_pb2_grpc import EarlyStoppingServicer
@@ -105,6 +108,20 @@ class Pod:
     def database_comes_back(self) -> None:
         """Serve the log again at its old address."""
         self.server = serve_db_manager(self.log, self.address, guard=self.guard)
+
+    def lose_answer(self, number: int, meanwhile: Callable[[], None], *, stored: bool) -> None:
+        """Give no answer to the report of this number, which is stored or not, and do something meanwhile."""
+        report, numbers = self.log.report, itertools.count(1)
+
+        def losing(trial_name: str, logs: Sequence[MetricLog], batch: BatchId | None = None) -> None:
+            is_the_one = next(numbers) == number
+            if stored or not is_the_one:
+                report(trial_name, logs, batch)
+            if is_the_one:
+                meanwhile()
+                raise UnavailableError("the answer is lost")
+
+        self.log.report = losing  # type: ignore[method-assign]  # of this log alone
 
     def close(self) -> None:
         """End everything."""
