@@ -32,10 +32,9 @@ from suggestion_services.gp.design import design_point
 from suggestion_services.gp.encoding import Encoding
 from suggestion_services.gp.history import History, Reader
 from suggestion_services.gp.likelihood import Layout
-from suggestion_services.gp.model import fit
+from suggestion_services.gp.model import fit, subset
 from suggestion_services.gp.optimize import FloatArray, IntArray
 from suggestion_services.gp.search import Search, is_among, trust_region
-from suggestion_services.gp.subset import subset
 
 STARTUP = 5  # four to six are best for budgets of 60; a small design leaves more for the model
 _LEAST_MEASURED = 2  # values that the model wants

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from katib.rpc._generated import api_pb2 as pb
-from suggestion_services.grid.grid import GridSearch
-from suggestion_services.grid.permutation import Permutation
+from suggestion_services.grid.grid import GridSearch, Permutation
 from tests.support.refusals import INVALID, refusal
 from tests.support.searches import algorithm_for, problem_for, texts
 from tests.support.suggestion import a_parameter, an_experiment, served_here
