@@ -15,7 +15,7 @@ import pytest
 
 from katib.api.metrics import BatchId, MetricLog
 from katib.cluster.injection.command import Patience, wrapped
-from katib.cluster.injection.paths import MetricsPath
+from katib.cluster.injection.settings import MetricsPath
 from katib.cluster.pods.reading import facts_of
 from katib.controllers.trial.plan import JobView, Judgment, Observed, plan_trial
 from katib.errors import UnavailableError

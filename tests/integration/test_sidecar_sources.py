@@ -13,7 +13,7 @@ import pytest
 
 from katib.api.metrics import BatchId, MetricLog
 from katib.cluster.injection.command import Patience, wrapped
-from katib.cluster.injection.paths import MetricsPath
+from katib.cluster.injection.settings import MetricsPath
 from katib.errors import UnavailableError
 from tests.support.kubelet import Container, Kubelet
 from tests.support.pod_view import pod_command

@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 
 from katib.cluster.injection.command import wrapped
-from katib.cluster.injection.paths import MetricsPath
+from katib.cluster.injection.settings import MetricsPath
 from katib.observations import SqlObservationLog
 from katib.rpc._generated import api_pb2 as pb
 from katib.rpc._generated.api_pb2_grpc import EarlyStoppingServicer, add_EarlyStoppingServicer_to_server

@@ -7,7 +7,7 @@ Experiment -> controllers -> Trial -> Job (any kind) -> pods with the injected c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -15,7 +15,6 @@ from typing import Protocol, Self
 
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
-from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Experiment, Trial
 from katib.cluster.configuration.source import ConfigSource
 from katib.cluster.leader import rules
@@ -27,7 +26,7 @@ from katib.cluster.pods.reading import TrialPods
 from katib.cluster.pods.refusals import ListEvents, Refusals
 from katib.cluster.pods.repair import PERIOD_SECONDS, PodRepair
 from katib.cluster.services.directory import ClusterServices
-from katib.cluster.services.plan import ClusterCatalog
+from katib.cluster.services.objects import LogPlace
 from katib.controllers import retention
 from katib.controllers.assembly import Caches, Ports, Queues, assemble
 from katib.controllers.experiment.ledger import creation_second
@@ -40,7 +39,6 @@ from katib.controllers.trial.observing import TrialLogs
 from katib.errors import FieldError
 from katib.rpc.db_manager_client import DbManagerClient
 from katib.runtime.clock import Clock
-from katib.runtime.informer import InformerEvent
 from katib.runtime.objects import Object
 from katib.runtime.periodic import Periodic
 from metrics_collector.uncollected import UncollectedTrials
@@ -65,27 +63,13 @@ _KEPT = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "anno
 
 
 @dataclass(frozen=True, slots=True)
-class DbManager:
-    """The observation log.
-
-    Attributes:
-        client: How we reach it; it answers the controllers of its namespaces.
-        address: Where pods reach it.
-        reader_variables: What early stopping services of a namespace bring to it.
-    """
-
-    client: DbManagerClient
-    address: str
-    reader_variables: Callable[[str], Mapping[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
 class Dependencies:
     """What the leader works with.
 
     Attributes:
         stores: Where objects are.
-        db_manager: The observation log.
+        db_manager: How we reach the observation log; it answers the controllers of its namespaces.
+        log_place: The same log, as early stopping services see it.
         list_events: Lists events.
         config: The KatibConfig in force.
         events: Records notable moments.
@@ -99,7 +83,8 @@ class Dependencies:
     """
 
     stores: LeaderStores
-    db_manager: DbManager
+    db_manager: DbManagerClient
+    log_place: LogPlace
     list_events: ListEvents
     config: ConfigSource
     events: EventRecorder
@@ -157,20 +142,18 @@ class Leading:
                 list_events=dependencies.list_events,
                 clock=dependencies.clock,
             )
-            caches.trials.add_handler(lambda event: _forget_ended(event, pods))
+            caches.trials.add_handler(pods.follow)
             services = ClusterServices(
                 stores.main,
                 suggestion_of=caches.suggestions.get,
                 config=dependencies.config,
-                catalog=ClusterCatalog(dependencies.config),
-                db_manager_address=lambda: dependencies.db_manager.address,
+                db_manager=dependencies.log_place,
                 grpc_probes=dependencies.grpc_probes,
-                reader_variables=dependencies.db_manager.reader_variables,
                 all_pods=stores.all_pods,
                 clock=dependencies.clock,
             )
             logs = DbManagerTrialLogs(
-                dependencies.db_manager.client, dependencies.config, caches.suggestions.get, stores.leads
+                dependencies.db_manager, dependencies.config, caches.suggestions.get, stores.leads
             )
             queues = Queues.of(dependencies.clock)
             # Its threads wait for the DB manager, so that no worker does; what hangs at the end is not waited for.
@@ -183,7 +166,7 @@ class Leading:
                 Ports(
                     services=services,
                     logs=logs,
-                    given_rules=UncollectedTrials(dependencies.db_manager.client),
+                    given_rules=UncollectedTrials(dependencies.db_manager),
                     log_pool=log_pool,
                     events=dependencies.events,
                     check=dependencies.check,
@@ -249,29 +232,24 @@ def _run(stack: ExitStack, part: _Runs) -> None:
     stack.callback(part.stop)
 
 
-def _forget_ended(event: InformerEvent[Trial], pods: TrialPods) -> None:
-    if event.new is None or trial_state(event.new) not in ACTIVE:
-        pods.forget(event.key)
-
-
+@dataclass(frozen=True, slots=True)
 class _ClusterPods:
     """Says what there is to know of a trial's pods. Fits `katib.controllers.ports.PodWatcher`.
 
-    Args:
+    Attributes:
         pods: The pods that have collectors.
         repair: Knows those that have none.
         refusals: Knows why there is none at all.
     """
 
-    def __init__(self, pods: TrialPods, repair: PodRepair, refusals: Refusals) -> None:
-        self._pods = pods
-        self._repair = repair
-        self._refusals = refusals
+    pods: TrialPods
+    repair: PodRepair
+    refusals: Refusals
 
     def update_of(self, trial: Trial) -> PodUpdate:
         """Return what is known of the pods of a trial."""
-        update = self._pods.update_of(trial)
-        return replace(update, uncollected=self._repair.uncollected(trial), refusal=self._refusals.of(trial))
+        update = self.pods.update_of(trial)
+        return replace(update, uncollected=self.repair.uncollected(trial), refusal=self.refusals.of(trial))
 
     def is_ending(self, _trial: Trial) -> bool:
         """Return that nothing of a job runs that is not there: it is deleted in the foreground."""

@@ -14,7 +14,7 @@ import pytest
 from katib.algorithm_services.plan import ServiceId
 from katib.api.configuration import read_configuration
 from katib.cluster.configuration.models import KatibConfig
-from katib.cluster.services.kinds import DEPLOYMENT, POD, SERVICE, SERVICE_ACCOUNT
+from katib.cluster.services.plan import DEPLOYMENT, POD, SERVICE, SERVICE_ACCOUNT
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION
 from katib.errors import FieldError, ForbiddenError, InvalidError, UnavailableError
 from katib.runtime.objects import Key
