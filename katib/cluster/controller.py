@@ -26,7 +26,7 @@ from katib.cluster.configuration.models import KatibConfig
 from katib.cluster.configuration.source import ConfigSource
 from katib.cluster.environment import DEFAULT_CORE_NAMESPACE, await_answer
 from katib.cluster.installation_key import SECRET_NAME, InstallationTokens
-from katib.cluster.leader.leading import CLUSTER_SETTINGS, Dependencies, Leading
+from katib.cluster.leader.leading import CLUSTER_SETTINGS, Dependencies, leading
 from katib.cluster.leader.lease import Leadership, LeaseTimes
 from katib.cluster.leader.stores import LeaderStores
 from katib.cluster.monitoring.health import ClusterMetrics, serve_pages
@@ -157,7 +157,7 @@ class ClusterController:
             while leadership is not None and not self._is_over() and not leadership.wait_until_leading(0.2):
                 pass
             if not self._is_over():
-                with Leading(self._dependencies(stack, leadership, version)):
+                with leading(self._dependencies(stack, leadership, version)):
                     _log.info("Controllers work", extra={"identity": self._options.identity})
                     while not self._is_over():
                         self._stop.wait(0.2)

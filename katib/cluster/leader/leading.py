@@ -7,11 +7,11 @@ Experiment -> controllers -> Trial -> Job (any kind) -> pods with the injected c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Protocol
 
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
@@ -97,125 +97,116 @@ class Dependencies:
     settings: ControllerSettings = CLUSTER_SETTINGS
 
 
-class Leading:
-    """The leader's part of a controller; a context manager, entered once.
+@contextmanager
+def leading(dependencies: Dependencies) -> Iterator[None]:
+    """Do the leader's part of a controller for as long as the context lasts.
 
     Raises (on entering):
         UnavailableError: The API server does not answer.
     """
-
-    def __init__(self, dependencies: Dependencies) -> None:
-        self._dependencies = dependencies
-        self._running = ExitStack()
-
-    def __enter__(self) -> Self:
-        dependencies, stores = self._dependencies, self._dependencies.stores
-        with ExitStack() as stack:
-            caches = Caches.of(
-                stores.main,
-                [],
-                dependencies.clock,
-                decode_experiment=decode_experiment,
-                decode_job=judged_part,
-                follows_new_jobs=True,
-                job_store=stores.jobs,
-                order_of=creation_second,
-                offered=stores.offered,
-            )
-            dependencies.metrics.follow(caches)
-            strays = StrayJobs(stores.unlabelled_jobs, caches.jobs, dependencies.clock)
-            pods = TrialPods(stores.main, dependencies.clock)
-            missed = MissedPods(stores.missed_pods, dependencies.find_trial, dependencies.clock)
-            repair = PodRepair(
-                store=stores.all_pods,
-                trials=caches.trials,
-                missed=missed,
+    stores = dependencies.stores
+    with ExitStack() as stack:
+        caches = Caches.of(
+            stores.main,
+            [],
+            dependencies.clock,
+            decode_experiment=decode_experiment,
+            decode_job=judged_part,
+            follows_new_jobs=True,
+            job_store=stores.jobs,
+            order_of=creation_second,
+            offered=stores.offered,
+        )
+        dependencies.metrics.follow(caches)
+        strays = StrayJobs(stores.unlabelled_jobs, caches.jobs, dependencies.clock)
+        pods = TrialPods(stores.main, dependencies.clock)
+        missed = MissedPods(stores.missed_pods, dependencies.find_trial, dependencies.clock)
+        repair = PodRepair(
+            store=stores.all_pods,
+            trials=caches.trials,
+            missed=missed,
+            events=dependencies.events,
+            clock=dependencies.clock,
+        )
+        refusals = Refusals(
+            trials=caches.trials,
+            pods=pods,
+            missed=missed,
+            find_job=Jobs(stores.main, caches.jobs).find,
+            find_trial=dependencies.find_trial,
+            list_events=dependencies.list_events,
+            clock=dependencies.clock,
+        )
+        caches.trials.add_handler(pods.follow)
+        services = ClusterServices(
+            stores.main,
+            suggestion_of=caches.suggestions.get,
+            config=dependencies.config,
+            db_manager=dependencies.log_place,
+            grpc_probes=dependencies.grpc_probes,
+            all_pods=stores.all_pods,
+            clock=dependencies.clock,
+        )
+        logs = DbManagerTrialLogs(dependencies.db_manager, dependencies.config, caches.suggestions.get, stores.leads)
+        queues = Queues.of(dependencies.clock)
+        # Its threads wait for the DB manager, so that no worker does; what hangs at the end is not waited for.
+        log_pool = ThreadPoolExecutor(OBSERVATION_CALLS, thread_name_prefix="observations")
+        stack.callback(log_pool.shutdown, wait=False, cancel_futures=True)
+        manager = assemble(
+            stores.main,
+            caches,
+            queues,
+            Ports(
+                services=services,
+                logs=logs,
+                given_rules=UncollectedTrials(dependencies.db_manager),
+                log_pool=log_pool,
                 events=dependencies.events,
-                clock=dependencies.clock,
-            )
-            refusals = Refusals(
-                trials=caches.trials,
-                pods=pods,
-                missed=missed,
-                find_job=Jobs(stores.main, caches.jobs).find,
-                find_trial=dependencies.find_trial,
-                list_events=dependencies.list_events,
-                clock=dependencies.clock,
-            )
-            caches.trials.add_handler(pods.follow)
-            services = ClusterServices(
-                stores.main,
-                suggestion_of=caches.suggestions.get,
-                config=dependencies.config,
-                db_manager=dependencies.log_place,
-                grpc_probes=dependencies.grpc_probes,
-                all_pods=stores.all_pods,
-                clock=dependencies.clock,
-            )
-            logs = DbManagerTrialLogs(
-                dependencies.db_manager, dependencies.config, caches.suggestions.get, stores.leads
-            )
-            queues = Queues.of(dependencies.clock)
-            # Its threads wait for the DB manager, so that no worker does; what hangs at the end is not waited for.
-            log_pool = ThreadPoolExecutor(OBSERVATION_CALLS, thread_name_prefix="observations")
-            stack.callback(log_pool.shutdown, wait=False, cancel_futures=True)
-            manager = assemble(
-                stores.main,
-                caches,
-                queues,
-                Ports(
-                    services=services,
-                    logs=logs,
-                    given_rules=UncollectedTrials(dependencies.db_manager),
-                    log_pool=log_pool,
-                    events=dependencies.events,
-                    check=dependencies.check,
-                    pods=_ClusterPods(pods, repair, refusals),
-                ),
-                dependencies.clock,
-                settings=dependencies.settings,
-            )
-            services.on_change(queues.wake_suggestion)
-            pods.on_change(queues.trials.add)
-            strays.on_found(queues.trials.add)
-            refusals.on_change(queues.trials.add)
-            care = Periodic(
-                "pods", (repair.look, refusals.look), PERIOD_SECONDS, dependencies.clock, complaint="Pods not checked"
-            )
-            missed.on_new(care.wake)
-            stack.callback(services.close)
-            services.start()
-            self._keep_rules(stack)
-            self._keep_logs(stack, caches, logs)
-            _run(stack, strays)
-            _run(stack, pods.informer)  # not waited for: what pods say explains, nothing is decided by its absence
-            _run(stack, missed.informer)
-            missed.informer.wait_for_sync(_SYNC_SECONDS)  # without a leader, a pod may have run and ended unseen
-            _run(stack, manager)
-            _run(stack, care)
-            self._running = stack.pop_all()
-        return self
+                check=dependencies.check,
+                pods=_ClusterPods(pods, repair, refusals),
+            ),
+            dependencies.clock,
+            settings=dependencies.settings,
+        )
+        services.on_change(queues.wake_suggestion)
+        pods.on_change(queues.trials.add)
+        strays.on_found(queues.trials.add)
+        refusals.on_change(queues.trials.add)
+        care = Periodic(
+            "pods", (repair.look, refusals.look), PERIOD_SECONDS, dependencies.clock, complaint="Pods not checked"
+        )
+        missed.on_new(care.wake)
+        stack.callback(services.close)
+        services.start()
+        _keep_rules(stack, dependencies)
+        _keep_logs(stack, dependencies, caches, logs)
+        _run(stack, strays)
+        _run(stack, pods.informer)  # not waited for: what pods say explains, nothing is decided by its absence
+        _run(stack, missed.informer)
+        missed.informer.wait_for_sync(_SYNC_SECONDS)  # without a leader, a pod may have run and ended unseen
+        _run(stack, manager)
+        _run(stack, care)
+        yield
 
-    def __exit__(self, *_exc: object) -> None:
-        self._running.close()
 
-    def _keep_rules(self, stack: ExitStack) -> None:
-        if self._dependencies.validation_rules:
-            store, clock = self._dependencies.stores.main, self._dependencies.clock
-            complaint = "The definition of Experiments holds no rules about changes"
-            keeper = Periodic(
-                "definition-rules", [lambda: rules.keep_rules(store)], rules.PERIOD_SECONDS, clock, complaint=complaint
-            )
-            keeper.wake()
-            _run(stack, keeper)
+def _keep_rules(stack: ExitStack, dependencies: Dependencies) -> None:
+    if dependencies.validation_rules:
+        store, clock = dependencies.stores.main, dependencies.clock
+        complaint = "The definition of Experiments holds no rules about changes"
+        keeper = Periodic(
+            "definition-rules", [lambda: rules.keep_rules(store)], rules.PERIOD_SECONDS, clock, complaint=complaint
+        )
+        keeper.wake()
+        _run(stack, keeper)
 
-    def _keep_logs(self, stack: ExitStack, caches: Caches, logs: TrialLogs) -> None:
-        """Remove the logs of trials that are over, as the configuration says."""
-        config, clock = self._dependencies.config, self._dependencies.clock
-        look = Retention(
-            caches.experiments.all, caches.trials.all, logs, lambda: config().runtime.metrics_retention, clock
-        ).look
-        _run(stack, Periodic("retention", [look], retention.PERIOD_SECONDS, clock, complaint=retention.COMPLAINT))
+
+def _keep_logs(stack: ExitStack, dependencies: Dependencies, caches: Caches, logs: TrialLogs) -> None:
+    """Remove the logs of trials that are over, as the configuration says."""
+    config, clock = dependencies.config, dependencies.clock
+    look = Retention(
+        caches.experiments.all, caches.trials.all, logs, lambda: config().runtime.metrics_retention, clock
+    ).look
+    _run(stack, Periodic("retention", [look], retention.PERIOD_SECONDS, clock, complaint=retention.COMPLAINT))
 
 
 class _Runs(Protocol):

@@ -58,12 +58,10 @@ class ClusterServices:
         self._db_manager = db_manager
         self._timing = timing or ClusterTiming()
         self._clock = clock or SystemClock()
-        self._deployments = Informer(store, DEPLOYMENT, identity, clock=self._clock)
-        self._services = Informer(store, SERVICE, identity, clock=self._clock)
+        self._informers = [Informer(store, kind, identity, clock=self._clock) for kind in (DEPLOYMENT, SERVICE)]
         self._objects = ServiceObjects(
             store,
-            self._deployments,
-            self._services,
+            *self._informers,
             all_pods=all_pods or store,
             grpc_probes=grpc_probes,
             reader_variables=db_manager.reader_variables,
@@ -71,21 +69,21 @@ class ClusterServices:
         self._watch = ServiceWatch(self._objects, self._clock, self._timing, self._notify)
         self._clients: dict[User, tuple[tuple[Connection, ...], ServiceClient]] = {}
         self._listeners: list[Listener] = []
-        for informer in (self._deployments, self._services):
+        for informer in self._informers:
             informer.add_handler(self._object_changed)
 
     def start(self) -> None:
         """Begin to follow Deployments and Services; returns when the caches are filled, or after a while."""
-        for informer in (self._deployments, self._services):
+        for informer in self._informers:
             informer.start()
-        for informer in (self._deployments, self._services):
+        for informer in self._informers:
             informer.wait_for_sync(_SYNC_SECONDS)
         self._watch.start()
 
     def close(self) -> None:
         """Stop following and close the connections; what runs in the cluster goes on. Closing twice is fine."""
         self._watch.stop()
-        for informer in (self._deployments, self._services):
+        for informer in self._informers:
             informer.stop()
 
     def on_change(self, listener: Listener) -> None:
