@@ -63,7 +63,7 @@ class ConfigSource:
         finally:
             self._lock.release()
         if trouble and trouble != reported:
-            _log.warning("%s", trouble)
+            _log.warning("KatibConfig is not usable: %s", trouble)
         if config is None:
             raise UnavailableError(trouble)
         return config

@@ -69,7 +69,7 @@ def test_a_broken_edit_keeps_the_last_good_one_and_is_reported_once(caplog: pyte
     file.text = "runtime: {suggestions: [{algorithmName: tpe}]}"
 
     assert [file.image() for _ in range(3)] == ["old"] * 3
-    assert caplog.messages == [file.source.trouble]
+    assert caplog.messages == [f"KatibConfig is not usable: {file.source.trouble}"]
     assert file.source.trouble == (
         "ConfigMap kubeflow/katib-config katib-config.yaml is not usable, the last good configuration stays in force: "
         "ConfigMap kubeflow/katib-config katib-config.yaml: runtime.suggestions[0].image: "
