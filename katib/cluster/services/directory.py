@@ -58,10 +58,13 @@ class ClusterServices:
         self._db_manager = db_manager
         self._timing = timing or ClusterTiming()
         self._clock = clock or SystemClock()
-        self._informers = [Informer(store, kind, identity, clock=self._clock) for kind in (DEPLOYMENT, SERVICE)]
+        deployments = Informer(store, DEPLOYMENT, identity, clock=self._clock)
+        services = Informer(store, SERVICE, identity, clock=self._clock)
+        self._informers = (deployments, services)
         self._objects = ServiceObjects(
             store,
-            *self._informers,
+            deployments,
+            services,
             all_pods=all_pods or store,
             grpc_probes=grpc_probes,
             reader_variables=db_manager.reader_variables,
