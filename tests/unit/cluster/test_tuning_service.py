@@ -55,7 +55,7 @@ def start_trial(world: ClusterWorld, name: str = "demo-0001", **spec: Any) -> Ob
 
 
 def trial_of(world: ClusterWorld, name: str = "demo-0000") -> dict[str, Any]:
-    return world.service.get(Trial, NS, name)
+    return world.service.get(Trial, NS, name).encode()
 
 
 def add_job(world: ClusterWorld, **status: Any) -> Object:
