@@ -213,7 +213,7 @@ def test_a_finished_experiment_goes_on_when_its_budget_is_raised(
         eventually(lambda: count(service, "Succeeded") == budget)
 
         assert again.outcome == outcome
-        assert ended(service)["status"]["trials"] == budget
+        assert ended(service).status.trials == budget
 
 
 def test_a_changed_experiment_is_refused_with_the_change(tmp_path: Path) -> None:
