@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from katib.api.types import Experiment
 from katib.cli import options
 from katib.cli.run.command import run_here, with_earlier
 from katib.errors import FieldError, InvalidError, invalid
@@ -27,7 +28,7 @@ from katib.tuning.drafting import (
     parse_parameter,
     variable_of,
 )
-from katib.tuning.reading import is_completed, name_of, namespace_of
+from katib.tuning.reading import is_completed
 from katib.tuning.service import DEFAULT_NAMESPACE
 
 _MOST_AT_ONCE = 4
@@ -160,22 +161,22 @@ def _objectives(maximize: Sequence[str], minimize: Sequence[str]) -> dict[str, s
     return dict.fromkeys(maximize, "maximize") | dict.fromkeys(minimize, "minimize")
 
 
-def _experiments(directory: Path, namespace: str) -> list[Json]:
+def _experiments(directory: Path, namespace: str) -> list[Experiment]:
     """Return the experiments of a data directory."""
     if not options.has_data(directory):
         return []
     from katib.local import open_offline
 
-    return [e for e in open_offline(directory).experiments() if namespace_of(e) == namespace]
+    return [e for e in open_offline(directory).experiments() if e.namespace == namespace]
 
 
-def _name_beside(earlier: Sequence[Json], experiment: Json, stem: str) -> str:
+def _name_beside(earlier: Sequence[Experiment], experiment: Json, stem: str) -> str:
     """Return the name of the newest experiment if it is this one and unfinished, else the next free one."""
-    newest = latest_name(stem, map(name_of, earlier))
-    found = next((e for e in earlier if name_of(e) == newest), None)
-    if found is not None and not is_completed(found) and _holds(found["spec"], experiment["spec"]):
-        return name_of(found)
-    return next_name(stem, map(name_of, earlier))
+    newest = latest_name(stem, (one.name for one in earlier))
+    found = next((e for e in earlier if e.name == newest), None)
+    if found is not None and not is_completed(found) and _holds(found.encode()["spec"], experiment["spec"]):
+        return found.name
+    return next_name(stem, (one.name for one in earlier))
 
 
 def _holds(stored: Any, drafted: Any) -> bool:

@@ -21,7 +21,7 @@ from typing import Self
 from katib.algorithm_services.catalog import Catalog
 from katib.algorithm_services.config import ServicesConfig, read_config
 from katib.api.trials import ACTIVE, trial_state
-from katib.api.types import Trial
+from katib.api.types import Resource, Trial
 from katib.controllers.assembly import Caches, Ports, Queues, assemble
 from katib.controllers.experiment.plan import is_completed
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
@@ -62,7 +62,6 @@ from katib.observations.sql import SqlObservationLog
 from katib.runtime.clock import SystemClock
 from katib.runtime.informer import InformerEvent
 from katib.runtime.interpreter import tune_interpreter
-from katib.runtime.objects import Key, Object
 from katib.runtime.periodic import Periodic
 from katib.runtime.shared_thread import SharedThread
 from katib.stores.events import EventLog
@@ -313,8 +312,8 @@ class Engine:
         if self._catalog.find(algorithm) is not None:
             self._services.prewarm(algorithm)
 
-    def _service_facts(self, experiment: Object) -> Iterator[ServiceFacts]:
-        for state in self._services.states_of(*Key.of(experiment)):
+    def _service_facts(self, asked: Resource) -> Iterator[ServiceFacts]:
+        for state in self._services.states_of(asked.namespace, asked.name):
             yield ServiceFacts(
                 algorithm=state.service.algorithm,
                 state=state.state,

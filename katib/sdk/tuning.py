@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from katib.api.metrics import parse_value
-from katib.api.types import API_VERSION
+from katib.api.types import API_VERSION, Experiment, Trial
 from katib.errors import KatibError, invalid
 from katib.explaining.lines import Lines, Silence
 from katib.explaining.progress import Progress, savings_of, with_remedy
@@ -26,7 +26,6 @@ from katib.tuning.reading import (
     further_values,
     infeasible_words,
     last_condition,
-    name_of,
     objective_value,
     objective_values,
     pareto_trials,
@@ -242,10 +241,10 @@ def _template(payload: Payload, file: Path) -> Json:
     }
 
 
-def _follow(service: TuningService, experiment: Json, *, verbose: bool) -> Json:
+def _follow(service: TuningService, experiment: Experiment, *, verbose: bool) -> Experiment:
     progress = Progress(experiment, datetime.now(UTC))
     with Lines(progress, sys.stdout) if verbose else Silence() as display:
-        for change in service.changes(DEFAULT_NAMESPACE, name_of(experiment)):
+        for change in service.changes(DEFAULT_NAMESPACE, experiment.name):
             for moment in progress.observe(change):
                 display.tell(with_remedy(moment, service))
             if progress.finished:
@@ -255,8 +254,10 @@ def _follow(service: TuningService, experiment: Json, *, verbose: bool) -> Json:
     return progress.experiment
 
 
-def _result(service: TuningService, experiment: Json, space: Mapping[str, Parameter], data_dir: Path) -> TuneResult:
-    name = name_of(experiment)
+def _result(
+    service: TuningService, experiment: Experiment, space: Mapping[str, Parameter], data_dir: Path
+) -> TuneResult:
+    name = experiment.name
     trials: list[TrialResult] = []
     cursor = ""
     while True:
@@ -266,13 +267,13 @@ def _result(service: TuningService, experiment: Json, space: Mapping[str, Parame
         if not cursor:
             break
     best = service.best(DEFAULT_NAMESPACE, name)
-    reason = str(last_condition(experiment).get("message", ""))
+    reason = last_condition(experiment).message
     if best is None or state_of(experiment) == "Failed":
         nothing = infeasible_words(experiment) or f"none of {len(trials)} trials brought a value"
         cause = reason if state_of(experiment) == "Failed" else nothing
         raise TuneError(f"{name}: {cause}{_last_words(service, trials)}")
     by_name = {trial.name: trial for trial in trials}
-    pareto = tuple(by_name[one] for one in map(name_of, pareto_trials(experiment)) if one in by_name)
+    pareto = tuple(by_name[one.name] for one in pareto_trials(experiment) if one.name in by_name)
     return TuneResult(name, reason, _trial(best, space), tuple(trials), pareto, data_dir)
 
 
@@ -281,16 +282,16 @@ def _last_words(service: TuningService, trials: Sequence[TrialResult]) -> str:
     failed = next((trial for trial in reversed(trials) if trial.state in _FAILURES), None)
     if failed is None:
         return ""
-    trial = service.get("Trial", DEFAULT_NAMESPACE, failed.name)
+    trial = service.get(Trial, DEFAULT_NAMESPACE, failed.name)
     if failed.state == "Failed":
         return f"; {failed.name} failed: {failure_of(trial)}"
-    return f"; {failed.name}: {last_condition(trial).get('message', '')}"
+    return f"; {failed.name}: {last_condition(trial).message}"
 
 
-def _trial(trial: Json, space: Mapping[str, Parameter]) -> TrialResult:
+def _trial(trial: Trial, space: Mapping[str, Parameter]) -> TrialResult:
     value = objective_value(trial)
     return TrialResult(
-        name=name_of(trial),
+        name=trial.name,
         state=state_of(trial),
         parameters={key: space[key].value(text) for key, text in assignments_of(trial).items()},
         value=None if value is None else float(value),

@@ -7,7 +7,6 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from katib.api.types import Experiment
 from katib.local.processes.remains import EngineRecord
 from katib.rest.client import HttpTuningService
 from tests.support.cli import ServerProcess, a_server, katib, katib_here, katib_json, marked_processes, rows
@@ -79,7 +79,7 @@ def test_a_server_killed_again_and_again_runs_every_trial_once(tmp_path: Path) -
                 server.wait_until_ready()
         server.wait_until_ready()
         with HttpTuningService(server.url, server.token) as service:
-            eventually(lambda: _is_over(service.get("Experiment", "default", "demo")), seconds=240, every=0.1)
+            eventually(lambda: _is_over(service.get(Experiment, "default", "demo")), seconds=240, every=0.1)
         experiment = katib_json("get", "experiment", "demo", "--server", server.url, cwd=disturbed)
         assert server.stop() in (0, 130)
         eventually(lambda: not server.descendants())
@@ -97,8 +97,8 @@ def test_a_server_killed_again_and_again_runs_every_trial_once(tmp_path: Path) -
     assert best["bestTrialName"] == reference["status"]["currentOptimalTrial"]["bestTrialName"]
 
 
-def _is_over(experiment: Mapping[str, Any]) -> bool:
-    return bool(experiment["status"]["conditions"][-1]["type"] == "Succeeded")
+def _is_over(experiment: Experiment) -> bool:
+    return experiment.status.conditions[-1].type == "Succeeded"
 
 
 # A trial with a good value ends by itself; every other one reports a hopeless one and would go on, deaf to SIGTERM.
@@ -126,7 +126,7 @@ def test_a_server_killed_while_it_stops_trials_stops_each_of_them_once(tmp_path:
             server.start()
             server.wait_until_ready()
         with HttpTuningService(server.url, server.token) as service:
-            eventually(lambda: _is_over(service.get("Experiment", "default", "demo")), seconds=240, every=0.1)
+            eventually(lambda: _is_over(service.get(Experiment, "default", "demo")), seconds=240, every=0.1)
         assert server.stop() in (0, 130)
         eventually(lambda: not server.descendants())
 
@@ -267,7 +267,7 @@ def test_gangs_whose_parts_are_killed_again_and_again_end_every_trial_once(tmp_p
             kill_one(server, what, moments)
         (tmp_path / "calm").touch()
         with HttpTuningService(server.url, server.token) as service:
-            eventually(lambda: _is_over(service.get("Experiment", "default", "demo")), every=0.1)
+            eventually(lambda: _is_over(service.get(Experiment, "default", "demo")), every=0.1)
         experiment = katib_json("get", "experiment", "demo", "--server", server.url, cwd=tmp_path)
         eventually(lambda: not members(server, "0", "1", "2"), "all replicas to end")
         assert server.stop() in (0, 130)

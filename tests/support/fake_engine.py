@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 from katib.errors import FieldError, InvalidError
-from katib.tuning.reading import is_completed, name_of, namespace_of
+from katib.tuning.reading import is_completed
 from katib.tuning.service import Submission, TuningService
 from tests.support.tuning import ALGORITHMS, MemoryTuningService, condition
 from tests.support.waiting import eventually
@@ -44,13 +44,13 @@ class FakeEngine:
 
     def _play(self) -> None:
         for experiment in [e for e in self.service.experiments() if not is_completed(e)]:
-            namespace, name = namespace_of(experiment), name_of(experiment)
+            namespace, name = experiment.namespace, experiment.name
             if not name.startswith("bad"):
                 self.service.play(namespace, name, pause_seconds=self._pause)
                 continue
             failed = condition("Failed", "ExperimentFailed", "max failed count has reached")
             status = {"conditions": [condition("Created"), failed], "trials": 1, "trialsFailed": 1}
-            self.service.put({**experiment, "status": status})
+            self.service.put({**experiment.encode(), "status": status})
 
 
 class Catalog:

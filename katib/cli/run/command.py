@@ -6,11 +6,12 @@ from pathlib import Path
 
 import click
 
+from katib.api.types import Experiment
 from katib.cli import failures, options
 from katib.cli.app import INTERRUPTED
 from katib.cli.run.summary import interrupted_line, left_line, options_of, run_again_line
 from katib.errors import InvalidError
-from katib.tuning.reading import Json, is_completed, name_of
+from katib.tuning.reading import is_completed
 from katib.tuning.service import DEFAULT_NAMESPACE, Submission, TuningService
 
 
@@ -184,9 +185,9 @@ def _wrong(error: InvalidError, source: str) -> int:
     return failures.BAD_INPUT
 
 
-def _company(service: TuningService, experiment: Json) -> list[str]:
+def _company(service: TuningService, experiment: Experiment) -> list[str]:
     """Return a note when the data directory holds further unfinished experiments: they go on as well."""
-    others = [name_of(e) for e in service.experiments() if not is_completed(e) and name_of(e) != name_of(experiment)]
+    others = [e.name for e in service.experiments() if not is_completed(e) and e.name != experiment.name]
     if not others:
         return []
     return [f"unfinished experiments of this data directory go on beside it, while it runs: {', '.join(others)}"]

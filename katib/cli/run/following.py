@@ -12,6 +12,7 @@ from typing import Protocol, Self
 
 import click
 
+from katib.api.types import Experiment
 from katib.cli.app import INTERRUPTED
 from katib.cli.printing import print_object
 from katib.cli.run.summary import ended_lines
@@ -19,7 +20,7 @@ from katib.cli.signals import stop_on_signal
 from katib.errors import ExpiredError, UnavailableError
 from katib.explaining.lines import Lines, Silence
 from katib.explaining.progress import Moment, Progress, savings_of, with_remedy
-from katib.tuning.reading import Json, condition_of, name_of, namespace_of
+from katib.tuning.reading import condition_of
 from katib.tuning.service import Change, TuningService
 
 _WAIT_SECONDS = 0.25
@@ -65,7 +66,7 @@ class Run:
     """
 
     def __init__(
-        self, service: TuningService, experiment: Json, interrupt: Interrupt, *, form: str | None, quiet: bool
+        self, service: TuningService, experiment: Experiment, interrupt: Interrupt, *, form: str | None, quiet: bool
     ) -> None:
         self._service = service
         self._interrupt = interrupt
@@ -74,7 +75,7 @@ class Run:
         self._began = time.monotonic()
         self._completed_at: float | None = None
         self._finished_at: float | None = None
-        self._namespace, self._name = namespace_of(experiment), name_of(experiment)
+        self._namespace, self._name = experiment.namespace, experiment.name
         self.progress = Progress(experiment, datetime.now(UTC))
         self.was_over = self.progress.completed
 
@@ -140,9 +141,9 @@ class Run:
         """
         if self.progress.deleted:
             raise UnavailableError(f"{self._name} was deleted while it was running")
-        experiment = self._service.get("Experiment", self._namespace, self._name)
+        experiment = self._service.get(Experiment, self._namespace, self._name)
         if self._form:
-            print_object(experiment, self._form)
+            print_object(experiment.encode(), self._form)
         elif not self._quiet:
             best = self._service.best(self._namespace, self._name)
             lost = self._service.trials(

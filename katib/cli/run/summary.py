@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
+from katib.api.types import Experiment, Trial
 from katib.cli.results import best_lines, pareto_lines
 from katib.explaining import Evidence, common_cause, diagnose_experiment
-from katib.tuning.reading import Json, format_duration, infeasible_words, name_of, namespace_of, pareto_trials
+from katib.tuning.reading import format_duration, infeasible_words, pareto_trials
 
 
 def ended_lines(
-    experiment: Json, best: Json | None, lost: Sequence[Json], *, seconds: float, place: str, savings: str = ""
+    experiment: Experiment, best: Trial | None, lost: Sequence[Trial], *, seconds: float, place: str, savings: str = ""
 ) -> Iterator[str]:
     """Yield how an experiment ended, its best trial, where the logs are, and what to do next.
 
@@ -35,24 +36,24 @@ def ended_lines(
         yield ""
         yield from pareto_lines(experiment) if pareto_trials(experiment) else best_lines(best)
         yield ""
-        yield f"Its output:   katib logs {name_of(best)}{place}"
+        yield f"Its output:   katib logs {best.name}{place}"
     elif lost:
         yield ""
-        yield f"Its output:   katib logs {name_of(lost[0])}{place}"
-    yield f"All trials:   katib trials {name_of(experiment)} --sort objective{place}"
-    yield f"More:         katib why {name_of(experiment)}{place}"
-    yield f"In a browser: katib ui {name_of(experiment)}{place}"
+        yield f"Its output:   katib logs {lost[0].name}{place}"
+    yield f"All trials:   katib trials {experiment.name} --sort objective{place}"
+    yield f"More:         katib why {experiment.name}{place}"
+    yield f"In a browser: katib ui {experiment.name}{place}"
 
 
-def interrupted_line(experiment: Json, command: str, done: int, place: str) -> str:
+def interrupted_line(experiment: Experiment, command: str, done: int, place: str) -> str:
     """Return what was left and how to go on."""
     return (
-        f"interrupted: {_so_far(experiment, done)} of {name_of(experiment)} are done and kept; "
+        f"interrupted: {_so_far(experiment, done)} of {experiment.name} are done and kept; "
         f"`{command}{place}` goes on from there"
     )
 
 
-def run_again_line(experiment: Json, file: str, *, here: bool) -> str:
+def run_again_line(experiment: Experiment, file: str, *, here: bool) -> str:
     """Return that an experiment had ended before, and how to have more trials of it.
 
     Args:
@@ -60,30 +61,30 @@ def run_again_line(experiment: Json, file: str, *, here: bool) -> str:
         file: Its file.
         here: Whether it is in a data directory.
     """
-    name, spec = name_of(experiment), experiment.get("spec", {})
+    name, spec = experiment.name, experiment.spec
     ways = [f"give it another name in {file}"]
     if here:
         ways.append(f"keep a second data directory (`katib run {file} --data-dir .katib-2`)")
-    if spec.get("resumePolicy") in ("LongRunning", "FromVolume") and spec.get("maxTrialCount") is not None:
+    if spec.resume_policy in ("LongRunning", "FromVolume") and spec.max_trial_count is not None:
         ways.insert(0, "raise maxTrialCount")
     return f"\n{name} had ended before, so nothing was run now. To run more trials, {', or '.join(ways)}."
 
 
-def left_line(experiment: Json, file: str, done: int, place: str) -> str:
+def left_line(experiment: Experiment, file: str, done: int, place: str) -> str:
     """Return what continues to run unwatched, and how to watch it again or end it."""
-    name = name_of(experiment)
+    name = experiment.name
     return (
         f"{name} goes on in the cluster, {_so_far(experiment, done)} are done; "
         f"`katib run {file}{place}` watches it again, `katib delete {name}{place}` ends it"
     )
 
 
-def _so_far(experiment: Json, done: int) -> str:
-    limit = experiment.get("spec", {}).get("maxTrialCount")
+def _so_far(experiment: Experiment, done: int) -> str:
+    limit = experiment.spec.max_trial_count
     return f"{done} of {limit} trials" if limit is not None else f"{done} trials"
 
 
-def options_of(experiment: Json, default_namespace: str, place: str) -> str:
+def options_of(experiment: Experiment, default_namespace: str, place: str) -> str:
     """Return the options that later commands need in order to find the experiment again.
 
     Args:
@@ -91,5 +92,5 @@ def options_of(experiment: Json, default_namespace: str, place: str) -> str:
         default_namespace: The namespace that is meant when none is named.
         place: Options that name where the experiment is.
     """
-    namespace = namespace_of(experiment)
+    namespace = experiment.namespace
     return (f" -n {namespace}" if namespace not in ("", default_namespace) else "") + place

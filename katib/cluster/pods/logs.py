@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 from urllib.parse import quote
 
 from katib.api.names import TRIAL_LABEL
+from katib.api.types import Trial
 from katib.cluster.client import Connection
 from katib.cluster.pods.reading import POD
 from katib.errors import InvalidError, KatibError, NotFoundError
@@ -220,7 +221,7 @@ def _pump(stream: LogStream, chunks: queue.SimpleQueue[bytes | Exception | None]
 
 def _no_pod(trial: Object) -> NotFoundError:
     name = Key.of(trial).name
-    if is_completed(dict(trial)):
+    if is_completed(Trial.read(trial)):
         return NotFoundError(
             f'trial "{name}" has no pod any more: it went with its job; '
             "set spec.trialTemplate.retain to true to keep the output of later trials"
