@@ -26,9 +26,14 @@ KEPT_UNPACKED = 2_000
 
 
 class Entry(Generic[T]):
-    """One remembered object. Its order among the others is given to it by `IndexedCache.put`."""
+    """One remembered object. Its order among the others is given to it by `IndexedCache.put`.
 
-    __slots__ = ("_recall", "_value", "index_values", "key", "order", "resource_version", "uid")
+    Attributes:
+        value: The decoded object; None while only its packed form is kept.
+        recall: Restores it from the packed form; None where there is none.
+    """
+
+    __slots__ = ("index_values", "key", "order", "recall", "resource_version", "uid", "value")
 
     def __init__(
         self,
@@ -44,24 +49,20 @@ class Entry(Generic[T]):
         self.resource_version = resource_version
         self.index_values = index_values
         self.order = 0
-        self._value: T | None = value
-        self._recall = recall
+        self.value: T | None = value
+        self.recall = recall
 
     def load(self) -> T:
         """Return the decoded object."""
-        value = self._value
-        if value is not None or self._recall is None:
+        value = self.value
+        if value is not None or self.recall is None:
             return value  # type: ignore[return-value] # it is only taken away where it can be recalled
-        return self._recall()
-
-    @property
-    def can_pack(self) -> bool:
-        """Whether there is a packed form."""
-        return self._recall is not None
+        return self.recall()
 
     def pack(self) -> None:
-        """Keep the packed form only."""
-        self._value = None
+        """Keep the packed form only, where there is one."""
+        if self.recall is not None:
+            self.value = None
 
 
 class Values(Sequence[T]):
@@ -153,7 +154,9 @@ class IndexedCache(Generic[T]):
         self, key: Key, uid: str, resource_version: str, value: T, recall: Callable[[], T] | None = None
     ) -> Entry[T]:
         """Return an entry for `put`; an index function that fails does so here, before any change."""
-        index_values = {name: tuple(function(value)) for name, function in self._index_functions.items()}
+        index_values = self._last_index_values
+        if self._index_functions:
+            index_values = {name: tuple(function(value)) for name, function in self._index_functions.items()}
         if index_values != self._last_index_values:  # those of neighbours are mostly the same, and kept once
             self._last_index_values = index_values
         key = Key(sys.intern(key.namespace), key.name)
@@ -166,7 +169,7 @@ class IndexedCache(Generic[T]):
             self._created += 1
         entry.order = old.order if old else self._created
         self.entries[entry.key] = entry
-        if entry.can_pack:
+        if entry.recall is not None:
             self._unpacked.append(entry)
             if len(self._unpacked) > KEPT_UNPACKED:
                 self._unpacked.popleft().pack()

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from katib.backoff import Backoff
@@ -129,7 +130,7 @@ class Informer(Generic[T]):
         self._stopping = False
         self._watch: Watch | None = None
         steps = self._following_steps()
-        self._participant = None if thread is None else thread.participant(lambda: next(steps, None), first=True)
+        self._participant = None if thread is None else thread.participant(partial(next, steps, None), first=True)
         self._thread = threading.Thread(target=self._run, name=f"informer-{kind.kind}", daemon=True)
 
     # --- set-up -------------------------------------------------------------------------------------------------------
@@ -193,7 +194,9 @@ class Informer(Generic[T]):
         """Return an object, or None when there is none."""
         with self._lock:
             entry = self._cache.entries.get(key)
-            return None if entry is None else entry.load()
+            if entry is None or entry.value is not None:
+                return None if entry is None else entry.value
+            return entry.load()
 
     def has(self, key: Key) -> bool:
         """Return whether there is an object, without touching it."""
@@ -236,12 +239,17 @@ class Informer(Generic[T]):
                     revision = self._relist()
                     self._synced.set()
                     started = self._clock.monotonic()  # a list may take long; it is the watch that has to hold
-                for event in self._changes(revision):
-                    if event is None:
-                        yield None
-                        continue
-                    self._take(event)
-                    revision = event.resource_version
+                with self._store.watch(self.kind, revision) as watch:
+                    self._begin(watch)
+                    while not self._stopping:
+                        if isinstance(watch, TellingWatch) and self._participant is not None:
+                            for event in watch.take():
+                                revision = self._take(event)
+                            yield None
+                        elif (event := watch.next()) is not None:
+                            revision = self._take(event)
+                        else:
+                            break
                 continue
             except ExpiredError:
                 self._following = False
@@ -263,24 +271,17 @@ class Informer(Generic[T]):
             failures += 1
             yield RECONNECT.pause_seconds(failures)
 
-    def _changes(self, revision: str) -> Iterator[WatchEvent | None]:
-        """Yield the changes after a revision until the watch ends; on a shared thread None when there is none now."""
-        patience = None if self._participant is None else 0.0
-        with self._store.watch(self.kind, revision) as watch:
-            if self._participant is not None:
-                if not isinstance(watch, TellingWatch):
-                    raise InternalError(f"watch of {self.kind.kind}: cannot be followed on a shared thread")
-                watch.tell(self._participant.wake)
-            with self._state:
-                if self._stopping:
-                    return
-                self._watch = watch
-            self._following = True
-            while not self._stopping:
-                event = watch.next(patience)
-                if event is None and patience is None:
-                    return
-                yield event
+    def _begin(self, watch: Watch) -> None:
+        """Go on with a watch that was opened, which `stop` closes."""
+        if self._participant is not None:
+            if not isinstance(watch, TellingWatch):
+                raise InternalError(f"watch of {self.kind.kind}: cannot be followed on a shared thread")
+            watch.tell(self._participant.wake)
+        with self._state:
+            self._watch = watch
+            if self._stopping:
+                watch.close()
+        self._following = True
 
     def _pause(self, seconds: float) -> None:
         with self._state:
@@ -294,10 +295,10 @@ class Informer(Generic[T]):
         present = {listed.key: listed.uid for listed in found}
         for entry in self._cache:
             if present.get(entry.key) != entry.uid:
-                self._drop(entry)
+                self._change(entry.key, entry, None)
         for listed in sorted(found, key=lambda listed: listed.created):
             if listed.entry is not None:
-                self._put(listed.entry)
+                self._change(listed.key, self._cache.entries.get(listed.key), listed.entry)
         return revision
 
     def _list(self) -> tuple[list[_Listed[T]], str]:
@@ -323,25 +324,26 @@ class Informer(Generic[T]):
         old = self._cache.entries.get(key)  # only this thread writes, so it reads without the lock
         is_known = old is not None and (old.uid, old.resource_version) == (metadata["uid"], metadata["resourceVersion"])
         entry = None if is_known else self._decoded(key, obj)
-        if entry is not None and entry.can_pack:
+        if entry is not None:
             entry.pack()  # or a long list would be held unpacked as a whole
         return _Listed(key, metadata["uid"], metadata.get("creationTimestamp") or "", entry)
 
-    def _take(self, event: WatchEvent) -> None:
-        key = Key.of(event.object)
+    def _take(self, event: WatchEvent) -> str:
+        """Take a change; return its revision."""
+        obj, metadata = event.object, event.object["metadata"]
+        key, version = Key(metadata.get("namespace", ""), metadata["name"]), metadata["resourceVersion"]
         if self._namespace is not None and key.namespace != self._namespace:
-            return
-        obj, old = event.object, self._cache.entries.get(key)
-        if old is not None and (event.type is EventType.DELETED or old.uid != obj["metadata"]["uid"]):
-            self._drop(old)
+            return version
+        old = self._cache.entries.get(key)
+        if old is not None and (event.type is EventType.DELETED or old.uid != metadata["uid"]):
+            self._change(key, old, None)
             old = None
-        if event.type is EventType.DELETED:
-            return
-        if old is not None and old.resource_version == obj["metadata"]["resourceVersion"]:
-            return  # it is there already
+        if event.type is EventType.DELETED or (old is not None and old.resource_version == version):
+            return version  # it is there already, or gone
         entry = self._decoded(key, obj)
         if entry is not None:
-            self._put(entry)
+            self._change(key, old, entry)
+        return version
 
     def _decoded(self, key: Key, obj: Object) -> Entry[T] | None:
         metadata = obj["metadata"]
@@ -350,39 +352,39 @@ class Informer(Generic[T]):
             recall = None if self._pack is None else self._pack(obj, value)
             return self._cache.entry(key, metadata["uid"], metadata["resourceVersion"], value, recall)
         except Exception as error:  # noqa: BLE001 - whatever a foreign object provokes must not stop the others
-            self._guarded(self._on_decode_error, obj, error)
+            try:
+                self._on_decode_error(obj, error)
+            except Exception:  # noqa: BLE001 - their bug, not ours
+                self._complain(self._on_decode_error)
             return None
 
-    def _put(self, entry: Entry[T]) -> None:
-        found = self._cache.entries.get(entry.key)
-        old, new = None if found is None else found.load(), entry.load()
+    def _change(self, key: Key, before: Entry[T] | None, after: Entry[T] | None) -> None:
+        """Put an entry in place of another, either of which may be missing, and notify views and handlers.
+
+        These are given to us by others: their bugs are logged and the informer goes on.
+        """
+        old = None if before is None else before.load()
+        new = None if after is None else after.load()
         with self._lock:
-            self._cache.put(entry)
-            self._apply_views(old, new)
-        self._tell(EventType.ADDED if found is None else EventType.MODIFIED, entry.key, old, new)
-
-    def _drop(self, entry: Entry[T]) -> None:
-        old = entry.load()
-        with self._lock:
-            self._cache.remove(entry.key)
-            self._apply_views(old, None)
-        self._tell(EventType.DELETED, entry.key, old, None)
-
-    def _apply_views(self, old: T | None, new: T | None) -> None:
-        for view in self._views:
-            self._guarded(view.apply, old, new)
-
-    def _tell(self, kind: EventType, key: Key, old: T | None, new: T | None) -> None:
+            if after is None:
+                self._cache.remove(key)
+            else:
+                self._cache.put(after)
+            for view in self._views:
+                try:
+                    view.apply(old, new)
+                except Exception:  # noqa: BLE001 - their bug, not ours
+                    self._complain(view.apply)
+        kind = EventType.DELETED if after is None else EventType.ADDED if before is None else EventType.MODIFIED
         event = InformerEvent(kind, key, old, new)
         for handler in self._handlers:
-            self._guarded(handler, event)
+            try:
+                handler(event)
+            except Exception:  # noqa: BLE001 - their bug, not ours
+                self._complain(handler)
 
-    def _guarded(self, function: Callable[..., None], *arguments: object) -> None:
-        """Call what others gave us; their bug is logged and the informer goes on."""
-        try:
-            function(*arguments)
-        except Exception:  # noqa: BLE001 - their bug, not ours
-            _log.exception("Callback failed", extra={"kind": self.kind.kind, "callback": repr(function)})
+    def _complain(self, callback: Callable[..., None]) -> None:
+        _log.exception("Callback failed", extra={"kind": self.kind.kind, "callback": repr(callback)})
 
     def _refuse_when_started(self, what: str) -> None:
         if self._started:
