@@ -124,6 +124,8 @@ class Informer(Generic[T]):
         self._handlers: list[Handler[T]] = []
         self._synced = threading.Event()
         self._pages_read = 0
+        self._revision: str | None = None  # of the last change that was taken; None: list first
+        self._telling: TellingWatch | None = None
         self._following = False
         self._started = False
         self._state = threading.Condition()  # guards what follows
@@ -227,7 +229,6 @@ class Informer(Generic[T]):
 
     def _following_steps(self) -> Iterator[float | None]:
         """Follow the store; yield how long to pause. None on a shared thread: until the watch has something to tell."""
-        revision = None
         failures = 0
         complaint = ""
         may_list_at_once = True
@@ -235,25 +236,18 @@ class Informer(Generic[T]):
             started = self._clock.monotonic()
             expired = False
             try:
-                if revision is None:
-                    revision = self._relist()
+                if self._revision is None:
+                    self._revision = self._relist()
                     self._synced.set()
                     started = self._clock.monotonic()  # a list may take long; it is the watch that has to hold
-                with self._store.watch(self.kind, revision) as watch:
+                with self._store.watch(self.kind, self._revision) as watch:
                     self._begin(watch)
-                    while not self._stopping:
-                        if isinstance(watch, TellingWatch) and self._participant is not None:
-                            for event in watch.take():
-                                revision = self._take(event)
-                            yield None
-                        elif (event := watch.next()) is not None:
-                            revision = self._take(event)
-                        else:
-                            break
+                    while not self._stopping and self._advance(watch):
+                        yield None
                 continue
             except ExpiredError:
                 self._following = False
-                revision, expired = None, True
+                self._revision, expired = None, True
             except (UnavailableError, ForbiddenError) as error:
                 self._following = False
                 level = logging.DEBUG if str(error) == complaint else logging.WARNING
@@ -262,7 +256,7 @@ class Informer(Generic[T]):
             except Exception:  # noqa: BLE001 - the cache must come back, whatever the store does
                 _log.exception("Watch failed", extra={"kind": self.kind.kind})
                 self._following = False
-                revision = None
+                self._revision = None
             if self._clock.monotonic() - started > RECONNECT.longest_seconds:
                 failures, may_list_at_once = 0, True  # it held for a while: this is a new outage
             if expired and may_list_at_once:
@@ -276,12 +270,24 @@ class Informer(Generic[T]):
         if self._participant is not None:
             if not isinstance(watch, TellingWatch):
                 raise InternalError(f"watch of {self.kind.kind}: cannot be followed on a shared thread")
+            self._telling = watch
             watch.tell(self._participant.wake)
         with self._state:
             self._watch = watch
             if self._stopping:
                 watch.close()
         self._following = True
+
+    def _advance(self, watch: Watch) -> bool:
+        """Take the changes that are there, or, on a thread of its own, wait for one; False once the watch has ended."""
+        if self._telling is not None:
+            for event in self._telling.take():
+                self._take(event)
+            return True
+        next_event = watch.next()
+        if next_event is not None:
+            self._take(next_event)
+        return next_event is not None
 
     def _pause(self, seconds: float) -> None:
         with self._state:
@@ -328,22 +334,20 @@ class Informer(Generic[T]):
             entry.pack()  # or a long list would be held unpacked as a whole
         return _Listed(key, metadata["uid"], metadata.get("creationTimestamp") or "", entry)
 
-    def _take(self, event: WatchEvent) -> str:
-        """Take a change; return its revision."""
-        obj, metadata = event.object, event.object["metadata"]
-        key, version = Key(metadata.get("namespace", ""), metadata["name"]), metadata["resourceVersion"]
-        if self._namespace is not None and key.namespace != self._namespace:
-            return version
-        old = self._cache.entries.get(key)
-        if old is not None and (event.type is EventType.DELETED or old.uid != metadata["uid"]):
-            self._change(key, old, None)
-            old = None
-        if event.type is EventType.DELETED or (old is not None and old.resource_version == version):
-            return version  # it is there already, or gone
-        entry = self._decoded(key, obj)
-        if entry is not None:
-            self._change(key, old, entry)
-        return version
+    def _take(self, event: WatchEvent) -> None:
+        metadata = event.object["metadata"]
+        key = Key(metadata.get("namespace", ""), metadata["name"])
+        if self._namespace is None or key.namespace == self._namespace:
+            old = self._cache.entries.get(key)
+            if old is not None and (event.type is EventType.DELETED or old.uid != metadata["uid"]):
+                self._change(key, old, None)
+                old = None
+            is_there = old is not None and old.resource_version == metadata["resourceVersion"]
+            if event.type is not EventType.DELETED and not is_there:
+                entry = self._decoded(key, event.object)
+                if entry is not None:
+                    self._change(key, old, entry)
+        self._revision = metadata["resourceVersion"]
 
     def _decoded(self, key: Key, obj: Object) -> Entry[T] | None:
         metadata = obj["metadata"]

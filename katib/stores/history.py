@@ -141,9 +141,7 @@ class StoreWatch:
         return taken
 
     def _behind(self) -> ExpiredError:
-        return ExpiredError(
-            f"watch of {self.kind.kind}: more than {self._longest_backlog} changes behind; list again"
-        )
+        return ExpiredError(f"watch of {self.kind.kind}: more than {self._longest_backlog} changes behind; list again")
 
     def close(self) -> None:
         """End the stream."""
