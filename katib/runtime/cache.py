@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Generic, TypeVar, overload
+from typing import Any, Generic, Protocol, TypeVar, overload, runtime_checkable
 
 from katib.runtime.objects import Key, Object
 
@@ -20,6 +20,15 @@ IndexFunction = Callable[[T], Iterable[str]]
 
 Pack = Callable[[Object, T], Callable[[], T] | None]
 """Returns a function that restores the decoded object, from little memory and on any thread; None: kept as it is."""
+
+
+@runtime_checkable
+class Packer(Protocol):
+    """An ability of a decoder: to make decoded objects small."""
+
+    def pack(self, obj: Object, value: Any) -> Callable[[], Any] | None:
+        """Return a function that restores a decoded object, as `Pack` says."""
+
 
 KEPT_UNPACKED = 2_000
 """How many of what can be packed are kept as they are, the newest: what is read again and again is mostly young."""

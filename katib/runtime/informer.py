@@ -16,14 +16,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from katib.backoff import Backoff
 from katib.errors import ExpiredError, ForbiddenError, InternalError, UnavailableError
-from katib.runtime.cache import Entry, IndexedCache, IndexFunction, Pack, Values
+from katib.runtime.cache import Entry, IndexedCache, IndexFunction, Pack, Packer, Values
 from katib.runtime.clock import Clock, SystemClock
 from katib.runtime.objects import EventType, Key, Kind, Object, ObjectList, ObjectStore, TellingWatch, Watch, WatchEvent
 from katib.runtime.shared_thread import SharedThread
@@ -88,10 +88,10 @@ class Informer(Generic[T]):
     Args:
         store: Where the objects are.
         kind: Which objects.
-        decode: Turns an object into what readers want. Called on the informer's thread only.
+        decode: Turns an object into what readers want. Called on the informer's thread only. One that is a `Packer`,
+            too, makes what is seldom read small; it is unpacked whenever it is read.
         indexes: Functions by index name; each returns the values under which an object is found.
         namespace: Only objects of this namespace; None: of any.
-        pack: Makes what is seldom read small; it is unpacked whenever it is read. Without it nothing is.
         on_decode_error: Called with each object that `decode` or an index function refuses; logs by default.
         clock: Where waiting for a lost store is measured.
         thread: Where to follow the store, between the turns of others. The store's watches have to be `TellingWatch`es,
@@ -106,7 +106,6 @@ class Informer(Generic[T]):
         indexes: Mapping[str, IndexFunction[T]] | None = None,
         namespace: str | None = None,
         *,
-        pack: Pack[T] | None = None,
         on_decode_error: OnDecodeError = _log_decode_error,
         clock: Clock | None = None,
         thread: SharedThread | None = None,
@@ -114,7 +113,7 @@ class Informer(Generic[T]):
         self.kind = kind
         self._store = store
         self._decode = decode
-        self._pack = pack
+        self._pack: Pack[T] | None = decode.pack if isinstance(decode, Packer) else None
         self._namespace = namespace
         self._on_decode_error = on_decode_error
         self._clock = clock or SystemClock()
@@ -186,11 +185,9 @@ class Informer(Generic[T]):
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Hold the cache and the views still, to read several things that belong together. Keep it short."""
-        with self._lock:
-            yield
+    def reading(self) -> AbstractContextManager[object]:
+        """Return what holds the cache and the views still, to read what belongs together. Keep it short."""
+        return self._lock
 
     def get(self, key: Key) -> T | None:
         """Return an object, or None when there is none."""

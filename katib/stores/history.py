@@ -47,8 +47,8 @@ class History:
         """Deliver committed changes to the watches of their kinds. The caller publishes in order of revision."""
         with self._lock:
             for event in events:
-                kind = Kind.of(event.object)
-                revision = int(event.object["metadata"]["resourceVersion"])
+                obj = event.object
+                kind, revision = Kind(obj["apiVersion"], obj["kind"]), int(obj["metadata"]["resourceVersion"])
                 self._changes.append((revision, kind, event))
                 if len(self._changes) > self._kept_changes:
                     dropped, dropped_kind, _ = self._changes.popleft()

@@ -12,7 +12,7 @@ import heapq
 import itertools
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from threading import Lock
 
@@ -100,10 +100,10 @@ class _Account:
     owners: Counter[str] = field(default_factory=Counter)
 
     def remove(self, trial: Trial) -> None:
-        name = trial.name
+        name = trial.metadata.name
         place = self.places.pop(name, None)
         if place is not None:
-            self.owners -= Counter(_owners_of(trial))
+            self.owners -= Counter(_owner_of(trial))
             state, order, _ = place
             names = self.by_state[state]
             del names[bisect_left(names, (order, name))]
@@ -112,29 +112,29 @@ class _Account:
         self.pareto.remove(name)
 
     def add(self, trial: Trial, order: int) -> None:
-        state = trial_state(trial)
-        self.owners.update(_owners_of(trial))
-        insort(self.by_state.setdefault(state, []), (order, trial.name))
-        rank = self._enter(trial, order) if state in ELIGIBLE else None
-        self.places[trial.name] = (state, order, rank)
+        state, name = trial_state(trial), trial.metadata.name
+        self.owners.update(_owner_of(trial))
+        insort(self.by_state.setdefault(state, []), (order, name))
+        rank = self._enter(trial, name, order) if state in ELIGIBLE else None
+        self.places[name] = (state, order, rank)
 
-    def _enter(self, trial: Trial, order: int) -> Point | None:
+    def _enter(self, trial: Trial, name: str, order: int) -> Point | None:
         objective, observation = trial.spec.objective, trial.status.observation
         if objective is None:
             return None
         rank = objective_costs(objective, observation)
         if objective.constraints and not is_feasible(objective, observation):
             if rank is not None:
-                self.infeasible.add(trial.name)
+                self.infeasible.add(name)
             return None
         if rank is not None:
-            heapq.heappush(self.ranking, (rank, order, trial.name))
+            heapq.heappush(self.ranking, (rank, order, name))
             if objective.has_several:
-                self.pareto.add(trial.name, order, rank)
+                self.pareto.add(name, order, rank)
             return rank
         text = metric_text(objective, observation)
         if text is not None and parse_value(text) is None and not objective.has_several:
-            self.texts[trial.name] = order
+            self.texts[name] = order
         return None
 
     def best(self) -> str:
@@ -181,8 +181,10 @@ class TrialLedger:
             if old is not None:
                 self._withdraw(old, keeps_order=new is not None)
             if new is not None:
-                order = self._place_of(new)
-                self._accounts.setdefault(experiment_of(new), _Account()).add(new, order)
+                experiment = experiment_of(new)
+                if (account := self._accounts.get(experiment)) is None:
+                    account = self._accounts[experiment] = _Account()
+                account.add(new, self._place_of(new))
 
     def counts(self, experiment: Key) -> TrialCounts:
         """Return what the trials of an experiment add up to now."""
@@ -253,6 +255,7 @@ def experiment_of(trial: Trial) -> Key:
     return Key(trial.metadata.namespace, trial.metadata.labels.get(EXPERIMENT_LABEL, ""))
 
 
-def _owners_of(trial: Trial) -> Iterator[str]:
-    """Yield the uid of the experiment that controls a trial, if one does."""
-    return (owner.uid for owner in trial.metadata.owner_references if owner.controller and owner.kind == "Experiment")
+def _owner_of(trial: Trial) -> list[str]:
+    """Return the uid of the experiment that controls a trial, if one does."""
+    owners = trial.metadata.owner_references
+    return [owner.uid for owner in owners if owner.controller and owner.kind == "Experiment"]

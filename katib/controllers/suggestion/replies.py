@@ -72,6 +72,11 @@ class Answer:
     rules: tuple[EarlyStoppingRule, ...] = ()
 
 
+def with_status_of(suggestion: Suggestion, status: SuggestionStatus) -> Suggestion:
+    """Return a Suggestion with a status, the very same one when it has it already."""
+    return suggestion if status is suggestion.status else structs.replace(suggestion, status=status)
+
+
 def open_question(suggestion: Suggestion, ended: int = 0) -> Question | None:
     """Return what is to be asked now; None when nothing is outstanding.
 

@@ -201,10 +201,10 @@ def plan_trial(seen: Observed) -> TrialPlan:
 
 def needs_observation(trial: Trial, job: JobView | None) -> bool:
     """Return whether the log has to be read: the job ended, and the trial does not know its observation yet."""
-    ended = job is not None and job.ended_at is not None
-    if is_stopping(trial):
-        return job is None or ended
-    return ended and trial.status.observation is None and not _is_incomplete(trial)
+    if job is not None and job.ended_at is None:
+        return False
+    is_unknown = job is not None and trial.status.observation is None and not _is_incomplete(trial)
+    return is_unknown or is_stopping(trial)
 
 
 def takes_no_more_readings(trial: Trial, job: JobView | None) -> bool:

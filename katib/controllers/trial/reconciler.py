@@ -9,11 +9,11 @@ from datetime import datetime, timedelta
 from katib.api.names import TRIAL_FINALIZER
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
+from katib.controllers.caches import Caches
 from katib.controllers.freshness import Freshness
 from katib.controllers.kinds import TRIAL, as_read, key_of, with_finalizer, with_status, without_finalizer
 from katib.controllers.ports import NO_UPDATE, EventRecorder, PodWatcher, TrialReport
 from katib.controllers.settings import ControllerSettings
-from katib.controllers.trial.job_caches import JobCaches
 from katib.controllers.trial.jobs import Jobs, job_kind, job_of, view_of
 from katib.controllers.trial.observing import ObservationCalls
 from katib.controllers.trial.plan import (
@@ -42,7 +42,6 @@ from katib.errors import (
 )
 from katib.runtime.clock import Clock
 from katib.runtime.controller import DONE, Result
-from katib.runtime.informer import Informer
 from katib.runtime.objects import Key, Object, ObjectStore
 
 _DELETION_POLL_SECONDS = 0.5
@@ -76,8 +75,7 @@ class TrialReconciler:
 
     Args:
         store: Where trials and jobs are.
-        trials: The cache of the trials.
-        jobs: The caches of the jobs.
+        caches: What is known of them.
         observations: Asks the observation log.
         events: Records notable moments.
         clock: Time.
@@ -88,10 +86,8 @@ class TrialReconciler:
 
     def __init__(
         self,
-        *,
         store: ObjectStore,
-        trials: Informer[Trial],
-        jobs: JobCaches,
+        caches: Caches,
         observations: ObservationCalls,
         events: EventRecorder,
         clock: Clock,
@@ -102,8 +98,8 @@ class TrialReconciler:
         self._store = store
         self._pods = pods
         self._verdict_of = verdict_of
-        self._trials = trials
-        self._jobs = Jobs(store, jobs)
+        self._trials = caches.trials
+        self._jobs = Jobs(store, caches.jobs)
         self._observations = observations
         self._events = events
         self._clock = clock
@@ -157,6 +153,9 @@ class TrialReconciler:
     def _step(self, trial: Trial) -> Result:
         now = self._clock.now()
         job = self._jobs.find(trial)
+        if job is None and trial.metadata.uid in self._closed:
+            self._deleted.pop(trial.metadata.uid, None)
+            return DONE  # it has ended, and nothing is left to do
         view = None if job is None else self._view(job, trial, now)
         is_ending = view is None and is_stopping(trial) and self._pods is not None and self._pods.is_ending(trial)
         report = _NO_REPORT if is_ending else self._report(trial, view)
@@ -217,12 +216,13 @@ class TrialReconciler:
     def _apply(self, trial: Trial, plan: TrialPlan, job: Object | None) -> Result:
         if plan.create_job and not self._create_job(trial):
             return DONE
-        if plan.status != trial.status:
+        changes = plan.status != trial.status
+        if changes:
             self._fresh.wrote(trial, self._store.update_status(with_status(trial, plan.status)))
         if plan.event is not None:
             event = plan.event
             self._events.record(trial, warning=event.warning, reason=event.reason, message=event.message)
-        if starts_to_run(trial.status, plan.status):
+        if changes and starts_to_run(trial.status, plan.status):
             self._tell(trial, "JobRunning", "is running")
         if plan.delete_job and self._delete_job(trial, job):
             self._tell(trial, "JobDeleted", "has been deleted")
