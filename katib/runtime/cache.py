@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar, overload, runtime_checkable
+from typing import Generic, Protocol, TypeVar, overload, runtime_checkable
 
 from katib.runtime.objects import Key, Object
 
@@ -23,10 +23,13 @@ Pack = Callable[[Object, T], Callable[[], T] | None]
 
 
 @runtime_checkable
-class Packer(Protocol):
-    """An ability of a decoder: to make decoded objects small."""
+class Packer(Protocol[T]):
+    """A decoder that can make decoded objects small."""
 
-    def pack(self, obj: Object, value: Any) -> Callable[[], Any] | None:
+    def __call__(self, obj: Object, /) -> T:
+        """Return the decoded object."""
+
+    def pack(self, obj: Object, value: T, /) -> Callable[[], T] | None:
         """Return a function that restores a decoded object, as `Pack` says."""
 
 
@@ -185,7 +188,9 @@ class IndexedCache(Generic[T]):
         for name, values in entry.index_values.items():
             buckets = self._buckets[name]
             for value in values:
-                buckets.setdefault(value, _Bucket()).put(entry)
+                if (bucket := buckets.get(value)) is None:
+                    bucket = buckets[value] = _Bucket()
+                bucket.put(entry)
             if old and old.index_values[name] != values:
                 self._leave(name, entry.key, set(old.index_values[name]).difference(values))
 

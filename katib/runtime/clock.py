@@ -45,7 +45,7 @@ class SteadyTime:
 
     def now(self) -> datetime:
         """Return the time by which deadlines and pauses count."""
-        return self.at(self._clock.monotonic())
+        return self._wall + timedelta(seconds=self._clock.monotonic() - self._monotonic)
 
     def at(self, monotonic: float) -> datetime:
         """Return the time at a moment of the clock's `monotonic`."""

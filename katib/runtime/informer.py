@@ -102,7 +102,7 @@ class Informer(Generic[T]):
         self,
         store: ObjectStore,
         kind: Kind,
-        decode: Callable[[Object], T],
+        decode: Callable[[Object], T] | Packer[T],
         indexes: Mapping[str, IndexFunction[T]] | None = None,
         namespace: str | None = None,
         *,
@@ -239,7 +239,7 @@ class Informer(Generic[T]):
                     started = self._clock.monotonic()  # a list may take long; it is the watch that has to hold
                 with self._store.watch(self.kind, self._revision) as watch:
                     self._begin(watch)
-                    while not self._stopping and self._advance(watch):
+                    while self._advance(watch):
                         yield None
                 continue
             except ExpiredError:
@@ -280,7 +280,7 @@ class Informer(Generic[T]):
         if self._telling is not None:
             for event in self._telling.take():
                 self._take(event)
-            return True
+            return not self._stopping
         next_event = watch.next()
         if next_event is not None:
             self._take(next_event)
@@ -364,8 +364,8 @@ class Informer(Generic[T]):
 
         These are given to us by others: their bugs are logged and the informer goes on.
         """
-        old = None if before is None else before.load()
-        new = None if after is None else after.load()
+        old = None if before is None else before.value or before.load()
+        new = None if after is None else after.value or after.load()
         with self._lock:
             if after is None:
                 self._cache.remove(key)

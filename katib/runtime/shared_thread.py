@@ -21,6 +21,7 @@ import math
 import threading
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 
 from katib.runtime.clock import Clock, SystemClock
 
@@ -28,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 Turn = Callable[[], float | None]
 """Does a bounded piece of work; returns in how many seconds to go on, None: not before it is woken."""
+
+_DUE = attrgetter("due")
 
 _RETRY_SECONDS = 1.0
 """When a turn goes on that raised, which is a bug of it: not at once, or it might keep all others from theirs."""
@@ -155,7 +158,7 @@ class SharedThread:
             if participant.due <= now:
                 self._pausing.discard(participant)
                 (self._reading if participant.first else self._deciding).setdefault(participant)
-        self._next_due = min((participant.due for participant in self._pausing), default=math.inf)
+        self._next_due = min(map(_DUE, self._pausing), default=math.inf)
 
     def _forget(self, participant: Participant) -> None:
         self._reading.pop(participant, None)

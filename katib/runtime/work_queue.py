@@ -92,6 +92,13 @@ class WorkQueue(Generic[K]):
         self.add_after(key, delay)
         return delay
 
+    def cancel(self, key: K) -> None:
+        """Give up the delayed adds of a key; one that is ready stays so."""
+        with self._lock:
+            self._due.pop(key, None)
+            while self._delayed and self._due.get(self._delayed[0][2]) != self._delayed[0][:2]:
+                heapq.heappop(self._delayed)
+
     def forget(self, key: K) -> None:
         """Note that a key succeeded: its next back-off starts from the beginning."""
         with self._lock:

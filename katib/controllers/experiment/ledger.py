@@ -14,6 +14,7 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from threading import Lock
 
 from katib.api.metrics import parse_value
@@ -148,6 +149,8 @@ class _Account:
         return max(self.texts, key=lambda name: (self.texts[name], name), default="")
 
 
+_NAME = itemgetter(1)
+
 OrderOf = Callable[[Trial], int]
 
 
@@ -192,10 +195,14 @@ class TrialLedger:
             account = self._accounts.get(experiment)
             if account is None:
                 return TrialCounts()
-            filled = {state: names for state, names in account.by_state.items() if names}
+            filled, names = {}, {}
+            for state, places in account.by_state.items():
+                if places:
+                    filled[state] = places
+                    names[state] = tuple(map(_NAME, places[-LISTED_NAMES:]))
             counts = TrialCounts(
-                counts={state: len(names) for state, names in filled.items()},
-                names={state: tuple([name for _, name in names[-LISTED_NAMES:]]) for state, names in filled.items()},
+                counts=dict(zip(filled, map(len, filled.values()), strict=True)),
+                names=names,
                 active=tuple([name for state in ACTIVE for _, name in filled.get(state, ())]),
                 infeasible=len(account.infeasible),
                 owners=frozenset(account.owners),

@@ -11,7 +11,7 @@ from katib.api.job_kinds import is_suspended, known_kind
 from katib.api.names import JOB_LABEL, METRICS_REPORT_ANNOTATION
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
-from katib.controllers.kinds import owned_by
+from katib.controllers.kinds import key_of, owned_by
 from katib.controllers.ports import NO_UPDATE, PodUpdate
 from katib.controllers.trial.job_caches import JobCaches
 from katib.controllers.trial.plan import JobView, Judgment, had_job
@@ -66,7 +66,7 @@ class Jobs:
         kind = job_kind(trial)
         if _is_never_job(kind):
             return None
-        key = Key(trial.metadata.namespace, trial.metadata.name)
+        key = key_of(trial)
         is_cached = _is_cached(trial.spec.success_condition, trial.spec.failure_condition)
         cache = self._caches.synced(kind) if is_cached else None
         job = None if cache is None else cache.get(key)
@@ -79,7 +79,7 @@ class Jobs:
 
     def is_stray(self, trial: Trial) -> bool:
         """Return whether the trial's job is there, but in no cache that would tell of its changes."""
-        return self._caches.is_stray(job_kind(trial), Key(trial.namespace, trial.name))
+        return self._caches.is_stray(job_kind(trial), key_of(trial))
 
     def _is_due(self, trial: Trial, kind: Kind, key: Key) -> bool:
         return self._caches.is_stray(kind, key) or (trial_state(trial) in ACTIVE and had_job(trial))

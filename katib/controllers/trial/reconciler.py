@@ -6,6 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 
+from msgspec import structs
+
 from katib.api.names import TRIAL_FINALIZER
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
@@ -177,8 +179,9 @@ class TrialReconciler:
             )
         )
         result = self._apply(trial, plan, job)
-        if takes_no_more_readings(trial, view):
-            return result if self._end_log(trial, now) else _no_later(result, _CLOSE_RETRY_SECONDS)
+        if takes_no_more_readings(plan.status, view):  # it is stored by now
+            ended = trial if plan.status is trial.status else structs.replace(trial, status=plan.status)
+            return result if self._end_log(ended, now) else _no_later(result, _CLOSE_RETRY_SECONDS)
         if job is not None and trial_state(trial) in ACTIVE and self._jobs.is_stray(trial):
             return _no_later(result, stray_poll_seconds(trial.status.start_time, now))
         return result

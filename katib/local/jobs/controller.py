@@ -210,6 +210,7 @@ class JobController:
         job = next(iter(jobs.values()), None) if run is None else jobs.get(run.uid)
         if job is None or "deletionTimestamp" in job["metadata"] or (run is None and not self._owner.may_start(job)):
             self._objects.forget(key)
+            self._queue.cancel(key)
             return DONE if run is None else self._let_go(key, run)
         try:
             if run is None:
@@ -328,7 +329,8 @@ class JobController:
             pods = tuple(record if pod.name == record.name else pod for pod in observed.pods)
             decisions.append(run.kind.plan(replace(observed, pods=pods)))
         stored = _retrying(run.stored_status)
-        for text in (_retrying(found.status) for found in (*decisions, decision)):
+        for found in (*decisions, decision):
+            text = _retrying(found.status)
             if run.retrying not in ("", text):
                 self._owner.retried(run.job, run.retrying)
             run.retrying = "" if text == stored else text

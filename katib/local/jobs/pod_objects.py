@@ -134,7 +134,8 @@ class PodObjects:
 
     def forget(self, key: Key) -> None:
         """Write nothing more of a job that is gone: the objects of its pods went with it."""
-        self._followed.pop(key, None)
+        if self._followed.pop(key, None) is not None:
+            self._queue.cancel(key)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
