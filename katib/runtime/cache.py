@@ -171,7 +171,11 @@ class IndexedCache(Generic[T]):
             index_values = {name: tuple(function(value)) for name, function in self._index_functions.items()}
         if index_values != self._last_index_values:  # those of neighbours are mostly the same, and kept once
             self._last_index_values = index_values
-        key = Key(sys.intern(key.namespace), key.name)
+        old = self.entries.get(key)
+        if old is not None and old.uid == uid:
+            key, uid = old.key, old.uid  # equal texts of each revision would be kept beside each other
+        else:
+            key = Key(sys.intern(key.namespace), key.name)
         return Entry(key, uid, resource_version, value, recall, self._last_index_values)
 
     def put(self, entry: Entry[T]) -> None:

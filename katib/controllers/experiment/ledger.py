@@ -100,7 +100,8 @@ class _Account:
     shown: tuple[ParetoSummary, tuple[Trial, ...]] | None = None
     owners: Counter[str] = field(default_factory=Counter)
 
-    def remove(self, trial: Trial) -> None:
+    def remove(self, trial: Trial) -> int | None:
+        """Take a trial out; return where it stood."""
         name = trial.metadata.name
         place = self.places.pop(name, None)
         if place is not None:
@@ -111,6 +112,7 @@ class _Account:
         self.texts.pop(name, None)
         self.infeasible.discard(name)
         self.pareto.remove(name)
+        return None if place is None else place[1]
 
     def add(self, trial: Trial, order: int) -> None:
         state, name = trial_state(trial), trial.metadata.name
@@ -174,20 +176,22 @@ class TrialLedger:
         self._find = find
         self._order_of = order_of
         self._accounts: dict[Key, _Account] = {}
-        self._order: dict[str, int] = {}
         self._counter = itertools.count()
         self._lock = Lock()
 
     def apply(self, old: Trial | None, new: Trial | None) -> None:
         """Take in one change: added (old is None), modified, or deleted (new is None)."""
         with self._lock:
-            if old is not None:
-                self._withdraw(old, keeps_order=new is not None)
+            order = None if old is None else self._withdraw(old)
             if new is not None:
+                if self._order_of is not None:
+                    order = self._order_of(new)
+                elif order is None:
+                    order = next(self._counter)
                 experiment = experiment_of(new)
                 if (account := self._accounts.get(experiment)) is None:
                     account = self._accounts[experiment] = _Account()
-                account.add(new, self._place_of(new))
+                account.add(new, order)
 
     def counts(self, experiment: Key) -> TrialCounts:
         """Return what the trials of an experiment add up to now."""
@@ -240,21 +244,16 @@ class TrialLedger:
             active = sum(len(account.by_state.get(state, ())) for state in ACTIVE)
             return len(account.places) - active, active
 
-    def _place_of(self, trial: Trial) -> int:
-        if self._order_of is not None:
-            return self._order_of(trial)
-        return self._order.setdefault(trial.metadata.uid, next(self._counter))
-
-    def _withdraw(self, trial: Trial, *, keeps_order: bool) -> None:
+    def _withdraw(self, trial: Trial) -> int | None:
+        """Take a trial out; return where it stood among the others, None when it was not there."""
         key = experiment_of(trial)
         account = self._accounts.get(key)
         if account is None:
-            return
-        account.remove(trial)
-        if not keeps_order:
-            self._order.pop(trial.metadata.uid, None)
+            return None
+        order = account.remove(trial)
         if not account.places:
             del self._accounts[key]
+        return order
 
 
 def experiment_of(trial: Trial) -> Key:
