@@ -213,6 +213,8 @@ def _assignment(
 
 def merged_settings(old: Sequence[AlgorithmSetting], new: Sequence[AlgorithmSetting]) -> tuple[AlgorithmSetting, ...]:
     """Return the old settings with equally named ones replaced in place and the others appended."""
+    if not old and not new:
+        return ()
     merged = {s.name: s for s in old} | {s.name: s for s in new}
     return tuple(merged.values())
 

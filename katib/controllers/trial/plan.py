@@ -201,7 +201,7 @@ def plan_trial(seen: Observed) -> TrialPlan:
     status = _with_start(seen.trial.status, seen.now)
     if trial_state(seen.trial) not in ACTIVE:
         return _completed(seen, status)
-    if is_stopping(seen.trial) and not _ended_by_itself(seen.job):
+    if not _ended_by_itself(seen.job) and is_stopping(seen.trial):
         return _stopping(seen, status)
     if seen.job is None:
         return TrialPlan(status=status, create_job=True, event=_told(seen, "JobCreated", "been created"))
