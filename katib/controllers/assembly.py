@@ -1,10 +1,10 @@
 """The controllers with their caches, queues and the arrows between them; the same in both homes.
 
 Which change wakes whom: an Experiment wakes its own controller and, unless only its status changed, its Suggestion's; a
-Suggestion wakes both, its experiment's with some delay where only what was asked of it changed; a Trial wakes its own
-controller and its experiment's, and once it has ended its Suggestion's; a job wakes its trial's; a ConfigMap wakes the
-experiments whose trial template it holds. Experiments and Trials wake their early stopping, whose verdicts wake the
-Trial controller.
+Suggestion wakes both, its experiment's with some delay where only what was asked of it changed, and not its own when an
+answer was stored that leaves nothing to ask; a Trial wakes its own controller and its experiment's, and once it has
+ended its Suggestion's; a job wakes its trial's; a ConfigMap wakes the experiments whose trial template it holds.
+Experiments and Trials wake their early stopping, whose verdicts wake the Trial controller.
 """
 
 from __future__ import annotations
