@@ -22,7 +22,8 @@ from katib.algorithm_services.catalog import Catalog
 from katib.algorithm_services.config import ServicesConfig, read_config
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Resource, Trial
-from katib.controllers.assembly import Caches, Ports, Queues, assemble
+from katib.controllers.assembly import Ports, Queues, assemble
+from katib.controllers.caches import Caches
 from katib.controllers.experiment.plan import is_completed
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.metrics import ControllerMetrics

@@ -28,7 +28,8 @@ from katib.cluster.pods.repair import PERIOD_SECONDS, PodRepair
 from katib.cluster.services.directory import ClusterServices
 from katib.cluster.services.objects import LogPlace
 from katib.controllers import retention
-from katib.controllers.assembly import Caches, Ports, Queues, assemble
+from katib.controllers.assembly import Ports, Queues, assemble
+from katib.controllers.caches import Caches
 from katib.controllers.experiment.ledger import creation_second
 from katib.controllers.metrics import ControllerMetrics
 from katib.controllers.ports import EventRecorder, PodUpdate

@@ -6,14 +6,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 
+from msgspec import structs
+
 from katib.api.names import TRIAL_FINALIZER
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
+from katib.controllers.caches import Caches
 from katib.controllers.freshness import Freshness
 from katib.controllers.kinds import TRIAL, as_read, key_of, with_finalizer, with_status, without_finalizer
 from katib.controllers.ports import NO_UPDATE, EventRecorder, PodWatcher, TrialReport
 from katib.controllers.settings import ControllerSettings
-from katib.controllers.trial.job_caches import JobCaches
 from katib.controllers.trial.jobs import Jobs, job_kind, job_of, view_of
 from katib.controllers.trial.observing import ObservationCalls
 from katib.controllers.trial.plan import (
@@ -42,7 +44,7 @@ from katib.errors import (
 )
 from katib.runtime.clock import Clock
 from katib.runtime.controller import DONE, Result
-from katib.runtime.informer import Informer, InformerEvent
+from katib.runtime.informer import InformerEvent
 from katib.runtime.objects import Key, Object, ObjectStore
 
 _DELETION_POLL_SECONDS = 0.5
@@ -79,8 +81,7 @@ class TrialReconciler:
 
     Args:
         store: Where trials and jobs are.
-        trials: The cache of the trials.
-        jobs: The caches of the jobs.
+        caches: What is known of them.
         observations: Asks the observation log.
         events: Records notable moments.
         clock: Time.
@@ -91,10 +92,8 @@ class TrialReconciler:
 
     def __init__(
         self,
-        *,
         store: ObjectStore,
-        trials: Informer[Trial],
-        jobs: JobCaches,
+        caches: Caches,
         observations: ObservationCalls,
         events: EventRecorder,
         clock: Clock,
@@ -105,8 +104,8 @@ class TrialReconciler:
         self._store = store
         self._pods = pods
         self._verdict_of = verdict_of
-        self._trials = trials
-        self._jobs = Jobs(store, jobs)
+        self._trials = caches.trials
+        self._jobs = Jobs(store, caches.jobs)
         self._observations = observations
         self._events = events
         self._clock = clock
@@ -116,7 +115,7 @@ class TrialReconciler:
         self._deleted: dict[str, str] = {}
         self._closed: set[str] = set()
         self._may_have_job: set[str] = set()  # uids of earlier trials, and of those whose job was tried
-        trials.add_handler(self._note_earlier)
+        self._trials.add_handler(self._note_earlier)
 
     def reconcile(self, key: Key) -> Result:
         """Move one trial a step closer to its end."""
@@ -167,6 +166,9 @@ class TrialReconciler:
     def _step(self, trial: Trial) -> Result:
         now = self._clock.now()
         job = self._find_job(trial)
+        if job is None and trial.metadata.uid in self._closed:
+            self._deleted.pop(trial.metadata.uid, None)
+            return DONE  # it has ended, and nothing is left to do
         view = None if job is None else self._view(job, trial, now)
         is_ending = view is None and is_stopping(trial) and self._pods is not None and self._pods.is_ending(trial)
         report = _NO_REPORT if is_ending else self._report(trial, view)
@@ -188,8 +190,9 @@ class TrialReconciler:
             )
         )
         result = self._apply(trial, plan, job)
-        if takes_no_more_readings(trial, view):
-            return result if self._end_log(trial, now) else _no_later(result, _CLOSE_RETRY_SECONDS)
+        if takes_no_more_readings(plan.status, view):  # it is stored by now
+            ended = trial if plan.status is trial.status else structs.replace(trial, status=plan.status)
+            return result if self._end_log(ended, now) else _no_later(result, _CLOSE_RETRY_SECONDS)
         if job is not None and trial_state(trial) in ACTIVE and self._jobs.is_stray(trial):
             return _no_later(result, stray_poll_seconds(trial.status.start_time, now))
         return result
@@ -235,12 +238,13 @@ class TrialReconciler:
         is_announced = plan.create_job and self._is_announced(trial)
         if plan.create_job and not self._create_job(trial):
             return DONE
-        if not is_announced and plan.status != trial.status:
+        changes = not is_announced and plan.status != trial.status
+        if changes:
             self._fresh.wrote(trial, self._store.update_status(with_status(trial, plan.status)))
         if plan.event is not None:
             event = plan.event
             self._events.record(trial, warning=event.warning, reason=event.reason, message=event.message)
-        if starts_to_run(trial.status, plan.status):
+        if changes and starts_to_run(trial.status, plan.status):
             self._tell(trial, "JobRunning", "is running")
         if plan.delete_job and self._delete_job(trial, job):
             self._tell(trial, "JobDeleted", "has been deleted")

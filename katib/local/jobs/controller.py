@@ -25,7 +25,7 @@ from katib.api.names import METRICS_REPORT_ANNOTATION
 from katib.api.types import format_time
 from katib.controllers.trial.job_caches import JobCaches
 from katib.errors import ConflictError, InvalidError, KatibError, NotFoundError, UnavailableError
-from katib.local.jobs.conditions import JobCondition, conditions_of, end_of, true_condition
+from katib.local.jobs.conditions import JobCondition, end_of
 from katib.local.jobs.kind import JobKind, Moment, Observed, Plan, PodStart
 from katib.local.jobs.kinds import kinds_by_name
 from katib.local.jobs.machine import JobSettings, Machine
@@ -51,6 +51,7 @@ from katib.local.pods.pulls import ImagePulls
 from katib.local.pods.tokens import Tokens
 from katib.runtime.clock import SteadyTime
 from katib.runtime.controller import DONE, Controller, Result
+from katib.runtime.informer import InformerEvent
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.runtime.shared_thread import SharedThread
 from katib.runtime.work_queue import WorkQueue
@@ -97,7 +98,6 @@ class JobController:
         self._store = store
         self._settings = settings
         self._kinds = kinds_by_name(kinds)
-        self._jobs = jobs
         self._owner = owner
         self._metrics = metrics
         self._clock = clock
@@ -116,12 +116,13 @@ class JobController:
         self._preparation = Preparation(store, machine, settings, owner, metrics)
         self._objects = PodObjects(store, clock, self._pods.steady, owner.pod_labels, thread)
         self._ports = PortTable()
+        self._present: dict[Key, dict[str, Object]] = {}  # the jobs in the caches, by their uids
         self._runs: dict[Key, JobRun] = {}
         self._ended = threading.Condition()
         self._stopping = False
         self._queue: WorkQueue[Key] = WorkQueue(clock)
         self._controller = Controller("local-jobs", self._reconcile, self._queue, thread=thread)
-        jobs.add_handler(lambda event: self._queue.add(event.key))
+        jobs.add_handler(self._job_changed)
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -193,15 +194,24 @@ class JobController:
 
     # --- reconciling --------------------------------------------------------------------------------------------------
 
+    def _job_changed(self, event: InformerEvent[Object]) -> None:
+        jobs = self._present.setdefault(event.key, {})
+        if event.new is not None:
+            jobs[event.new["metadata"]["uid"]] = event.new
+        elif event.old is not None:
+            jobs.pop(event.old["metadata"]["uid"], None)
+        if not jobs:
+            del self._present[event.key]
+        self._queue.add(event.key)
+
     def _reconcile(self, key: Key) -> Result:
-        # Pods have their directories under the name of their job: there is one of each name, of any kind.
-        job = next((job for informer in self._jobs.known if (job := informer.get(key)) is not None), None)
-        run = self._runs.get(key)
-        if run is not None and (job is None or run.uid != job["metadata"]["uid"] or _is_being_deleted(job)):
-            return self._let_go(key, run)
-        if job is None or _is_being_deleted(job) or (run is None and not self._owner.may_start(job)):
+        # Pods have their directories under the name of their job: one of each name runs, of any kind.
+        jobs, run = self._present.get(key, {}), self._runs.get(key)
+        job = next(iter(jobs.values()), None) if run is None else jobs.get(run.uid)
+        if job is None or "deletionTimestamp" in job["metadata"] or (run is None and not self._owner.may_start(job)):
             self._objects.forget(key)
-            return DONE
+            self._queue.cancel(key)
+            return DONE if run is None else self._let_go(key, run)
         try:
             if run is None:
                 run = self._runs[key] = self._take_up(job)
@@ -228,7 +238,7 @@ class JobController:
             note = f"the engine ended while the job ran; it was started anew at {format_time(self._clock.now())}"
             self._annotate(run, {RESTARTED_ANNOTATION: note})
             self._objects.begin_anew(job)
-            run.status = {}
+            run.take_status({})
         return run
 
     def _begin_run(self, job: Object) -> JobRun:
@@ -253,7 +263,6 @@ class JobController:
 
     def _let_go(self, key: Key, run: JobRun) -> Result:
         """End the pods of a job that was deleted; forget it when they are gone."""
-        self._objects.forget(key)
         unfinished = run.unfinished_pods()
         for pod in unfinished:
             self._loop.call_soon(pod.stop)
@@ -294,7 +303,7 @@ class JobController:
             if run.pods:
                 self._release(run)
             run.pods.clear()
-            self._objects.finish(run.job)
+            self._objects.finish(key)
         return Result(earliest(wait, self._tell(run), self._seconds_until(decision)))
 
     def _tell(self, run: JobRun) -> float | None:
@@ -320,7 +329,8 @@ class JobController:
             pods = tuple(record if pod.name == record.name else pod for pod in observed.pods)
             decisions.append(run.kind.plan(replace(observed, pods=pods)))
         stored = _retrying(run.stored_status)
-        for text in (_retrying(found.status) for found in (*decisions, decision)):
+        for found in (*decisions, decision):
+            text = _retrying(found.status)
             if run.retrying not in ("", text):
                 self._owner.retried(run.job, run.retrying)
             run.retrying = "" if text == stored else text
@@ -382,31 +392,30 @@ class JobController:
         def changed() -> None:
             nonlocal retries
             before, retries = retries, pod.record.retries
-            self._pod_changed(key, run.job, pod, before)
+            self._pod_changed(key, pod, has_failed=retries > before)
 
         monitors, pulled = partial(self._metrics.open, run.job), partial(self._owner.pulled, run.job)
         pod = Pod(plan, self._pods, monitors, changed, pulled)
         return pod
 
-    def _pod_changed(self, key: Key, job: Object, pod: Pod, retries: int) -> None:
+    def _pod_changed(self, key: Key, pod: Pod, *, has_failed: bool) -> None:
         """Have the job reconciled: at once when the pod ended, or may be waited for by others of its job.
 
         Whatever else changes only shows in a status that has to hold for a moment. Most tiny trials are over by then.
 
         Args:
             key: Of the job.
-            job: As it was when the pod was made.
             pod: Which.
-            retries: How many failures in place it had before.
+            has_failed: Whether a container of it failed and is started again in place.
         """
         run = self._runs.get(key)
-        if run is not None and pod.record.retries > retries:
+        if run is not None and has_failed:
             run.restarted.append(pod.record)
         if pod.record.is_finished or pod.plan.role:
             self._queue.add(key)
         else:
             self._queue.add_after(key, self._settings.settle_seconds)
-        self._objects.changed(job)
+        self._objects.changed(key)
         if self._stopping:
             self._announce_end()
 
@@ -431,7 +440,7 @@ class JobController:
 
     def _write(self, run: JobRun, decision: Plan) -> float | None:
         """Store the status if it changed and has settled; return in how many seconds to look again."""
-        run.status = decision.status
+        run.take_status(decision.status)
         if run.status == run.stored_status:
             run.unwritten_since = None
             return None
@@ -476,8 +485,7 @@ class JobController:
 
 def _retrying(status: Object) -> str:
     """Return what a status says of the last try that failed."""
-    return str((true_condition(conditions_of(status), JobCondition.RETRYING) or {}).get("message", ""))
-
-
-def _is_being_deleted(job: Object) -> bool:
-    return bool(job["metadata"].get("deletionTimestamp"))
+    for condition in status.get("conditions") or ():
+        if condition["type"] == JobCondition.RETRYING and condition["status"] == "True":
+            return str(condition["message"])
+    return ""

@@ -14,7 +14,7 @@ from katib.api.metrics import ZERO_TIME, MetricLog
 from katib.api.trials import TrialState, objective_number, trial_state
 from katib.api.types import Trial
 from katib.cluster.leader.leading import CLUSTER_SETTINGS, decode_experiment, judged_part
-from katib.controllers.assembly import Caches
+from katib.controllers.caches import Caches
 from katib.controllers.experiment.ledger import creation_second
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.ports import StopVerdict

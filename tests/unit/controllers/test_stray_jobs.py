@@ -14,7 +14,8 @@ from katib.api.names import JOB_LABEL
 from katib.api.types import Trial
 from katib.cluster.leader.leading import judged_part
 from katib.cluster.leader.stray_jobs import StrayJobs
-from katib.controllers.assembly import Caches, Ports, Queues, assemble
+from katib.controllers.assembly import Ports, Queues, assemble
+from katib.controllers.caches import Caches
 from katib.controllers.kinds import TRIAL
 from katib.controllers.trial import reconciler
 from katib.controllers.trial.observing import TrialLogs
