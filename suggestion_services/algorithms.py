@@ -2,7 +2,7 @@
 
 Importing the list is cheap; a class and the libraries behind it are imported when it is first asked for something.
 Settings are the union of what Katib's own services accept under a name, since users move between them. To add an
-algorithm, write a class and add an entry here (`docs/algorithms.md`).
+algorithm, write a class and add an entry here (`docs/reference/algorithms.md`).
 """
 
 from __future__ import annotations
