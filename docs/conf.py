@@ -1,0 +1,41 @@
+"""Configuration of the documentation site; `make docs` builds it with `tools/build_docs.py`."""
+
+from __future__ import annotations
+
+from katib.version import __version__
+
+project = "Katib tuning service"
+author = "the authors of the Katib tuning service"
+copyright = "Apache-2.0"  # noqa: A001 - Sphinx's name
+version = release = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+root_doc = "index"
+language = "en"
+highlight_language = "none"
+
+myst_heading_anchors = 4
+myst_enable_extensions = ["colon_fence"]
+
+default_role = "literal"
+autodoc_typehints = "signature"
+autodoc_member_order = "bysource"
+autodoc_mock_imports = ["keras", "lightgbm", "lightning", "pytorch_lightning", "torch", "transformers", "xgboost"]
+autodoc_preserve_defaults = True
+napoleon_numpy_docstring = False
+python_use_unqualified_type_names = True
+
+html_theme = "furo"
+html_title = f"Katib tuning service {__version__}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_show_sphinx = False
+pygments_style = "friendly"
+pygments_dark_style = "github-dark"
+html_theme_options = {
+    "sidebar_hide_name": False,
+    "light_css_variables": {"color-brand-primary": "#00558a", "color-brand-content": "#00558a"},
+    "dark_css_variables": {"color-brand-primary": "#6cc0f5", "color-brand-content": "#6cc0f5"},
+}
