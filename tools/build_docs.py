@@ -9,6 +9,7 @@ plain text where that is not set. Every warning of Sphinx is an error: a broken 
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 import shutil
 import subprocess
@@ -72,14 +73,15 @@ def relinked(text: str, source: str, places: Mapping[str, str]) -> str:
         source: Path of the page in the repository, which its links start from.
         places: Pages of the site by their paths in the repository.
     """
+
     def moved(match: re.Match[str]) -> str:
         image, label, target = match.groups()
         place, mark, anchor = target.partition("#")
         if not place or "://" in place or place.startswith("mailto:"):
             return match[0]
-        path = os.path.normpath(os.path.join(os.path.dirname(source), place))
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(source), place))
         if path in places:
-            link = os.path.relpath(places[path], os.path.dirname(places[source]) or ".")
+            link = posixpath.relpath(places[path], posixpath.dirname(places[source]) or ".")
             return f"{image}[{label}]({link}{mark}{anchor})"
         repository = os.environ.get(REPOSITORY, "").rstrip("/")
         if repository:
@@ -94,7 +96,8 @@ def main() -> int:
     """Write the sources of the site, build it, and print where it is."""
     source, html = BUILD / "source", BUILD / "html"
     wanted = {source / name: text.encode() for name, text in site_pages().items()}
-    wanted |= {source / f.relative_to(DOCS): f.read_bytes() for f in DOCS.rglob("*") if f.is_file() and f.suffix != ".md"}
+    others = (file for file in DOCS.rglob("*") if file.is_file() and file.suffix != ".md")
+    wanted |= {source / file.relative_to(DOCS): file.read_bytes() for file in others}
     for file in source.rglob("*") if source.exists() else ():
         if file.is_file() and file not in wanted:
             file.unlink()
@@ -105,7 +108,7 @@ def main() -> int:
     if "--clean" in sys.argv[1:]:
         shutil.rmtree(html, ignore_errors=True)
     sphinx = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "-d", BUILD / "doctrees"]
-    done = subprocess.run([*sphinx, source, html], check=False)
+    done = subprocess.run([*sphinx, source, html], check=False)  # noqa: S603 - our own arguments
     if done.returncode == 0:
         print(f"The documentation is in {html / 'index.html'}: open file://{html / 'index.html'}")
     return done.returncode

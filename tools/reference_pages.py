@@ -40,9 +40,9 @@ _DEPENDING = {
 """Defaults that depend on the experiment, with what stands before the one of the experiment used here."""
 
 _ABOUT_FIELDS = (
-    "`[]` stands for each element of a list. Rules beyond the type are in [Errors](errors.md); what algorithms read from "
-    "`algorithmSettings` is in [Algorithms](algorithms.md). Fields without a default are empty when they are left out. "
-    "`kubectl explain experiment.spec` prints the same descriptions."
+    "`[]` stands for each element of a list. Rules beyond the type are in [Errors](errors.md); what algorithms read "
+    "from `algorithmSettings` is in [Algorithms](algorithms.md). Fields without a default are empty when they are left "
+    "out. `kubectl explain experiment.spec` prints the same descriptions."
 )
 _ABOUT_ROUTES = (
     "Generated from the OpenAPI description, which a server offers at `/openapi.json`. [REST](rest.md) explains "
@@ -124,36 +124,42 @@ def _prose(text: str) -> str:
 def experiment_page() -> str:
     """Return every field of an Experiment: its type, its default and what it means."""
     schema = definition(Experiment, [])["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
-    known = defaults()
-    parts = [
-        "# Fields of an experiment",
-        _ABOUT_FIELDS,
-        "## spec",
-        _fields(_walk("spec", schema["spec"]), known),
-        "## status",
-        "The controller writes it.",
-        _fields(_walk("status", schema["status"]), {}),
-    ]
+    parts = ["# Fields of an experiment", _ABOUT_FIELDS, *_section("spec", schema["spec"], defaults())]
+    parts += _section("status", schema["status"], {})
     return "\n\n".join(parts) + "\n"
+
+
+def _section(path: str, schema: Json, known: dict[str, str]) -> Iterator[str]:
+    """Yield the table of a mapping's fields, then a section for each that has fields of its own."""
+    fields = schema["properties"]
+    yield f"## {path}"
+    yield schema.get("description", "")
+    yield _fields({f"{path}.{name}": field for name, field in fields.items()}, path, known)
+    for name, field in fields.items():
+        inner = dict(_walk(f"{path}.{name}", field))
+        if inner:
+            yield f"### {path}.{name}"
+            yield field.get("description", "")
+            yield _fields(inner, f"{path}.{name}", known)
 
 
 def _walk(path: str, schema: Json) -> Iterator[tuple[str, Json]]:
     """Yield every field below a path with its schema, parents first."""
+    steps = path
+    while schema.get("type") == "array":
+        schema, steps = schema["items"], f"{steps}[]"
     for name, field in schema.get("properties", {}).items():
-        inner, steps = field, f"{path}.{name}"
-        yield steps, field
-        while inner.get("type") == "array":
-            inner, steps = inner["items"], f"{steps}[]"
-        yield from _walk(steps, inner)
+        yield f"{steps}.{name}", field
+        yield from _walk(f"{steps}.{name}", field)
 
 
-def _fields(fields: Iterable[tuple[str, Json]], known: dict[str, str]) -> str:
-    with_default = bool(known)
-    head = ("field", "type", "default", "meaning") if with_default else ("field", "type", "meaning")
+def _fields(fields: dict[str, Json], parent: str, known: dict[str, str]) -> str:
+    head = ("field", "type", "default", "meaning") if known else ("field", "type", "meaning")
     rows = []
-    for path, schema in fields:
-        default = (known.get(path, ""),) if with_default else ()
-        rows.append((f"`{path}`", _type(schema), *default, cell(schema.get("description", ""))))
+    for path, schema in fields.items():
+        default = (known.get(path, ""),) if known else ()
+        shown = path.removeprefix(parent).removeprefix(".")
+        rows.append((f"`{shown}`", _type(schema), *default, cell(schema.get("description", ""))))
     return table(head, rows)
 
 
@@ -174,11 +180,18 @@ def defaults() -> dict[str, str]:
         for path, value in _filled("spec", given.spec, with_defaults(given).spec):
             if path in _OF_THE_PROBE:
                 continue
-            text = _DEPENDING.get(path, "") + f"`{cell(str(value))}`"
+            text = _DEPENDING.get(path, "") + f"`{cell(_yaml(value))}`"
             seen = found.setdefault(path, [])
             if text not in seen and f"{label}{text}" not in seen:
                 seen.append(text if not label else f"{label}{text}")
     return {path: "; ".join(texts) for path, texts in found.items()}
+
+
+def _yaml(value: Any) -> str:
+    """Return a plain value, or a mapping of plain values, as a file has it."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name}: {_yaml(inner)}' for name, inner in value.items())}}}"
+    return str(value)
 
 
 def _probe(collector: Json) -> Json:
