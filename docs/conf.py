@@ -12,7 +12,7 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 root_doc = "index"
 language = "en"
 highlight_language = "none"
-smartquotes = False  # options have two hyphens
+smartquotes_action = "D"  # dashes in lists of parameters, no curly quotes
 
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]

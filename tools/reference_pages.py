@@ -115,7 +115,14 @@ def _prose(text: str) -> str:
     if text.startswith("\b"):
         return "```text\n" + "\n".join(line.strip() for line in text.strip("\b\n").splitlines()) + "\n```"
     parts = re.split(r"(`[^`]+`)", " ".join(text.split()))
-    return "".join(part if part.startswith("`") else re.sub(r"([\\*_<>\[\]{}$#])", r"\\\1", part) for part in parts)
+    return "".join(part if part.startswith("`") else _plain(part) for part in parts)
+
+
+def _plain(text: str) -> str:
+    """Return text without code: options become code, and what would format something is escaped."""
+    parts = re.split(r"((?<![\w-])--?[a-zA-Z][\w-]*)", text)
+    escaped = (re.sub(r"([\\*_<>\[\]{}$#])", r"\\\1", part) for part in parts)
+    return "".join(f"`{parts[n]}`" if n % 2 else part for n, part in enumerate(escaped))
 
 
 # --- fields of an experiment ------------------------------------------------------------------------------------------
@@ -223,9 +230,14 @@ def _filled(path: str, before: Any, after: Any) -> Iterator[tuple[str, Any]]:
 # --- REST -------------------------------------------------------------------------------------------------------------
 
 
+_LISTS = "Items_"
+"""Begin of the names of types that only wrap a list."""
+
+
 def rest_page(description: Json) -> str:
     """Return every route with its parameters, body and answers, and every type that they name."""
-    schemas = description["components"]["schemas"]
+    description = _with_lists(description, description["components"]["schemas"])
+    schemas = {name: s for name, s in description["components"]["schemas"].items() if not name.startswith(_LISTS)}
     parts = [
         "# REST routes and types",
         _ABOUT_ROUTES,
@@ -238,6 +250,18 @@ def rest_page(description: Json) -> str:
     for name, schema in sorted(schemas.items()):
         parts += _schema(name, schema)
     return "\n\n".join(parts) + "\n"
+
+
+def _with_lists(part: Any, schemas: Json) -> Any:
+    """Return a part of the description with lists in place of references to types that only wrap one."""
+    if isinstance(part, list):
+        return [_with_lists(element, schemas) for element in part]
+    if not isinstance(part, dict):
+        return part
+    name = str(part.get("$ref", "")).rpartition("/")[2]
+    if name.startswith(_LISTS):
+        return schemas[name]
+    return {key: _with_lists(value, schemas) for key, value in part.items()}
 
 
 def _route(title: str, route: Json) -> Iterator[str]:
@@ -285,6 +309,8 @@ def _json_type(schema: Json) -> str:
     values = schema.get("enum", [schema["const"]] if "const" in schema else [])
     if values:
         return ", ".join(f"`{value}`" for value in values)
+    if schema.get("title") == "Items" and "properties" in schema:
+        return f"`items`: {_json_type(schema['properties']['items'])}"
     if schema.get("type") == "array":
         return f"list of {_json_type(schema.get('items', {}))}"
     further = schema.get("additionalProperties")
