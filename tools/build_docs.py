@@ -83,6 +83,8 @@ def relinked(text: str, source: str, places: Mapping[str, str]) -> str:
         if path in places:
             link = posixpath.relpath(places[path], posixpath.dirname(places[source]) or ".")
             return f"{image}[{label}]({link}{mark}{anchor})"
+        if not (ROOT / path).exists():
+            return match[0]  # Sphinx says that it is broken
         repository = os.environ.get(REPOSITORY, "").rstrip("/")
         if repository:
             return f"{image}[{label}]({repository}/{path}{mark}{anchor})"

@@ -20,6 +20,7 @@ PLACES = targets(pages())
         ("[decisions](../decisions)", "[decisions](../decisions/README.md)"),
         ("![a picture](../images/experiment.png)", "![a picture](../images/experiment.png)"),
         ("[elsewhere](https://example.com/a.md)", "[elsewhere](https://example.com/a.md)"),
+        ("[broken](nowhere.md)", "[broken](nowhere.md)"),
         ("[below](#errors)", "[below](#errors)"),
         ("[`engine.py`](../../katib/local/engine.py)", "`engine.py`"),
         ("[the engine](../../katib/local/engine.py)", "the engine (`katib/local/engine.py`)"),
