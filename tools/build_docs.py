@@ -100,15 +100,10 @@ def main() -> int:
     wanted = {source / name: text.encode() for name, text in site_pages().items()}
     others = (file for file in DOCS.rglob("*") if file.is_file() and file.suffix != ".md")
     wanted |= {source / file.relative_to(DOCS): file.read_bytes() for file in others}
-    for file in source.rglob("*") if source.exists() else ():
-        if file.is_file() and file not in wanted:
-            file.unlink()
+    shutil.rmtree(BUILD, ignore_errors=True)  # Sphinx says nothing of pages that it does not read again
     for file, content in wanted.items():
-        if not file.exists() or file.read_bytes() != content:  # Sphinx reads again what is newer
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(content)
-    if "--clean" in sys.argv[1:]:
-        shutil.rmtree(html, ignore_errors=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
     sphinx = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "-d", BUILD / "doctrees"]
     done = subprocess.run([*sphinx, source, html], check=False)  # noqa: S603 - our own arguments
     if done.returncode == 0:
