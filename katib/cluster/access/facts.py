@@ -5,12 +5,13 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from katib.api.names import TRIAL_LABEL
 from katib.cluster.pods.logs import ClusterOutput, most_telling_first
 from katib.cluster.pods.reading import POD, container_statuses, facts_of
-from katib.cluster.services.kinds import DEPLOYMENT, object_name
+from katib.cluster.services.plan import DEPLOYMENT, object_name
 from katib.cluster.services.trouble import is_available, trouble_of
 from katib.errors import ForbiddenError, KatibError, KindNotInstalledError, NotFoundError, UnavailableError
 from katib.explaining import JobFacts, Place, ServiceFacts
@@ -64,27 +65,27 @@ def cluster_place(core_namespace: str) -> Place:
     )
 
 
+@dataclass(frozen=True, slots=True)
 class ClusterJobs:
     """Gathers the facts of a trial's job. Fits `katib.explaining.diagnostician.JobFactsOf`.
 
     What may not be read is left out.
 
-    Args:
+    Attributes:
         store: Objects of any kind.
         events: Of jobs.
         output: Of pods.
     """
 
-    def __init__(self, store: ObjectStore, events: EventReader, output: ClusterOutput) -> None:
-        self._store = store
-        self._events = events
-        self._output = output
+    store: ObjectStore
+    events: EventReader
+    output: ClusterOutput
 
     def __call__(self, trial: Object) -> JobFacts:
         """Return what is known of the job of a Trial."""
         kind = Kind.of(trial["spec"].get("runSpec") or {})
         try:
-            job: dict[str, Any] | None = dict(self._store.get(kind, Key.of(trial)))
+            job: dict[str, Any] | None = dict(self.store.get(kind, Key.of(trial)))
         except KindNotInstalledError:
             return JobFacts(
                 waiting=f"the cluster serves no {kind.kind} ({kind.api_version})",
@@ -97,7 +98,7 @@ class ClusterJobs:
         pods: Sequence[Object] = ()
         with suppress(ForbiddenError, UnavailableError):
             key = Key.of(trial)
-            pods = most_telling_first(self._store.list(POD, key.namespace, labels={TRIAL_LABEL: key.name}).items)
+            pods = most_telling_first(self.store.list(POD, key.namespace, labels={TRIAL_LABEL: key.name}).items)
         if job is not None and not pods and not is_completed(dict(trial)):
             return self._without_pods(kind, trial, job)
         return self._with_pods(trial, job, pods)
@@ -107,7 +108,7 @@ class ClusterJobs:
         key = Key.of(trial)
         refusals = []
         with suppress(KatibError):
-            events = self._events.events_of(kind.kind, key.namespace, key.name)
+            events = self.events.events_of(kind.kind, key.namespace, key.name)
             refusals = [event for event in events if event.warning and event.reason == "FailedCreate"]
         message = " ".join(refusals[-1].message.split()) if refusals else _reported_refusal(trial)
         if not message:
@@ -135,7 +136,7 @@ class ClusterJobs:
             exit_code=code if isinstance(code, int) else None,
             signal=_signal_name(ended),
             out_of_memory=ended.get("reason") == "OOMKilled",
-            log_tail=self._output.tail(trial, chosen, _LOG_LINES) if chosen is not None and wants_tail else (),
+            log_tail=self.output.tail(trial, chosen, _LOG_LINES) if chosen is not None and wants_tail else (),
             pods=tuple(oldest_first),
         )
 

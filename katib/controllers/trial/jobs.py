@@ -56,11 +56,15 @@ class Jobs:
         self._store = store
         self._caches = caches
 
-    def find(self, trial: Trial) -> Object | None:
+    def find(self, trial: Trial, *, is_due: bool = False) -> Object | None:
         """Return the job of a trial, None when there is none. A job of another owner does not count.
 
         A cache may leave out jobs that have lost their label, or never had it. So a job that should be there and is in
         no cache is asked for by its name, before anybody takes it for gone.
+
+        Args:
+            trial: The trial.
+            is_due: Whether there may be one, whatever the status says.
         """
         kind = job_kind(trial)
         if _is_never_job(kind):
@@ -70,10 +74,14 @@ class Jobs:
         job = None if cache is None else cache.get(key)
         if job is not None:
             self._caches.note(kind, key, stray=False)
-        elif cache is None or self._is_due(trial, kind, key):
+        elif cache is None or is_due or self._is_due(trial, kind, key):
             job = self._live(kind, key)
             self._caches.follow(kind)
         return job if job is not None and _is_owned(job, trial) else None
+
+    def is_followed(self, trial: Trial) -> bool:
+        """Return whether a cache shows the changes of the trial's job."""
+        return _is_cached(trial) and self._caches.synced(job_kind(trial)) is not None
 
     def is_stray(self, trial: Trial) -> bool:
         """Return whether the trial's job is there, but in no cache that would tell of its changes."""

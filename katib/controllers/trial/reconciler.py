@@ -42,11 +42,14 @@ from katib.errors import (
 )
 from katib.runtime.clock import Clock
 from katib.runtime.controller import DONE, Result
-from katib.runtime.informer import Informer
+from katib.runtime.informer import Informer, InformerEvent
 from katib.runtime.objects import Key, Object, ObjectStore
 
 _DELETION_POLL_SECONDS = 0.5
 _NO_REPORT = TrialReport()
+
+JOB_EVENT_SECONDS = 2.0
+"""How long to wait for the event of a new job. One that has lost its label on its way is asked for after that."""
 
 _CLOSE_WITHIN = timedelta(hours=1)
 """After the end of a trial; how long a controller may be away and still see to it."""
@@ -112,6 +115,8 @@ class TrialReconciler:
         self._seen_ended: dict[str, datetime] = {}
         self._deleted: dict[str, str] = {}
         self._closed: set[str] = set()
+        self._may_have_job: set[str] = set()  # uids of earlier trials, and of those whose job was tried
+        trials.add_handler(self._note_earlier)
 
     def reconcile(self, key: Key) -> Result:
         """Move one trial a step closer to its end."""
@@ -127,6 +132,11 @@ class TrialReconciler:
                 return DONE
             return self._progress(trial)
         return DONE
+
+    def _note_earlier(self, event: InformerEvent[Trial]) -> None:
+        """Note the trials of the first list: a controller before this one may have created their jobs."""
+        if event.new is not None and not self._trials.has_synced() and trial_state(event.new) in ACTIVE:
+            self._may_have_job.add(event.new.metadata.uid)
 
     def _refuse(self, trial: Trial, error: InvalidError) -> Result:
         """End a trial whose job the store does not take."""
@@ -156,7 +166,7 @@ class TrialReconciler:
 
     def _step(self, trial: Trial) -> Result:
         now = self._clock.now()
-        job = self._jobs.find(trial)
+        job = self._find_job(trial)
         view = None if job is None else self._view(job, trial, now)
         is_ending = view is None and is_stopping(trial) and self._pods is not None and self._pods.is_ending(trial)
         report = _NO_REPORT if is_ending else self._report(trial, view)
@@ -199,6 +209,13 @@ class TrialReconciler:
             return False
         return True
 
+    def _find_job(self, trial: Trial) -> Object | None:
+        """Return the job; ask for one that may be there until the status says that there is one."""
+        job = self._jobs.find(trial, is_due=trial.metadata.uid in self._may_have_job)
+        if trial_state(trial) not in ACTIVE or (job is not None and had_job(trial)):
+            self._may_have_job.discard(trial.metadata.uid)
+        return job
+
     def _view(self, job: Object, trial: Trial, now: datetime) -> JobView:
         update = NO_UPDATE if self._pods is None else self._pods.update_of(trial)
         view = view_of(job, trial, self._seen_ended.get(trial.metadata.uid, now), update)
@@ -215,9 +232,10 @@ class TrialReconciler:
         return self._observations.summarize(trial)
 
     def _apply(self, trial: Trial, plan: TrialPlan, job: Object | None) -> Result:
+        is_announced = plan.create_job and self._is_announced(trial)
         if plan.create_job and not self._create_job(trial):
             return DONE
-        if plan.status != trial.status:
+        if not is_announced and plan.status != trial.status:
             self._fresh.wrote(trial, self._store.update_status(with_status(trial, plan.status)))
         if plan.event is not None:
             event = plan.event
@@ -226,7 +244,11 @@ class TrialReconciler:
             self._tell(trial, "JobRunning", "is running")
         if plan.delete_job and self._delete_job(trial, job):
             self._tell(trial, "JobDeleted", "has been deleted")
-        return Result(plan.again_after_seconds)
+        return Result(JOB_EVENT_SECONDS if is_announced else plan.again_after_seconds)
+
+    def _is_announced(self, trial: Trial) -> bool:
+        """Return whether the event of a new job will bring us back at once: one write then says Created and Running."""
+        return trial.metadata.uid not in self._may_have_job and self._jobs.is_followed(trial)
 
     def _create_job(self, trial: Trial) -> bool:
         """Create the job unless the trial is over by now; a job that is there already is as good.
@@ -242,6 +264,7 @@ class TrialReconciler:
         job = job_of(current)
         if not self._has_empty_log(trial):
             return False  # the answer wakes us
+        self._may_have_job.add(trial.metadata.uid)
         try:
             self._store.create(job)
         except AlreadyExistsError:
@@ -252,7 +275,8 @@ class TrialReconciler:
         """Return whether the job may be created; False while readings under the trial's name are being removed."""
         if not self._settings.discards_before_start:
             return True
-        if not self._observations.is_beginning(trial) and self._has_job(trial):
+        is_tried = trial.metadata.uid in self._may_have_job
+        if is_tried and not self._observations.is_beginning(trial) and self._has_job(trial):
             return True
         return self._observations.begin(trial)
 
@@ -291,7 +315,7 @@ class TrialReconciler:
             return DONE
         # Where the kind is gone there is no job; one that we may not see goes with its owner, by garbage collection.
         with suppress(ForbiddenError, KindNotInstalledError):
-            job = self._jobs.find(trial)
+            job = self._find_job(trial)
             if job is not None:
                 self._delete_job(trial, job)
                 return Result(_DELETION_POLL_SECONDS)
@@ -302,6 +326,7 @@ class TrialReconciler:
         self._deleted.pop(trial.metadata.uid, None)
         self._seen_ended.pop(trial.metadata.uid, None)
         self._closed.discard(trial.metadata.uid)
+        self._may_have_job.discard(trial.metadata.uid)
         self._fresh.forget(trial.metadata.uid)
         return DONE
 

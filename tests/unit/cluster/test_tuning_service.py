@@ -14,7 +14,7 @@ from katib.cluster.access.facts import CONTROLLER
 from katib.cluster.access.metrics import DB_MANAGER, MetricsAccess, direct_address
 from katib.cluster.environment import DEFAULT_CORE_NAMESPACE
 from katib.cluster.pods.reading import POD
-from katib.cluster.services.kinds import DEPLOYMENT, SERVICE
+from katib.cluster.services.plan import DEPLOYMENT, SERVICE
 from katib.controllers.kinds import CONFIG_MAP, EXPERIMENT
 from katib.errors import (
     FieldError,
