@@ -3,7 +3,7 @@
 It is in a Secret that is not filled in by hand: the first to need it, the controller or a pod of the DB manager, writes
 a random key, and all others take what is there. Writes compare and set, so two that are first agree.
 
-To replace it, keep it as `previous-key` and remove `key`; see docs/kubernetes.md.
+To replace it, keep it as `previous-key` and remove `key`; see docs/how-to/kubernetes.md.
 """
 
 from __future__ import annotations
