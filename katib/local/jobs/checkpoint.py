@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from katib import checkpoint_folders
-from katib.local.pods.container import ContainerPlan, Role
+from katib.local.pods.plans import ContainerPlan, Role
 from katib.local.pods.environment import ContainerCommand
 
 CONTAINER_NAME = "katib-checkpoint"

@@ -46,9 +46,11 @@ from katib.local.pods.image_process import execute
 from katib.local.pods.images import HOST_NETWORK
 from katib.local.pods.loop import Loop
 from katib.local.pods.objects import PodPlan, pod_metadata
-from katib.local.pods.pod import Pod, PodTools
+from katib.local.pods.pod import Pod
+from katib.local.pods.peek import Peek
 from katib.local.pods.pulls import ImagePulls
 from katib.local.pods.tokens import Tokens
+from katib.local.pods.tools import Images, Logs, PodTools
 from katib.runtime.clock import SteadyTime
 from katib.runtime.controller import DONE, Controller, Result
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
@@ -94,6 +96,7 @@ class JobController:
         thread: SharedThread,
     ) -> None:
         clock = machine.clock
+        self._machine = machine
         self._store = store
         self._settings = settings
         self._kinds = kinds_by_name(kinds)
@@ -109,9 +112,8 @@ class JobController:
             clock,
             SteadyTime(clock),
             settings.delays,
-            machine.images,
-            None if machine.images is None else ImagePulls(machine.images, machine.processes, self._loop, clock),
-            settings.log_limits,
+            self._images_of(machine),
+            Logs(settings.log_limits, peek=Peek() if machine.processes.keeps else None),
         )
         self._preparation = Preparation(store, machine, settings, owner, metrics)
         self._objects = PodObjects(store, clock, self._pods.steady, owner.pod_labels, thread)
@@ -122,6 +124,11 @@ class JobController:
         self._queue: WorkQueue[Key] = WorkQueue(clock)
         self._controller = Controller("local-jobs", self._reconcile, self._queue, thread=thread)
         jobs.add_handler(lambda event: self._queue.add(event.key))
+
+    def _images_of(self, machine: Machine) -> Images | None:
+        if machine.images is None:
+            return None
+        return Images(machine.images, ImagePulls(machine.images, machine.processes, self._loop, machine.clock))
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -238,7 +245,7 @@ class JobController:
             job,
             kind.kind,
             [template for template, _ in templates],
-            self._pods.images,
+            self._machine.images,
             needs_machine=self._metrics.needs_machine(job),
         )
         wiring = LocalWiring(self._ports) if network == HOST_NETWORK else NamedWiring()
@@ -248,8 +255,8 @@ class JobController:
     def _release(self, run: JobRun) -> None:
         """Give back what the pods of a job shared; none of them is left."""
         run.wiring.release()
-        if run.network != HOST_NETWORK and self._pods.images is not None:
-            execute(self._pods.images.remove_network(run.network), self._pods.processes)
+        if run.network != HOST_NETWORK and self._machine.images is not None:
+            execute(self._machine.images.remove_network(run.network), self._pods.processes)
 
     def _let_go(self, key: Key, run: JobRun) -> Result:
         """End the pods of a job that was deleted; forget it when they are gone."""
@@ -349,7 +356,7 @@ class JobController:
 
     def _connect(self, run: JobRun, pods: list[Pod], start: Callable[[], None]) -> None:
         """Start pods once the network of their job is there. On the loop; the network is made once."""
-        images = self._pods.images
+        images = self._machine.images
         if run.network == HOST_NETWORK or run.is_connected or images is None:
             start()
             return

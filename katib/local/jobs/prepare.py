@@ -24,7 +24,7 @@ from katib.local.jobs.images import PodInImages, image_container
 from katib.local.jobs.kind import NewPod, PodStart
 from katib.local.jobs.machine import JobSettings, Machine
 from katib.local.jobs.owner import JobOwner, PodMetrics
-from katib.local.pods.container import ContainerPlan, Role
+from katib.local.pods.plans import ContainerPlan, Role
 from katib.local.pods.environment import PodContext, container_command
 from katib.local.pods.images import HOST_NETWORK
 from katib.local.pods.objects import PodPlan
