@@ -26,6 +26,7 @@ from katib.api.types import format_time
 from katib.controllers.trial.job_caches import JobCaches
 from katib.errors import ConflictError, InvalidError, KatibError, NotFoundError, UnavailableError
 from katib.local.jobs.conditions import JobCondition, conditions_of, end_of, true_condition
+from katib.local.jobs.inheritance import KeptRun, RunNote, end_all, is_plain, kept_runs
 from katib.local.jobs.kind import JobKind, Moment, Observed, Plan, PodStart
 from katib.local.jobs.kinds import kinds_by_name
 from katib.local.jobs.machine import JobSettings, Machine
@@ -41,7 +42,7 @@ from katib.local.jobs.prepare import (
     prepare_pod,
 )
 from katib.local.jobs.run import JobRun, Standing
-from katib.local.pods.gang import start_together
+from katib.local.pods.gang import resume_pods, start_together
 from katib.local.pods.image_process import execute
 from katib.local.pods.images import HOST_NETWORK
 from katib.local.pods.loop import Loop
@@ -133,20 +134,27 @@ class JobController:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start; jobs that an earlier engine left unfinished are restarted from scratch."""
+        """Start; jobs that an earlier engine left unfinished go on, or are restarted where their pods have ended."""
         self._loop.start()
+        self._inherit()
         self._objects.start()
         self._controller.start()
 
-    def stop(self, grace_seconds: float = 5.0) -> None:
-        """End all pods, politely, then after the grace period firmly; their jobs stay unfinished and resume later."""
+    def stop(self, grace_seconds: float = 5.0, *, leaves: bool = False) -> None:
+        """End all pods, politely, then after the grace period firmly; their jobs stay unfinished and resume later.
+
+        Args:
+            grace_seconds: The grace period.
+            leaves: Whether pods that can outlive this engine go on.
+        """
         if self._stopping:
             return
         self._stopping = True
         self._announce_end()
         self._controller.stop()
         self._write_what_ended()
-        pods = [pod for run in self._runs.values() for pod in run.unfinished_pods()]
+        ending = [run for run in self._runs.values() if not (leaves and self._machine.processes.is_kept(run.uid))]
+        pods = [pod for run in ending for pod in run.unfinished_pods()]
         for pod in pods:
             self._loop.call_soon(partial(pod.stop, grace_seconds))
         with self._ended:
@@ -154,6 +162,73 @@ class JobController:
             self._ended.wait_for(lambda: all(p.record.is_finished for p in pods), _STORING_SECONDS)
         self._objects.stop()
         self._loop.stop()
+        if self._pods.logs.peek is not None:
+            self._pods.logs.peek.close()
+
+    # --- pods that went on without an engine --------------------------------------------------------------------------
+
+    def _inherit(self) -> None:
+        """Go on with the jobs whose pods outlived their engine; end pods that belong to no job any more."""
+        kept = list(kept_runs(self._machine.processes))
+        end_all([run for run in kept if not self._adopt(run)], self._machine.processes)
+
+    def leaves_pods(self) -> bool:
+        """Return whether pods are left to the next engine after a stop."""
+        kept = [run for run in self._runs.values() if self._machine.processes.is_kept(run.uid)]
+        return any(run.unfinished_pods() for run in kept)
+
+    def _adopt(self, kept: KeptRun) -> bool:
+        """Go on with a job; False when it has ended or does not need these pods any more."""
+        note = kept.note
+        if note is None or not kept.programs or note.job_kind not in self._kinds:
+            return False
+        try:
+            job = self._store.get(note.job_kind, note.key)
+            if job["metadata"]["uid"] != note.uid or _is_being_deleted(job) or not self._owner.may_start(job):
+                return False
+            run = self._begin_run(job)
+            if run.is_over or run.network != HOST_NETWORK:
+                return False
+            self._metrics.resume(job)
+        except (NotFoundError, UnavailableError):
+            return False
+        run.is_kept, run.memory, run.stopped = self._machine.processes.keeps, note.memory, set(note.stopped)
+        run.started_at = None if note.began is None else self._pods.steady.at(note.began)
+        run.wiring.restore(note.addresses)
+        run.pods = [self._new_pod(note.key, run, plan) for plan in note.pods]
+        self._runs[note.key] = run
+        self._loop.call_soon(partial(resume_pods, run.pods, kept.by_pod(), note.stopped, self._pods.tokens))
+        self._objects.follow(run.job, run.pods)
+        return True
+
+    def _keep(self, run: JobRun) -> None:
+        """Leave for the next engine what it has to know to go on with a job."""
+        if not run.is_kept or not run.pods or not is_plain(run.memory):
+            return
+        now = (run.started_at, dict(run.memory), len(run.pods), frozenset(run.stopped), run.wiring.ports())
+        if now == run.kept:
+            return
+        run.kept, steady = now, self._pods.steady
+        kind, key = run.kind.kind, Key.of(run.job)
+        began = run.started_at and self._clock.monotonic() + (run.started_at - steady.now()).total_seconds()
+        note = RunNote(
+            kind.api_version,
+            kind.kind,
+            key.namespace,
+            key.name,
+            run.uid,
+            began,
+            dict(run.memory),
+            run.wiring.ports(),
+            tuple(pod.plan for pod in run.pods),
+            frozenset(run.stopped),
+        )
+        self._machine.processes.note(run.uid, note.encode())
+
+    def _keep_no_longer(self, run: JobRun) -> None:
+        """Have the pods of a job end with this engine: what they did cannot be told from their logs."""
+        run.is_kept = False
+        self._machine.processes.forget(run.uid)
 
     def _write_what_ended(self) -> None:
         """Conclude jobs whose last pod ended while we stopped, so that they are not run again."""
@@ -218,6 +293,7 @@ class JobController:
             return DONE  # deleted this moment; the cache will say so
         if run.is_over and end_of(job.get("status") or {}):
             del self._runs[key]
+            self._machine.processes.forget(run.uid)
             self._announce_end()
         return result
 
@@ -226,6 +302,8 @@ class JobController:
         run = self._begin_run(job)
         if run.is_over:
             return run
+        keeps = self._machine.processes.keeps and run.network == HOST_NETWORK and self._machine.images is None
+        run.is_kept = keeps and self._metrics.may_outlive(job)
         earlier = begun_by(self._settings.root, job)
         cut_off = earlier == run.uid or bool(run.status.get("startTime"))
         if cut_off or earlier is not None:  # of another uid: a job of this trial that was deleted
@@ -269,6 +347,7 @@ class JobController:
             self._owner.gone(run.job)
             self._release(run)
             del self._runs[key]
+            self._machine.processes.forget(run.uid)
             self._announce_end()
             self._queue.add(key)  # another job may have the name by now
         return DONE
@@ -288,14 +367,17 @@ class JobController:
             return self._delete(key, run)
         if decision.anew:  # before anything is remembered: when the log cannot be reached, the same is planned again
             self._metrics.discard(run.job)
+            self._keep_no_longer(run)
         run.started_at, run.waiting, run.memory = decision.started_at, decision.waiting, decision.memory
         for pod in run.pods:
             if pod.record.name in decision.stop:
+                run.stopped.add(pod.record.name)
                 self._loop.call_soon(pod.stop)
         if decision.new_addresses:
             run.wiring.release()
         if decision.start and not self._stopping:
             self._start_pods(key, run, decision.start)
+        self._keep(run)
         wait = self._write(run, decision)
         if run.is_over and run.unwritten_since is None:
             if run.pods:
@@ -335,24 +417,27 @@ class JobController:
     def _start_pods(self, key: Key, run: JobRun, starts: Sequence[PodStart]) -> None:
         """Start pods that were decided on at once: those of a job with roles together or not at all."""
         pods: list[Pod] = []
-        for start in starts:
-            try:
+        try:
+            for start in starts:
                 if not run.pods and not pods:
                     begin_directory(self._settings.root, run.job)
-                pod_plan = self._prepare(run, start)
-            except UnavailableError as error:
-                run.waiting = str(error)
-                raise
-            pod = self._new_pod(key, run, pod_plan)
-            pods.append(pod)
-            if not start.role:
-                run.pods.append(pod)
-                self._loop.call_soon(partial(self._connect, run, [pod], pod.start))
-        if starts[0].role:
+                pods.append(self._new_pod(key, run, self._prepare(run, start)))
+        except UnavailableError as error:
+            run.waiting = str(error)
+            if starts[0].role:
+                pods.clear()
+            raise
+        finally:
             run.pods.extend(pods)
-            start_all = partial(start_together, pods, self._pods.tokens)
-            self._loop.call_soon(partial(self._connect, run, pods, start_all))
-        self._objects.follow(run.job, pods)
+            self._keep(run)  # before any of their processes is started
+            if pods and starts[0].role:
+                start_all = partial(start_together, pods, self._pods.tokens)
+                self._loop.call_soon(partial(self._connect, run, pods, start_all))
+            elif pods:
+                for pod in pods:
+                    self._loop.call_soon(partial(self._connect, run, [pod], pod.start))
+            if pods:
+                self._objects.follow(run.job, pods)
 
     def _connect(self, run: JobRun, pods: list[Pod], start: Callable[[], None]) -> None:
         """Start pods once the network of their job is there. On the loop; the network is made once."""
@@ -381,6 +466,8 @@ class JobController:
             plan = prepare_pod(run.job, run.kind.pod(run.job, start, run.wiring), start, tools, run.network)
         except InvalidError as error:
             plan = impossible_pod(run.job, start, "; ".join(map(str, error.errors)), tools)
+        if run.is_kept:
+            plan = replace(plan, group=run.uid)
         return replace(plan, replica=replica_name({"metadata": pod_metadata(plan)})) if run.has_several else plan
 
     def _new_pod(self, key: Key, run: JobRun, plan: PodPlan) -> Pod:

@@ -389,6 +389,11 @@ class Processes:
         """Whether programs can outlive this engine."""
         return self._grace_seconds > 0
 
+    def is_kept(self, group: str) -> bool:
+        """Return whether the programs of a group outlive this engine."""
+        with self._lock:
+            return self.keeps and group in self._noted
+
     def note(self, group: str, data: bytes) -> None:
         """Leave something for the next engine to know about a group of programs, which are kept from now on.
 
