@@ -184,7 +184,14 @@ class Engine:
     def stop(self) -> None:
         """End all trials and come to rest; what is unfinished goes on with the next start. Stopping twice is fine."""
         self._stopped = True
+        if self._started and not self._leaves:
+            self._processes.keep_nothing()  # now: a second signal may end this process at any moment
         self._running.close()
+
+    @property
+    def can_leave(self) -> bool:
+        """Whether programs of trials can outlive this engine."""
+        return self._processes.keeps
 
     def leave(self) -> bool:
         """Come to rest as `stop` does, but leave programs of trials that can outlive this engine to the next one.
@@ -192,7 +199,7 @@ class Engine:
         Returns:
             Whether any program is left.
         """
-        self._leaves = self._processes.keeps
+        self._leaves = self.can_leave
         self.stop()
         return self._leaves and self._jobs.leaves_pods()
 

@@ -47,8 +47,8 @@ from katib.local.pods.image_process import execute
 from katib.local.pods.images import HOST_NETWORK
 from katib.local.pods.loop import Loop
 from katib.local.pods.objects import PodPlan, pod_metadata
-from katib.local.pods.pod import Pod
 from katib.local.pods.peek import Peek
+from katib.local.pods.pod import Pod
 from katib.local.pods.pulls import ImagePulls
 from katib.local.pods.tokens import Tokens
 from katib.local.pods.tools import Images, Logs, PodTools
@@ -210,14 +210,14 @@ class JobController:
             return
         run.kept, steady = now, self._pods.steady
         kind, key = run.kind.kind, Key.of(run.job)
-        began = run.started_at and self._clock.monotonic() + (run.started_at - steady.now()).total_seconds()
+        since = None if run.started_at is None else (steady.now() - run.started_at).total_seconds()
         note = RunNote(
             kind.api_version,
             kind.kind,
             key.namespace,
             key.name,
             run.uid,
-            began,
+            None if since is None else self._clock.monotonic() - since,
             dict(run.memory),
             run.wiring.ports(),
             tuple(pod.plan for pod in run.pods),

@@ -237,7 +237,8 @@ class Container:
             self._fail(UnavailableError(f"no pipe for its output: {error.strerror}; raise the limit of open files"))
             return
         self._output = output
-        keep = self._kept and self._kept.keep(self.name, self.log.path, self._tools.logs.limits.total_bytes, output.pipe)
+        kept, limit = self._kept, self._tools.logs.limits.total_bytes
+        keep = None if kept is None else kept.keep(self.name, self.log.path, limit, output.pipe)
         try:
             self._start = start = self._processes.launch(
                 command.argv,

@@ -202,7 +202,7 @@ class LeaseTable:
             close_in_children(descriptor)
             self._descriptors.append(descriptor)
         if descriptors:
-            self._file = Path(os.readlink(f"/proc/self/fd/{descriptors[-1]}"))
+            self._file = Path(f"/proc/self/fd/{descriptors[-1]}").readlink()
             self._me = replace(self._me, name=self._file.stem)
 
     def close(self, *, leaves: bool = False) -> None:

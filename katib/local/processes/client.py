@@ -188,7 +188,7 @@ class Processes:
             self._changed.notify_all()
         leaves = leaves and self.keeps
         if connection is not None:
-            if not leaves:
+            if self.keeps and not leaves:
                 connection.send(wire.pack(("grace", 0.0)))
             connection.close()
         if self._reader is not None and self._reader is not threading.current_thread():
@@ -388,6 +388,13 @@ class Processes:
     def keeps(self) -> bool:
         """Whether programs can outlive this engine."""
         return self._grace_seconds > 0
+
+    def keep_nothing(self) -> None:
+        """Have all programs end with this engine from now on."""
+        with self._lock:
+            keeps, self._grace_seconds = self.keeps, 0.0
+        if keeps:
+            self._tell("grace", 0.0)
 
     def is_kept(self, group: str) -> bool:
         """Return whether the programs of a group outlive this engine."""

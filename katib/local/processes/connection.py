@@ -125,6 +125,44 @@ class HandOver(NamedTuple):
     held: tuple[int, ...]
 
 
+class _Estate:
+    """What was handed over so far."""
+
+    def __init__(self) -> None:
+        self.engine_id = ""
+        self._last_key = 0
+        self._notes: dict[str, bytes] = {}
+        self._programs: list[KeptProcess] = []
+        self._held: list[int] = []
+
+    def take(self, message: wire.Message, receiver: wire.Receiver) -> None:
+        """Take a message of the guard.
+
+        Raises:
+            BrokenStreamError: It is of another version.
+        """
+        match message:
+            case ("hello", version, str(engine_id), int(last_key)) if version == VERSION:
+                self.engine_id, self._last_key = engine_id, last_key
+            case ("notes", dict(notes)):
+                self._notes = notes
+            case ("program", *facts):
+                self._programs.append(KeptProcess(*facts, *receiver.take_fds()))
+            case ("held",):
+                self._held += receiver.take_fds()
+            case _:
+                raise wire.BrokenStreamError(f"a message of another version: {message[0]}")
+
+    def complete(self) -> HandOver:
+        """Return all of it."""
+        return HandOver(self.engine_id, self._last_key, self._notes, tuple(self._programs), tuple(self._held))
+
+    def close(self) -> None:
+        """Close all descriptors."""
+        for descriptor in (*self._held, *(program.output for program in self._programs)):
+            os.close(descriptor)
+
+
 def listening_socket(directory: Path) -> socket.socket | None:
     """Return a socket in a directory, at which the next engine finds the guard; None where there cannot be one.
 
@@ -215,34 +253,19 @@ class GuardConnection:
         return connection, handed_over
 
     def _receive_hand_over(self) -> HandOver:
-        engine_id, last_key, notes = "", 0, {}
-        programs: list[KeptProcess] = []
-        held: list[int] = []
+        estate = _Estate()
         try:
-            while True:
-                messages = self._receiver.receive()
-                if messages is None:
-                    raise ConnectionResetError
+            while (messages := self._receiver.receive()) is not None:
                 for number, message in enumerate(messages, start=1):
-                    match message:
-                        case ("hello", int(version), str(engine_id), int(last_key)):
-                            if version != VERSION:
-                                raise wire.BrokenStreamError(f"version {version}")
-                        case ("notes", dict(notes)):
-                            pass
-                        case ("program", *facts):
-                            programs.append(KeptProcess(*facts, *self._receiver.take_fds()))
-                        case ("held",):
-                            held += self._receiver.take_fds()
-                        case ("handed-over",) if engine_id:
-                            self._waiting = messages[number:]
-                            return HandOver(engine_id, last_key, notes, tuple(programs), tuple(held))
-                        case _:
-                            raise wire.BrokenStreamError(str(message[0]))
+                    if message[0] == "handed-over" and estate.engine_id:
+                        self._waiting = messages[number:]
+                        return estate.complete()
+                    estate.take(message, self._receiver)
         except BaseException:
-            for descriptor in (*held, *(program.output for program in programs)):
-                os.close(descriptor)
+            estate.close()
             raise
+        estate.close()
+        raise ConnectionResetError
 
     def send(self, data: bytes, fds: Sequence[int] = ()) -> None:
         """Send a packed message. When the guard is gone or reads nothing, `receive` says so."""

@@ -34,7 +34,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from katib.local.processes import proc, wire
-from katib.local.processes.keeping import VERSION, KeptProgram, Keeping, peer
+from katib.local.processes.keeping import VERSION, Keeping, KeptProgram, peer
 
 _RETRY_SECONDS = 0.003
 """Pause between two rounds of killing: a killed process needs a moment to go."""
@@ -177,15 +177,8 @@ class Guard:
                 self._held += self._receiver.take_fds()
             case ("last", argv, env):
                 self._last = (argv, env) if argv else None
-            case ("listen",):
-                for descriptor in self._receiver.take_fds():
-                    self._keeping.listen(descriptor)
-            case ("grace", seconds):
-                self._keeping.grace_seconds = seconds
-            case ("note", group, data):
-                self._keeping.note(group, data)
-            case ("forget", group):
-                self._keeping.forget(group)
+            case _:
+                self._keeping.handle(message, self._receiver)
 
     def _tell(self, *message: object) -> None:
         """Say something to the engine; when none is there, the next one learns it as we hand over."""

@@ -35,7 +35,20 @@ _CREDENTIALS = struct.Struct("3i")
 class KeptProgram:
     """A program that outlives the engine which asked for it. `status` is None until it has ended."""
 
-    __slots__ = ("began", "ended", "group", "limit", "log", "log_fd", "name", "output", "path", "pid", "start", "status")
+    __slots__ = (
+        "began",
+        "ended",
+        "group",
+        "limit",
+        "log",
+        "log_fd",
+        "name",
+        "output",
+        "path",
+        "pid",
+        "start",
+        "status",
+    )
 
     def __init__(self, group: str, name: object, log: str, limit: int, output: int) -> None:
         self.group = group
@@ -93,18 +106,27 @@ class Keeping:
 
     # --- what the engine says -----------------------------------------------------------------------------------------
 
-    def listen(self, descriptor: int) -> None:
+    def handle(self, message: wire.Message, receiver: wire.Receiver) -> None:
+        """Do what a message of the engine asks for."""
+        match message:
+            case ("listen",):
+                for descriptor in receiver.take_fds():
+                    self._listen(descriptor)
+            case ("grace", seconds):
+                self.grace_seconds = seconds
+            case ("note", group, data):
+                self._notes[group] = data
+            case ("forget", group):
+                self._forget(group)
+
+    def _listen(self, descriptor: int) -> None:
         """Take the socket at which the next engine will knock."""
         if self._door is not None:
             self._door.close()
         self._door = socket.socket(fileno=descriptor)
         self._door.setblocking(False)
 
-    def note(self, group: str, data: bytes) -> None:
-        """Remember what the next engine has to know about a group; without a note it is not kept."""
-        self._notes[group] = data
-
-    def forget(self, group: str) -> None:
+    def _forget(self, group: str) -> None:
         """Forget a group; what still runs of it ends with the engine."""
         self._notes.pop(group, None)
         for key in [key for key, program in self._programs.items() if program.group == group]:

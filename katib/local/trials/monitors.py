@@ -29,9 +29,7 @@ METRICS_PORT_VARIABLE = "KATIB_METRICS_PORT"
 
 NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
-_LASTING = frozenset(
-    {CollectorKind.STDOUT, CollectorKind.FILE, CollectorKind.TENSORFLOW_EVENT, CollectorKind.NONE}
-)
+_LASTING = frozenset({CollectorKind.STDOUT, CollectorKind.FILE, CollectorKind.TENSORFLOW_EVENT, CollectorKind.NONE})
 
 METRICS_DIRECTORY = "metrics"
 """Below a pod's directory: stands for the directory of metrics that the template names by an absolute path."""
