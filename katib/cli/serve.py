@@ -295,21 +295,23 @@ def _run(
     """Run experiments here until stopped; the keywords but the last are those of `katib.local.open_engine`."""
     from katib.controllers.metrics import ControllerMetrics, check_page
     from katib.local import open_engine
+    from katib.tuning.reading import format_duration
 
     stop, metrics = _Stop(), ControllerMetrics()
-    with open_engine(data_dir, config, metrics=metrics, containers=containers, orphan_seconds=orphan_seconds) as engine:
+    with open_engine(
+        data_dir=data_dir, config=config, metrics=metrics, containers=containers, orphan_seconds=orphan_seconds
+    ) as engine:
         pages = {"/readyz": check_page(engine.readiness), "/metrics": metrics.page}
         with _listening(engine.service, host, port, access, pages=pages, data_dir=data_dir) as server:
             engine.start()
             announce(server, access, f"data in {data_dir}")
             stop.wait()
             leaves = stop.leaves and engine.can_leave
-            if announce is not _ignore and not leaves:
-                click.echo("stopping: running trials end and start again next time", err=True)
-        if leaves and engine.leave() and announce is not _ignore:
-            click.echo(
-                f"running trials go on for {orphan_seconds:g} s; the next start here goes on with them", err=True
-            )
+            if announce is not _ignore:
+                left = f"go on for {format_duration(orphan_seconds)}, and the next start here goes on with them"
+                click.echo(f"stopping: running trials {left if leaves else 'end and start again next time'}", err=True)
+        if leaves:
+            engine.leave()
         engine.stop()
     return stop.exit_code
 

@@ -193,15 +193,10 @@ class Engine:
         """Whether programs of trials can outlive this engine."""
         return self._processes.keeps
 
-    def leave(self) -> bool:
-        """Come to rest as `stop` does, but leave programs of trials that can outlive this engine to the next one.
-
-        Returns:
-            Whether any program is left.
-        """
+    def leave(self) -> None:
+        """Come to rest as `stop` does, but leave programs of trials that can outlive this engine to the next one."""
         self._leaves = self.can_leave
         self.stop()
-        return self._leaves and self._jobs.leaves_pods()
 
     def _stop_jobs(self) -> None:
         self._jobs.stop(leaves=self._leaves)

@@ -172,11 +172,6 @@ class JobController:
         kept = list(kept_runs(self._machine.processes))
         end_all([run for run in kept if not self._adopt(run)], self._machine.processes)
 
-    def leaves_pods(self) -> bool:
-        """Return whether pods are left to the next engine after a stop."""
-        kept = [run for run in self._runs.values() if self._machine.processes.is_kept(run.uid)]
-        return any(run.unfinished_pods() for run in kept)
-
     def _adopt(self, kept: KeptRun) -> bool:
         """Go on with a job; False when it has ended or does not need these pods any more."""
         note = kept.note

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 from katib.local.processes import proc, wire
 from katib.local.processes.keeping import VERSION, peer
 
-# The parent packages are empty shells here, so that the guard loads its own three files and nothing else of ours.
+# The parent packages are empty shells here, so that the guard loads its own four files and nothing else of ours.
 _LAUNCHER = """
 import sys
 for name, path in zip(("katib", "katib.local.processes"), sys.argv.pop().split(chr(0x1F))):

@@ -1,24 +1,35 @@
-"""The guard: a small process that starts all others and outlives none of them.
+"""The guard: a small process that starts all others, keeps some for the next engine and outlives none of them.
 
 Laws:
 
 - Everything the engine starts is a child of the guard. The guard is a subreaper: a process that loses its parent, by
   a double fork or otherwise, becomes the guard's child and not init's.
 - When the engine ends, by whatever, its end of the socket closes (and its pidfd becomes readable, should a forked copy
-  hold the socket open). The guard then kills every descendant until none is left, and exits.
+  hold the socket open). The guard then ends every program that is not to be kept, with all that descends from it.
+- Programs that are to be kept go on until another engine comes to the socket in the engine's directory, or the grace
+  period is over. With a grace period of 0, which is the default, nothing is kept.
+- A byte that a kept program prints is never lost and never there twice: without an engine the guard moves it from the
+  pipe to the end of the log (`keeping`), with one the engine does.
+- The next engine gets all that is kept: the notes that the last one left, each program with the read end of its pipe,
+  and how those ended that did. An end is remembered until an engine has the group of the program forgotten, so it is
+  seen by an engine that has stored what follows from it.
+- The guard serves one engine at a time. Only the account that it belongs to gets in; an engine of a version that does
+  not understand it ends it.
+- When the grace period is over without an engine, or nothing is kept, the guard kills every descendant until none is
+  left, and exits.
 - A service that containers share, such as their name server, is left alone: others use it.
 - It keeps open what the engine hands it to hold, such as a lock, until everything has ended.
 - What runs elsewhere on behalf of the engine, such as the containers of a service, is ended by a command that the
   engine left with the guard; it is executed last, and only when the engine has not taken it back.
-- When the guard itself is killed, the kernel kills its direct children (parent death signal); the engine finds the
-  others by their environment.
+- When the guard itself is killed, the kernel kills its direct children (parent death signal), kept ones included; the
+  engine, or the next one, finds the others by their environment.
 
 An orphan belongs to the process whose mark (`KATIB_PROCESS_ID`) is in its environment, else to the one that leads its
 session. An orphan that hid both has no owner, and is killed when the last started process has ended.
 
-Runs by `python -I -S` without site-packages: standard library only, and of ours only the two modules that it imports.
-Elsewhere than on Linux there are no subreapers, death signals and pidfds: process groups are killed, and a daemon
-that left its group escapes.
+Runs by `python -I -S` without site-packages: standard library only, and of ours only the three modules that it imports.
+Elsewhere than on Linux there are no subreapers, death signals and pidfds: process groups are killed, a daemon that left
+its group escapes, and nothing is kept.
 """
 
 from __future__ import annotations
