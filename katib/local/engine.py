@@ -155,6 +155,7 @@ class Engine:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._leaves = self._leaves or not self._started  # then what an earlier engine left waits for the next one
         self.stop()
         self._open.close()
 
@@ -169,6 +170,7 @@ class Engine:
             stack.callback(self._events.stop)
             stack.callback(self._reporter.close, CLOSE_SECONDS)
             # The controllers first: jobs are looked up in their caches, and so are the trials of jobs.
+            self._processes.renew_grace()
             self._thread.start()
             stack.callback(self._thread.stop)
             self._manager.start()

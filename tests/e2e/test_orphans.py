@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from katib.local import open_engine
 from katib.local.processes.remains import EngineRecord
 from katib.rest.client import HttpTuningService
 from tests.support.cli import ServerProcess, a_server, katib, katib_here, katib_json, rows
@@ -180,3 +181,73 @@ def test_a_run_goes_on_with_what_a_killed_server_left(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         eventually(lambda: not server.descendants())
     check(tmp_path, trials=2)
+
+
+MEMBER = """
+import os, time
+rank = os.environ["RANK"]
+with open("starts", "a") as file:
+    file.write(f"{rank} {os.environ['MASTER_PORT']}\\n")
+for step in range(1, 61):
+    if rank == "0":
+        print(f"lr={os.environ['LR']} loss={step / 1000}", flush=True)
+    time.sleep(0.05)
+"""
+
+
+def test_the_replicas_of_a_training_job_go_on_together(tmp_path: Path) -> None:
+    (tmp_path / "member.py").write_text(MEMBER)
+    (tmp_path / "starts").touch()
+    program = {
+        "name": "pytorch",
+        "image": "none",
+        "command": ["python", "-I", "-S", "member.py"],
+        "env": [{"name": "LR", "value": "${trialParameters.learningRate}"}],
+        "resources": {"requests": {"cpu": "100m"}},
+    }
+    replicas = {
+        type_: {"replicas": count, "template": {"spec": {"containers": [program]}}}
+        for type_, count in (("Master", 1), ("Worker", 2))
+    }
+    raw = an_experiment(maxTrialCount=1, parallelTrialCount=1)
+    spec = {"pytorchReplicaSpecs": replicas}
+    raw["spec"]["trialTemplate"] |= {
+        "primaryContainerName": "pytorch",
+        "trialSpec": {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": spec},
+    }
+    (tmp_path / "demo.yaml").write_text(yaml.safe_dump(raw))
+    with a_server(tmp_path) as server:
+        applied = katib_here("apply", tmp_path / "demo.yaml", "--server", server.url, cwd=tmp_path)
+        assert applied.returncode == 0, applied.stderr
+        wait_for_starts(tmp_path, 6)
+        for _ in range(2):
+            server.kill()
+            server.start()
+            server.wait_until_ready()
+        wait_for_end(server)
+        assert server.stop() in (0, 130)
+        eventually(lambda: not server.descendants())
+
+    starts = (tmp_path / "starts").read_text().splitlines()
+    query = "select value from observation_logs where metric_name = 'loss' order by time, id"
+    assert sorted(line.split()[0] for line in starts) == ["0", "1", "2"]
+    assert len({line.split()[1] for line in starts}) == 1
+    assert [value for (value,) in rows(tmp_path / ".katib", query)] == [str(step / 1000) for step in range(1, 61)]
+    (trial,) = katib_json("get", "trials", "--data-dir", tmp_path / ".katib", cwd=tmp_path)["items"]
+    assert trial["status"]["conditions"][-1]["type"] == "Succeeded"
+
+
+def test_a_command_that_runs_nothing_leaves_the_programs_alone(tmp_path: Path) -> None:
+    with a_server(tmp_path) as server:
+        submit(server, trials=1, parallel=1)
+        wait_for_starts(tmp_path, 1)
+        server.kill()
+
+        with open_engine(tmp_path / ".katib", own_process=False):
+            pass
+
+        server.start()
+        server.wait_until_ready()
+        wait_for_end(server)
+        assert server.stop() in (0, 130)
+    check(tmp_path, trials=1)

@@ -157,7 +157,7 @@ class Pod:
         if self._tools.tokens.capacity.gpus and not lease.gpus:
             self._free_cards = self._tools.tokens.free_gpus()
         if self.plan.role:
-            self._write_note()  # so that its peers are known by their names, whoever of them starts first
+            self._write_note()  # so that its peers are known by their names, whichever starts first
         try:
             self._containers = [self._container(plan) for plan in self.plan.containers]
         except (KatibError, OSError) as error:  # from the factory of monitors, whose files need room on the disk

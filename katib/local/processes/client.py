@@ -186,14 +186,15 @@ class Processes:
             self._stopping = True
             connection, self._connection = self._connection, None
             self._changed.notify_all()
-        leaves = leaves and self.keeps
+        leaves = leaves and (self.keeps or self.inherited is not None)
         if connection is not None:
-            if self.keeps and not leaves:
+            if not leaves and (self.keeps or self.inherited is not None):
                 connection.send(wire.pack(("grace", 0.0)))
             connection.close()
         if self._reader is not None and self._reader is not threading.current_thread():
             self._reader.join()
         if connection is not None and leaves:
+            self._note_down(connection, ended=True)  # this process may go on without us
             connection.leave()
         elif connection is not None:
             connection.wait()
@@ -225,7 +226,6 @@ class Processes:
             self._handed_over[program.key] = ended
         self._note_down(connection)
         self._connected_at = self._clock.monotonic()
-        connection.send(wire.pack(("grace", self._grace_seconds)))
         connection.send(self._last)
         self._connection = connection
         return handed_over
@@ -271,14 +271,14 @@ class Processes:
             connection.send(wire.pack(("listen",)), (door.fileno(),))
         connection.send(wire.pack(("grace", self._grace_seconds)))
 
-    def _note_down(self, connection: GuardConnection) -> None:
+    def _note_down(self, connection: GuardConnection, *, ended: bool = False) -> None:
         if self._directory is None:
             return
-        me = proc.read_stat(os.getpid())
+        me = None if ended else proc.read_stat(os.getpid())
         record = EngineRecord(
             engine_id=self.engine_id,
             boot_id=boot_id(),
-            pid=os.getpid(),
+            pid=0 if ended else os.getpid(),
             start_time=me.start_time if me else 0,
             guard_pid=connection.pid,
             guard_start_time=connection.start_time,
@@ -389,12 +389,15 @@ class Processes:
         """Whether programs can outlive this engine."""
         return self._grace_seconds > 0
 
+    def renew_grace(self) -> None:
+        """Have the grace period of this engine hold, also for what the previous one had kept."""
+        self._tell("grace", self._grace_seconds)
+
     def keep_nothing(self) -> None:
         """Have all programs end with this engine from now on."""
         with self._lock:
-            keeps, self._grace_seconds = self.keeps, 0.0
-        if keeps:
-            self._tell("grace", 0.0)
+            self._grace_seconds = 0.0
+        self.renew_grace()
 
     def is_kept(self, group: str) -> bool:
         """Return whether the programs of a group outlive this engine."""

@@ -4,7 +4,7 @@ An engine gives each program that is to outlive it a group, and each group a not
 engine is there, it reads what the programs print; the guard holds a copy of the read end of each pipe and does not
 touch it. While none is there, the guard moves the output from the pipes to the ends of the log files. It moves whole
 bytes from one to the other in the kernel (splice), so at every moment a byte is either in the pipe or in the log,
-whoever is killed.
+whichever of the two is killed.
 
 A log that takes no more (it is as long as it may become, the disk is full, its file system knows no splice) loses
 nothing: the program waits as soon as its pipe is full, and goes on with the next engine.

@@ -33,7 +33,7 @@ class EngineRecord:
     Attributes:
         engine_id: The mark in the environment of its processes.
         boot_id: Which boot of the machine; after another one nothing can be left.
-        pid: Of the engine itself, with its start time.
+        pid: Of the engine itself, with its start time; 0 when it has ended and left its guard to the next one.
         start_time: Clock ticks since boot.
         guard_pid: Of the guard, with its start time.
         guard_start_time: Clock ticks since boot.
