@@ -201,24 +201,10 @@ class JobController:
         if not run.is_kept or not run.pods or not is_plain(run.memory):
             return
         now = (run.started_at, dict(run.memory), len(run.pods), frozenset(run.stopped), run.wiring.ports())
-        if now == run.kept:
-            return
-        run.kept, steady = now, self._pods.steady
-        kind, key = run.kind.kind, Key.of(run.job)
-        since = None if run.started_at is None else (steady.now() - run.started_at).total_seconds()
-        note = RunNote(
-            kind.api_version,
-            kind.kind,
-            key.namespace,
-            key.name,
-            run.uid,
-            None if since is None else self._clock.monotonic() - since,
-            dict(run.memory),
-            run.wiring.ports(),
-            tuple(pod.plan for pod in run.pods),
-            frozenset(run.stopped),
-        )
-        self._machine.processes.note(run.uid, note.encode())
+        if now != run.kept:
+            run.kept = now
+            note = RunNote.of(run, self._pods.clock.monotonic(), self._pods.steady.now())
+            self._machine.processes.note(run.uid, note.encode())
 
     def _keep_no_longer(self, run: JobRun) -> None:
         """Have the pods of a job end with this engine: what they did cannot be told from their logs."""

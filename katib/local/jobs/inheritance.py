@@ -11,11 +11,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
+from katib.local.jobs.run import JobRun
 from katib.local.pods.objects import PodPlan
 from katib.local.processes.client import Processes
 from katib.local.processes.connection import KeptProcess
@@ -52,6 +54,21 @@ class RunNote:
     addresses: tuple[tuple[str, str, int], ...]
     pods: tuple[PodPlan, ...]
     stopped: frozenset[str] = field(default_factory=frozenset)
+
+    @classmethod
+    def of(cls, run: JobRun, monotonic: float, steady: datetime) -> RunNote:
+        """Return the note of a job.
+
+        Args:
+            run: The job.
+            monotonic: Now, on the monotonic clock of the machine.
+            steady: Now, in steady time.
+        """
+        (api_version, kind), key = run.kind.kind, Key.of(run.job)
+        began = None if run.started_at is None else monotonic - (steady - run.started_at).total_seconds()
+        pods, ports = tuple(pod.plan for pod in run.pods), run.wiring.ports()
+        memory, stopped = dict(run.memory), frozenset(run.stopped)
+        return cls(api_version, kind, key.namespace, key.name, run.uid, began, memory, ports, pods, stopped)
 
     @property
     def key(self) -> Key:
