@@ -355,7 +355,7 @@ class Engine:
         """Say of every unfinished experiment that an engine has taken it up again."""
         for experiment in self._caches.experiments.all():
             if experiment.status.start_time is not None and not is_completed(experiment.status.conditions):
-                message = "An engine was started and goes on with it; trials whose programs have ended are restarted"
+                message = "An engine was started and goes on with it; trials that were cut off are restarted"
                 self._recorder.record(experiment, warning=False, reason="Resumed", message=message)
 
     def _trial_changed(self, event: InformerEvent[Trial]) -> None:

@@ -114,7 +114,7 @@ class JobController:
             SteadyTime(clock),
             settings.delays,
             self._images_of(machine),
-            Logs(settings.log_limits, peek=Peek() if machine.processes.keeps else None),
+            Logs(settings.log_limits, peek=Peek.open() if machine.processes.keeps else None),
         )
         self._preparation = Preparation(store, machine, settings, owner, metrics)
         self._objects = PodObjects(store, clock, self._pods.steady, owner.pod_labels, thread)
@@ -207,7 +207,7 @@ class JobController:
             self._machine.processes.note(run.uid, note.encode())
 
     def _keep_no_longer(self, run: JobRun) -> None:
-        """Have the pods of a job end with this engine: what they did cannot be told from their logs."""
+        """Have the pods of a job end with this engine: their logs do not show any more what they did."""
         run.is_kept = False
         self._machine.processes.forget(run.uid)
 
@@ -405,10 +405,10 @@ class JobController:
                 pods.append(self._new_pod(key, run, self._prepare(run, start)))
         except UnavailableError as error:
             run.waiting = str(error)
-            if starts[0].role:
-                pods.clear()
             raise
         finally:
+            if starts[0].role and len(pods) < len(starts):
+                pods.clear()
             run.pods.extend(pods)
             self._keep(run)  # before any of their processes is started
             if pods and starts[0].role:

@@ -10,7 +10,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import logging
 import os
+from typing import Self
+
+_log = logging.getLogger(__name__)
 
 _PIPE_BYTES = 1 << 18
 
@@ -28,6 +32,15 @@ class Peek:
         with contextlib.suppress(OSError):  # only a wish: the account may be at its limit of pipe memory
             fcntl.fcntl(self._write, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._try_out()
+
+    @classmethod
+    def open(cls) -> Self | None:
+        """Return one; None where the kernel does not allow it. Pipes are read as they are then."""
+        try:
+            return cls()
+        except OSError as error:
+            _log.warning("Output may lack its end when the engine is killed", extra={"cause": error.strerror})
+            return None
 
     def _try_out(self) -> None:
         read, write = os.pipe()

@@ -202,6 +202,8 @@ class Processes:
             starting, self._starting = list(self._starting.values()), {}
         for process in starting:
             process.fail(_stopping_error())
+        unread = self.inherited.programs if self.inherited is not None else ()
+        _close(program.output for program in unread if self._handed_over.pop(program.key, ...) is not ...)
         if leaves:
             return
         reap(sweep(self.engine_id, self._clock), self._clock)  # nothing, unless the guard was killed this moment

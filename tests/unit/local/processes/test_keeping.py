@@ -141,7 +141,6 @@ def test_one_engine_after_the_other_goes_on_with_a_program(tmp_path: Path) -> No
         processes = Processes(tmp_path, grace_seconds=60.0)
         processes.start()
         assert is_running(only_program(processes).pid)
-        os.close(only_program(processes).output)
         processes.stop(leaves=True)
 
     with successor(tmp_path) as processes:
