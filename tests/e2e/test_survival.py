@@ -21,6 +21,9 @@ from tests.support.cli import ServerProcess, a_server, katib, katib_here, katib_
 from tests.support.experiments import an_experiment
 from tests.support.waiting import eventually
 
+ENDING = ("--orphans", "0")
+"""Programs end with their server; see test_orphans.py for those that go on."""
+
 TRIALS = 20
 READINGS = 5
 KILLS = 6
@@ -67,7 +70,7 @@ def test_a_server_killed_again_and_again_runs_every_trial_once(tmp_path: Path) -
     disturbed.mkdir()
     path = experiment_file(disturbed)
     moments = random.Random(1)
-    with a_server(disturbed) as server:
+    with a_server(disturbed, *ENDING) as server:
         applied = katib_here("apply", path, "--server", server.url, cwd=disturbed)
         assert applied.returncode == 0, applied.stderr
         for _ in range(KILLS):
@@ -116,7 +119,7 @@ def test_a_server_killed_while_it_stops_trials_stops_each_of_them_once(tmp_path:
     path = tmp_path / "demo.yaml"
     path.write_text(yaml.safe_dump(raw))
     moments = random.Random(5)
-    with a_server(tmp_path) as server:
+    with a_server(tmp_path, *ENDING) as server:
         applied = katib_here("apply", path, "--server", server.url, cwd=tmp_path)
         assert applied.returncode == 0, applied.stderr
         for _ in range(3):
@@ -259,7 +262,7 @@ def test_gangs_whose_parts_are_killed_again_and_again_end_every_trial_once(tmp_p
     kinds = ["engine"] * 4 + ["guard"] * 4 + ["worker"] * 6 + ["master"] * 6
     moments.shuffle(kinds)
     assert len(kinds) == GANG_KILLS
-    with a_server(tmp_path) as server:
+    with a_server(tmp_path, *ENDING) as server:
         applied = katib_here("apply", path, "--server", server.url, cwd=tmp_path)
         assert applied.returncode == 0, applied.stderr
         for what in kinds:

@@ -199,7 +199,7 @@ def test_a_server_killed_in_mid_copy_leaves_no_half_checkpoint(tmp_path: Path) -
     raw = a_training(MANY, parallelTrialCount=1, maxTrialCount=7)
     (tmp_path / "demo.yaml").write_text(yaml.safe_dump(raw))
     folder = tmp_path / ".katib" / "checkpoints" / NS / "demo"
-    with a_server(tmp_path) as server:
+    with a_server(tmp_path, "--orphans", "0") as server:
         server.wait_until_ready()
         applied = katib_here("apply", "demo.yaml", "--server", server.url, cwd=tmp_path)
         assert applied.returncode == 0, applied.stderr

@@ -26,9 +26,10 @@ from tests.support.waiting import eventually
 class FakeEngine:
     """Plays every unfinished experiment once it is started; trials of experiments named `bad...` fail."""
 
-    def __init__(self, service: MemoryTuningService, pause_seconds: float) -> None:
+    def __init__(self, service: MemoryTuningService, pause_seconds: float, *, can_leave: bool = False) -> None:
         self.service = service
-        self.started = self.stopped = False
+        self.can_leave = can_leave
+        self.started = self.stopped = self.left = False
         self._pause = pause_seconds
 
     def start(self) -> None:
@@ -37,6 +38,10 @@ class FakeEngine:
 
     def readiness(self) -> dict[str, bool]:
         return {"controllers": self.started}
+
+    def leave(self) -> None:
+        self.left = True
+        self.stop()
 
     def stop(self) -> None:
         time.sleep(float(os.environ.get("FAKE_STOP", "0")))
@@ -65,10 +70,15 @@ def make_module(service: MemoryTuningService, pause_seconds: float = 0) -> Modul
 
     @contextmanager
     def open_engine(
-        *, data_dir: Path, config: Path | None = None, metrics: object = None, containers: str | None = None
+        *,
+        data_dir: Path,
+        config: Path | None = None,
+        metrics: object = None,
+        containers: str | None = None,
+        orphan_seconds: float = 0.0,
     ) -> Iterator[FakeEngine]:
         data_dir.mkdir(parents=True, exist_ok=True)
-        engine = FakeEngine(service, pause_seconds)
+        engine = FakeEngine(service, pause_seconds, can_leave=orphan_seconds > 0)
         engines.append(engine)
         yield engine
 

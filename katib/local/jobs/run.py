@@ -55,6 +55,9 @@ class JobRun:
         unconnected: Pods that wait for it, and how they start.
         restarted: Pods as they were when a container of them had failed and was started again; the loop adds to it.
         retrying: What the status says of a failed try, until that is stored.
+        is_kept: Whether its pods outlive this engine.
+        kept: What the next engine was left to know, to see when that changes.
+        stopped: Names of pods that it ended.
         superseded: Revisions that our own writes replaced; the cache may still show one of them.
     """
 
@@ -75,6 +78,9 @@ class JobRun:
     memory: Mapping[str, Any] = field(default_factory=dict)
     restarted: deque[PodRecord] = field(default_factory=deque)
     retrying: str = ""
+    is_kept: bool = False
+    kept: tuple[object, ...] = ()
+    stopped: set[str] = field(default_factory=set)
     superseded: set[str] = field(default_factory=set)
     is_connected: bool = False
     unconnected: list[tuple[list[Pod], Callable[[], None]]] = field(default_factory=list)
