@@ -76,6 +76,7 @@ class Reporter:
 
     Attributes:
         on_refusal: Takes the names of the trials whose readings have to wait, and why.
+        on_stored: Takes the names of the trials of which readings were just stored. Called on the reporter's thread.
 
     Args:
         report: Stores readings of one trial, all or none: `katib.api.metrics.ObservationLog.report`.
@@ -101,6 +102,7 @@ class Reporter:
         clock: Clock | None = None,
     ) -> None:
         self.on_refusal: Callable[[Sequence[str], str], None] = lambda _names, _cause: None
+        self.on_stored: Callable[[Sequence[str]], None] = lambda _names: None
         self._report = report
         self._report_all = report_all
         self._clock = clock or _SystemClock()
@@ -250,6 +252,7 @@ class Reporter:
         failures = 0
         while True:
             batch = self._begin()
+            names = list(batch)
             try:
                 self._store(batch)
             except UnavailableError as error:
@@ -258,6 +261,7 @@ class Reporter:
                 self.on_refusal(list(batch), str(error))
             for done in self._end(batch):
                 _call(done)
+            self.on_stored([name for name in names if name not in batch])
             if not self._under_way:
                 return True
             failures += 1

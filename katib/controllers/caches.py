@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from katib.api.types import Experiment, Suggestion, Trial
 from katib.controllers.cached_trial import TrialDecoder
@@ -22,7 +23,11 @@ _TRIALS_BY_EXPERIMENT = "experiment"
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """The informers, for others that want to read what the controllers read."""
+    """The informers, for others that want to read what the controllers read.
+
+    Attributes:
+        stored_readings: How many batches of readings are known to be stored, by experiment, where that is known at all.
+    """
 
     experiments: Informer[Experiment]
     suggestions: Informer[Suggestion]
@@ -30,6 +35,7 @@ class Caches:
     jobs: JobCaches
     ledger: TrialLedger
     config_maps: Informer[Object]
+    stored_readings: Counter[Key] = field(default_factory=Counter)
 
     @classmethod
     def of(

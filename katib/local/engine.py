@@ -11,7 +11,7 @@ apart so that an experiment can be refused before anything runs, and its suggest
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from decimal import Decimal
@@ -24,6 +24,7 @@ from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Resource, Trial
 from katib.controllers.assembly import Ports, Queues, assemble
 from katib.controllers.caches import Caches
+from katib.controllers.experiment.ledger import experiment_of
 from katib.controllers.experiment.plan import is_completed
 from katib.controllers.kinds import EXPERIMENT, SUGGESTION, TRIAL
 from katib.controllers.metrics import ControllerMetrics
@@ -262,7 +263,8 @@ class Engine:
         )
         self._reporter.on_refusal = self._monitors.readings_wait
         self._caches.trials.add_handler(self._trial_changed)
-        queues = Queues.of(self._clock)
+        self._queues = queues = Queues.of(self._clock)
+        self._reporter.on_stored = self._readings_stored
         self._services.on_change(queues.wake_suggestion)
         self._jobs = JobController(
             self._store,
@@ -305,6 +307,14 @@ class Engine:
             self._clock,
         )
         self._retention = Periodic("retention", [retention.look], PERIOD_SECONDS, self._clock, complaint=COMPLAINT)
+
+    def _readings_stored(self, trial_names: Sequence[str]) -> None:
+        """Have the early stopping of experiments look at new readings at once."""
+        for key in {experiment_of(trial) for trial in self._monitors.followed(trial_names)}:
+            experiment = self._caches.experiments.get(key)
+            if experiment is not None and experiment.spec.early_stopping is not None:
+                self._caches.stored_readings[key] += 1
+                self._queues.early_stopping.add(key)
 
     def _tuning_service(self) -> TuningService:
         events = RecordedEvents(self._events)

@@ -22,6 +22,9 @@ from katib.controllers.trial.plan import is_stopping
 LOOK_SECONDS = 0.3
 """From an answer to the next question: a hopeless trial is to be stopped within a second of the reading."""
 
+QUICK_SECONDS = 0.02
+"""The same where new readings are known to be stored, so that no question is put for nothing."""
+
 LONGEST_LOOK_SECONDS = 5.0
 SHARE = 5
 """A question that takes long, as one about thousands of trials may, waits so many times as long for the next one."""
@@ -51,6 +54,8 @@ class Asking:
         failures: Questions in a row without an answer.
         asked_at: When the last question was put.
         next_at: From when on the next one may be.
+        quick_at: The same for a question about readings that were stored since.
+        readings: How many batches of readings were known to be stored at the last question.
         recheck_at: When to ask a service again that does not judge.
     """
 
@@ -59,6 +64,8 @@ class Asking:
     failures: int = 0
     asked_at: float = 0.0
     next_at: float = 0.0
+    quick_at: float = 0.0
+    readings: int = 0
     recheck_at: float = 0.0
 
 
@@ -85,26 +92,36 @@ def with_own_rules(trials: Iterable[Trial]) -> tuple[Trial, ...]:
     return tuple(trial for trial in trials if trial.spec.early_stopping_rules and _collector(trial) in _UNCOLLECTED)
 
 
-def before_question(asking: Asking, moment: float) -> Asking:
+def due_at(asking: Asking, readings: int) -> float:
+    """Return when the next question may be put, at once where more readings are stored than at the last one."""
+    return asking.quick_at if readings != asking.readings else asking.next_at
+
+
+def before_question(asking: Asking, moment: float, readings: int) -> Asking:
     """Return the state in which a question is put: when it is due, a service that did not judge is asked again."""
-    return replace(asking, asked_at=moment, asks_service=asking.asks_service or moment >= asking.recheck_at)
+    asks_service = asking.asks_service or moment >= asking.recheck_at
+    return replace(asking, asked_at=moment, readings=readings, asks_service=asks_service)
 
 
 def after_answer(asking: Asking, moment: float) -> Asking:
     """Return the state after an answer."""
-    pause = min(max(LOOK_SECONDS, SHARE * (moment - asking.asked_at)), LONGEST_LOOK_SECONDS)
-    return replace(asking, failures=0, next_at=moment + pause)
+    rest = SHARE * (moment - asking.asked_at)
+    pause, quick = (min(max(least, rest), LONGEST_LOOK_SECONDS) for least in (LOOK_SECONDS, QUICK_SECONDS))
+    return replace(asking, failures=0, next_at=moment + pause, quick_at=moment + quick)
 
 
 def after_refusal(asking: Asking, moment: float) -> Asking:
     """Return the state once a service has said that it does not judge."""
-    return replace(asking, asks_service=False, failures=0, next_at=moment, recheck_at=moment + RECHECK_SECONDS)
+    return replace(
+        asking, asks_service=False, failures=0, next_at=moment, quick_at=moment, recheck_at=moment + RECHECK_SECONDS
+    )
 
 
 def after_failure(asking: Asking, moment: float) -> Asking:
     """Return the state after a question without an answer."""
     failures = asking.failures + 1
-    return replace(asking, failures=failures, next_at=moment + BACKOFF.pause_seconds(failures))
+    next_at = moment + BACKOFF.pause_seconds(failures)
+    return replace(asking, failures=failures, next_at=next_at, quick_at=next_at)
 
 
 def _collector(trial: Trial) -> str:

@@ -77,14 +77,14 @@ class EarlyStoppingReconciler:
         running = stoppable(self._caches.active_trials(key))
         if not running or self._calls.find(key) is not None:
             return DONE  # a trial, or the answer, wakes us
-        wait = asking.next_at - self._clock.monotonic()
+        wait = plan.due_at(asking, self._caches.stored_readings[key]) - self._clock.monotonic()
         return Result(wait) if wait > 0 else self._ask(key, experiment, asking, running)
 
     # --- questions ----------------------------------------------------------------------------------------------------
 
     def _ask(self, key: Key, experiment: Experiment, asking: Asking, running: Sequence[Trial]) -> Result:
         now = self._clock.monotonic()
-        asking = self._states[key] = plan.before_question(asking, now)
+        asking = self._states[key] = plan.before_question(asking, now, self._caches.stored_readings[key])
         if not asking.asks_service:
             trials, rules = with_own_rules(running), self._given_rules
             if not trials or rules is None:

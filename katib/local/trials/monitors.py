@@ -189,8 +189,12 @@ class TrialMonitors:
 
     def readings_wait(self, trial_names: Sequence[str], cause: str) -> None:
         """Say that readings of these trials cannot be stored now; they are kept, and tried again."""
-        for trial in filter(None, map(self._followed.get, trial_names)):
+        for trial in self.followed(trial_names):
             self._events.record(trial, warning=True, reason="ObservationLogUnavailable", message=cause)
+
+    def followed(self, trial_names: Sequence[str]) -> list[Trial]:
+        """Return those of these trials whose readings are collected here."""
+        return [trial for name in trial_names if (trial := self._followed.get(name)) is not None]
 
     def forget(self, trial_name: str) -> None:
         """Forget a trial that is over."""
