@@ -37,7 +37,11 @@ def main(arguments: Sequence[str]) -> int:
     _listeners.append(sidecar.terminate)
     if _requests:
         sidecar.terminate(_requests[0])
-    return sidecar.run()
+    code = sidecar.run()
+    # The interpreter gives up its handlers before it ends: a signal in between would replace the exit code.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    return code
 
 
 def _note(_number: int, _frame: object) -> None:

@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
+from katib.api.types import Experiment
 from katib.local import open_engine
 from katib.local.processes.remains import EngineRecord
 from katib.rest.client import HttpTuningService
+from katib.tuning.reading import is_completed
 from tests.support.cli import ServerProcess, a_server, katib, katib_here, katib_json, rows
 from tests.support.experiments import an_experiment
 from tests.support.waiting import eventually
@@ -55,8 +57,7 @@ def wait_for_starts(directory: Path, count: int) -> None:
 
 def wait_for_end(server: ServerProcess) -> None:
     def is_over() -> bool:
-        condition = service.get("Experiment", "default", "demo")["status"]["conditions"][-1]
-        return condition["type"] in {"Succeeded", "Failed"}
+        return is_completed(service.get(Experiment, "default", "demo"))
 
     with HttpTuningService(server.url, server.token) as service:
         eventually(is_over, "the end", seconds=240, every=0.1)

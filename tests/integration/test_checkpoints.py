@@ -93,7 +93,8 @@ def test_the_lineage_of_a_trial_is_described(tmp_path: Path) -> None:
     (tmp_path / "demo.yaml").write_text(yaml.safe_dump(a_training(parallelTrialCount=1)))
     done = katib("run", "demo.yaml", "-q", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    trials = {trial["metadata"]["name"]: trial for trial in katib_json("get", "trials", cwd=tmp_path)["items"]}
+    listed = map(Trial.decode, katib_json("get", "trials", cwd=tmp_path)["items"])
+    trials = {trial.name: trial for trial in listed}
     youngest = max(trials, key=lambda name: int(label(trials[name], GENERATION_LABEL)))
 
     described = katib_here("describe", youngest, cwd=tmp_path).stdout

@@ -92,10 +92,12 @@ class Serving:
         return {int(f[1].rpartition(":")[2], 16) for f in lines if f[3] == LISTENS_TCP and f[9] in inodes}
 
     def unix_sockets(self) -> set[str]:
-        """Return where they listen on Unix sockets."""
+        """Return where they listen on Unix sockets; one was bound by a short name of its folder, whose path is long."""
         lines = [line.split() for line in proc_net("unix")]
         inodes = self.inodes()
-        return {f[7] for f in lines if int(f[3], 16) & LISTENS_UNIX and f[6] in inodes and len(f) > 7}
+        paths = {f[7] for f in lines if int(f[3], 16) & LISTENS_UNIX and f[6] in inodes and len(f) > 7}
+        run = str(self.data / "run")
+        return {re.sub(r"^/proc/self/fd/\d+(?=/guard\.sock$)", run, path) for path in paths}
 
 
 class open_or_gone:  # noqa: N801 - reads as a function

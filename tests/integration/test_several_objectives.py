@@ -95,9 +95,7 @@ def test_an_algorithm_of_one_objective_is_refused_by_name(tmp_path: Path) -> Non
     with pytest.raises(InvalidError) as refused:
         tuned(tmp_path, algorithm="bayesianoptimization")
 
-    assert str(refused.value).startswith(
-        "spec.algorithm.algorithmName: bayesianoptimization searches one objective; use "
-    )
+    assert str(refused.value).startswith("algorithm: bayesianoptimization searches one objective; use ")
     assert "nsga2" in str(refused.value)
 
 

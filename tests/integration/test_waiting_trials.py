@@ -107,8 +107,10 @@ def test_one_of_two_that_need_the_whole_machine_waits_and_is_not_called_running(
     eventually(lambda: "1 trial running, 1 waiting" in service.why(NS, "queue").verdict, "both to be counted")
     (tmp_path / "go").touch()
     eventually(lambda: is_completed(service.get(Experiment, NS, "queue")), "the end")
-    first, second = sorted((trial["status"] for trial in trials_of(service, "queue")), key=lambda s: s["startTime"])
-    assert second["startTime"] >= first["completionTime"]
+    times = [(trial.status.start_time, trial.status.completion_time) for trial in trials_of(service, "queue")]
+    (_, first_end), (second_start, _) = sorted(times, key=str)
+    assert None not in (first_end, second_start)
+    assert str(second_start) >= str(first_end)
 
 
 @pytest.mark.parametrize(

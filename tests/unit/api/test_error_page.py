@@ -29,20 +29,20 @@ DOCUMENTED_FILES = (
     "katib/tuning/suspending.py",
     "suggestion_services/enas/enas.py",
 )
-RAISERS = {"FieldError", "SpawnError", "error", "invalid"}
+RAISERS = {"FieldError", "SpawnError", "error", "invalid", "refuse", "require", "spelled"}
+
+ORIGIN = re.compile(r"[a-z]+(-[a-z]+)*")
 
 
 def origins_in(path: Path) -> set[str]:
-    """Return the last argument of every call that makes an error, where it is written out."""
+    """Return the origin that is written out in every call that makes an error: the last argument in kebab case."""
     calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
-    return {
-        call.args[-1].value
-        for call in calls
-        if (call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")) in RAISERS
-        and call.args
-        and isinstance(call.args[-1], ast.Constant)
-        and isinstance(call.args[-1].value, str)
-    }
+    found = set()
+    for call in calls:
+        if (call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")) in RAISERS:
+            texts = [one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+            found.update([text for text in texts if ORIGIN.fullmatch(text)][-1:])
+    return found
 
 
 def raised() -> set[str]:
