@@ -12,7 +12,9 @@ from typing import Any
 
 import click
 
+from katib.api.names import WORKSPACE_ANNOTATION
 from katib.cli import options
+from katib.cli.run import again
 from katib.cli.run.command import run_here, with_earlier
 from katib.errors import FieldError, InvalidError, invalid
 from katib.tuning.drafting import (
@@ -20,14 +22,14 @@ from katib.tuning.drafting import (
     Search,
     command_template,
     draft,
-    latest_name,
+    latest,
     name_of_command,
     next_name,
     parse_metrics,
     parse_parameter,
     variable_of,
 )
-from katib.tuning.reading import is_completed, name_of, namespace_of
+from katib.tuning.reading import name_of, namespace_of
 from katib.tuning.service import DEFAULT_NAMESPACE
 
 _MOST_AT_ONCE = 4
@@ -73,6 +75,7 @@ _SOURCE = "command line"
 @click.option("--dry-run", is_flag=True, help="Check, and print the experiment file in place of running it.")
 @click.option("--warm-start", metavar="FILE", help="Learn from the trials of a CSV or JSON file.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@again.choice_options
 @options.data_dir
 @options.namespace
 @options.output("json", "yaml")
@@ -93,6 +96,7 @@ def tune(
     dry_run: bool,
     warm_start: str | None,
     command: tuple[str, ...],
+    choice: again.Choice,
     data_dir: Path | None,
     namespace: str | None,
     form: str | None,
@@ -106,9 +110,10 @@ def tune(
     KATIB_PARAM_LR. The program prints its metrics as name=value.
 
     Nothing is written but the data directory; --save writes the file that `katib run` takes. After Ctrl-C the same
-    command goes on.
+    command goes on. When all trials failed and the program changed since, it runs them again.
 
-    The exit code is 0 when the experiment succeeded, 1 when it failed, 2 when the line is wrong, 130 after Ctrl-C.
+    The exit code is 0 when the experiment succeeded, 1 when it failed, 2 when the line is wrong, 3 when it has ended,
+    the program changed since and the line does not say what to do, 130 after Ctrl-C.
     """
     options.set_up_logging(verbose, quiet=quiet)
     space = _parsed(parameters)
@@ -136,8 +141,18 @@ def tune(
             click.echo(
                 f"note: the command does not name {{{parameter}}}: it is in ${variable_of(parameter)} only", err=True
             )
-    again = f"katib {shlex.join(sys.argv[1:])}"
-    return run_here(text, what, again, data_dir, namespace, None, None, form=form, quiet=quiet, notices=False)
+    line = f"katib {shlex.join(sys.argv[1:])}"
+    return run_here(
+        _from_here(text), what, line, data_dir, namespace, None, None,
+        choice=choice, form=form, quiet=quiet, notices=False,
+    )
+
+
+def _from_here(text: str) -> str:
+    """Return the experiment with the directory that relative paths of its command start from."""
+    experiment = json.loads(text)
+    experiment["metadata"].setdefault("annotations", {})[WORKSPACE_ANNOTATION] = str(Path.cwd())
+    return json.dumps(experiment)
 
 
 def _parsed(texts: Sequence[str]) -> list[Json]:
@@ -170,10 +185,9 @@ def _experiments(directory: Path, namespace: str) -> list[Json]:
 
 
 def _name_beside(earlier: Sequence[Json], experiment: Json, stem: str) -> str:
-    """Return the name of the newest experiment if it is this one and unfinished, else the next free one."""
-    newest = latest_name(stem, map(name_of, earlier))
-    found = next((e for e in earlier if name_of(e) == newest), None)
-    if found is not None and not is_completed(found) and _holds(found["spec"], experiment["spec"]):
+    """Return the name of the newest experiment of this program if it is this one, else the next free one."""
+    found = latest(stem, earlier)
+    if found is not None and _holds(found["spec"], experiment["spec"]):
         return name_of(found)
     return next_name(stem, map(name_of, earlier))
 

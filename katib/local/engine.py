@@ -48,6 +48,7 @@ from katib.local.pods.leases import LeaseTable, lease_directory
 from katib.local.pods.log_file import LogLimits
 from katib.local.pods.tokens import Capacity
 from katib.local.processes.client import Processes
+from katib.local.repeating import Repeats
 from katib.local.report_metrics import DIRECTORY as REPORT_METRICS
 from katib.local.report_metrics import python_path
 from katib.local.services.host import ServiceHost
@@ -153,6 +154,11 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self.stop()
         self._open.close()
+
+    @property
+    def repeats(self) -> Repeats:
+        """What runs experiments of the data directory once more, before the engine is started."""
+        return Repeats(self._store, self._observations.delete, self._events.rename, self._clock)
 
     def start(self) -> None:
         """Set everything to work; unfinished experiments of the data directory go on."""

@@ -349,10 +349,14 @@ def next_name(stem: str, taken: Iterable[str]) -> str:
     return stem if last == 0 else f"{stem}-{last + 1}"
 
 
-def latest_name(stem: str, taken: Iterable[str]) -> str | None:
-    """Return the newest of `stem`, `stem-2`, `stem-3`, …; None if there is none."""
-    last = max((_place(stem, name) for name in taken), default=0)
-    return None if last == 0 else stem if last == 1 else f"{stem}-{last}"
+def latest(stem: str, experiments: Sequence[Json]) -> Json | None:
+    """Return the newest of the experiments `stem`, `stem-2`, `stem-3`, …; None if there is none.
+
+    Args:
+        stem: The first one's name.
+        experiments: Oldest first.
+    """
+    return next((e for e in reversed(experiments) if _place(stem, str(e["metadata"]["name"]))), None)
 
 
 def _place(stem: str, name: str) -> int:

@@ -52,21 +52,19 @@ def interrupted_line(experiment: Json, command: str, done: int, place: str) -> s
     )
 
 
-def run_again_line(experiment: Json, file: str, *, here: bool) -> str:
-    """Return that an experiment had ended before, and how to have more trials of it.
+def run_again_line(experiment: Json, file: str, place: str) -> str:
+    """Return that an experiment of a cluster had ended before, and how to have more trials of it.
 
     Args:
         experiment: As it ended.
         file: Its file.
-        here: Whether it is in a data directory.
+        place: Options that later commands need in order to find the experiment again.
     """
     name, spec = name_of(experiment), experiment.get("spec", {})
-    ways = [f"give it another name in {file}"]
-    if here:
-        ways.append(f"keep a second data directory (`katib run {file} --data-dir .katib-2`)")
+    way = f"give it another name in {file}"
     if spec.get("resumePolicy") in ("LongRunning", "FromVolume") and spec.get("maxTrialCount") is not None:
-        ways.insert(0, "raise maxTrialCount")
-    return f"\n{name} had ended before, so nothing was run now. To run more trials, {', or '.join(ways)}."
+        way = f"`katib budget {name} --max-trials {int(spec['maxTrialCount']) * 2}{place}`"
+    return f"{name} had ended before, so nothing was run now. For more trials, {way}."
 
 
 def left_line(experiment: Json, file: str, done: int, place: str) -> str:
