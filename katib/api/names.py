@@ -38,6 +38,9 @@ PROGRAM_ANNOTATION = "katib.kubeflow.org/program"
 SUBMITTED_BUDGET_ANNOTATION = "katib.kubeflow.org/submitted-trials"
 """On an Experiment whose budget was raised beside its file: the `maxTrialCount` of the file."""
 
+COMMAND_ANNOTATION = "katib.kubeflow.org/command"
+"""On an Experiment of one machine: the command that runs it, as its user typed it."""
+
 METRICS_REPORT_ANNOTATION = "katib.kubeflow.org/metrics-report"
 """On a job: what its collector has to say when the objective metric was not found."""
 

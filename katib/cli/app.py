@@ -138,8 +138,9 @@ def cli() -> None:
 def main(args: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 succeeded, 1 failed, 2 bad input, 130 interrupted."""
     keep_connections_quiet(os.environ)
+    typed = list(sys.argv[1:] if args is None else args)
     try:
-        result: Any = cli.main(args=args, prog_name="katib", standalone_mode=False)
+        result: Any = cli.main(args=typed, prog_name="katib", standalone_mode=False, obj=typed)
         sys.stdout.flush()
     except click.UsageError as error:
         return failures.show_usage(error)

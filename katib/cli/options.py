@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -210,6 +211,25 @@ EXPERIMENT_NAME = PlainName("experiment")
 TRIAL_NAME = PlainName("trial")
 ANY_NAME = PlainName("experiment", "trial", "suggestion")
 REPLICA_NAME = PlainName("pod")
+
+
+_ONCE = {"--restart": 0, "--retry-failed": 0, "--more": 1, "--detach": 0}
+"""Options that are not repeated with a command, and how many words follow each."""
+
+
+def typed_line() -> str:
+    """Return the command of this moment as it was typed, to be typed again: without what is done once."""
+    typed: list[str] = list(click.get_current_context().find_root().obj or ())
+    end = typed.index("--") if "--" in typed else len(typed)
+    kept, left_out = [], 0
+    for word in typed[:end]:
+        if left_out:
+            left_out -= 1
+        elif word in _ONCE:
+            left_out = _ONCE[word]
+        elif word.partition("=")[0] not in _ONCE:
+            kept.append(word)
+    return shlex.join(["katib", *kept, *typed[end:]])
 
 
 def read_file(path: str) -> tuple[str, str]:

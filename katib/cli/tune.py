@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -133,7 +131,7 @@ def tune(
         experiment["metadata"]["name"] = _name_beside(earlier, experiment, name_of_command(command))
     text, what = with_earlier(json.dumps(experiment), _SOURCE, warm_start)
     if save or dry_run:
-        _save(text, save, sys.argv[1:])
+        _save(text, save)
         if dry_run:
             return _check(text, namespace)
     if not quiet:
@@ -141,10 +139,17 @@ def tune(
             click.echo(
                 f"note: the command does not name {{{parameter}}}: it is in ${variable_of(parameter)} only", err=True
             )
-    line = f"katib {shlex.join(sys.argv[1:])}"
     return run_here(
-        _from_here(text), what, line, data_dir, namespace, None, None,
-        choice=choice, form=form, quiet=quiet, notices=False,
+        _from_here(text),
+        what,
+        data_dir,
+        namespace,
+        None,
+        None,
+        choice=choice,
+        form=form,
+        quiet=quiet,
+        notices=False,
     )
 
 
@@ -202,11 +207,11 @@ def _holds(stored: Any, drafted: Any) -> bool:
     return bool(stored == drafted)
 
 
-def _save(text: str, path: Path | None, line: Sequence[str]) -> None:
+def _save(text: str, path: Path | None) -> None:
     """Write the experiment file, or print it."""
     from katib.api.yaml_text import dump_yaml
 
-    head = f"# Drafted by: katib {shlex.join(line)}\n"
+    head = f"# Drafted by: {options.typed_line()}\n"
     if path is None:
         click.echo(head + dump_yaml(json.loads(text)), nl=False)
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from katib.api.names import METRICS_INCOMPLETE
+from katib.api.names import COMMAND_ANNOTATION, METRICS_INCOMPLETE
 from katib.explaining.answer import Answer, best_sentences, condition_words, progress_sentence
 from katib.explaining.evidence import Evidence, JobFacts
 from katib.explaining.trial import diagnose_trial, failure_cause, metrics_loss
@@ -13,6 +13,7 @@ from katib.tuning.reading import (
     condition_of,
     has_several_objectives,
     name_of,
+    namespace_of,
     objective_of,
     objective_value,
     objective_words,
@@ -22,6 +23,8 @@ from katib.tuning.reading import (
 from katib.tuning.service import Json
 
 _SHOWN_TRIALS = 3
+_WITHOUT_VALUE = frozenset({"ExperimentNoUsableTrial", "ExperimentFirstTrialsFailed"})
+"""Reasons of an experiment that failed because no trial brought a value."""
 
 
 def explain_ended(experiment: Json, evidence: Evidence) -> Answer:
@@ -44,7 +47,7 @@ def _succeeded(experiment: Json, condition: Json, evidence: Evidence) -> Answer:
         limit = experiment.get("spec", {}).get("maxTrialCount")
         return Answer(
             f"{name} succeeded: all {limit} trials of its budget are done.",
-            remedies=_resume_remedies(experiment),
+            remedies=_resume_remedies(experiment, evidence),
         )
     if "Exhausted" in reason or "EndReached" in reason:
         return _search_is_complete(experiment, evidence)
@@ -77,11 +80,27 @@ def _goal_sentence(experiment: Json, evidence: Evidence) -> str:
     return f"{name_of(best)} reached the goal with {metric}={objective_value(best)} (goal {goal})."
 
 
-def _resume_remedies(experiment: Json) -> list[str]:
-    policy = experiment.get("spec", {}).get("resumePolicy", "")
-    if policy in ("LongRunning", "FromVolume"):
-        return ["Raise maxTrialCount and run the file again for more trials."]
-    return ["For more trials, submit it under a new name, or with resumePolicy: LongRunning to be able to go on."]
+def _resume_remedies(experiment: Json, evidence: Evidence) -> list[str]:
+    name, spec = name_of(experiment), experiment.get("spec", {})
+    limit = int(spec.get("maxTrialCount") or 1)
+    if again := run_again(experiment, f"--more {limit}"):
+        return [f"`{again}` runs {limit} more."]
+    if spec.get("resumePolicy", "") in ("LongRunning", "FromVolume"):
+        return [f"`katib budget {name} --max-trials {2 * limit}{_option(experiment, evidence)}` runs {limit} more."]
+    return ["For more trials, submit it under a new name; its resumePolicy does not let it go on."]
+
+
+def run_again(experiment: Json, option: str = "") -> str:
+    """Return the command that ran an experiment, with one more option; empty where it is not known."""
+    command = str((experiment.get("metadata", {}).get("annotations") or {}).get(COMMAND_ANNOTATION, ""))
+    head, _, rest = command.removeprefix("katib ").partition(" ")
+    return f"katib {head} {option} {rest}" if command and option else command
+
+
+def _option(experiment: Json, evidence: Evidence) -> str:
+    """Return the option that names a namespace in a command; empty where it goes without saying."""
+    namespace = namespace_of(experiment)
+    return f" -n {namespace}" if namespace not in ("", evidence.place.default_namespace) else ""
 
 
 def _failed(experiment: Json, condition: Json, evidence: Evidence) -> Answer:
@@ -94,31 +113,46 @@ def _failed(experiment: Json, condition: Json, evidence: Evidence) -> Answer:
         )
     lost = int(status.get("trialsFailed") or 0) + int(status.get("trialMetricsUnavailable") or 0)
     budget = experiment.get("spec", {}).get("maxFailedTrialCount")
+    if condition.get("reason") in _WITHOUT_VALUE:
+        cause = condition_words(condition).removeprefix("Experiment has failed because ")
+        answer = Answer(f"{name} failed: {cause}.")
+        _add_example(answer, experiment, evidence)
+        return answer
     if budget is None or lost < max(1, int(budget)):
         return Answer(f"{name} failed: {condition_words(condition)}.")
     return _failure_budget(experiment, lost, int(budget), evidence)
 
 
 def _failure_budget(experiment: Json, lost: int, budget: int, evidence: Evidence) -> Answer:
-    failed = [t for t in evidence.trials if state_of(t) in ("Failed", "MetricsUnavailable")]
     answer = Answer(
         f"{name_of(experiment)} failed: {lost} trial{'s' * (lost != 1)} failed or had no metrics, "
         f"and maxFailedTrialCount is {budget}."
     )
+    _add_example(answer, experiment, evidence)
+    return answer
+
+
+def _add_example(answer: Answer, experiment: Json, evidence: Evidence) -> None:
+    """Add why most trials were lost, one of them to look at, and the command that shows its whole output."""
+    failed = [t for t in evidence.trials if state_of(t) in ("Failed", "MetricsUnavailable")]
     if not failed:
-        return answer
+        return
     cause, _ = _commonest(failed, evidence)
     names = [name_of(trial) for trial in failed]
     shown = ", ".join(names[:_SHOWN_TRIALS]) + (", ..." if len(names) > _SHOWN_TRIALS else "")
     answer.findings.append(common_cause(failed, evidence))
     answer.findings.append(f"These trials were lost: {shown}.")
-    example = next(trial for trial in failed if _cause(trial, evidence) == cause)
+    example = next(trial for trial in failed if cause_of_loss(trial, evidence) == cause)
     details = diagnose_trial(example, evidence)
     if state_of(example) == "MetricsUnavailable":
         answer.findings.extend(f"{name_of(example)}: {finding}" for finding in details.findings[:1])
+    if last := next((line.strip() for line in reversed(details.log_tail) if line.strip()), ""):
+        answer.findings.append(f"Look at {name_of(example)}, whose output ends with: {last}")
     answer.remedies.extend(details.remedies)
+    answer.remedies.append(f"`katib logs {name_of(example)}{_option(experiment, evidence)}` shows all of its output.")
+    if again := run_again(experiment):
+        answer.remedies.append(f"When it is fixed, `{again}` runs the failed trials again.")
     answer.log_tail = details.log_tail
-    return answer
 
 
 def common_cause(lost: Sequence[Json], evidence: Evidence) -> str:
@@ -133,10 +167,11 @@ def common_cause(lost: Sequence[Json], evidence: Evidence) -> str:
 
 
 def _commonest(lost: Sequence[Json], evidence: Evidence) -> tuple[str, int]:
-    return Counter(_cause(trial, evidence) for trial in lost).most_common(1)[0]
+    return Counter(cause_of_loss(trial, evidence) for trial in lost).most_common(1)[0]
 
 
-def _cause(trial: Json, evidence: Evidence) -> str:
+def cause_of_loss(trial: Json, evidence: Evidence) -> str:
+    """Return in a few words why a trial brought no value, with the last line that it printed where that says it."""
     if state_of(trial) == "MetricsUnavailable":
         if (condition_of(trial, "MetricsUnavailable") or {}).get("reason") == METRICS_INCOMPLETE:
             return "not all metrics could be stored"

@@ -183,10 +183,10 @@ def _shown(path: Path, directory: Path) -> str:
 def _state_of_packages() -> str:
     """Return what differs when a package is installed where trials run Python, or removed there."""
     prefix = Path(os.environ.get("VIRTUAL_ENV") or os.environ.get("CONDA_PREFIX") or sys.prefix)
-    times = []
+    names = []
     for directory in prefix.glob("lib/python3*/site-packages"):
         try:
-            times.append(directory.stat().st_mtime_ns)
+            names += sorted(path.name for path in directory.iterdir() if path.suffix == ".dist-info")
         except OSError:
             continue
-    return str(max(times, default=0))
+    return hashlib.blake2b("\n".join(names).encode(), digest_size=_DIGEST_SIZE).hexdigest()

@@ -19,6 +19,7 @@ from katib.api.conditions import COMPLETED_EXPERIMENT, set_condition, true_types
 from katib.api.decoding import decode_stored
 from katib.api.defaults import with_defaults
 from katib.api.names import (
+    COMMAND_ANNOTATION,
     EXPERIMENT_LABEL,
     MAX_EXPERIMENT_NAME,
     PROGRAM_ANNOTATION,
@@ -72,6 +73,11 @@ class Repeats:
         self._rename_events = rename_events
         self._clock = clock
 
+    def note_command(self, key: Key, command: str) -> None:
+        """Keep the command that runs an experiment, so that what explains it can name it."""
+        found = self._store.get(EXPERIMENT, key)
+        self._store.patch(found, {"metadata": {"annotations": {COMMAND_ANNOTATION: command}}})
+
     def set_aside(self, key: Key) -> str:
         """Give an experiment, with its trials, the first free name with a number, and return that name.
 
@@ -114,7 +120,7 @@ class Repeats:
 
         Args:
             key: Of the experiment.
-            failed: Whether the trials that failed or were stopped with the experiment run again, with their assignments.
+            failed: Whether the trials that failed, or were stopped with it, run again with their assignments.
             more: How many trials to add to its budget.
             program: The files of its program now; None leaves what is kept of them.
 

@@ -22,8 +22,8 @@ from katib.errors import (
 from katib.runtime.clock import Clock
 from katib.runtime.objects import Key, Kind, Object, ObjectStore
 from katib.tuning.adding import add_trial
-from katib.tuning.companions import changed_too_late, has_content, title_of
 from katib.tuning.budgets import with_raised_budget
+from katib.tuning.companions import changed_too_late, has_content, title_of
 from katib.tuning.deletion import Deletion
 from katib.tuning.editing import edit_experiment
 from katib.tuning.offered_templates import OfferedTemplates

@@ -57,6 +57,9 @@ class Choice:
         return self.restart or self.retry_failed or self.more > 0
 
 
+NOTHING = Choice()
+"""Nothing was chosen."""
+
 _OPTIONS = (
     click.option("--restart", is_flag=True, help="Run all of it again; the old one is kept as NAME-1."),
     click.option("--retry-failed", is_flag=True, help="Run its failed trials again, with the same values."),
@@ -114,8 +117,7 @@ class _Ended:
     @property
     def has_no_value(self) -> bool:
         """Whether no trial brought anything usable."""
-        best = (status_of(self.experiment).get("currentOptimalTrial") or {}).get("bestTrialName")
-        return not best and not int(status_of(self.experiment).get("trialsSucceeded") or 0)
+        return _has_no_value(self.experiment)
 
     @property
     def is_useless(self) -> bool:
@@ -128,7 +130,14 @@ class _Ended:
 
 
 def submit_here(
-    engine: Engine, text: str, source: str, namespace: str | None, choice: Choice, *, may_ask: bool
+    engine: Engine,
+    text: str,
+    source: str,
+    namespace: str | None,
+    choice: Choice,
+    *,
+    command: str = "",
+    may_ask: bool = False,
 ) -> Submitted:
     """Submit a document to an engine that is not started; an experiment that has ended runs again where that is wanted.
 
@@ -138,11 +147,21 @@ def submit_here(
         source: What to call it in errors.
         namespace: Where it names none.
         choice: What the user chose on the command line.
+        command: What submits it, for later explanations.
         may_ask: Whether there is a terminal to ask at.
 
     Raises:
         InvalidError: The document is wrong, or what was chosen is impossible.
     """
+    submitted = _submit(engine, text, source, namespace, choice, may_ask=may_ask)
+    if command and submitted.submission is not None and submitted.submission.outcome == "created":
+        engine.repeats.note_command(_key(submitted.submission.experiment), command)
+    return submitted
+
+
+def _submit(
+    engine: Engine, text: str, source: str, namespace: str | None, choice: Choice, *, may_ask: bool
+) -> Submitted:
     service = engine.service
     if choice:
         return _chosen(engine, text, source, namespace, choice)
@@ -317,10 +336,12 @@ def _with_restart(error: InvalidError) -> InvalidError:
 
 
 def _changes_of_program(experiment: Json) -> tuple[str, ...]:
-    from katib.local.program import changed_files
+    """Return what changed; a package that was installed counts only where nothing worked without it."""
+    from katib.local.program import PACKAGES, changed_files
 
     kept = (experiment.get("metadata", {}).get("annotations") or {}).get(PROGRAM_ANNOTATION, "")
-    return tuple(changed_files(kept, _program_now(experiment))) if kept else ()
+    changed = changed_files(kept, _program_now(experiment)) if kept else []
+    return tuple(name for name in changed if name != PACKAGES or _has_no_value(experiment))
 
 
 def _program_now(experiment: Json) -> dict[str, str]:
@@ -392,6 +413,11 @@ def _asked(ended: _Ended) -> Choice:
 def is_terminal() -> bool:
     """Return whether a user can be asked."""
     return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _has_no_value(experiment: Json) -> bool:
+    best = (status_of(experiment).get("currentOptimalTrial") or {}).get("bestTrialName")
+    return not best and not int(status_of(experiment).get("trialsSucceeded") or 0)
 
 
 def _reason(experiment: Json) -> str:

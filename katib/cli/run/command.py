@@ -65,15 +65,10 @@ def run(
     """
     options.set_up_logging(verbose, quiet=quiet)
     if cluster:
-        options.refuse_beside(
-            "a cluster", "data_dir", "config", "containers", "restart", "retry_failed", "more"
-        )
+        options.refuse_beside("a cluster", "data_dir", "config", "containers", "restart", "retry_failed", "more")
         return _run_in_cluster(file, warm_start, namespace, cluster, form=form, quiet=quiet)
     text, source = with_earlier(*options.read_file(file), warm_start)
-    command = f"katib run {file}"
-    return run_here(
-        text, source, command, data_dir, namespace, config, containers, choice=choice, form=form, quiet=quiet
-    )
+    return run_here(text, source, data_dir, namespace, config, containers, choice=choice, form=form, quiet=quiet)
 
 
 def with_earlier(text: str, source: str, warm_start: str | None) -> tuple[str, str]:
@@ -88,13 +83,12 @@ def with_earlier(text: str, source: str, warm_start: str | None) -> tuple[str, s
 def run_here(
     text: str,
     source: str,
-    command: str,
     data_dir: Path | None,
     namespace: str | None,
     config: Path | None,
     containers: str | None,
     *,
-    choice: again.Choice = again.Choice(),
+    choice: again.Choice = again.NOTHING,
     form: str | None,
     quiet: bool,
     notices: bool = True,
@@ -104,7 +98,6 @@ def run_here(
     Args:
         text: The document.
         source: What to call it in errors.
-        command: What runs it again, without options that say where.
         data_dir: As the option says it.
         namespace: Where the document names none.
         config: Further algorithms.
@@ -118,6 +111,7 @@ def run_here(
     from katib.local import open_engine, validate_document
 
     interrupt = Interrupt()
+    data = f" --data-dir {data_dir}" if data_dir is not None else ""
     directory = data_dir or options.default_data_dir()
     if not directory.exists():  # what cannot be run leaves no data directory behind
         try:
@@ -127,7 +121,9 @@ def run_here(
     with open_engine(data_dir=directory, config=config, containers=containers) as engine:
         try:
             may_ask = not quiet and form is None and again.is_terminal()
-            submitted = again.submit_here(engine, text, source, namespace, choice, may_ask=may_ask)
+            submitted = again.submit_here(
+                engine, text, source, namespace, choice, command=options.typed_line(), may_ask=may_ask
+            )
         except InvalidError as error:
             return again.wrong(error, source)
         submission = submitted.submission
@@ -139,11 +135,10 @@ def run_here(
             click.echo(f"note: {notice}", err=True)
         run = Run(engine.service, submission.experiment, interrupt, form=form, quiet=quiet)
         run.follow()
-        data = f" --data-dir {data_dir}" if data_dir is not None else ""
         if interrupt.requested and not run.progress.finished:
             click.echo("stopping; press Ctrl-C again to stop at once", err=True)
             engine.stop()
-            click.echo(interrupted_line(run.progress.experiment, command, run.progress.done, data), err=True)
+            click.echo(interrupted_line(run.progress.experiment, options.typed_line(), run.progress.done), err=True)
             return INTERRUPTED
         code = run.report(options_of(run.progress.experiment, DEFAULT_NAMESPACE, data))
         if run.was_over and not quiet:

@@ -5,15 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from katib.cli.results import best_lines, pareto_lines
-from katib.explaining import Evidence, common_cause, diagnose_experiment
-from katib.tuning.reading import Json, format_duration, infeasible_words, name_of, namespace_of, pareto_trials
+from katib.explaining import Evidence, cause_of_loss, diagnose_experiment
+from katib.tuning.reading import (
+    Json,
+    format_duration,
+    infeasible_words,
+    name_of,
+    namespace_of,
+    objective_text,
+    parameters_of,
+    pareto_trials,
+    pareto_words,
+)
 
 
 def ended_lines(
-    experiment: Json, best: Json | None, lost: Sequence[Json], *, seconds: float, place: str, savings: str = ""
+    experiment: Json,
+    best: Json | None,
+    lost: Sequence[Json],
+    *,
+    seconds: float,
+    place: str,
+    savings: str = "",
+    last_line: str = "",
 ) -> Iterator[str]:
-    """Yield how an experiment ended, its best trial, where the logs are, and what to do next.
+    """Yield how an experiment ended, its best trial or one that failed, and the commands that show more.
 
     Args:
         experiment: As it ended.
@@ -22,33 +38,39 @@ def ended_lines(
         seconds: How long this run took.
         place: Options that later commands need in order to find the experiment again.
         savings: What its early stopping saved, a sentence; empty without early stopping.
+        last_line: The end of the output of the first lost trial.
     """
+    name = name_of(experiment)
     evidence = Evidence(now=datetime.now(UTC), experiment=experiment, best=best, trials=lost)
     yield f"{diagnose_experiment(experiment, evidence).verdict} ({format_duration(seconds)})"
     if savings:
         yield savings
-    if best is None and lost:
-        yield common_cause(lost, evidence)
-    if best is None and (infeasible := infeasible_words(experiment)):
-        yield f"{infeasible[0].upper()}{infeasible[1:]}."
     if best is not None:
-        yield ""
-        yield from pareto_lines(experiment) if pareto_trials(experiment) else best_lines(best)
-        yield ""
-        yield f"Its output:   katib logs {name_of(best)}{place}"
-    elif lost:
-        yield ""
-        yield f"Its output:   katib logs {name_of(lost[0])}{place}"
-    yield f"All trials:   katib trials {name_of(experiment)} --sort objective{place}"
-    yield f"More:         katib why {name_of(experiment)}{place}"
-    yield f"In a browser: katib ui {name_of(experiment)}{place}"
+        yield _best_line(experiment, best)
+        yield f"Next: katib best {name}{place}, katib trials {name} --sort objective{place}, katib ui {name}{place}"
+        return
+    if infeasible := infeasible_words(experiment):
+        yield f"{infeasible[0].upper()}{infeasible[1:]}."
+    example = next(iter(lost), None)
+    if example is not None:
+        cause = cause_of_loss(example, evidence)
+        ends = f"; its output ends with: {last_line}" if last_line and last_line.rstrip(".") not in cause else ""
+        yield f"Look at {name_of(example)}: {cause}{ends}"
+    logs = f"katib logs {name_of(example)}{place}, " if example is not None else ""
+    yield f"Next: {logs}katib why {name}{place}"
 
 
-def interrupted_line(experiment: Json, command: str, done: int, place: str) -> str:
+def _best_line(experiment: Json, best: Json) -> str:
+    if pareto_trials(experiment):
+        return f"Pareto set: {pareto_words(experiment)}"
+    return f"Best trial: {name_of(best)} with {objective_text(best)} ({parameters_of(best)})"
+
+
+def interrupted_line(experiment: Json, command: str, done: int) -> str:
     """Return what was left and how to go on."""
     return (
         f"interrupted: {_so_far(experiment, done)} of {name_of(experiment)} are done and kept; "
-        f"`{command}{place}` goes on from there"
+        f"`{command}` goes on from there"
     )
 
 
