@@ -20,6 +20,7 @@ from typing import Self
 
 from katib.algorithm_services.catalog import Catalog
 from katib.algorithm_services.config import ServicesConfig, read_config
+from katib.api.retention import RetentionConfig
 from katib.api.trials import ACTIVE, trial_state
 from katib.api.types import Trial
 from katib.controllers.assembly import Caches, Ports, Queues, assemble
@@ -38,6 +39,7 @@ from katib.local.admission.host import group_limits
 from katib.local.claims import claimed
 from katib.local.containers import choose, chosen, keep_clean
 from katib.local.containers.remains import NOTE_FILE, removal_script
+from katib.local.ended import EndedExperiments
 from katib.local.events import LoggedEvents, RecordedEvents
 from katib.local.jobs.controller import JobController
 from katib.local.jobs.kinds import job_kinds
@@ -63,7 +65,7 @@ from katib.observations.sql import SqlObservationLog
 from katib.runtime.clock import SystemClock
 from katib.runtime.informer import InformerEvent
 from katib.runtime.interpreter import tune_interpreter
-from katib.runtime.objects import Key, Object
+from katib.runtime.objects import Key, Kind, Object
 from katib.runtime.periodic import Periodic
 from katib.runtime.shared_thread import SharedThread
 from katib.stores.events import EventLog
@@ -131,6 +133,7 @@ class Engine:
             self._layout.keep_database_private()
             database = stack.enter_context(open_database(self._layout.database))
             self._store = SqlStore(database, STATUS_KINDS, uid_kinds=(POD,), facts=TRIAL_FACTS, clock=self._clock)
+            self._ended = EndedExperiments(self._store)
             self._observations = SqlObservationLog(database)
             self._events = EventLog(database, self._clock)
             self._files = TrialFiles(self._layout)
@@ -166,6 +169,8 @@ class Engine:
             return
         if self._own_process:
             tune_interpreter()
+        if self._config.metrics_retention == RetentionConfig():  # old logs are looked for in the caches
+            self._ended.hide()
         with ExitStack() as stack:
             self._events.start()
             stack.callback(self._events.stop)
@@ -221,7 +226,15 @@ class Engine:
         """Make the controllers, from the reporter of readings up to who looks after old logs. `start` starts them."""
         kinds = job_kinds(StoredObjects(self._store).find)
         self._thread = SharedThread("controllers", self._clock)
-        self._caches = Caches.of(self._store, [kind.kind for kind in kinds], self._clock, thread=self._thread)
+        self._caches = Caches.of(
+            self._ended.seen(),
+            [kind.kind for kind in kinds],
+            self._clock,
+            job_store=self._store,
+            offered=self._store,
+            thread=self._thread,
+        )
+        self._ended.look_into(self._is_cached)
         self._recorder = LoggedEvents(self._events)
         if self._metrics is not None:
             self._metrics.follow(self._caches)
@@ -296,7 +309,7 @@ class Engine:
             disk_is_full=self._layout.is_full,
         )
         return ObjectTuningService(
-            store=self._store,
+            store=self._ended.written(),
             observations=self._observations,
             events=events,
             gate=Gate(self._catalog, LocalHome(self._host, self._prewarm), StoredObjects(self._store)),
@@ -307,6 +320,14 @@ class Engine:
             aftermath=LocalAftermath(self._events, self._files, self._jobs.wait_until_gone, self._clock),
             templates=OfferedTemplates(self._store, shared=shipped_config_maps),
         )
+
+    def _is_cached(self, kind: Kind, key: Key) -> bool:
+        caches = {
+            EXPERIMENT: self._caches.experiments,
+            SUGGESTION: self._caches.suggestions,
+            TRIAL: self._caches.trials,
+        }
+        return caches[kind].has(key)
 
     def _database_answers(self) -> bool:
         try:

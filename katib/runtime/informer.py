@@ -247,6 +247,8 @@ class Informer(Generic[T]):
                 self._following = False
                 revision, expired = None, True
             except (UnavailableError, ForbiddenError) as error:
+                if self._stopping:
+                    return
                 self._following = False
                 level = logging.DEBUG if str(error) == complaint else logging.WARNING
                 complaint = str(error)
@@ -296,6 +298,8 @@ class Informer(Generic[T]):
             if present.get(entry.key) != entry.uid:
                 self._drop(entry)
         for listed in sorted(found, key=lambda listed: listed.created):
+            if self._stopping:
+                raise UnavailableError("it is being stopped")
             if listed.entry is not None:
                 self._put(listed.entry)
         return revision
@@ -312,6 +316,8 @@ class Informer(Generic[T]):
         found: list[_Listed[T]] = []
         revision = ""
         for page in pages:
+            if self._stopping:
+                raise UnavailableError("it is being stopped")
             revision = page.resource_version
             found += map(self._listed, page.items)
             del page  # before the next one is fetched

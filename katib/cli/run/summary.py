@@ -47,7 +47,7 @@ def ended_lines(
         yield savings
     if best is not None:
         yield _best_line(experiment, best)
-        yield f"Next: katib best {name}{place}, katib trials {name} --sort objective{place}, katib ui {name}{place}"
+        yield f"Next: katib trials {name} --sort objective{place}, katib why {name}{place}, katib ui {name}{place}"
         return
     if infeasible := infeasible_words(experiment):
         yield f"{infeasible[0].upper()}{infeasible[1:]}."

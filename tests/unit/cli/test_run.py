@@ -42,7 +42,7 @@ def test_a_piped_run_prints_a_line_for_each_moment_and_a_summary(katib: Katib, f
     assert lines[0] == "demo: minimize loss, 3 trials, 2 at a time, random"
     assert lines[-3] == "demo succeeded: all 3 trials of its budget are done. (0s)"
     assert lines[-2] == "Best trial: demo-0002 with loss=0.3 (x=0.3)"
-    assert lines[-1] == "Next: katib best demo, katib trials demo --sort objective, katib ui demo"
+    assert lines[-1] == "Next: katib trials demo --sort objective, katib why demo, katib ui demo"
 
 
 def test_earlier_trials_of_a_table_go_with_the_experiment(
@@ -175,7 +175,7 @@ def test_quiet_prints_nothing_but_sets_the_exit_code(katib: Katib, file: Path) -
 def test_later_commands_are_told_with_the_data_directory_of_the_run(katib: Katib, file: Path) -> None:
     result = katib("run", "demo.yaml", "--data-dir", "elsewhere", "-n", "team")
 
-    assert "katib best demo -n team --data-dir elsewhere" in result.out
+    assert "katib why demo -n team --data-dir elsewhere" in result.out
 
 
 def test_log_records_keep_what_they_carry(katib: Katib, file: Path) -> None:
