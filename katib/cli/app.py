@@ -30,6 +30,7 @@ COMMANDS: dict[str, dict[str, _Entry]] = {
     "On this machine": {
         "run": _Entry("katib.cli.run.command", "Run an experiment here, to its end."),
         "tune": _Entry("katib.cli.tune", "Tune a program from one line, without a file."),
+        "watch": _Entry("katib.cli.watch", "Show an experiment that goes on elsewhere."),
         "serve": _Entry("katib.cli.serve", "Run experiments here as a server."),
         "ui": _Entry("katib.cli.ui", "Open the page of a running server in a browser."),
         "validate": _Entry("katib.cli.submitting", "Check experiment files and store nothing."),

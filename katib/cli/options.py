@@ -66,6 +66,11 @@ namespace = click.option(
 )
 token = click.option("--token", envvar="KATIB_TOKEN", metavar="TEXT", help="The server's token.  [env: KATIB_TOKEN]")
 verbose = click.option("-v", "--verbose", count=True, help="Say more; twice for everything.")
+detach = click.option(
+    "--detach",
+    is_flag=True,
+    help="Hand it to a server in the background, which is started where none runs, and return.",
+)
 quiet = click.option("-q", "--quiet", is_flag=True, help="Print the result only.")
 
 

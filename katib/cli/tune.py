@@ -56,6 +56,7 @@ _SOURCE = "command line"
 @click.option("--minimize", multiple=True, metavar="METRIC", help="A metric to minimize; several may be given.")
 @click.option("--trials", default=20, show_default=True, type=click.IntRange(min=1), help="How many trials to run.")
 @click.option("--parallel", type=click.IntRange(min=1), help="How many at once.  [default: one per core, at most 4]")
+@click.option("--timeout", type=click.IntRange(min=1), metavar="SECONDS", help="A trial that takes longer fails.")
 @click.option("--goal", type=float, metavar="NUMBER", help="The value of the metric that ends the search.")
 @click.option("--algorithm", default="auto", show_default=True, metavar="NAME", help="One of `katib algorithms`.")
 @click.option("--early-stopping", metavar="NAME", default="", help="Stop hopeless trials: medianstop, asha, ...")
@@ -74,6 +75,7 @@ _SOURCE = "command line"
 @click.option("--warm-start", metavar="FILE", help="Learn from the trials of a CSV or JSON file.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @again.choice_options
+@options.detach
 @options.data_dir
 @options.namespace
 @options.output("json", "yaml")
@@ -85,6 +87,7 @@ def tune(
     minimize: tuple[str, ...],
     trials: int,
     parallel: int | None,
+    timeout: int | None,
     goal: float | None,
     algorithm: str,
     early_stopping: str,
@@ -95,6 +98,7 @@ def tune(
     warm_start: str | None,
     command: tuple[str, ...],
     choice: again.Choice,
+    detach: bool,
     data_dir: Path | None,
     namespace: str | None,
     form: str | None,
@@ -116,7 +120,7 @@ def tune(
     options.set_up_logging(verbose, quiet=quiet)
     space = _parsed(parameters)
     source = parse_metrics(metrics)
-    template = command_template(command, space, source)
+    template = command_template(command, space, source, timeout_seconds=timeout)
     search = Search(
         objectives=_objectives(maximize, minimize),
         max_trials=trials,
@@ -147,6 +151,7 @@ def tune(
         None,
         None,
         choice=choice,
+        detach=detach,
         form=form,
         quiet=quiet,
         notices=False,

@@ -68,7 +68,7 @@ from katib.runtime.interpreter import tune_interpreter
 from katib.runtime.objects import Key, Kind, Object
 from katib.runtime.periodic import Periodic
 from katib.runtime.shared_thread import SharedThread
-from katib.stores.events import EventLog
+from katib.stores.events import EventLog, EventSubject
 from katib.stores.sql import SqlStore
 from katib.tuning.offered_templates import OfferedTemplates
 from katib.tuning.replicas import POD
@@ -192,6 +192,12 @@ class Engine:
         """End all trials and come to rest; what is unfinished goes on with the next start. Stopping twice is fine."""
         self._stopped = True
         self._running.close()
+
+    def note_hangup(self, namespace: str, experiment: str) -> None:
+        """Record that the terminal from which an experiment is run is gone, and that it goes on."""
+        message = "The terminal is gone; the run goes on, and `katib watch` shows it"
+        subject = EventSubject("Experiment", namespace, experiment, experiment)
+        self._events.record(subject, warning=False, reason="TerminalGone", message=message)
 
     def readiness(self) -> dict[str, bool]:
         """Return whether experiments go on: the parts that must work, and whether they do."""

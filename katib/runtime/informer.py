@@ -247,10 +247,8 @@ class Informer(Generic[T]):
                 self._following = False
                 revision, expired = None, True
             except (UnavailableError, ForbiddenError) as error:
-                if self._stopping:
-                    return
                 self._following = False
-                level = logging.DEBUG if str(error) == complaint else logging.WARNING
+                level = logging.DEBUG if self._stopping or str(error) == complaint else logging.WARNING
                 complaint = str(error)
                 _log.log(level, "Watch interrupted: %s", error, extra={"kind": self.kind.kind})
             except Exception:  # noqa: BLE001 - the cache must come back, whatever the store does

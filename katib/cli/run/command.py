@@ -10,9 +10,14 @@ from katib.cli import options
 from katib.cli.app import INTERRUPTED
 from katib.cli.run import again
 from katib.cli.run.summary import interrupted_line, left_line, options_of, run_again_line
+from katib.cli.signals import survive_hangup
 from katib.errors import InvalidError
-from katib.tuning.reading import Json, is_completed, name_of
+from katib.tuning.reading import Json, is_completed, name_of, namespace_of
 from katib.tuning.service import DEFAULT_NAMESPACE, TuningService
+
+
+_HERE_ONLY = ("restart", "retry_failed", "more", "detach")
+"""Options that have no meaning in a cluster."""
 
 
 @click.command(
@@ -30,6 +35,7 @@ from katib.tuning.service import DEFAULT_NAMESPACE, TuningService
     help="Learn from the trials of a CSV or JSON file, with a column for each parameter and metric.",
 )
 @again.choice_options
+@options.detach
 @options.data_dir
 @options.namespace
 @options.config
@@ -42,6 +48,7 @@ def run(
     file: str,
     warm_start: str | None,
     choice: again.Choice,
+    detach: bool,
     data_dir: Path | None,
     namespace: str | None,
     config: Path | None,
@@ -65,10 +72,14 @@ def run(
     """
     options.set_up_logging(verbose, quiet=quiet)
     if cluster:
-        options.refuse_beside("a cluster", "data_dir", "config", "containers", "restart", "retry_failed", "more")
+        options.refuse_beside(
+            "a cluster", "data_dir", "config", "containers", "restart", "retry_failed", "more", "detach"
+        )
         return _run_in_cluster(file, warm_start, namespace, cluster, form=form, quiet=quiet)
     text, source = with_earlier(*options.read_file(file), warm_start)
-    return run_here(text, source, data_dir, namespace, config, containers, choice=choice, form=form, quiet=quiet)
+    return run_here(
+        text, source, data_dir, namespace, config, containers, choice=choice, detach=detach, form=form, quiet=quiet
+    )
 
 
 def with_earlier(text: str, source: str, warm_start: str | None) -> tuple[str, str]:
@@ -89,6 +100,7 @@ def run_here(
     containers: str | None,
     *,
     choice: again.Choice = again.NOTHING,
+    detach: bool = False,
     form: str | None,
     quiet: bool,
     notices: bool = True,
@@ -103,6 +115,7 @@ def run_here(
         config: Further algorithms.
         containers: What runs the images of trials.
         choice: What to do with an experiment that is there already.
+        detach: Whether a server in the background runs it.
         form: What to print at the end in place of lines.
         quiet: Whether to print the result only.
         notices: Whether to say what is done otherwise than on Kubernetes.
@@ -110,9 +123,13 @@ def run_here(
     from katib.cli.run.following import Interrupt, Run
     from katib.local import open_engine, validate_document
 
-    interrupt = Interrupt()
     data = f" --data-dir {data_dir}" if data_dir is not None else ""
     directory = data_dir or options.default_data_dir()
+    if detach:
+        from katib.cli.run.detached import run_detached
+
+        return run_detached(text, source, directory, data, namespace, config, containers, choice=choice, quiet=quiet)
+    interrupt = Interrupt()
     if not directory.exists():  # what cannot be run leaves no data directory behind
         try:
             validate_document(text, source=source, namespace=namespace, config=config, containers=containers)
@@ -130,6 +147,8 @@ def run_here(
         if submission is None:
             return submitted.code
         engine.start()
+        name = name_of(submission.experiment)
+        survive_hangup(lambda: engine.note_hangup(namespace_of(submission.experiment), name))
         differences = (*submitted.notes, *(submission.notices if notices else ()))
         for notice in () if quiet else (*differences, *_company(engine.service, submission.experiment)):
             click.echo(f"note: {notice}", err=True)
