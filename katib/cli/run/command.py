@@ -15,7 +15,6 @@ from katib.errors import InvalidError
 from katib.tuning.reading import Json, is_completed, name_of, namespace_of
 from katib.tuning.service import DEFAULT_NAMESPACE, TuningService
 
-
 _HERE_ONLY = ("restart", "retry_failed", "more", "detach")
 """Options that have no meaning in a cluster."""
 
