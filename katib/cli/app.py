@@ -28,6 +28,7 @@ class _Entry(NamedTuple):
 
 COMMANDS: dict[str, dict[str, _Entry]] = {
     "On this machine": {
+        "init": _Entry("katib.cli.init", "Write an experiment file from five answers."),
         "run": _Entry("katib.cli.run.command", "Run an experiment here, to its end."),
         "tune": _Entry("katib.cli.tune", "Tune a program from one line, without a file."),
         "watch": _Entry("katib.cli.watch", "Show an experiment that goes on elsewhere."),
@@ -130,7 +131,13 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     epilog=_EPILOG,
 )
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
+    "-V",
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version.",
 )
 def cli() -> None:
     """Tune hyperparameters: run experiments on this machine, or talk to a server that runs them."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
 from typing import Any, Self
 
 from katib.api.names import EXPERIMENT_LABEL

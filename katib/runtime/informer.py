@@ -36,6 +36,8 @@ RECONNECT = Backoff(0.01, 5.0)
 PAGED_TRIES = 2
 """How often a list may expire between two pages before it is asked for at once, which cannot expire."""
 
+_STOPPED = "the informer is being stopped"
+
 _log = logging.getLogger(__name__)
 
 
@@ -248,7 +250,7 @@ class Informer(Generic[T]):
                 revision, expired = None, True
             except (UnavailableError, ForbiddenError) as error:
                 self._following = False
-                level = logging.DEBUG if self._stopping or str(error) == complaint else logging.WARNING
+                level = logging.DEBUG if str(error) in (complaint, _STOPPED) else logging.WARNING
                 complaint = str(error)
                 _log.log(level, "Watch interrupted: %s", error, extra={"kind": self.kind.kind})
             except Exception:  # noqa: BLE001 - the cache must come back, whatever the store does
@@ -297,7 +299,7 @@ class Informer(Generic[T]):
                 self._drop(entry)
         for listed in sorted(found, key=lambda listed: listed.created):
             if self._stopping:
-                raise UnavailableError("it is being stopped")
+                raise UnavailableError(_STOPPED)
             if listed.entry is not None:
                 self._put(listed.entry)
         return revision
@@ -315,7 +317,7 @@ class Informer(Generic[T]):
         revision = ""
         for page in pages:
             if self._stopping:
-                raise UnavailableError("it is being stopped")
+                raise UnavailableError(_STOPPED)
             revision = page.resource_version
             found += map(self._listed, page.items)
             del page  # before the next one is fetched
