@@ -47,7 +47,7 @@ def _succeeded(experiment: Json, condition: Json, evidence: Evidence) -> Answer:
         limit = experiment.get("spec", {}).get("maxTrialCount")
         return Answer(
             f"{name} succeeded: all {limit} trials of its budget are done.",
-            remedies=_resume_remedies(experiment, evidence),
+            remedies=[more_trials(experiment, evidence.place.default_namespace, at_work=evidence.controllers_running)],
         )
     if "Exhausted" in reason or "EndReached" in reason:
         return _search_is_complete(experiment, evidence)
@@ -80,14 +80,22 @@ def _goal_sentence(experiment: Json, evidence: Evidence) -> str:
     return f"{name_of(best)} reached the goal with {metric}={objective_value(best)} (goal {goal})."
 
 
-def _resume_remedies(experiment: Json, evidence: Evidence) -> list[str]:
+def more_trials(experiment: Json, default_namespace: str, *, at_work: bool) -> str:
+    """Return how an experiment that has used up its budget gets more trials, a sentence.
+
+    Args:
+        experiment: As it ended.
+        default_namespace: The namespace that a command means which names none.
+        at_work: Whether a server or another run works on its data directory, so that no run can be started there.
+    """
     name, spec = name_of(experiment), experiment.get("spec", {})
     limit = int(spec.get("maxTrialCount") or 1)
-    if again := run_again(experiment, f"--more {limit}"):
-        return [f"`{again}` runs {limit} more."]
+    if not at_work and (again := run_again(experiment, f"--more {limit}")):
+        return f"`{again}` runs {limit} more."
     if spec.get("resumePolicy", "") in ("LongRunning", "FromVolume"):
-        return [f"`katib budget {name} --max-trials {2 * limit}{_option(experiment, evidence)}` runs {limit} more."]
-    return ["For more trials, submit it under a new name; its resumePolicy does not let it go on."]
+        option = _option(experiment, default_namespace)
+        return f"`katib budget {name} --max-trials {2 * limit}{option}` runs {limit} more."
+    return "For more trials, submit it under a new name; its resumePolicy does not let it go on."
 
 
 def run_again(experiment: Json, option: str = "") -> str:
@@ -97,10 +105,10 @@ def run_again(experiment: Json, option: str = "") -> str:
     return f"katib {head} {option} {rest}" if command and option else command
 
 
-def _option(experiment: Json, evidence: Evidence) -> str:
+def _option(experiment: Json, default_namespace: str) -> str:
     """Return the option that names a namespace in a command; empty where it goes without saying."""
     namespace = namespace_of(experiment)
-    return f" -n {namespace}" if namespace not in ("", evidence.place.default_namespace) else ""
+    return f" -n {namespace}" if namespace not in ("", default_namespace) else ""
 
 
 def _failed(experiment: Json, condition: Json, evidence: Evidence) -> Answer:
@@ -149,7 +157,8 @@ def _add_example(answer: Answer, experiment: Json, evidence: Evidence) -> None:
     if last := next((line.strip() for line in reversed(details.log_tail) if line.strip()), ""):
         answer.findings.append(f"Look at {name_of(example)}, whose output ends with: {last}")
     answer.remedies.extend(details.remedies)
-    answer.remedies.append(f"`katib logs {name_of(example)}{_option(experiment, evidence)}` shows all of its output.")
+    option = _option(experiment, evidence.place.default_namespace)
+    answer.remedies.append(f"`katib logs {name_of(example)}{option}` shows all of its output.")
     if again := run_again(experiment):
         answer.remedies.append(f"When it is fixed, `{again}` runs the failed trials again.")
     answer.log_tail = details.log_tail

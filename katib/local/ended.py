@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from katib.api.names import EXPERIMENT_LABEL
@@ -47,7 +46,7 @@ class EndedExperiments:
     def __init__(self, store: SqlStore) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._hidden: frozenset[Key] = frozenset()
+        self._hidden: dict[Key, Experiment] = {}
         self._watches: dict[Kind, list[_Watch]] = {kind: [] for kind in _KINDS}
         self._is_cached: Callable[[Kind, Key], bool] = lambda _kind, _key: True
 
@@ -60,9 +59,12 @@ class EndedExperiments:
             if experiment.spec.warm_start is not None
             for name in experiment.spec.warm_start.experiments
         }
-        self._hidden = frozenset(
-            key for e in experiments if (key := Key(e.namespace, e.name)) not in needed and self._may_be_hidden(e)
-        )
+        keyed = {Key(experiment.namespace, experiment.name): experiment for experiment in experiments}
+        self._hidden = {key: e for key, e in keyed.items() if key not in needed and self._may_be_hidden(e)}
+
+    def hidden(self) -> tuple[Experiment, ...]:
+        """Return the experiments that the caches do not see, as they ended."""
+        return tuple(self._hidden.values())
 
     def look_into(self, is_cached: Callable[[Kind, Key], bool]) -> None:
         """Register what says whether an object is in the caches."""
@@ -84,7 +86,7 @@ class EndedExperiments:
                     self._offer(kind, (self._store.get(kind, experiment),))
                 except NotFoundError:
                     continue
-            self._hidden -= {experiment}
+            self._hidden = {key: e for key, e in self._hidden.items() if key != experiment}
 
     def seen(self) -> ObjectStore:
         """Return the store as the caches see it."""

@@ -243,7 +243,7 @@ class Engine:
         self._ended.look_into(self._is_cached)
         self._recorder = LoggedEvents(self._events)
         if self._metrics is not None:
-            self._metrics.follow(self._caches)
+            self._metrics.follow(self._caches, self._ended.hidden)
         self._reporter = Reporter(
             self._observations.report, report_all=self._observations.report_all, clock=self._clock
         )
@@ -328,12 +328,11 @@ class Engine:
         )
 
     def _is_cached(self, kind: Kind, key: Key) -> bool:
-        caches = {
-            EXPERIMENT: self._caches.experiments,
-            SUGGESTION: self._caches.suggestions,
-            TRIAL: self._caches.trials,
-        }
-        return caches[kind].has(key)
+        if kind == TRIAL:
+            return self._caches.trials.has(key)
+        if kind == EXPERIMENT:
+            return self._caches.experiments.has(key)
+        return self._caches.suggestions.has(key)
 
     def _database_answers(self) -> bool:
         try:
